@@ -5,7 +5,8 @@
     ├── InputError                  2   data handed to the Python interface cannot be read as rankings
     │   └── MetricError             2   no such metric or parameter, or its value is out of range
     ├── SourceError                 3   a source (of lists or of users) could not be read as a whole
-    │   └── UserDataError           3   by what it holds of one user
+    │   ├── UserDataError           3   by what it holds of one user
+    │   └── UnreadableError         3   too many of its rows cannot be read
     ├── OutputError                 3   scores could not be written to where `scores_to` says
     ├── RunError                    3   a run could not be brought to an end
     │   └── SlotTakenError          3   the slot is being run by somebody else at this moment
@@ -18,10 +19,21 @@ A failure of one user is no exception: it is counted in Coverage. I/O errors car
 may succeed later. Messages say what failed, which one, what was expected, and what to do; they never hold a secret.
 """
 
+import traceback
 from enum import StrEnum
+from pathlib import Path
 from typing import ClassVar
 
 _LONGEST_USER = 60
+_PROGRAM = Path(__file__).parent
+
+
+def describe_fault(error: BaseException) -> str:
+    """Return the type of an unexpected error and its place in our code. The error's own text can quote data."""
+    frames = traceback.extract_tb(error.__traceback__)
+    our_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(_PROGRAM)]
+    last_frame = (our_frames or frames)[-1]
+    return f"{type(error).__name__} in {Path(last_frame.filename).name}, line {last_frame.lineno}"
 
 
 class MonitorError(Exception):
@@ -62,6 +74,14 @@ class UserDataError(SourceError):
     def __init__(self, user: str, what: str) -> None:
         super().__init__(f"user {user[:_LONGEST_USER]!r} {what}")
         self.user, self.what = user, what
+
+
+class UnreadableError(SourceError):
+    """Too many rows of a source cannot be read. Its text has no value of them; ``shown`` has one for example."""
+
+    def __init__(self, message: str, shown: str) -> None:
+        super().__init__(message)
+        self.shown = shown
 
 
 class OutputError(MonitorError):

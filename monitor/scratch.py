@@ -5,7 +5,6 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+
+from monitor.model.instants import utc_now
 
 SPILL = "200GB"
 """Most that a scratch database writes to its directory."""
@@ -81,7 +82,7 @@ def _remove_left_over() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         # One that was made a moment ago may be locked a moment later; others' folders are theirs.
         with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _YOUNG_S:
+            if utc_now().timestamp() - folder.stat().st_mtime > _YOUNG_S:
                 descriptor = os.open(folder, os.O_RDONLY)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

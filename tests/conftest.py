@@ -17,6 +17,8 @@ import hypothesis
 import pytest
 import typer.main
 
+from clocks import shift_clock
+
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
 
@@ -40,6 +42,8 @@ collect_ignore = ["plugin_example"]  # has tests of its own, for where it is ins
 
 hypothesis.settings.register_profile("steady", deadline=None, max_examples=50)  # timing decides no test; each run tries others
 hypothesis.settings.load_profile("steady")
+
+shift_clock(pytest.MonkeyPatch())
 
 # The tree of commands is made once, not for each call.
 typer.main.get_command = cache(typer.main.get_command)

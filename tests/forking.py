@@ -14,6 +14,10 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import pytest
+
+from clocks import shift_clock
+
 Done = subprocess.CompletedProcess[str]
 
 NOBODY = Path("a pipe whose reader has gone")
@@ -85,10 +89,10 @@ def ended(process: BaseProcess, timeout_s: float | None) -> int | None:
 def started(args: Sequence[str], *, cwd: Path, out: Path, err: Path, env: Mapping[str, str] | None = None) -> BaseProcess:
     """A command that runs; its output is appended to these files."""
     environment = {**os.environ, **(env or {})}
-    return start(_command, list(args), str(cwd), environment, str(out), str(err))
+    return start(run_command, list(args), str(cwd), environment, str(out), str(err))
 
 
-def _command(args: Sequence[str], cwd: str, environment: Mapping[str, str], out: str, err: str) -> None:
+def run_command(args: Sequence[str], cwd: str, environment: Mapping[str, str], out: str, err: str) -> None:
     """Become the command: its folder, environment, output and arguments."""
     from monitor.cli.main import main  # noqa: PLC0415 - loaded already where this runs
 
@@ -102,6 +106,7 @@ def _command(args: Sequence[str], cwd: str, environment: Mapping[str, str], out:
     sys.stdout = os.fdopen(1, "w", encoding=os.environ.get("PYTHONIOENCODING", "utf-8"), closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.argv = ["rankwatch", *args]
+    shift_clock(pytest.MonkeyPatch())
     main()
 
 

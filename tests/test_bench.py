@@ -1,6 +1,7 @@
 """The benchmarks are not run here; what they measure must still be what they say."""
 
 import numpy as np
+import pytest
 
 from bench import calibration, incidents, soak
 from bench.calibration import World
@@ -23,6 +24,7 @@ def test_growth_is_the_slope_of_the_second_half() -> None:
     assert np.allclose(soak.slopes_an_hour(np.column_stack([seconds, warm, warm + seconds / 3600])), [0, 1])
 
 
+@pytest.mark.integration
 def test_a_fault_pages_every_receiver_once_says_its_cause_and_then_its_end() -> None:
     fault = Fault(kind=Kind.SHARED_LIST, begins=7, ends=10, share=0.3)
     (found,) = incidents.observe([fault], Shop(users=600))

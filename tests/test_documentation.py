@@ -134,6 +134,7 @@ def test_what_run_once_leaves_out_is_documented() -> None:
     assert {name for name in wanted if name not in documented} == set()
 
 
+@pytest.mark.integration
 def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path: Path) -> None:
     path = tmp_path / "rules.yml"
     path.write_text(section(DEPLOYING, "Without a daemon").partition("```yaml\n")[2].partition("```")[0])

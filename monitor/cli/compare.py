@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -58,6 +57,12 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     scores: Annotated[
         str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
     ] = None,
+    no_item: Annotated[
+        list[str] | None, typer.Option(help="A value that only fills up short lists, such as -1; may be given again.")
+    ] = None,
+    max_unreadable: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Largest share of rows that may be unreadable; default: 0.01.")
+    ] = None,
     users: Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")] = None,
     titles: Annotated[Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")] = None,
     catalogue: Annotated[
@@ -75,10 +80,12 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     from monitor.sources.file import FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
-    lists = {"user": user, "item": item, "rank": rank, "scores": scores, "in_order": in_order or None}
-    shapes = [lists] * bool(item or rank or in_order) + [{"user": user, "items": items, "scores": scores}]
+    allowed = None if max_unreadable is None else str(max_unreadable)  # 0 is given, too
+    common = {"user": user, "scores": scores, "no_item": no_item, "max_unreadable": allowed}
+    lists = {**common, "item": item, "rank": rank, "in_order": in_order or None}
+    shapes = [lists] * bool(item or rank or in_order) + [{**common, "items": items}]
     arms = (_shaped(baseline, shapes), _shaped(candidate, shapes))
-    asked = None if users is None else _options(FileUsersOptions, users, {"user": user})
+    asked = None if users is None else _options(FileUsersOptions, users, {"user": user, "max_unreadable": allowed})
     if html is not None:
         output.require_writable(html)
     count = worst or (_DRAWN if html else 0)
@@ -113,26 +120,28 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
 
 
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
+    from monitor.model.instants import utc_now
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import FileTable
 
     source = FileTable(_options(FileItemTitlesOptions, path, {"item": "item_id", "title": "title"}))
     try:
-        return source.titles(datetime.now(UTC), items_of(users))
+        return source.titles(utc_now(), items_of(users))
     except SourceError as error:
         raise InputError(str(error)) from None
 
 
 def _shaped(path: Path, shapes: Sequence[Mapping[str, object]]) -> FileSourceOptions:
     """The options of the first shape whose columns the file has, else of the first: its error says what is missing."""
+    from monitor.model.instants import utc_now
     from monitor.sources.file import FileSourceOptions
     from monitor.sources.file.source import FileTable
 
     possible = [_options(FileSourceOptions, path, shape) for shape in shapes]
     for options in possible if len(possible) > 1 else ():
         with suppress(SourceError):
-            next(FileTable(options).batches(datetime.now(UTC), options.columns))
+            next(FileTable(options).batches(utc_now(), options.columns))
             return options
     return possible[0]
 

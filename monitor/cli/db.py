@@ -143,13 +143,12 @@ def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) 
 
     As the daemon does every hour; safe beside a daemon.
     """
-    from datetime import UTC, datetime
-
+    from monitor.model.instants import utc_now
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 
     settings = load_settings(config)
-    now = datetime.now(UTC)
+    now = utc_now()
     cutoffs = settings.retention.cutoffs(now)
     with opened_store(settings.database) as store, progress() as shown:
         shown.add_task("deleting", total=None)

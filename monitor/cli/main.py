@@ -4,6 +4,7 @@ import atexit
 import gc
 import io
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +25,15 @@ from monitor.cli import (
     slots,
     stored_runs,
 )
-from monitor.cli.output import INTERRUPTED_EXIT, OUTPUT_EXIT, TERMINATED_EXIT, print_error, report_internal, report_unwritten
+from monitor.cli.output import (
+    INTERRUPTED_EXIT,
+    OUTPUT_EXIT,
+    TERMINATED_EXIT,
+    TRACEBACK_VARIABLE,
+    print_error,
+    report_internal,
+    report_unwritten,
+)
 from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
 
@@ -32,7 +41,8 @@ INTERNAL_FAILURE_EXIT = 1
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
     "3 a source or run failed, 4 database, 5 delivery, 74 output that could not be written, 130 interrupted, 143 terminated; "
-    "gate: 0 safe, 1 breach, 2 inconclusive, see its help; healthcheck: 1 not well."
+    "gate: 0 safe, 1 breach, 2 inconclusive, see its help; healthcheck: 1 not well. "
+    f"After an internal failure {TRACEBACK_VARIABLE}=1 shows the traceback, which can contain data."
 )
 
 app = typer.Typer(
@@ -109,6 +119,10 @@ def main() -> None:
     except OSError as error:
         report_unwritten(error)
         code = OUTPUT_EXIT
+    except KeyboardInterrupt:  # a second one
+        code = INTERRUPTED_EXIT
+    # From here on an interrupt could only show a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The interpreter would take a quarter of a second to take down what was loaded, and try again what could not be written.
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to it
     os._exit(code if isinstance(code, int) else bool(code))

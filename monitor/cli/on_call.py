@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -116,10 +116,11 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     as_json: parameters.AsJson = False,
 ) -> None:
     """Acknowledge or resolve all that fires and is chosen, and print what was changed."""
+    from monitor.model.instants import utc_now
     from monitor.pipeline.alert_actions import Signature, change_firing
 
     ends = context.info_name == "resolve"
-    signed = Signature(author=parameters.author_name(by), comment=comment, at=datetime.now(UTC))
+    signed = Signature(author=parameters.author_name(by), comment=comment, at=utc_now())
 
     def is_meant(start: Transition) -> bool:
         return comparison in (None, start.comparison) and alert in (None, start.alert) and segment in (None, start.segment)
@@ -147,7 +148,9 @@ def accept(  # noqa: PLR0913 - the command's options
     Accepting a slot again changes nothing; `--undo` takes it back for the next run. `rankwatch alerts` and `rankwatch show` say
     who accepted what and when.
     """
-    slot, now = parameters.parse_instant(start), datetime.now(UTC)
+    from monitor.model.instants import utc_now
+
+    slot, now = parameters.parse_instant(start), utc_now()
     if slot > now:
         msg = f"--from {start} lies in the future: name the slot of a run, see `rankwatch runs {comparison}`"
         raise typer.BadParameter(msg)
@@ -189,9 +192,10 @@ def add_silence(  # noqa: PLR0913 - the command's options
     as_json: parameters.AsJson = False,
 ) -> None:
     """Hold alerts back for a time. What still fires when it ends is sent then; what ended meanwhile never is."""
+    from monitor.model.instants import utc_now
     from monitor.pipeline.alert_actions import Signature, make_silence
 
-    now = datetime.now(UTC)
+    now = utc_now()
     starts_at = now if start is None else parameters.parse_instant(start)
     signed = Signature(author=parameters.author_name(by), comment=comment, at=now)
     silence = make_silence(matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until))
@@ -207,8 +211,10 @@ def list_silences(
     as_json: parameters.AsJson = False,
 ) -> None:
     """List silences that hold now or later."""
+    from monitor.model.instants import utc_now
+
     with parameters.opened_database(config) as (store, _):
-        found = store.alerts.silences(ending_after=None if every else datetime.now(UTC))
+        found = store.alerts.silences(ending_after=None if every else utc_now())
     print_records(map(_silence_dict, found), _SILENCE_COLUMNS, as_json=as_json)
 
 
@@ -223,7 +229,9 @@ def expire_silences(
     as_json: parameters.AsJson = False,
 ) -> None:
     """End silences now. What still fires is sent."""
-    now = datetime.now(UTC)
+    from monitor.model.instants import utc_now
+
+    now = utc_now()
     with parameters.opened_database(config) as (store, _):
         missing = [str(number) for number in numbers if not store.alerts.expire_silence(number, now=now)]
     if missing:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import typer
 
+from monitor.errors import describe_fault
 from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 USAGE_EXIT, INTERNAL_EXIT = 64, 70  # of `gate`, none of whose errors may end as a verdict does; as in sysexits.h
 
 
-_PROGRAM = Path(__file__).parents[1]
 _PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12
 _GAP = 2
@@ -66,16 +66,16 @@ def report_internal(error: Exception) -> None:
 
     The error's text can quote data. It is printed only if RANKWATCH_TRACEBACK is set.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    our_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(_PROGRAM)]
-    last_frame = (our_frames or frames)[-1]
-    place = f"{Path(last_frame.filename).name}, line {last_frame.lineno}"
     print_error(
-        f"internal error: {type(error).__name__} in {place}. This is a fault of rankwatch: please report it. "
+        f"internal error: {describe_fault(error)}. This is a fault of rankwatch: please report it. "
         f"{TRACEBACK_VARIABLE}=1 shows the traceback, which can contain data."
     )
-    if os.environ.get(TRACEBACK_VARIABLE):
+    if _shows_tracebacks():
         traceback.print_exception(error)
+
+
+def _shows_tracebacks() -> bool:
+    return bool(os.environ.get(TRACEBACK_VARIABLE))
 
 
 def report_unwritten(error: OSError) -> None:
@@ -291,4 +291,4 @@ def log_errors_only() -> None:
     """Log errors alone, for people, on standard error: what a command that runs slots or asks sources does first."""
     from monitor.service.logs import configure
 
-    configure("console", "error")
+    configure("console", "error", shows_tracebacks=_shows_tracebacks())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -32,9 +32,10 @@ class GateCommand(TyperCommand):
         """Wrong options end with 64."""
         try:
             return super().make_context(*args, **kwargs)
-        except Exception as error:
-            _move_usage(error)
+        except OSError:
             raise
+        except Exception as error:  # noqa: BLE001 - ends with an exit code
+            _end(error)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - likewise
         """What goes wrong below ends with an exit code of its own, a fault of the program too: Python's own is 1, a breach."""
@@ -53,17 +54,18 @@ class GateCommand(TyperCommand):
                 raise  # the output itself, which `main` reports
             output.report_unwritten(error)
             raise typer.Exit(output.OUTPUT_EXIT) from None
-        except Exception as error:
-            if hasattr(error, "exit_code"):
-                _move_usage(error)
-                raise
-            output.report_internal(error)
-            raise typer.Exit(output.INTERNAL_EXIT) from None
+        except Exception as error:  # noqa: BLE001 - likewise
+            _end(error)
 
 
-def _move_usage(error: Exception) -> None:
-    if getattr(error, "exit_code", None) == _CLICK_USAGE:
-        error.exit_code = output.USAGE_EXIT  # type: ignore[attr-defined] # just seen
+def _end(error: Exception) -> NoReturn:
+    """Raise the error of the command line's library with 64 for wrong usage; report any other error and end with 70."""
+    if not hasattr(error, "exit_code"):
+        output.report_internal(error)
+        raise typer.Exit(output.INTERNAL_EXIT) from None
+    if error.exit_code == _CLICK_USAGE:
+        error.exit_code = output.USAGE_EXIT
+    raise error
 
 
 def gate(  # noqa: PLR0913 - the command's options

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from monitor.model.instants import utc_now
 from monitor.model.rankings import Arm
 from monitor.web.server import WebServer
 
@@ -133,7 +134,7 @@ class OnCall:
         return Route("/on-call/page", self._take, methods=["POST"])
 
     async def _take(self, request: Request) -> Response:
-        now = datetime.now(UTC)
+        now = utc_now()
         # A message lists all that fires, and names each firing by a key of its own: what is known is no news.
         for alert in json.loads(await request.body())["alerts"]:
             status, labels = alert["status"], alert["labels"]

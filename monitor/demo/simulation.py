@@ -4,11 +4,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 
 from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
 from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.instants import utc_now
 from monitor.model.rankings import ALL
 from monitor.model.runs import RunRecord, RunStatus
 from monitor.ports import Store
@@ -144,7 +145,7 @@ class Simulation:
     on_call: OnCall
     story: Story
     store: Store
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    now: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
     _status: DemoStatus = field(init=False)
     _began_s: float = field(init=False)

@@ -21,6 +21,7 @@ from monitor.frames.lists import (
     read_rows,
     read_scores,
     shown,
+    take_field,
 )
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Ids, Rows
@@ -47,7 +48,7 @@ class FrameColumns:
 
 def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a long or a wide frame, whichever its columns make it."""
-    frame = _with_users(frame, columns.user)
+    frame = _with_field(_with_users(frame, columns.user), columns.items)
     is_long, is_wide = columns.item in frame.columns, columns.items in frame.columns
     if is_long and is_wide and columns.item != columns.items:
         msg = f"{arm} has both a column {columns.item!r} (long form) and {columns.items!r} (wide form): drop or rename one"
@@ -116,6 +117,17 @@ def _read_list_column(column: pd.Series) -> tuple[npt.NDArray[np.int64], pd.Seri
     parts = [pd.Series(pd.arrays.ArrowExtensionArray(chunk.flatten())) for chunk in column.array.__arrow_array__().chunks]
     items = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] if parts else column.list.flatten()
     return column.list.len().to_numpy(dtype=np.int64), items
+
+
+def _with_field(frame: pd.DataFrame, name: Hashable) -> pd.DataFrame:
+    """The frame with a column of one field of the objects in a list column of Arrow's, named such as ``recs.id``."""
+    column, _, field = str(name).partition(".")
+    if name in frame.columns or column not in frame.columns or not isinstance(frame[column].dtype, pd.ArrowDtype):
+        return frame
+    try:
+        return frame.assign(**{str(name): pd.Series(take_field(frame[column].array, field), index=frame.index)})
+    except KeyError:
+        raise InputError(f"column {column!r} holds no lists of objects with a field {field!r}") from None
 
 
 def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:

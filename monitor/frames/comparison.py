@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from monitor.metrics import DEFAULT_METRICS, Metric, Need, chance_scores, parse,
 from monitor.model.arrays import Floats, Rows
 from monitor.model.rankings import Arm, RankingTable
 from monitor.pairing.ids import decode, find_users, unlike_ids_note
+from monitor.reading.padding import without_items
 
 _SHOWN = 50
 
@@ -114,15 +115,16 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     scores: Sequence[Numbers | None] | None = None,
     item_weights: Weights | None = None,
     relevance: Any = None,  # noqa: ANN401 - item -> grade, or items
+    no_item: Collection[int | str] = (),
 ) -> PairScores:
     """How alike two best-first lists of item ids are: a dict of one number by canonical metric name, NaN where undefined.
 
     A notebook shows it with both lists; see `plot_pair`.
 
-    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Whatever is hashable may be an id:
-    text, numbers, tuples, dates. Ids are equal as Python says, and a whole number equals the text that spells it: 1, 1.0, True
-    and "1" are one item, "01" is another. There is a warning where one list's ids are numbers, the other's text, and not one is
-    in both. Lists are cut to ``k`` (None, or a k beyond the lists: not at all), then later duplicates are dropped.
+    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Ids are integers or text, also as
+    UTF-8 bytes, UUIDs, and whole decimals and floats that are exact in their type. A whole number equals the text that spells
+    it: 1, 1.0 and "1" are one item, "01" is another. There is a warning where one list's ids are numbers, the other's text, and
+    not one is in both. Lists are cut to ``k`` (None, or a k beyond the lists: not at all), then later duplicates are dropped.
 
     ``scores``: a score for each item of both lists, NaN or None where there is none, or None for a list without. They never
     reorder a list. Neighbours with equal scores are tied: what is left of the lists is measured with tied items in the order of
@@ -135,14 +137,15 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     ``relevance``: the user's {item: grade}, or the relevant items, grade 1 each; grades are finite and at least 0. The ideal
     list is made of all graded items, cut to ``k`` and to a metric's depth.
 
-    InputError for what is no list (a string, a set, a generator, a list of lists), a missing (None, NaN, NA) or unhashable id,
-    text that is no Unicode, k under 1, and scores, weights or grades that cannot be read so; MetricError for an unknown metric,
-    or one that needs what was not given.
+    ``no_item``: values that only fill up short lists, such as -1. They are left out, with their scores.
+
+    InputError for what is no list (a string, a set, a generator, a list of lists), a value that is no id, k under 1, and
+    scores, weights or grades that cannot be read so; MetricError for an unknown metric, or one that needs what was not given.
 
     >>> compare(["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
     {'overlap': 1.0}
     """
-    wanted, depth, lists = read_metrics(metrics), read_k(k), _read_pair(a, b, scores)
+    wanted, depth, lists = read_metrics(metrics), read_k(k), _read_pair(a, b, scores, no_item)
     require_needs(wanted, lists, item_weights, relevance)
     pairs = encode_pairs(
         lists,
@@ -164,13 +167,15 @@ def plot_pair(a: Ranking, b: Ranking, k: int | None = None, *, titles: Mapping[H
     return draw_pair(*found.lists, {str(item): title for item, title in (titles or {}).items()}, found.words)
 
 
-def _read_pair(a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None) -> tuple[RankingTable, RankingTable]:
+def _read_pair(
+    a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None, no_item: Collection[int | str]
+) -> tuple[RankingTable, RankingTable]:
     first, second = read_rows([a], "the first list"), read_rows([b], "the second list")
-    if scores is None:
-        return first, second
+    scores = (None, None) if scores is None else scores
     if not isinstance(scores, tuple | list) or len(scores) != 2:  # noqa: PLR2004 - the two arms
         raise InputError("scores must be two lists of numbers, one for each list; None for a list without scores")
-    return _with_scores(first, scores[0], "the first list"), _with_scores(second, scores[1], "the second list")
+    first, second = _with_scores(first, scores[0], "the first list"), _with_scores(second, scores[1], "the second list")
+    return without_items(first, no_item), without_items(second, no_item)
 
 
 def _with_scores(lists: RankingTable, scores: Numbers | None, what: str) -> RankingTable:
@@ -194,6 +199,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     item_weights: Weights | None = None,
     relevance: Graded | None = None,
     catalogue: int | None = None,
+    no_item: Collection[int | str] = (),
     progress: Callable[[int], object] | None = None,
 ) -> pd.DataFrame:
     """How alike the two lists of each user are: a frame indexed by user with one float column a metric, NaN where undefined.
@@ -203,9 +209,10 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     ``rec_0``, ``rec_1`` and so on under any name), a 2-D array or a sequence of lists (users are then the row numbers). A
     frame is one of pandas, an Arrow table or record batch, or whatever has the Arrow PyCapsule protocol, such as a polars
     frame. The arms may differ in shape. Lists may be of any length (rows of a 2-D array are as long as it is wide: -1 is an
-    id like any other); they are cut to ``k`` (None: not at all), then later duplicates are dropped. Ids of items and users
-    are equal as in `compare`: 1 and "1" are one. Ids are coded once: whole numbers from 0 to 2**31 - 1 and categorical or
-    dictionary columns almost for nothing, text that Arrow holds (tables, ``str`` columns) in 30 to 200 nanoseconds an id,
+    id like any other, unless ``no_item=[-1]`` says that it is none); they are cut to ``k`` (None: not at all), then later
+    duplicates are dropped. Ids of items and users are equal as in `compare`: 1 and "1" are one. Ids are coded once: whole
+    numbers from 0 to 2**31 - 1 and categorical or dictionary columns almost for nothing, text that Arrow holds (tables, ``str``
+    columns) in 30 to 200 nanoseconds an id,
     in 10 to 60 by machine code.
 
     Scores are read where a long frame has a column ``score`` or a wide one a list column ``scores``, each list as long as the
@@ -229,7 +236,9 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     """
     wanted, depth = read_metrics(metrics), read_k(k)
     columns = FrameColumns(user=user, item=item, rank=rank, items=items, score=score, scores=scores)
-    lists = (read_lists(baseline, columns, Arm.BASELINE), read_lists(candidate, columns, Arm.CANDIDATE))
+    given = zip(Arm, (baseline, candidate), strict=True)
+    first, second = (without_items(read_lists(data, columns, arm), no_item) for arm, data in given)
+    lists = (first, second)
     if all(isinstance(data, np.ndarray) for data in (baseline, candidate)) and len(lists[0]) != len(lists[1]):
         msg = f"baseline has {len(lists[0])} rows and candidate {len(lists[1])}: 2-D arrays need a row for each user"
         raise InputError(msg)

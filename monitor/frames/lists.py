@@ -1,11 +1,10 @@
 """Lists, ids, scores and users from Python's sequences and arrays: what is no list, id, number or user is refused here.
 
-Arrow tables keep list columns, without a Python object a row; others with its PyCapsule protocol are read through pandas.
-Nothing here imports Arrow.
+Tables with Arrow's PyCapsule protocol keep list columns, without a Python object a row.
+What an id is, `monitor.reading.ids` says.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from decimal import Decimal
 from functools import wraps
 from itertools import chain
 from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
@@ -13,12 +12,16 @@ from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pandas.api.extensions import ExtensionArray
 
-from monitor.errors import InputError
+from monitor.errors import InputError, SourceError
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Ids
 from monitor.model.rankings import RankingTable
-from monitor.pairing.ids import equality_key
+from monitor.model.unreadable import Need
+from monitor.reading.ids import canonical_id, describe_type, describe_value, id_array, id_column, is_list, is_text
 
 Row = Sequence[Any] | npt.NDArray[Any]
 _LISTS = ("list<", "large_list<", "fixed_size_list<")
@@ -44,9 +47,7 @@ def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with t
     if isinstance(data, pd.DataFrame) or not is_table(data):
         return data
     try:
-        if type(data).__module__.partition(".")[0] == "pyarrow" and hasattr(data, "to_pandas"):
-            return data.to_pandas(types_mapper=_as_pandas, split_blocks=True)
-        return pd.DataFrame.from_arrow(data)  # type: ignore[attr-defined] # pandas-stubs lags
+        return pa.table(data).to_pandas(types_mapper=_as_pandas, split_blocks=True)
     except (TypeError, ValueError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise InputError(f"{what} is a table of type {type(data).__name__} that cannot be read: {reason}") from None
@@ -153,57 +154,64 @@ def as_scores(column: pd.Series, what: str) -> Floats:
 
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
-    """Ids from Python objects; InputError, speaking of ``what``, when one is null or unhashable."""
-    kinds = set(map(type, values))
-    if kinds == {str}:
-        return pd.array(values, dtype="str")
-    if kinds == {int}:
-        try:
-            return np.array(values, dtype=np.int64)
-        except OverflowError:
-            pass
-    if any(issubclass(kind, np.number | np.bool_) for kind in kinds):
-        # A Decimal cannot be compared with numpy's integers, only with Python's.
-        values = [value.item() if isinstance(value, np.number | np.bool_) else value for value in values]
-    return _checked_objects(np.fromiter(values, dtype=object, count=len(values)), what)
+    """Ids from Python's values; InputError, speaking of ``what``, for the first that is no id."""
+    return _from_arrow(id_array(values), what, values)
 
 
-def _checked_objects(ids: npt.NDArray[np.object_], what: str) -> npt.NDArray[np.object_]:
+def _from_arrow(values: pa.Array, what: str, given: Sequence[Any] | None = None) -> Ids:
+    """Ids from an array of Arrow's; ``given`` has the values that it was made of."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
     try:
-        nulls = np.flatnonzero(pd.isna(ids))
-    except ArithmeticError:  # a signalling NaN of Decimal's refuses even to be looked at
-        _refuse_null(next(item for item in ids if isinstance(item, Decimal) and item.is_snan()), what)
-    if len(nulls):
-        _refuse_null(ids[nulls[0]], what)
-    for item in ids:
-        try:
-            hash(item)
-        except TypeError:
-            msg = f"{what}: found an item of type {type(item).__name__}: ids must be hashable, such as text, numbers or tuples"
-            raise InputError(msg) from None
-    return ids
+        ids = id_column(values, what, "the call")
+    except SourceError:
+        held = "text that is not UTF-8" if is_text(values.type) else describe_type(values.type)
+        advice = "name a field, such as items='recs.id'" if pa.types.is_struct(values.type) else Need.IDS
+        raise InputError(f"{what}: found {held} where item ids were expected: {advice}") from None
+    if ids.null_count:
+        place = pc.index(ids.is_null(), True).as_py()
+        _refuse(values[place].as_py() if given is None else given[place], what)
+    if pa.types.is_integer(ids.type):
+        numbers: npt.NDArray[np.int64] = ids.to_numpy(zero_copy_only=False)
+        return numbers
+    texts: ExtensionArray = pd.array(ids, dtype="str")
+    return texts
 
 
 def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
-    """Ids from a one-dimensional array or column; InputError when one is null, masked or unhashable, or a record."""
+    """Ids from a one-dimensional array or column; InputError for a value that is no id, and for a type that holds none."""
     refuse_odd(values, what)
     column = pd.Series(values, copy=False)
-    if isinstance(column.dtype, pd.ArrowDtype):
-        column = read_column(column)
     dtype = column.dtype
-    if pd.api.types.is_object_dtype(dtype):
-        return from_objects(column.tolist(), what)
+    if isinstance(dtype, pd.ArrowDtype):
+        return _from_arrow(column.array.__arrow_array__(), what)
     if column.hasnans:
-        _refuse_null(column[column.isna()].iloc[0], what)
+        _refuse(column[column.isna()].iloc[0], what)
     if isinstance(dtype, pd.CategoricalDtype):
-        return pd.Categorical.from_codes(column.cat.codes, categories=pd.Index(from_array(dtype.categories.to_series(), what)))
+        names = pd.Index(from_array(dtype.categories.to_series(), what))
+        codes = column.cat.codes.to_numpy()
+        return pd.Categorical.from_codes(codes, categories=names) if names.is_unique else names.take(codes).array
     if isinstance(dtype, pd.StringDtype):
-        return column.astype("str").array
-    if pd.api.types.is_bool_dtype(dtype) or (pd.api.types.is_integer_dtype(dtype) and column.max() < 2**63):
+        return _from_arrow(pa.array(column.astype("str").array, pa.large_string()), what)
+    if dtype == np.int32 or (pd.api.types.is_signed_integer_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)):
         return column.to_numpy(dtype=np.int32 if dtype == np.int32 else np.int64)
-    if pd.api.types.is_float_dtype(dtype):
-        return column.to_numpy(dtype=np.float64)
+    if isinstance(dtype, np.dtype) and dtype.kind in "uf":
+        return _from_arrow(pa.array(column.to_numpy()), what)
     return from_objects(column.tolist(), what)
+
+
+def take_field(lists: Any, name: str) -> pd.arrays.ArrowExtensionArray:  # noqa: ANN401 - pandas' array of Arrow lists
+    """One field of the objects in lists; KeyError where they have none of this name."""
+    parts = [_of_each(chunk, name) for chunk in lists.__arrow_array__().chunks]
+    return pd.arrays.ArrowExtensionArray(pa.chunked_array(parts))
+
+
+def _of_each(lists: pa.Array, name: str) -> pa.Array:
+    objects = lists.flatten() if is_list(lists.type) else lists
+    if not is_list(lists.type) or not pa.types.is_struct(objects.type) or objects.type.get_field_index(name) < 0:
+        raise KeyError(name)
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.LargeListArray.from_arrays(offsets_of(lengths), pc.struct_field(objects, name))
 
 
 def refuse_odd(values: object, what: str) -> None:
@@ -215,20 +223,42 @@ def refuse_odd(values: object, what: str) -> None:
         raise InputError(f"{what}: found records ({values.dtype}) where item ids were expected: give the array of one field")
 
 
-def _refuse_null(null: object, what: str) -> NoReturn:
-    raise InputError(f"{what}: found {null!r} where an item id was expected: drop the item or name it")
+def _refuse(value: object, what: str) -> NoReturn:
+    if isinstance(value, str):
+        value.encode()  # half a character has an error of its own
+    found = describe_value(value)
+    if _is_missing(value):
+        raise InputError(f"{what}: found {value!r} where an item id was expected: drop the item or name it")
+    advice: str = Need.IDS
+    if isinstance(value, tuple):
+        advice = "give the ids alone, such as [item for item, _ in pairs], and the scores with scores="
+    elif isinstance(value, dict) and value:
+        advice = f"give the field that holds the id, such as {next(iter(value))!r}"
+    raise InputError(f"{what}: found {found}, {repr(value)[:60]}, where an item id was expected: {advice}")
+
+
+def _is_missing(value: object) -> bool:
+    try:
+        return bool(pd.api.types.is_scalar(value) and pd.isna(value))  # type: ignore[call-overload] # any scalar
+    except ArithmeticError:  # a signalling NaN of Decimal's refuses even to be looked at
+        return True
 
 
 def checked_users(users: pd.Index, arm: str) -> pd.Index:
-    """The users, each named once; InputError when one is missing, or stands there both as a number and as text."""
+    """The users as ids, each named once; InputError for what is no id, and for one both as a number and as text."""
     if users.hasnans:
         msg = f"{arm} holds a missing user id (None or NaN): every list needs its user; drop the row or name the user"
         raise InputError(msg)
-    if users.dtype == object:
-        numbers = {user for user in users if not isinstance(user, str)}
-        if twice := next((user for user in users if isinstance(user, str) and equality_key(user) in numbers), None):
-            raise InputError(f"{arm} has user {twice!r} both as a number and as text, which are one user: spell it in one way")
-    return users
+    if isinstance(users.dtype, pd.StringDtype) or users.dtype in (np.int64, np.int32):
+        return users
+    keys = list(map(canonical_id, users))
+    if None in keys:
+        odd = users[keys.index(None)]
+        raise InputError(f"{arm}: found {describe_value(odd)}, {repr(odd)[:60]}, where a user was expected: {Need.IDS}")
+    numbers = {str(key) for key in keys if isinstance(key, int)}
+    if twice := next((key for key in keys if isinstance(key, str) and key in numbers), None):
+        raise InputError(f"{arm} has user {twice!r} both as a number and as text, which are one user: spell it in one way")
+    return pd.Index(keys, name=users.name)
 
 
 def shown(names: Iterable[Hashable]) -> str:

@@ -1,8 +1,14 @@
-"""How an instant is written and read, for people and machines alike."""
+"""The wall clock, and how an instant is written and read, for people and machines alike."""
 
 import math
+import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+
+
+def utc_now() -> datetime:
+    """Return the time of the machine's clock, aware UTC. Nothing else in the program reads that clock."""
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def format_instant(instant: datetime) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from monitor.model.unreadable import Unreadable
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -84,6 +86,7 @@ class Pull:
     failures: Mapping[str, CoverageReason]
     notes: Mapping[CoverageReason, str] = field(default_factory=dict)  # what happened, to whom for example, without secrets
     versions: Mapping[str, int] = field(default_factory=dict)  # of the model: how many users each answered, where it is told
+    unreadable: tuple[Unreadable, ...] = ()
 
     @classmethod
     def failed(cls, users: pd.Index[str], reason: CoverageReason = CoverageReason.UNAVAILABLE, note: str | None = None) -> Pull:
@@ -100,6 +103,7 @@ class UserTable:
 
     users: pd.Index[str]
     segments: Mapping[str, pd.Categorical[Any]]
+    unreadable: tuple[Unreadable, ...] = ()
 
     def __len__(self) -> int:
         return len(self.users)
@@ -111,6 +115,7 @@ class Panel:
 
     users: pd.Index[str]
     segments: Mapping[str, Rows]
+    unreadable: tuple[Unreadable, ...] = ()  # of the table of users
 
     def __len__(self) -> int:
         return len(self.users)
@@ -132,6 +137,7 @@ class RelevanceTable:
     offsets: Offsets
     items: Ids
     grades: Floats  # finite, at least 0, one an item; an item that is not listed has grade 0
+    unreadable: tuple[Unreadable, ...] = ()
 
     def __len__(self) -> int:
         return len(self.users)

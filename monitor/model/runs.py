@@ -91,6 +91,7 @@ class JoinRequest:
     slot: datetime
     timeout_s: float
     max_segment_values: int
+    shows_examples: bool = True  # whether errors may quote a value that cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

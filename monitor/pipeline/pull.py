@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,7 +15,7 @@ import numpy as np
 from monitor import ports
 from monitor.alerts.rule_evaluation import segments_of
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import SourceError
+from monitor.errors import SourceError, UnreadableError
 from monitor.model.arrays import Floats
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
@@ -32,6 +32,7 @@ from monitor.model.rankings import (
 )
 from monitor.model.runs import JoinRequest, PullProgress, PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
+from monitor.model.unreadable import Unreadable
 from monitor.pairing.ids import find_users
 from monitor.pipeline.freshness import describe_cached, doubt_floor, gaps_between
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -76,6 +77,15 @@ class Arms:
         """The same users by what they go by."""
         return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
+    def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
+        """Sentences about what could not be read, without examples where users are hidden."""
+        shows_example = self.pseudonyms is None
+        return list(dict.fromkeys(each.sentence(shows_example=shows_example) for each in unreadable if each.count))
+
+    def reason(self, error: SourceError) -> str:
+        """What the error says, without an example where users are hidden."""
+        return error.shown if isinstance(error, UnreadableError) and self.pseudonyms is None else str(error)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
@@ -106,24 +116,30 @@ def join_all(
     """Everybody's answers, joined by whoever holds the lists while they are read. SourceError where that fails."""
     measuring = comparison.measuring
     request = JoinRequest(
-        k=measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001), max_segment_values=measuring.max_segment_values
+        k=measuring.k,
+        slot=slot,
+        timeout_s=max(timeout_s, 0.001),
+        max_segment_values=measuring.max_segment_values,
+        shows_examples=arms.pseudonyms is None,
     )
     deadline = Deadline.after(request.timeout_s + GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    weights = _Extra("item_weights", arms.weights, lambda each: each.weights(slot))
-    relevance = _Extra("relevance", arms.relevance, lambda each: each.relevance(slot))
+    weights = _Extra("item_weights", arms.weights, lambda each: each.weights(slot), arms.reason)
+    relevance = _Extra("relevance", arms.relevance, lambda each: each.relevance(slot), arms.reason)
     with source.read(request) as joined:
-        lacks = [each.wait(deadline, late) for each in (weights, relevance)]
+        lacks = dict.fromkeys(filter(None, (each.wait(deadline, late) for each in (weights, relevance))))
+        lacks |= dict.fromkeys((*joined.lacks, *arms.describe(relevance.unreadable)))
 
         def batches(size: int) -> Iterator[UserBatch]:
             for batch in () if isinstance(joined, ports.RemoteAnswers) else joined.batches(size):
                 yield replace(arms.hide(batch), weights=weights.answer, relevance=relevance.answer)
+            lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
 
         yield Answers(
             asked=joined.asked,
             batches=batches,
             measured=joined.measured if isinstance(joined, ports.RemoteAnswers) else None,
-            lacks=(*filter(None, lacks), *joined.lacks),
+            lacks=lacks.keys(),
             weights=weights.answer,
             relevance=relevance.answer,
         )
@@ -134,11 +150,11 @@ def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: fl
     late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
-        return draw(table, comparison, slot)
+        return replace(draw(table, comparison, slot), unreadable=table.unreadable)
     # What a run keeps is drawn by what users go by, and has to find the fixed users of the panel.
     hidden = arms.pseudonyms.hide(table.users)
     panel = draw(replace(table, users=hidden), comparison, slot)
-    return replace(panel, users=table.users[find_users(panel.users, hidden)])
+    return replace(panel, users=table.users[find_users(panel.users, hidden)], unreadable=table.unreadable)
 
 
 def pull_all(
@@ -162,13 +178,13 @@ def pull_all(
         arm: BackgroundCall(partial(_pull, source, asked(arm, whose), arm, took), name=f"{comparison.name}-{arm}")
         for arm, source, whose in zip(Arm, (arms.baseline, arms.candidate), comparison.arms, strict=True)
     }
-    weights = _Extra("item_weights", arms.weights, lambda source: source.weights(slot))
-    relevance = _Extra("relevance", arms.relevance, lambda source: source.relevance(slot))
+    weights = _Extra("item_weights", arms.weights, lambda source: source.weights(slot), arms.reason)
+    relevance = _Extra("relevance", arms.relevance, lambda source: source.relevance(slot), arms.reason)
     # Else a cache gives the first answer once more, which is no second one.
     second = replace(asked("noise floor", "noise floor"), is_uncached=measuring.noise_floor is NoiseFloor.SERVE)
-    again = _Extra("noise_floor", arms.again, lambda source: source.pull(second))
+    again = _Extra("noise_floor", arms.again, lambda source: source.pull(second), arms.reason)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    found = {arm: _pulled(call, panel, deadline, late) for arm, call in pulling.items()}
+    found = {arm: _pulled(call, panel, deadline, late, arms) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
     lacks = [each.wait(deadline, late) for each in (weights, relevance, again)]
     lists = found[Arm.BASELINE].rankings
@@ -187,11 +203,13 @@ def pull_all(
     users = arms.hide(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
         users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
+    pulls = [*found.values()] if again.answer is None else [*found.values(), again.answer]
+    unreadable = [*panel.unreadable, *relevance.unreadable, *(part for pull in pulls for part in pull.unreadable)]
     cached = (describe_cached(arm, pull.rankings) for arm, pull in found.items())
     return Answers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        lacks=tuple(filter(None, (*lacks, doubt, *cached))),
+        lacks=tuple(filter(None, (*lacks, doubt, *cached, *arms.describe(unreadable)))),
         gaps={whose: [gaps_between(lists, pull.rankings)] for whose, pull in later.items()},
         weights=weights.answer,
         relevance=relevance.answer,
@@ -268,17 +286,24 @@ def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
 class _Extra(Generic[T]):
     """What a run can do without, asked of its source in the background; there may be no such source."""
 
-    def __init__(self, what: str, source: S | None, read: Callable[[S], T | None]) -> None:
+    def __init__(
+        self, what: str, source: S | None, read: Callable[[S], T | None], reason: Callable[[SourceError], str] = str
+    ) -> None:
         self.answer: T | None = None
-        self._what = what
+        self._what, self._reason = what, reason
         self._call = None if source is None else BackgroundCall(partial(read, source), name=what)
+
+    @property
+    def unreadable(self) -> Sequence[Unreadable]:
+        """What of the answer could not be read."""
+        return getattr(self.answer, "unreadable", ())
 
     def wait(self, deadline: Deadline, late: str) -> str | None:
         """Wait for the answer; the reason why there is none where the source failed."""
         try:
             self.answer = None if self._call is None else self._call.wait(deadline)
         except SourceError as error:
-            return f"{self._what}: {error}"
+            return f"{self._what}: {self._reason(error)}"
         except OverdueError:
             return f"{self._what}: {late}"
         return None
@@ -293,10 +318,10 @@ def _pull(source: ports.Source, request: PullRequest, arm: Arm, took: dict[Arm, 
         took[arm] = time.monotonic() - begun_at
 
 
-def _pulled(call: BackgroundCall[Pull], panel: Panel, deadline: Deadline, late: str) -> Pull:
+def _pulled(call: BackgroundCall[Pull], panel: Panel, deadline: Deadline, late: str, arms: Arms) -> Pull:
     try:
         return call.wait(deadline)
     except SourceError as error:
-        return Pull.failed(panel.users, note=str(error))
+        return Pull.failed(panel.users, note=arms.reason(error))
     except OverdueError:
         return Pull.failed(panel.users, CoverageReason.TIMEOUT, late)

@@ -63,7 +63,7 @@ def execute(
     try:
         measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)
     except SourceError as error:
-        return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
+        return failed_result(comparison, claim, memory, clock, reason=arms.reason(error), stage_seconds=watch.seconds)
     status, reason = assess(measurement, comparison)
     if memory.anew_since is not None and learning_rules(comparison):
         changed = f"the configuration of this comparison changed before the run of {format_instant(memory.anew_since)}"

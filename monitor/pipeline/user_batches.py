@@ -124,7 +124,8 @@ def cut_panel(panel: Panel, positions: Rows) -> Panel:
     place = np.full(len(panel), -1, dtype=np.intp)
     place[positions] = np.arange(len(positions))
     segments = {name: place[rows] for name, rows in panel.segments.items()}
-    return Panel(users=panel.users[positions], segments={name: np.sort(rows[rows >= 0]) for name, rows in segments.items()})
+    kept = {name: np.sort(rows[rows >= 0]) for name, rows in segments.items()}
+    return replace(panel, users=panel.users[positions], segments=kept)
 
 
 class _PanelPull:

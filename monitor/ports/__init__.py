@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 from monitor.model.notifications import Message, Treatment
 from monitor.model.rankings import AskedUsers, ItemWeights, Pull, RelevanceTable, UserBatch, UserTable
 from monitor.model.runs import JoinRequest, PullRequest, Scores
+from monitor.model.unreadable import Unreadable
 from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, PageStore, RunStore, Store
 
 
@@ -75,6 +76,10 @@ class Answered(Protocol):
     @property
     def lacks(self) -> Sequence[str]:
         """Sentences about what a run can do without and could not be read."""
+
+    @property
+    def unreadable(self) -> Sequence[Unreadable]:
+        """What of the rows could not be read; may grow until all is read."""
 
 
 class JoinedAnswers(Answered, Protocol):

@@ -4,7 +4,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
 
@@ -12,7 +12,7 @@ import structlog
 from pydantic import Field
 
 from monitor.errors import DeliveryError
-from monitor.model.instants import format_instant
+from monitor.model.instants import format_instant, utc_now
 from monitor.model.runs import Claim
 from monitor.options import Options
 from monitor.receivers.fields import CaFile, ReceiverName, SecretUrl, Timeout
@@ -130,7 +130,7 @@ class RunPings:
         options = self._options
         client = HttpClient(url, who=options.name, timeout_s=options.timeout.total_seconds(), ca_file=options.ca_file)
         answer = client.post(body.encode(), {"Content-Type": "text/plain; charset=utf-8"})
-        require_accepted(answer, who=client.who, now=datetime.now(UTC))
+        require_accepted(answer, who=client.who, now=utc_now())
 
 
 def run_uuid(claim: Claim) -> uuid.UUID:

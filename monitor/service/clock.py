@@ -2,7 +2,9 @@
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from monitor.model.instants import utc_now
 
 SKEW = timedelta(seconds=30)
 """By how much the clocks of two machines may differ before one of them counts as wrong."""
@@ -16,7 +18,7 @@ class SystemClock:
 
     def now(self) -> datetime:
         """Wall clock, aware UTC."""
-        return datetime.now(UTC)
+        return utc_now()
 
     def monotonic(self) -> float:
         """Seconds since some moment, never going back."""

@@ -8,7 +8,7 @@ from typing import Literal, TextIO
 
 import structlog
 
-from monitor.errors import MonitorError
+from monitor.errors import MonitorError, describe_fault
 
 log = structlog.get_logger(__name__)
 
@@ -35,19 +35,32 @@ class _OpenStreamHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
 
 
-def configure(format_: Literal["auto", "console", "json"], level: str, stream: TextIO | None = None) -> None:
-    """Set up structlog and let what libraries log pass through it, on the stream (standard error) until it is closed."""
+def _write_fault(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    stream.write(f": {describe_fault(exc_info[1])}")
+
+
+def configure(
+    format_: Literal["auto", "console", "json"],
+    level: str,
+    stream: TextIO | None = None,
+    *,
+    shows_tracebacks: bool = True,
+) -> None:
+    """Set up structlog and let what libraries log pass through it, on the stream (standard error) until it is closed.
+
+    Without ``shows_tracebacks`` the console shows the type and the place of an error only.
+    """
     as_json = format_ == "json" or (format_ == "auto" and not sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    traceback = structlog.dev.plain_traceback
+    write_error = structlog.dev.plain_traceback if shows_tracebacks else _write_fault
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(exception_formatter=traceback, colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(exception_formatter=write_error, colors=sys.stderr.isatty())
     )
     last: list[structlog.typing.Processor] = [structlog.processors.format_exc_info] if as_json else []
     structlog.configure(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import stamina
 import structlog
 
-from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError
+from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError, describe_fault
 from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
@@ -225,7 +225,7 @@ class Runner:
         # A defect is a failed run, which is stored and alerted on.
         except Exception as error:
             log.exception("run broke")
-            reason = f"internal error: {type(error).__name__}; the log has the traceback"
+            reason = f"internal error: {describe_fault(error)}: please report it"
             return failed_result(watched.comparison, claim, memory, clock, reason=reason)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:

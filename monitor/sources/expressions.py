@@ -10,6 +10,7 @@ from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions, signature
 from pydantic import AfterValidator
 
+
 class NotAppliedError(ValueError):
     """An expression cannot be applied to an answer."""
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+from monitor.model.instants import utc_now
 from monitor.model.model_versions import count_versions
 from monitor.sources.list_collector import ListCollector
 
@@ -37,7 +37,7 @@ class AnswerFolder:
         for file in self._path.glob(f"{_PREFIX}*"):
             with suppress(OSError):
                 is_over = file.name.startswith(self._start) and (is_last or not file.name.startswith(of_slot))
-                if is_over or time.time() - file.stat().st_mtime > _ABANDONED_S:
+                if is_over or utc_now().timestamp() - file.stat().st_mtime > _ABANDONED_S:
                     file.unlink()
 
 
@@ -51,11 +51,11 @@ class AnswerFile:
 
     def recall(self, users: list[str], lists: ListCollector, lasts_s: float) -> list[str]:
         """Give the answers of these users that are there, and not too old, to ``lists``; the other users."""
-        wanted = dict.fromkeys(users)
+        wanted, now_s = dict.fromkeys(users), utc_now().timestamp()
         with suppress(OSError), (self._path or Path(os.devnull)).open("rb") as file:
             for checksum, _, content in (line.partition(b" ") for line in file):
                 at, rows, versions = json.loads(content) if checksum == b"%08x" % zlib.crc32(content) else (0.0, (), {})
-                if 0 <= time.time() - at <= lasts_s:
+                if 0 <= now_s - at <= lasts_s:
                     count_versions(lists.versions, versions.items())
                     for user, items, scores in rows:
                         if user in wanted:
@@ -76,7 +76,7 @@ class AnswerFile:
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            content = json.dumps([time.time(), rows, versions]).encode() + b"\n"
+            content = json.dumps([utc_now().timestamp(), rows, versions]).encode() + b"\n"
             self._path.touch(mode=0o600)
             with self._path.open("ab") as file:
                 file.write(b"\n%08x %s" % (zlib.crc32(content), content))  # the line before may have been cut

@@ -15,7 +15,10 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
-from monitor.sources.columns import item_ids, number_list
+from monitor.reading.dialects import recognize_dialect
+from monitor.reading.ids import canonical_id, describe_value, item_ids
+from monitor.reading.padding import NoItems, drop_padding
+from monitor.sources.columns import number_list
 from monitor.sources.id_forms import Forms, speller
 
 try:
@@ -56,11 +59,12 @@ class ListCollector:
     """Takes each user's list or failure and hands back one Pull. Keeps at most k items a user, 8 bytes for each integer.
 
     A failure outweighs a list. A user whose list comes twice ends as ``duplicate_user``. With ``has_scores`` every list needs
-    its scores beside it, as many as items.
+    its scores beside it, as many as items. Values of ``no_item`` are left out.
     """
 
-    def __init__(self, k: int, *, has_scores: bool = False) -> None:
+    def __init__(self, k: int, *, has_scores: bool = False, no_item: NoItems = None) -> None:
         self._k = k
+        self._no_item = no_item
         self._has_scores = has_scores
         self._scores: array[float] = array("d")
         self._failures: dict[str, CoverageReason] = {}
@@ -68,12 +72,17 @@ class ListCollector:
         self._lengths: dict[str, int] = {}
         self._items: array[int] | list[str] = array("q")
         self.versions: dict[str, int] = {}
+        self.unreadable = 0
+        self.example: object = None
 
     def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
         """Take the user's list, of this model; ``malformed`` when it is no list of ids, or the scores do not fit it."""
+        if self._no_item and isinstance(value, list | tuple):
+            value, scores = drop_padding(value, scores, self._no_item)
         items = item_ids(value, self._k)
         numbers = number_list(scores, len(value)) if self._has_scores and isinstance(value, list | tuple) else ()
         if items is None:
+            self._count(_odd_item(value))
             self.fail(user, CoverageReason.MALFORMED, f"expected a list of ids, found {_kind(value)}")
         elif numbers is None:
             self.fail(user, CoverageReason.MALFORMED, "expected a list of numbers as scores, as many as items")
@@ -93,9 +102,14 @@ class ListCollector:
         try:
             items, numbers = from_json(value), from_json(scores)
         except ValueError:
-            self.fail(user, CoverageReason.MALFORMED, "the text is no JSON array of ids")
+            self._count(value)
+            self.fail(user, CoverageReason.MALFORMED, _no_json(value))
         else:
             self.add(user, items, numbers, version)
+
+    def _count(self, example: object) -> None:
+        self.example = example if not self.unreadable else self.example
+        self.unreadable += 1
 
     def fail(self, user: str, reason: CoverageReason, note: str) -> None:
         """Take that the user has no list, and why; the first note of each reason is kept."""
@@ -157,11 +171,21 @@ def from_json(cell: object) -> object:
         raise ValueError from None
 
 
+def _odd_item(value: object) -> object:
+    """The first item of the list that is no id; what is no list itself."""
+    if not isinstance(value, list | tuple):
+        return value
+    return next(item for item in value if canonical_id(item) is None)
+
+
 def _kind(value: object) -> str:
     # The value is not repeated: it came from outside.
-    if value is None:
-        return "null"
     if isinstance(value, list | tuple):
-        odd = next((item for item in value if item_ids([item], 1) is None), None)
-        return f"a list with {'null' if odd is None else type(odd).__name__} in it"
-    return {dict: "an object", str: "a text", bool: "a boolean", int: "a number", float: "a number"}.get(type(value), "no list")
+        return f"a list with {describe_value(_odd_item(value))} in it"
+    return {str: "a text", int: "a number", float: "a number"}.get(type(value)) or describe_value(value)
+
+
+def _no_json(cell: object) -> str:
+    dialect = recognize_dialect(cell)
+    known = "" if dialect is None else f", but {dialect.name}: {dialect.advice}"
+    return f"the text is no JSON array of ids{known}"

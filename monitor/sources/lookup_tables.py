@@ -16,6 +16,9 @@ from monitor.kernels.labels import best_of_each
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
+from monitor.model.unreadable import Need
+from monitor.reading.ids import describe_type, id_array, id_column, is_text, item_ids
+from monitor.reading.tally import Tally
 from monitor.sampling import split
 from monitor.sources import columns
 from monitor.sources.list_collector import from_json
@@ -24,18 +27,28 @@ MAX_TITLE_LENGTH = 200  # characters of a title that are kept
 TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
 
-def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where: str) -> UserTable:
-    """The table of batches of users and segments; a user's first row counts, none without a user. SourceError for nobody."""
-    users = pd.Index(_str_array([columns.user_column(column, f"the user column of {where}") for column, _ in batches]))
+def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], tally: Tally) -> UserTable:
+    """The table of batches of users, text or null, and segments; a user's first row counts. SourceError for nobody."""
+    users = pd.Index(_str_array([users for users, _ in batches]))
     kept = users.notna() & ~users.duplicated()
     if not kept.any():
-        raise SourceError(f"{where} holds no user: check the path or table and the name of the user column")
+        raise SourceError(f"{tally.where} holds no user: check the path or table and the name of the user column")
     rows = slice(None) if kept.all() else kept  # a slice does not copy
     segments = {}
     for name in batches[0][1]:
-        labels = _str_array([segment_labels(found[name], name, where) for _, found in batches])
+        labels = _str_array([_count_labels(found[name], name, tally) for _, found in batches])
         segments[name] = pd.Categorical(labels[rows])
-    return UserTable(users=users[rows], segments=segments)
+    return UserTable(users=users[rows], segments=segments, unreadable=tally.unreadable)
+
+
+def _count_labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
+    labels = segment_labels(values, name, tally.where)
+    is_left_out = np.zeros(len(values), dtype=np.bool_)
+    if labels.null_count > values.null_count:
+        is_given = pc.not_equal(values.cast(pa.large_string()).fill_null(""), "")
+        is_left_out = pc.and_(labels.is_null(), is_given).to_numpy(zero_copy_only=False)
+    tally.flags(name, Need.LABELS, is_left_out, values)
+    return labels
 
 
 def _str_array(parts: Sequence[pa.Array]) -> ExtensionArray:
@@ -44,15 +57,25 @@ def _str_array(parts: Sequence[pa.Array]) -> ExtensionArray:
 
 
 def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
-    """Segment values as text; null and empty text are no value."""
+    """Segment values as text; null and empty text are no value. SourceError for a type that makes no segments."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return segment_labels(values.dictionary_decode(), name, where)
-    if columns.is_list(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise SourceError(f"segment column {name!r} of {where} holds {kind}: it must hold text, numbers or booleans")
+    if not is_text(kind) and not any(test(kind) for test in _LABELS):
+        raise SourceError(f"segment column {name!r} of {where} holds {describe_type(kind)}: {Need.LABELS}")
     if pa.types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
-        return columns.id_column(values, name).cast(pa.large_string())
-    return columns.id_column(values.cast(pa.large_string()), name)
+        return id_column(values, name, where).cast(pa.large_string())
+    return id_column(values.cast(pa.large_string()), name, where)
+
+
+_LABELS = (
+    columns.is_numeric,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    lambda kind: isinstance(kind, pa.BaseExtensionType),
+)
+"""Types of segment values beside text."""
 
 
 class SegmentValues:
@@ -83,12 +106,12 @@ def split_by_values(n: int, given: Mapping[str, pa.Array], values: Mapping[str, 
     return split(n, coded, {each.dimension: range(len(each.kept)) for each in values.values()})
 
 
-def item_weights(batches: Iterable[tuple[pa.Array, pa.Array]], where: str) -> ItemWeights:
+def item_weights(batches: Iterable[tuple[pa.Array, pa.Array]], names: tuple[str, str], where: str) -> ItemWeights:
     """The table of batches of items and weights. SourceError for none, an odd item or weight, or an item that stands twice."""
     items, weights, read = [], [], 0
     for column, numbers in batches:
-        ids = columns.id_column(column, f"the item column of {where}")
-        values, _ = columns.number_column(numbers, f"the weight column of {where}")
+        ids = id_column(column, names[0], where)
+        values, _ = columns.number_column(numbers, names[1], where)
         _check_rows(ids, values, read, where)
         read += len(ids)
         items.append(ids)
@@ -122,13 +145,13 @@ def _named(ids: pa.Array, row: int) -> str:
     return repr(columns.on_one_line(str(ids[int(row)].as_py())))
 
 
-def item_titles(batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collection[str], where: str) -> dict[str, str]:
+def item_titles(batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collection[str], tally: Tally) -> dict[str, str]:
     """Titles of these items, the first of each; SourceError when a title is neither text nor a number."""
     wanted, found = pa.array(sorted(items), pa.large_string()), dict[str, str]()
     for column, titles in batches:
-        ids = columns.id_column(column, f"the item column of {where}").cast(pa.large_string())
+        ids = column.cast(pa.large_string())
         for place in pc.indices_nonzero(pc.is_in(ids, value_set=wanted)).to_pylist():
-            title = _text(titles[place], where)
+            title = _text(titles[place], tally.where)
             if title is not None:
                 found.setdefault(ids[place].as_py(), title)
     return found
@@ -150,36 +173,37 @@ class GradedItems:
     or fewer grades than items, and for two rows of the wide form.
     """
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, tally: Tally, item: str, grade: str) -> None:
+        self._where, self._tally = tally.where, tally
+        self._item, self._grade = item, grade  # names of columns
         self._is_wide = False
         self._parts: list[tuple[pa.Array, Rows, pa.Array, Floats]] = []
         self.nbytes = 0
 
     def add_rows(self, users: pa.Array, items: pa.Array, grades: pa.Array | None) -> None:
         """Take a batch of the long form."""
-        keys, items, grades = self._of_users(users, items, grades)
-        ids, numbers = columns.id_column(items, f"the item column of {self._where}"), np.ones(len(keys))
+        keys, items, grades = _of_users(users, items, grades)
+        ids, numbers = id_column(items, self._item, self._where), np.ones(len(keys))
         if grades is not None:
-            values, is_bad = columns.number_column(grades, f"the grade column of {self._where}")
+            values, is_bad = columns.number_column(grades, self._grade, self._where)
             numbers = np.where(is_bad, np.nan, values)
         self._take(keys, np.ones(len(keys), dtype=np.int64), ids, numbers)
 
     def add_lists(self, users: pa.Array, lists: pa.Array, grades: pa.Array | None) -> None:
         """Take a batch of the wide form, columns of lists."""
         self._is_wide = True
-        keys, lists, grades = self._of_users(users, lists, grades)
-        items, lengths = columns.flat_ids(lists, f"the list column of {self._where}")
+        keys, lists, grades = _of_users(users, lists, grades)
+        values, lengths = columns.flat_lists(lists)
+        items = id_column(values, self._item, self._where)
         numbers = np.ones(len(items))
         if grades is not None:
-            numbers, is_uneven = columns.numbers_beside(lengths, grades, f"the grades column of {self._where}")
+            numbers, is_uneven = columns.numbers_beside(lengths, grades, self._grade, self._where)
             self._refuse(keys, np.flatnonzero(is_uneven), "has another number of grades than of items")
         self._take(keys, lengths, items, numbers)
 
-    def add_cells(self, users: Sequence[object], lists: Sequence[object], grades: Sequence[object] | None) -> None:
+    def add_cells(self, keys: pa.Array, lists: Sequence[object], grades: Sequence[object] | None) -> None:
         """Take a batch of the wide form, Python lists or the text of JSON arrays."""
         self._is_wide = True
-        keys = columns.user_column(columns.id_array(users), "users")
         items: list[int | str] = []
         numbers: list[float] = []
         lengths = np.zeros(len(keys), dtype=np.int64)
@@ -191,7 +215,7 @@ class GradedItems:
             numbers.extend(read[1])
             lengths[row] = len(read[0])
         kept = keys.is_valid()
-        self._take(keys.filter(kept), lengths[np.asarray(kept)], columns.id_array(items), np.array(numbers, dtype=np.float64))
+        self._take(keys.filter(kept), lengths[np.asarray(kept)], id_array(items), np.array(numbers, dtype=np.float64))
 
     def table(self) -> RelevanceTable:
         """Everything taken, a batch at least; users in the order of their first row."""
@@ -204,16 +228,13 @@ class GradedItems:
         items, grades = columns.join_items(parts), np.concatenate(graded)
         kept = best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
         offsets = offsets_of(np.bincount(rows[kept], minlength=len(users)))
-        return RelevanceTable(users=pd.Index(users, dtype="str"), offsets=offsets, items=items[kept], grades=grades[kept])
-
-    def _of_users(
-        self, users: pa.Array, items: pa.Array, grades: pa.Array | None
-    ) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-        keys = columns.user_column(users, f"the user column of {self._where}")
-        if not keys.null_count:
-            return keys, items, grades
-        kept = keys.is_valid()
-        return keys.filter(kept), items.filter(kept), None if grades is None else grades.filter(kept)
+        return RelevanceTable(
+            users=pd.Index(users, dtype="str"),
+            offsets=offsets,
+            items=items[kept],
+            grades=grades[kept],
+            unreadable=self._tally.unreadable,
+        )
 
     def _take(self, users: pa.Array, lengths: Rows, items: pa.Array, grades: Floats) -> None:
         rows = np.repeat(np.arange(len(users)), lengths)
@@ -230,12 +251,19 @@ class GradedItems:
         raise UserDataError(str(user.as_py()), f"of {self._where} {why}")
 
 
+def _of_users(keys: pa.Array, items: pa.Array, grades: pa.Array | None) -> tuple[pa.Array, pa.Array, pa.Array | None]:
+    if not keys.null_count:
+        return keys, items, grades
+    kept = keys.is_valid()
+    return keys.filter(kept), items.filter(kept), None if grades is None else grades.filter(kept)
+
+
 def _read_cells(items: object, grades: object, *, is_graded: bool) -> tuple[Sequence[int | str], Sequence[float]] | None:
     try:
         listed, beside = from_json(items), from_json(grades)
     except ValueError:
         return None
-    ids = columns.item_ids([] if listed is None else listed, sys.maxsize)
+    ids = item_ids([] if listed is None else listed, sys.maxsize)
     if ids is None:
         return None
     numbers = columns.number_list([] if beside is None else beside, len(ids)) if is_graded else [1.0] * len(ids)

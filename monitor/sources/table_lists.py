@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,10 @@ from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
+from monitor.model.unreadable import Need
+from monitor.reading.ids import describe_type, id_array, is_list, is_text
+from monitor.reading.padding import NoItems, is_padding, without_items
+from monitor.reading.tally import Tally
 from monitor.sources import columns
 from monitor.sources.id_forms import Forms, speller
 from monitor.sources.list_collector import ListCollector, pull_without, spell_items
@@ -96,16 +101,23 @@ class WantedUsers:
         return failed
 
 
-def wide_lists(wanted: WantedUsers, rows: Integers, lists: pa.Array, scores: pa.Array | None, where: str) -> Pull:
+def wide_lists(
+    wanted: WantedUsers, rows: Integers, cells: ArrowBatch, options: ListColumnOptions | ListColumns, tally: Tally
+) -> Pull:
     """Lists from a column of lists, and perhaps one of scores, as many, else ``malformed``; ``rows`` says whose each is."""
-    items, lengths = columns.flat_ids(lists, f"the list column of {where}")
+    lists = cells[str(options.items)]
+    values, lengths = columns.flat_lists(lists)
     is_null, is_bad = lists.is_null().to_numpy(zero_copy_only=False), np.zeros(len(rows), dtype=np.bool_)
+    numbers = None
+    if options.scores:
+        numbers, is_bad = columns.numbers_beside(lengths, cells[options.scores], options.scores, tally.where)
+    if options.no_item and (is_empty := is_padding(values, options.no_item)).any():
+        places = np.repeat(np.arange(len(rows)), lengths)[~is_empty]
+        values, lengths = values.filter(pa.array(~is_empty)), np.bincount(places, minlength=len(rows))
+        numbers = None if numbers is None else numbers[~is_empty]
+    items = tally.list_items(values, str(options.items), lengths)
     if items.null_count:
         is_bad[np.repeat(np.arange(len(rows)), lengths)[items.is_null().to_numpy(zero_copy_only=False)]] = True
-    numbers = None
-    if scores is not None:
-        numbers, is_uneven = columns.numbers_beside(lengths, scores, f"the scores column of {where}")
-        is_bad |= is_uneven
     is_repeated = np.bincount(rows, minlength=len(wanted))[rows] > 1
     reasons = {
         CoverageReason.DUPLICATE_USER: rows[is_repeated],
@@ -121,21 +133,28 @@ def wide_lists(wanted: WantedUsers, rows: Integers, lists: pa.Array, scores: pa.
 
 
 def long_lists(
-    wanted: WantedUsers, rows: Integers, items: pa.Array, ranks: pa.Array | None, scores: pa.Array | None, where: str
+    wanted: WantedUsers, rows: Integers, cells: ArrowBatch, options: ListColumnOptions | ListColumns, tally: Tally
 ) -> Pull:
     """Lists from an item column with one of ranks, of scores, or both; ``rows`` says whose each item is.
 
     The lowest rank is first; without ranks the highest score, and of equal ones the id first as text. ``malformed``: two items
     at one rank, a null item or rank, without ranks a null score, or a score that is no number.
     """
-    items = columns.id_column(items, f"the item column of {where}")
-    is_odd, numbers = items.is_null().to_numpy(zero_copy_only=False), None
-    if scores is not None:
-        numbers, is_bad = columns.number_column(scores, f"the scores column of {where}")
+    if options.no_item:
+        is_item = ~is_padding(cells[str(options.item)], options.no_item)
+        rows, cells = rows[is_item], {name: column.filter(pa.array(is_item)) for name, column in cells.items()}
+    items = tally.ids(cells[str(options.item)], str(options.item))
+    is_odd = items.is_null().to_numpy(zero_copy_only=False)
+    numbers = ranks = None
+    if options.scores:
+        numbers, is_bad = columns.number_column(cells[options.scores], options.scores, tally.where)
+        tally.flags(options.scores, Need.NUMBERS, is_bad | (np.isnan(numbers) & (options.rank is None)), cells[options.scores])
         is_odd = is_odd | is_bad
-    places = (
-        columns.number_column(ranks, f"the rank column of {where}")[0] if numbers is None or ranks is not None else -numbers
-    )
+    if options.rank:
+        ranks, _ = columns.number_column(cells[options.rank], options.rank, tally.where)
+        tally.flags(options.rank, Need.NUMBERS, np.isnan(ranks), cells[options.rank])
+    places = -numbers if ranks is None and numbers is not None else ranks
+    assert places is not None  # noqa: S101 - options have a rank or scores
     is_odd = is_odd | np.isnan(places)
     order = _order(rows, places, None if ranks is not None else items)
     if order is not None:
@@ -201,6 +220,7 @@ class ListColumns:
     model_version: str | None
     user_ids: Forms
     item_ids: Forms
+    no_item: NoItems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,28 +235,30 @@ class TableLists:
 
     def pull(self, batches: Iterable[TableBatch]) -> Pull:
         """The lists that batches of the table hold. SourceError when its columns cannot hold lists."""
-        pull = self._pull(batches)
-        return replace(pull, notes={reason: f"{self.where}: {note}" for reason, note in pull.notes.items()})
+        tally = Tally(self.where)
+        pull = self._pull(batches, tally)
+        notes = {reason: f"{self.where}: {note}" for reason, note in pull.notes.items()}
+        return replace(pull, notes=notes, unreadable=tally.unreadable)
 
-    def _pull(self, batches: Iterable[TableBatch]) -> Pull:
+    def _pull(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
         batches, items = iter(batches), self.options.items
         with arrow_errors(self.where):
             if (first := next(batches, None)) is None:
-                return self._cells(())
+                return self._cells((), tally)
             batches = chain([first], batches)
             if items is not None:
                 column = first[items]
                 if not isinstance(column, pa.Array):
-                    return self._cells(batches)
-                if columns.is_text(column.type):
-                    return self._cells(map(self._python_values, batches))
+                    return self._cells(batches, tally)
+                if is_text(column.type):
+                    return self._cells(map(_python_values, batches), tally)
                 require_lists(column, items, self.where, "rank")
-            return self._columns(batches)
+            return self._columns(batches, tally)
 
-    def _columns(self, batches: Iterable[TableBatch]) -> Pull:
+    def _columns(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
         options, wanted = self.options, WantedUsers(self.users)
-        rows, cells = self._rows_of(wanted, batches)
-        pull = self._lists(wanted, rows, cells)
+        rows, cells = self._rows_of(wanted, batches, tally)
+        pull = self._lists(wanted, rows, cells, tally)
         if options.model_version is None:
             return pull
         placed, first = np.unique(rows, return_index=True)
@@ -244,14 +266,13 @@ class TableLists:
         versions = cells[options.model_version].take(pa.array(first[is_listed])).cast(pa.large_string())
         return replace(pull, versions=count_versions({}, Counter(versions.to_pylist()).items()))
 
-    def _lists(self, wanted: WantedUsers, rows: Integers, cells: ArrowBatch) -> Pull:
-        options, where = self.options, self.where
-        scores = cells[options.scores] if options.scores else None
-        if options.items is not None:
-            return spell_items(wide_lists(wanted, rows, cells[options.items], scores, where), options.item_ids)
-        ranks = cells[options.rank] if options.rank else None
-        pull = spell_items(long_lists(wanted, rows, cells[str(options.item)], ranks, scores, where), options.item_ids)
-        if not options.user_ids:
+    def _lists(self, wanted: WantedUsers, rows: Integers, cells: ArrowBatch, tally: Tally) -> Pull:
+        options = self.options
+        read = long_lists if options.items is None else wide_lists
+        pull = read(wanted, rows, cells, options, tally)
+        pull = replace(pull, rankings=without_items(pull.rankings, options.no_item))
+        pull = spell_items(pull, options.item_ids)
+        if options.items is not None or not options.user_ids:
             return pull
         spellings = cells[options.user].to_pandas().groupby(rows).nunique()
         merged = wanted.take(spellings.index[spellings > 1].to_numpy())
@@ -259,16 +280,14 @@ class TableLists:
             pull_without(pull, merged, CoverageReason.DUPLICATE_USER, "user_ids make one of several") if len(merged) else pull
         )
 
-    def _rows_of(self, wanted: WantedUsers, batches: Iterable[TableBatch]) -> tuple[Integers, ArrowBatch]:
+    def _rows_of(self, wanted: WantedUsers, batches: Iterable[TableBatch], tally: Tally) -> tuple[Integers, ArrowBatch]:
         """Whose each row is of the users asked, and the other columns of these rows; rows of others are dropped at once."""
         options, rows, kept, nbytes = self.options, list[Integers](), list[ArrowBatch](), 0
         user = options.user if options.user_ids and options.item else None
         given = (options.items, options.item, options.rank, options.scores, options.model_version, user)
         names = [name for name in given if name is not None]
-        arrays = (arrow_arrays(batch, {options.rank, options.scores}) for batch in batches)
-        for batch in merge_batches(arrays, len(wanted)):
-            users = columns.user_column(batch[options.user], f"the user column of {self.where}")
-            found = wanted.rows(columns.spell_column(users, options.user_ids))
+        for batch in merge_batches(map(partial(self._arrays, tally), batches), len(wanted)):
+            found = wanted.rows(columns.spell_column(batch[options.user], options.user_ids))
             part = {name: batch[name] for name in names}
             is_wanted = found >= 0
             if not is_wanted.all():
@@ -279,24 +298,38 @@ class TableLists:
             check_size(nbytes, self.max_bytes, self.where)
         return np.concatenate(rows), join_batches(kept)
 
-    def _cells(self, batches: Iterable[TableBatch]) -> Pull:
-        options, wanted = self.options, set(self.users)
-        lists, spell = ListCollector(self.k, has_scores=options.scores is not None), speller(options.user_ids)
+    def _arrays(self, tally: Tally, batch: TableBatch) -> dict[str, pa.Array]:
+        options = self.options
+        arrays = {options.user: tally.users(batch[options.user], options.user)}
+        for name, column in batch.items():
+            if isinstance(column, pa.Array):
+                arrays.setdefault(name, column)
+            elif name == options.item:
+                arrays[name] = tally.convert(column, name)
+            else:
+                arrays.setdefault(name, arrow_array(column, is_number=name in {options.rank, options.scores}))
+        return arrays
+
+    def _cells(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
+        options, wanted, name = self.options, set(self.users), str(self.options.items)
+        lists = ListCollector(self.k, has_scores=options.scores is not None, no_item=options.no_item)
+        spell, cells = speller(options.user_ids), 0
         for batch in batches:
-            values = batch[str(options.items)]
+            values = batch[name]
             scores = batch[options.scores] if options.scores else [None] * len(values)
             versions = batch[options.model_version] if options.model_version else [None] * len(values)
-            users = spell([columns.user_key(user) for user in batch[options.user]])
+            users = spell(tally.users(batch[options.user], options.user).to_pylist())
             for user, value, numbers, version in zip(users, values, scores, versions, strict=True):
                 if user is not None and user in wanted:
                     lists.add_cell(user, value, numbers, version)
+                    cells += 1
             check_size(lists.nbytes, self.max_bytes, self.where)
+        tally.count(name, Need.LISTS, lists.unreadable, cells, lists.example)
         return spell_items(lists.pull(), options.item_ids)
 
-    def _python_values(self, batch: TableBatch) -> TableBatch:
-        user = self.options.user
-        users = columns.user_column(batch[user], f"column {user!r} of {self.where}")
-        return {name: (users if name == user else column).to_pylist() for name, column in batch.items()}
+
+def _python_values(batch: TableBatch) -> TableBatch:
+    return {name: column.to_pylist() for name, column in batch.items()}
 
 
 @contextmanager
@@ -324,11 +357,12 @@ def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: A
     """A column as an Arrow array, of ids or numbers where it holds Python values."""
     if isinstance(column, pa.Array):
         return column
-    return columns.value_array(column) if is_number else columns.id_array(column)
+    return columns.value_array(column) if is_number else id_array(column)
 
 
 def require_lists(column: pa.Array, name: str, where: str, beside: str) -> None:
     """SourceError when the column does not hold lists."""
-    if not columns.is_list(column.type):
-        msg = f"column {name!r} of {where} holds {column.type}, expected lists: for one item a row give item and {beside}"
+    if not is_list(column.type):
+        held = describe_type(column.type)
+        msg = f"column {name!r} of {where} holds {held}, expected lists: for one item a row give item and {beside}"
         raise SourceError(msg)

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from monitor.model.unreadable import MAX_UNREADABLE
 from monitor.options import NOT_IN_HASH, Duration, Options, readable_by
 from monitor.sources.id_forms import speller
 
@@ -22,11 +23,16 @@ IdForms = Annotated[
 ]
 
 
+SECONDS, MILLISECONDS, MICROSECONDS, NANOSECONDS = 1e11, 1e14, 1e17, 1e20
+"""A time that is a number below is in this unit: from 1973 to 5138 no number is two times."""
+
+
 class ServedOptions(Options):
     """Which rows of a log count: of each user the newest list that was served in the time before the slot, and at the slot."""
 
     time: ColumnName = Field(
-        description="Column with the time: ISO 8601, in UTC where it names no zone, or seconds or milliseconds since 1970."
+        description="Column with the time: ISO 8601, in UTC where it names no zone, or seconds, milliseconds, "
+        "microseconds or nanoseconds since 1970, which the size of the number tells."
     )
     within: Duration = Field(description="How long before the slot a list may have been served, such as the time between runs.")
     arm: dict[ColumnName, str] = Field(
@@ -38,11 +44,34 @@ class ServedOptions(Options):
     )
 
 
+MaxUnreadable = Annotated[
+    float,
+    NOT_IN_HASH,
+    Field(
+        ge=0,
+        le=1,
+        description="Largest share of rows that may be unreadable: without a user or time, or with a value that is no id or "
+        "number. The reading fails if there are more. Fewer are left out, counted and named.",
+    ),
+]
+NoItem = Annotated[
+    tuple[int | str | None, ...] | None,
+    Field(
+        max_length=100,
+        description="Values that are no item, such as `[-1]` where short lists are filled up with -1. They may be `null` and "
+        "empty text.",
+    ),
+]
+
+
 class UserColumnOptions(Options):
     """Where users stand."""
 
-    user: ColumnName = Field(description="Column with the user's key.")
+    user: ColumnName = Field(
+        description="Column with the user's key. In Parquet and JSON lines also a field of objects: `user_id.$oid`."
+    )
     user_ids: IdForms = None
+    max_unreadable: MaxUnreadable = MAX_UNREADABLE
 
 
 class WeightColumnOptions(Options):
@@ -63,7 +92,9 @@ class ListColumnOptions(UserColumnOptions):
     """Where users and lists stand: one list a row (``items``), or one item a row (``item`` and ``rank``)."""
 
     items: ColumnName | None = Field(
-        default=None, description="Wide form: column with the whole list, best first: a list, or the text of a JSON array."
+        default=None,
+        description="Wide form: column with the whole list, best first: a list, or the text of a JSON array. In Parquet and "
+        "JSON lines also a field of the objects in a list: `recommendations.movieId`.",
     )
     item: ColumnName | None = Field(
         default=None,
@@ -82,6 +113,7 @@ class ListColumnOptions(UserColumnOptions):
         default=None, description="Column with the version of the model that made the list."
     )
     item_ids: IdForms = None
+    no_item: NoItem = None
 
     def _problems(self) -> Iterator[str]:
         if self.model_version in {self.user, self.items, self.item, self.rank, self.scores} - {None}:

@@ -9,8 +9,11 @@ import pyarrow as pa
 
 from monitor.errors import SourceError
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
+from monitor.model.unreadable import MAX_UNREADABLE, require_readable
+from monitor.reading.ids import is_text
+from monitor.reading.tally import Tally
 from monitor.sources import table_lists
-from monitor.sources.columns import is_text, spell_column, user_column, value_array
+from monitor.sources.columns import spell_column, value_array
 from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table
 
 
@@ -37,21 +40,28 @@ class Table(ABC):
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users of the table, with these columns as segments."""
         user, where, rows, size = self._options.user, self.where(slot), [], 0
+        tally = Tally(where)
         for batch in self.batches(slot, tuple(dict.fromkeys((user, *dimensions)))):
-            users = self._users(batch, where)
+            users = self._users(batch, tally)
             segments = {name: value_array(batch[name]) for name in dimensions}
             rows.append((users, segments))
             size += users.nbytes + sum(column.nbytes for column in segments.values())
             table_lists.check_size(size, self.max_bytes, where)
-        return user_table(rows, where)
+        require_readable(tally.unreadable, self._max_unreadable)
+        table = user_table(rows, tally)
+        require_readable(table.unreadable, self._max_unreadable)
+        return table
 
-    def _users(self, batch: table_lists.TableBatch, where: str) -> pa.Array:
-        users = user_column(table_lists.arrow_array(batch[self._options.user]), f"the user column of {where}")
-        return spell_column(users, self._options.user_ids)
+    @property
+    def _max_unreadable(self) -> float:
+        return float(getattr(self._options, "max_unreadable", MAX_UNREADABLE))
+
+    def _users(self, batch: table_lists.TableBatch, tally: Tally) -> pa.Array:
+        return spell_column(tally.users(batch[self._options.user], self._options.user), self._options.user_ids)
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights of the table as of this slot."""
-        return item_weights(self._batches(slot), self.where(slot))
+        return item_weights(self._batches(slot), (self._options.item, self._options.weight), self.where(slot))
 
     def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, pa.Array]]:
         size, item, weight = 0, self._options.item, self._options.weight
@@ -63,35 +73,37 @@ class Table(ABC):
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
         """Titles that the table has of these items as of this slot."""
-        item, title = self._options.item, self._options.title
-        batches = ((table_lists.arrow_array(batch[item]), batch[title]) for batch in self.batches(slot, (item, title)))
-        return item_titles(batches, items, self.where(slot))
+        item, title, tally = self._options.item, self._options.title, Tally(self.where(slot))
+        batches = ((tally.ids(batch[item], item), batch[title]) for batch in self.batches(slot, (item, title)))
+        return item_titles(batches, items, tally)
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
         """The slot's table of what users found relevant, perhaps nothing; None while it is not there or gives no batch."""
         where, has_arrived = self.where(slot), False
-        graded = GradedItems(where)
+        options, tally = self._options, Tally(where)
+        graded = GradedItems(tally, str(options.item or options.items), str(options.grade or options.grades))
         try:
             with table_lists.arrow_errors(where):
-                for batch in self.batches(slot, self._options.columns):
+                for batch in self.batches(slot, options.columns):
                     has_arrived = True
-                    self._add(graded, batch, where)
+                    self._add(graded, batch, tally)
                     table_lists.check_size(graded.nbytes, self.max_bytes, where)
         except MissingTableError:
             return None
+        require_readable(tally.unreadable, self._max_unreadable)
         return graded.table() if has_arrived else None
 
-    def _add(self, graded: GradedItems, batch: table_lists.TableBatch, where: str) -> None:
-        options, users = self._options, self._users(batch, where)
+    def _add(self, graded: GradedItems, batch: table_lists.TableBatch, tally: Tally) -> None:
+        options, users = self._options, self._users(batch, tally)
         if options.item:
             grades = table_lists.arrow_array(batch[options.grade], is_number=True) if options.grade else None
             graded.add_rows(users, table_lists.arrow_array(batch[options.item]), grades)
             return
         lists, grades = batch[str(options.items)], batch[options.grades] if options.grades else None
         if not isinstance(lists, pa.Array):
-            graded.add_cells(users.to_pylist(), lists, grades)
+            graded.add_cells(users, lists, grades)
         elif is_text(lists.type):
-            graded.add_cells(users.to_pylist(), lists.to_pylist(), None if grades is None else grades.to_pylist())
+            graded.add_cells(users, lists.to_pylist(), None if grades is None else grades.to_pylist())
         else:
-            table_lists.require_lists(lists, str(options.items), where, "grade")
+            table_lists.require_lists(lists, str(options.items), tally.where, "grade")
             graded.add_lists(users, lists, grades)

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +13,7 @@ from sqlalchemy import URL
 
 from monitor.errors import DatabaseError
 from monitor.files import describe_exposure
-from monitor.model.instants import format_instant
+from monitor.model.instants import format_instant, utc_now
 from monitor.storage.database_url import file_of
 
 _MOST_SHOWN = 20
@@ -127,7 +126,7 @@ class FileLock:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.truncate(opened, 0)
-            os.pwrite(opened, f"{self.holder} since {format_instant(datetime.now(UTC).replace(microsecond=0))}\n".encode(), 0)
+            os.pwrite(opened, f"{self.holder} since {format_instant(utc_now().replace(microsecond=0))}\n".encode(), 0)
         except BlockingIOError:
             msg = (
                 f"SQLite database {self.file} is in use by another daemon: {_text_of(opened)} holds {self.path}: "

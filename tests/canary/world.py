@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import make_url
 
-from canary.marks import canary, owners_in
+from canary.marks import MARK, canary, owners_in
 from servers import free_port
 from servers.postgres import PostgresServer
 from servers.smtp import MailServer
@@ -79,7 +79,7 @@ def _welcome(request: Request) -> Reply:
 
 @dataclass
 class World:
-    """Servers that listen, and where secrets are to stand when they are not in the configuration itself."""
+    """Servers that listen; ``environ`` holds the secrets that do not stand in a configuration itself."""
 
     folder: Path
     hook: Collector
@@ -89,18 +89,30 @@ class World:
     certificate: Path
     closed: int = field(default_factory=free_port)
     environ: dict[str, str] = field(default_factory=dict)
-    way: Way = "direct"
     heard: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
-    def given(self, key: str, text: str) -> dict[str, str]:
-        """The secret under this key, given in the way of the day."""
-        if self.way == "direct":
-            return {key: text}
+    def given(self, tree: Any, way: Way) -> Any:
+        """The same configuration with every secret given in this way."""
+        if isinstance(tree, list):
+            return [self.given(each, way) for each in tree]
+        if way == "direct" or not isinstance(tree, dict):
+            return tree
+        found: dict[str, Any] = {}
+        for key, value in tree.items():
+            if key in {"body", "with"}:  # values of the user's own
+                found[key] = value
+            elif isinstance(value, str) and MARK in value:
+                found |= self._given_aside(key, value, way)
+            else:
+                found[key] = self.given(value, way)
+        return found
+
+    def _given_aside(self, key: str, secret: str, way: Way) -> dict[str, str]:
         name = f"S{len(self.environ)}"
-        self.environ[name] = text
-        if self.way == "environment":
+        self.environ[name] = secret
+        if way == "environment":
             return {key: f"${{{name}}}"}
-        (self.folder / name).write_text(text + "\n")
+        (self.folder / name).write_text(secret + "\n")
         return {f"{key}_file": name}
 
     def listen(self, request: Request) -> Reply:
@@ -121,60 +133,50 @@ class World:
     def url(self, behaviour: str, what: str) -> str:
         return f"{self.place(behaviour)}/{canary(what + 'path')}?k={canary(what + 'query')}"
 
-    def receivers(self) -> list[dict[str, Any]]:
-        given = self.given
-        found: list[dict[str, Any]] = []
+    def receivers(self) -> Iterator[dict[str, Any]]:
         for way in ("good", *FAULTS):
-            base = {"name": f"hook-{way}", "timeout": "500ms", "headers": given("X-Key", canary(f"hook{way}header"))}
-            secret = given("secret", canary(f"hook{way}secret"))
-            found.append({"webhook": base | given("url", self.url(way, f"hook{way}")) | secret})
+            headers, secret = {"X-Key": canary(f"hook{way}header")}, canary(f"hook{way}secret")
+            told = {"name": f"hook-{way}", "timeout": "500ms", "headers": headers, "secret": secret}
+            yield {"webhook": told | {"url": self.url(way, f"hook{way}")}}
         for way in ("good", "refuse", "fail", "redirect", "odd", "garbage", "lie"):
-            told = {"name": f"slack-{way}", "timeout": "500ms"}
-            found.append({"slack": told | given("url", self.url(way, f"slack{way}"))})
+            yield {"slack": {"name": f"slack-{way}", "timeout": "500ms", "url": self.url(way, f"slack{way}")}}
             told = {"name": f"pager-{way}", "timeout": "500ms", "url": self.place(way)}
-            found.append({"pagerduty": told | given("routing_key", canary(f"pager{way}"))})
-        for way, auth in (
-            ("good", {"basic_auth": {"username": "me", **given("password", canary("basic"))}}),
-            ("refuse", given("bearer_token", canary("bearer"))),
-        ):
-            found.append({"alertmanager": {"name": f"peer-{way}", "urls": [self.place(way)], "timeout": "500ms", **auth}})
+            yield {"pagerduty": told | {"routing_key": canary(f"pager{way}")}}
+        basic: dict[str, Any] = {"basic_auth": {"username": "me", "password": canary("basic")}}
+        for way, auth in {"good": basic, "refuse": {"bearer_token": canary("bearer")}}.items():
+            yield {"alertmanager": {"name": f"peer-{way}", "urls": [self.place(way)], "timeout": "500ms", **auth}}
         for name, server in (("mail-good", self.mail), ("mail-refuse", self.hostile_mail)):
-            login = {"username": "me", **given("password", canary("mail"))}
+            login = {"username": "me", "password": canary("mail")}
             where = {"host": "127.0.0.1", "port": server.port, "ca_file": str(self.certificate), "timeout": "1s"}
-            found.append({"email": {"name": name, "sender": "r@x.test", "to": ["kim@x.test"], **where, **login}})
-        place = self.hook.url.replace("http", "json")
+            yield {"email": {"name": name, "sender": "r@x.test", "to": ["kim@x.test"], **where, **login}}
         for way in ("good", "refuse", "garbage"):
-            url = f"{place}/{way}/{canary(f'apprise{way}path')}?-k={canary(f'apprise{way}query')}"
-            found.append({"apprise": {"name": f"apprise-{way}", "timeout": "1s", "urls": given("one", url)}})
-        return found
+            place = f"{self.hook.url.replace('http', 'json')}/{way}"
+            url = f"{place}/{canary(f'apprise{way}path')}?-k={canary(f'apprise{way}query')}"
+            yield {"apprise": {"name": f"apprise-{way}", "timeout": "1s", "urls": {"one": url}}}
 
     def pings(self) -> list[dict[str, Any]]:
         ways = ("good", "refuse", "odd", "garbage", "untrusted", "nowhere")
-        return [{"name": f"ping-{way}", "timeout": "500ms", **self.given("url", self.url(way, f"ping{way}"))} for way in ways]
+        return [{"name": f"ping-{way}", "timeout": "500ms", "url": self.url(way, f"ping{way}")} for way in ways]
 
-    def http(self, behaviour: str, what: str) -> dict[str, Any]:
-        return self.asking(f"{self.place(behaviour)}/recs/{{user}}/{canary(what + 'path')}?k={canary(what + 'query')}")
+    def http(self, url: str, **options: Any) -> dict[str, Any]:
+        return {"http": {"timeout": "500ms", "retries": 0, "concurrency": 4, "url": url, **options}}
 
-    def asking(self, url: str) -> dict[str, Any]:
-        return {"http": {"timeout": "500ms", "retries": 0, "concurrency": 4} | self.given("url", url)}
+    def lists_url(self, behaviour: str, what: str) -> str:
+        return f"{self.place(behaviour)}/recs/{{user}}/{canary(what + 'path')}?k={canary(what + 'query')}"
 
-    def comparisons(self, source: str, every: str) -> list[dict[str, Any]]:
-        given = self.given
-        asked = self.http("good", "source")
-        asked["http"] |= given("token", canary("sourcetoken")) | {
-            "method": "POST",
-            "body": {"key": canary("sourcebody"), "deep": [{"key": canary("sourcedeep")}]},
-            "headers": given("X-Key", canary("sourceheader")),
-        }
+    def feed(self, source: str, every: str) -> dict[str, Any]:
+        """The comparison that works."""
+        body = {"key": canary("sourcebody"), "deep": [{"key": canary("sourcedeep")}]}
+        secrets = {"token": canary("sourcetoken"), "headers": {"X-Key": canary("sourceheader")}, "body": body}
 
         def sql_of(**rest: str) -> dict[str, Any]:
-            return {"sql": given("url", source) | rest}
+            return {"sql": {"url": source, **rest}}
 
-        feed = {
+        return {
             "name": "feed",
             "every": every,
             "k": 5,
-            "baseline": asked,
+            "baseline": self.http(self.lists_url("good", "source"), method="POST", **secrets),
             "candidate": sql_of(table="lists", user="user_id", items="items"),
             "users": sql_of(table="users", user="user_id"),
             "metrics": ["extended_tau", "rbo"],
@@ -184,45 +186,37 @@ class World:
             "noise_floor": {"retrain": sql_of(table="lists", user="user_id", items="items")},
             "rules": [{"alert": "SimilarityLow", "metric": "extended_tau", "below": 0.35, "severity": "critical"}],
         }
-        return [feed, *self.broken(source)]
 
     def broken(self, source: str) -> Iterator[dict[str, Any]]:
-        url = make_url(source)
-        away = url.set(host="127.0.0.1", port=self.closed, drivername="postgresql")
+        """Comparisons whose candidates or users cannot be had."""
+        url, columns = make_url(source), {"user": "user_id", "items": "items"}
+        away = url.set(host="127.0.0.1", port=self.closed, drivername="postgresql", username="me", password=canary("sqlaway"))
+        wrong = url.set(password=canary("sqlwrong"))
         odd = url.update_query_dict({"keepalives_idle": canary("sqlquery")})
-        wrong = url.set(password=canary("sqlwrong")) if url.password else url.set(database=f"{url.database}-not-there")
-        others = {
-            "away": away.set(username="me", password=canary("sqlaway")),
-            "wrong": wrong,
-            **({"odd": odd} if url.password else {}),
-        }
-        given = self.given
-        for name, place in others.items():
+        for name, place in {"away": away, "wrong": wrong, "odd": odd}.items():
             text = place.render_as_string(hide_password=False)
-            options = self.given("url", text) | {"table": "lists", "user": "user_id", "items": "items"}
-            yield comparison_of(f"sql-{name}", {"sql": options})
+            yield comparison_of(f"sql-{name}", {"sql": {"url": text, "table": "lists", **columns}})
         for way in FAULTS:
-            yield comparison_of(f"http-{way}", self.http(way, f"source{way}"))
+            yield comparison_of(f"http-{way}", self.http(self.lists_url(way, f"source{way}")))
         remote = f"sc://127.0.0.1:{self.closed}/;use_ssl=true;token={canary('spark')}"
-        spark = self.given("remote", remote) | {"conf": self.given("spark.key", canary("sparkconf"))}
-        rows = {"spark": spark | {"table": "lists", "user": "user_id", "items": "items"}}
-        users = {"spark": spark | {"table": "users", "user": "user_id"}}
-        yield comparison_of("spark", rows) | {"baseline": rows, "users": users}
-        kept = given("url", f"redis://me:{canary('redispassword')}@127.0.0.1:{self.closed}/0")
-        lists = {"redis": kept | {"type": "list", "key": "recs:{user}"}}
-        yield comparison_of("redis", lists) | {"users": {"redis": kept | {"key": "users"}}}
-        asked = {"timeout": "500ms", "headers": given("X-Key", canary("peopleheader"))} | given("token", canary("peopletoken"))
-        yield comparison_of("http-users", lists) | {"users": {"http": asked | given("url", self.url("good", "people"))}}
+        spark = {"remote": remote, "conf": {"spark.key": canary("sparkconf")}}
+        rows = {"spark": {**spark, "table": "lists", **columns}}
+        yield comparison_of("spark", rows, {"spark": {**spark, "table": "users", "user": "user_id"}}) | {"baseline": rows}
+        redis = {"url": f"redis://me:{canary('redispassword')}@127.0.0.1:{self.closed}/0"}
+        lists = {"redis": {**redis, "type": "list", "key": "recs:{user}"}}
+        yield comparison_of("redis", lists, {"redis": {**redis, "key": "users"}})
+        headers = {"X-Key": canary("peopleheader")}
+        people = {"timeout": "500ms", "url": self.url("good", "people"), "token": canary("peopletoken"), "headers": headers}
+        yield comparison_of("http-users", lists, {"http": people})
         where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
-        yield comparison_of("http-user", self.asking(f"{where}/{{user}}"))
-        keys = given("access_key", canary("awstoken")) | given("secret_key", canary("awssecret"))
-        for name, auth in {"hmac": given("secret", canary("hmacsecret")), "aws": {"region": "r"} | keys}.items():
-            asked = self.asking(self.place("good"))["http"] | {"profile": "torchserve", "auth": {name: auth}}
+        yield comparison_of("http-user", self.http(f"{where}/{{user}}"))
+        keys = {"region": "r", "access_key": canary("awstoken"), "secret_key": canary("awssecret")}
+        for name, auth in {"hmac": {"secret": canary("hmacsecret")}, "aws": keys}.items():
             variables = {"model": name, "request": {"of": "{user}", "key": canary(f"{name}body")}}
-            yield comparison_of(f"http-{name}", {"http": asked | {"with": variables}})
-        client = {"token_url": self.place("refuse"), "client_id": "me", **given("client_secret", canary("oauthheader"))}
-        asked = self.asking(f"{self.place('good')}/{{user}}")["http"] | {"auth": {"oauth2": client}}
-        yield comparison_of("http-oauth", {"http": asked})
+            options: dict[str, Any] = {"profile": "torchserve", "auth": {name: auth}, "with": variables}
+            yield comparison_of(f"http-{name}", self.http(self.place("good"), **options))
+        client = {"token_url": self.place("refuse"), "client_id": "me", "client_secret": canary("oauthheader")}
+        yield comparison_of("http-oauth", self.http(f"{self.place('good')}/{{user}}", auth={"oauth2": client}))
 
     def write_web(self) -> Path:
         """Who may look: one whose password is a canary, and one whose hash is."""
@@ -232,27 +226,26 @@ class World:
         path.write_text(json.dumps({"basic_auth_users": users}))
         return path
 
-    def write(self, way: Way, *, database: str, source: str, every: str = "1h") -> Path:
+    def write(self, way: Way, *, database: str, every: str) -> Path:
         """The configuration with every secret given in this way."""
-        self.way = way
         write_lists(self.folder / "baseline.jsonl", SIMILAR)
         tree = {
             "listen": "127.0.0.1:0",
             "web_config_file": str(self.write_web()),
             "log": {"level": "debug", "format": "json"},
-            **self.given("database", database),
-            "comparisons": self.comparisons(source, every),
-            "receivers": self.receivers(),
+            "database": database,
+            "comparisons": [self.feed(database, every), *self.broken(database)],
+            "receivers": [*self.receivers()],
             "pings": self.pings(),
         }
         path = self.folder / f"{way}.yaml"
-        path.write_text(json.dumps(tree))
+        path.write_text(json.dumps(self.given(tree, way)))
         return path
 
 
-def comparison_of(name: str, candidate: dict[str, Any]) -> dict[str, Any]:
+def comparison_of(name: str, candidate: dict[str, Any], users: dict[str, Any] | None = None) -> dict[str, Any]:
     lists = {"file": {"path": "baseline.jsonl", "user": "user_id", "items": "items"}}
-    least = {"deadline": "30s", "users": {"all": True, "sample": 4}, "metrics": ["rbo"]}
+    least = {"deadline": "30s", "users": users or {"all": True, "sample": 4}, "metrics": ["rbo"]}
     return {"name": name, "every": "5m", "k": 5, "baseline": lists, "candidate": candidate, **least}
 
 

@@ -2,156 +2,157 @@
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import monitor
-from forking import Done, rankwatch
+from commands import assert_refused, objects, one_line, rankwatch
+from tables import rows
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
 CANDIDATE = {
     user: (items[::-1] if i % 3 == 0 else [*items[:5], 90, 91, 92, 93, 94]) for i, (user, items) in enumerate(BASE.items())
 }
+COUNTRIES = {user: "UK" if int(user[1:]) % 2 else "DE" for user in BASE}
 SCORES = [9, 9, 8, 7, 6, 5, 4, 3, 2, 1]
+COMPARE = "compare base.jsonl candidate.jsonl"
 
 
-def compare(*args: str, cwd: Path, env: dict[str, str] | None = None) -> Done:
-    return rankwatch("compare", *args, cwd=cwd, env=env)
-
-
-def found(done: Done) -> dict[str, Any]:
-    assert done.returncode == 0, done.stderr
+def read_comparison(command: str) -> dict[str, Any]:
+    done = rankwatch(f"{command} --json")
     assert done.stderr == ""
-    read: dict[str, Any] = json.loads(done.stdout)
-    return read
+    (found,) = objects(done)
+    return found
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Path:
+def write_rows(name: str, *rows: dict[str, Any], mode: str = "w") -> None:
+    with Path(name).open(mode) as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def write_long(path: Path, delimiter: str, columns: list[str], rows: Iterable[tuple[object, ...]]) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([columns, *rows])
+
+
+def write_world() -> None:
+    """Two files of lists in the current folder."""
     for name, lists in (("base", BASE), ("candidate", CANDIDATE)):
         rows = (
-            {"user_id": user, "items": items, "scores": SCORES, "country": "UK" if int(user[1:]) % 2 else "DE"}
-            for user, items in lists.items()
+            {"user_id": user, "items": items, "scores": SCORES, "country": COUNTRIES[user]} for user, items in lists.items()
         )
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    write_long(tmp_path / "long.csv", BASE)
-    return tmp_path
+        write_rows(f"{name}.jsonl", *rows)
 
 
-def write_long(path: Path, lists: dict[str, list[int]]) -> None:
-    with path.open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["user_id", "product", "place", "points"])
-        for user, items in lists.items():
-            table.writerows((user, item, rank, score) for rank, (item, score) in enumerate(zip(items, SCORES, strict=True)))
+@pytest.fixture(autouse=True)
+def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_world()
 
 
-FILES = ("base.jsonl", "candidate.jsonl")
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is printed of both files for machines, which needs no configuration and no database."""
+    folder = tmp_path_factory.mktemp("compared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_world()
+        found = read_comparison(f"{COMPARE} --by country --worst 2")
+    assert not list(folder.glob("rankwatch*"))
+    return found
 
 
-def test_files_compare_as_the_same_lists_do_in_python(world: Path) -> None:
-    said = found(compare(*FILES, "--json", cwd=world))
-
+def test_files_compare_as_the_same_lists_do_in_python(compared: dict[str, Any]) -> None:
     frame = monitor.compare_many(BASE, CANDIDATE, k=10)
-    expected = monitor.summarize(frame)
-    assert (said["users"], said["paired"], said["k"]) == (12, 12, 10)
-    assert not list(world.glob("rankwatch*")), "it needs no configuration and no database"
-    assert said["catalogue"] == frame.attrs["catalogue"]
-    for metric, row in expected.iterrows():
-        told = said["metrics"][metric]
-        assert [told[name] for name in ("n", "n_undefined")] == [row["n"], row["n_undefined"]]
-        assert [told[name] for name in ("mean", "standard_error", "p05", "p50", "by_chance")] == pytest.approx(
-            [row[name] for name in ("mean", "standard_error", "p05", "median", "by_chance")], abs=1e-12
-        )
+    assert (compared["users"], compared["paired"], compared["k"]) == (12, 12, 10)
+    assert compared["catalogue"] == frame.attrs["catalogue"]
+    for metric, row in monitor.summarize(frame).rename(columns={"median": "p50"}).iterrows():
+        told = compared["metrics"][metric]
+        for name in ("n", "n_undefined", "mean", "standard_error", "p05", "p50", "by_chance"):
+            assert told[name] == pytest.approx(row[name], abs=1e-12)
 
 
-def test_files_of_different_shapes_are_compared(world: Path) -> None:
-    text = (world / "long.csv").read_text()
-    (world / "ordered.tsv").write_text("\n".join("\t".join(line.split(",")[:2]) for line in text.splitlines()))
-    expected = found(compare("candidate.jsonl", "base.jsonl", "--json", cwd=world))
-    for file, order in (("long.csv", ["--rank", "place"]), ("ordered.tsv", ["--in-order"])):
-        said = found(compare("candidate.jsonl", file, "--item", "product", *order, "--json", cwd=world))
-        assert said["metrics"] == expected["metrics"]
-        assert said["paired"] == 12
-    wrong = compare("candidate.jsonl", "long.csv", "--item", "produkt", "--rank", "place", cwd=world)
-    assert wrong.returncode == 2
-    assert "long.csv has no column 'produkt' (did you mean 'product'?)" in wrong.stderr
+@pytest.mark.integration
+def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_make_the_order(tmp_path: Path) -> None:
+    rows = [
+        (user, item, rank, score)
+        for user, items in BASE.items()
+        for rank, (item, score) in enumerate(zip(items, SCORES, strict=True))
+    ]
+    write_long(tmp_path / "long.csv", ",", ["user_id", "product", "place", "points"], rows)
+    write_long(tmp_path / "ordered.tsv", "\t", ["user_id", "product"], [row[:2] for row in rows])
+    expected = read_comparison("compare candidate.jsonl base.jsonl")
+    for file in ("long.csv --rank place", "ordered.tsv --in-order"):
+        said = read_comparison(f"compare candidate.jsonl {file} --item product")
+        assert (said["metrics"], said["paired"]) == (expected["metrics"], 12)
+
+    wide = read_comparison(f"{COMPARE} -m rbo_w --scores scores")
+    long = "compare long.csv long.csv --item product --scores points -m rbo_a"
+    assert 0 < wide["metrics"]["rbo_w(p=0.9)"]["mean"] < 1
+    assert read_comparison(long)["metrics"] == read_comparison(f"{long} --rank place")["metrics"]
+    assert_refused("""
+        compare candidate.jsonl long.csv --item produkt --rank place | 2 | has no column 'produkt' (did you mean 'product'?)
+    """)
 
 
-def test_a_table_tells_the_score_by_chance_and_what_it_is(world: Path) -> None:
-    done = compare(*FILES, "--catalogue", "1000", cwd=world)
-
-    lines = done.stdout.splitlines()
+def test_a_table_tells_the_score_by_chance_and_what_it_is() -> None:
+    lines = rankwatch(f"{COMPARE} --by country --catalogue 1000").stdout.splitlines()
     assert lines[0] == "12 of 12 users compared at k=10"
     assert "by chance" in lines[1]
     assert "0.0100" in next(line for line in lines if line.startswith("overlap"))
-    assert "unrelated lists" in lines[-2]
-    assert "10 items each, drawn at random from a catalogue of 1,000" in lines[-2]
+    (chance,) = (line for line in lines if "unrelated lists" in line)
+    assert "10 items each, drawn at random from a catalogue of 1,000" in chance
+    apart = next(line for line in lines if line.startswith("extended_tau is 0."))
+    assert "from that of identical lists: items replaced" in apart
+    assert any(line.startswith("country=UK: 6 of 6 users compared") for line in lines)
 
 
 def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_the_distance_from_identical_ones(
-    world: Path,
+    compared: dict[str, Any],
 ) -> None:
-    said = found(compare(*FILES, "--by", "country", "--json", cwd=world))
-
-    for told in (said, *said["segments"].values()):
+    for told in (compared, *compared["segments"].values()):
         apart = told["apart"]
         assert apart["metric"] == "extended_tau"
         assert set(apart["parts"]) == {"membership", "order", "length"}
         assert sum(apart["parts"].values()) == pytest.approx(1 - told["metrics"]["extended_tau"]["mean"], abs=1e-12)
         assert sum(apart["lists"].values()) == pytest.approx(1)
-    line = compare(*FILES, cwd=world).stdout.splitlines()[-1]
-    assert line.startswith("extended_tau is 0.")
-    assert "from that of identical lists: items replaced" in line
-
-    by = {user: "UK" if int(user[1:]) % 2 else "DE" for user in BASE}
-    expected = monitor.summarize(monitor.compare_many(BASE, CANDIDATE, "overlap", 10), by)
-    assert list(said["segments"]) == ["country=DE", "country=UK"]
-    for segment in ("DE", "UK"):
-        told = said["segments"][f"country={segment}"]
-        assert (told["paired"], told["metrics"]["overlap"]["mean"]) == (6, expected.loc[("overlap", segment), "mean"])
-    table = compare(*FILES, "--by", "country", cwd=world).stdout
-    assert "country=UK: 6 of 6 users compared" in table
+    expected = monitor.summarize(monitor.compare_many(BASE, CANDIDATE, "overlap", 10), COUNTRIES)
+    assert {name: (told["paired"], told["metrics"]["overlap"]["mean"]) for name, told in compared["segments"].items()} == {
+        f"country={country}": (6, expected.loc[("overlap", country), "mean"]) for country in ("DE", "UK")
+    }
 
 
-def test_users_and_their_segments_may_stand_in_a_file_of_their_own(world: Path) -> None:
-    (world / "users.csv").write_text("user_id,plan\nu1,free\nu2,paid\nu3,free\nnobody,free\n")
-
-    said = found(compare(*FILES, "--users", "users.csv", "--by", "plan", "--json", cwd=world))
-
+def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown() -> None:
+    Path("users.csv").write_text("user_id,plan\nu1,free\nu2,paid\nu3,free\nnobody,free\n")
+    said = read_comparison(f"{COMPARE} --users users.csv --by plan")
     assert (said["users"], said["paired"], said["coverage"]) == (4, 3, {"baseline.missing": 1, "candidate.missing": 1})
     assert {name: told["paired"] for name, told in said["segments"].items()} == {"plan=free": 2, "plan=paid": 1}
 
-
-def test_a_user_of_the_candidate_alone_belongs_to_no_segment_of_the_baselines(world: Path) -> None:
-    with (world / "candidate.jsonl").open("a") as file:
-        file.write(json.dumps({"user_id": "u99", "items": [1]}) + "\n")
-
-    said = found(compare(*FILES, "--by", "country", "--json", cwd=world))
-
+    write_rows("candidate.jsonl", {"user_id": "u99", "items": [1]}, mode="a")
+    said = read_comparison(f"{COMPARE} --by country")
     assert (said["users"], said["paired"], said["segments"]["country=unknown"]["paired"]) == (13, 12, 0)
 
 
-def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(world: Path) -> None:
-    for metric in ("extended_tau", "kendall_distance"):
-        said = found(compare(*FILES, "-m", metric, "--worst", "2", "--json", cwd=world))
-        scores = monitor.compare_many(BASE, CANDIDATE, metric, 10)[metric].sort_values(kind="stable")
-        expected = scores.iloc[:2] if metric == "extended_tau" else scores.iloc[::-1][:2]
-        assert [each["scores"][metric] for each in said["worst"]] == expected.tolist()
-    worst = said["worst"][0]
-    assert worst["baseline"] == [str(item) for item in BASE[worst["user"]]]
-    assert worst["candidate"] == [str(item) for item in CANDIDATE[worst["user"]]]
+def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(compared: dict[str, Any]) -> None:
+    distant = read_comparison(f"{COMPARE} -m kendall_distance --worst 2")
+    for found, metric, is_distance in ((compared, "extended_tau", False), (distant, "kendall_distance", True)):
+        scores = monitor.compare_many(BASE, CANDIDATE, metric, 10)[metric]
+        assert [each["scores"][metric] for each in found["worst"]] == sorted(scores, reverse=is_distance)[:2]
+        worst = found["worst"][0]
+        assert [[*map(int, worst[arm])] for arm in ("baseline", "candidate")] == [
+            lists[worst["user"]] for lists in (BASE, CANDIDATE)
+        ]
 
 
-def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatever_their_names(world: Path) -> None:
-    with (world / "candidate.jsonl").open("a") as file, (world / "base.jsonl").open("a") as other:
-        for each, items in ((file, ["<b>&", "2"]), (other, ["1", "<script>"])):
-            each.write(json.dumps({"user_id": "<script>", "items": items}) + "\n")
-    done = compare(*FILES, "--html", "out.html", "--worst", "2", cwd=world)
+def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatever_their_names(tmp_path: Path) -> None:
+    write_rows("candidate.jsonl", {"user_id": "<script>", "items": ["<b>&", "2"]}, mode="a")
+    write_rows("base.jsonl", {"user_id": "<script>", "items": ["1", "<script>"]}, mode="a")
+    done = rankwatch(f"{COMPARE} --html out.html --worst 2")
 
-    text = (world / "out.html").read_text()
+    text = (tmp_path / "out.html").read_text()
     assert done.returncode == 0
     assert text.count("<script") == 1
     assert "<b>" not in text
@@ -159,95 +160,75 @@ def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatev
     assert [line in text for line in lines] == [True, True]
     assert text.count('class="slopes"') == done.stdout.count("\nuser ") == 2
     assert text.count("by chance ") >= 3
-    silent = compare(*FILES, "--html", "out.html", cwd=world)
-    assert (silent.stdout.count("\nuser "), (world / "out.html").read_text().count('class="slopes"')) == (0, 6)
-    assert compare(*FILES, "--html", "nowhere/out.html", cwd=world).returncode == 74
+    silent = rankwatch(f"{COMPARE} --html out.html")
+    assert (silent.stdout.count("\nuser "), (tmp_path / "out.html").read_text().count('class="slopes"')) == (0, 6)
+    assert rankwatch(f"{COMPARE} --html nowhere/out.html").returncode == 74
 
 
-def test_scores_make_ties_and_may_make_the_order(world: Path) -> None:
-    wide = found(compare(*FILES, "-m", "rbo_w", "--scores", "scores", "--json", cwd=world))
-    long = ("long.csv", "long.csv", "--item", "product", "--scores", "points", "-m", "rbo_a", "--json")
-    by_score, by_rank = found(compare(*long, cwd=world)), found(compare(*long, "--rank", "place", cwd=world))
-
-    assert 0 < wide["metrics"]["rbo_w(p=0.9)"]["mean"] < 1
-    assert by_score["metrics"] == by_rank["metrics"]
-
-
-MISTAKES = [
-    (("-m", "rbo_a"), 2, "rbo_a(p=0.9) needs scores: add --scores COLUMN"),
-    (("-m", "element_weighted_tau"), 2, "needs item_weights: name it in a configuration"),
-    (("-m", "ndcg"), 2, "needs relevance: name it in a configuration"),
-    (("-m", "recal"), 2, "did you mean 'recall'?"),
-    (("--catalogue", "5"), 2, "--catalogue 5: 26 different items are listed"),
-    (("--item", "product"), 2, "give either items"),
-    (("--by", "contry"), 2, "did you mean 'country'?"),
-    (("--users", "none.csv"), 2, "none.csv does not exist"),
-    (("--user", "who"), 2, "who"),
-    (("--items", "what"), 2, "what"),
-    (("-m", "novelty"), 2, "arm_metrics"),
-]
+MISTAKES = """
+-m rbo_a | rbo_a(p=0.9) needs scores: add --scores COLUMN
+-m element_weighted_tau | needs item_weights: name it in a configuration
+-m ndcg | needs relevance: name it in a configuration
+-m recal | did you mean 'recall'?
+-m novelty | arm_metrics
+--catalogue 5 | --catalogue 5: 26 different items are listed
+--item product | give either items
+--by contry | did you mean 'country'?
+--users none.csv | none.csv does not exist
+--user who | who
+--items what | what
+"""
 
 
-@pytest.mark.parametrize(("flags", "code", "words"), MISTAKES)
-def test_every_mistake_is_one_line_that_says_what_to_do(world: Path, flags: tuple[str, ...], code: int, words: str) -> None:
-    done = compare(*FILES, *flags, cwd=world)
-
-    assert (done.returncode, done.stdout, len(done.stderr.strip().splitlines()), words in done.stderr) == (code, "", 1, True)
+def test_every_mistake_is_one_line_that_says_what_to_do() -> None:
+    for options, words in rows(MISTAKES):
+        assert_refused(f"{COMPARE} {options} | 2 | {words}")
 
 
-UNPAIRED: dict[str, tuple[list[dict[str, Any]], str]] = {
-    "users of other names": ([{"user_id": "z", "items": [1]}], "none of 13 users could be compared (12 missing in baseline,"),
-    "lists that are none": ([{"user_id": "u1", "items": "1;2"}], "baseline: odd.jsonl: the text is no JSON array of ids"),
-    "empty lists": ([{"user_id": "u1", "items": []}], "1 empty in baseline"),
-}
+def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_left_out_is_told_with_its_reason() -> None:
+    odd = {"user_id": "u1", "items": "1;2"}
+    for row, words in (
+        ({"user_id": "z", "items": [1]}, "none of 13 users could be compared (12 missing in baseline,"),
+        (odd, "column 'items' of odd.jsonl: 1 of 1 rows cannot be read (text with separators"),
+        ({"user_id": "u1", "items": []}, "1 empty in baseline"),
+    ):
+        write_rows("odd.jsonl", row)
+        done = rankwatch("compare odd.jsonl candidate.jsonl --json")
+        assert done.returncode == 2
+        assert words in one_line(done)
+        assert row is odd or "check that both files mean the same users" in one_line(done)
 
-
-@pytest.mark.parametrize("case", UNPAIRED)
-def test_files_without_a_pair_of_lists_are_an_error_that_says_why(world: Path, case: str) -> None:
-    rows, words = UNPAIRED[case]
-    (world / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    done = compare("odd.jsonl", "candidate.jsonl", "--json", cwd=world)
-
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert words in done.stderr
-    assert "check that both files mean the same users" in done.stderr
-
-
-def test_what_was_left_out_is_told_with_its_reason(world: Path) -> None:
-    rows = [{"user_id": "u1", "items": "1;2"}, {"user_id": "u2", "items": [1]}]
-    (world / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    said = found(compare("odd.jsonl", "candidate.jsonl", "--json", cwd=world))
-
+    write_rows("odd.jsonl", odd, {"user_id": "u2", "items": [1]})
+    said = read_comparison("compare odd.jsonl candidate.jsonl --max-unreadable 0.5")
     assert said["paired"] == 1
-    assert said["notes"] == ["malformed in baseline: odd.jsonl: the text is no JSON array of ids; for example u1"]
+    found, advice = "text with separators", "write a JSON array, or one item a row"
+    assert said["notes"] == [
+        f"malformed in baseline: odd.jsonl: the text is no JSON array of ids, but {found}: {advice}; for example u1",
+        f"column 'items' of odd.jsonl: 1 of 2 rows cannot be read ({found}, such as '1;2'): {advice}",
+    ]
 
 
 HOSTILE = {"\x1b[31mred\x07": ["\x1b]0;title\x07", "\x9b2J"], "two\nlines\u202e": ["[bold]b[/bold]", "tab\t"]}
 """Ids that are written to do harm to a terminal or a reader."""
 
 
-def test_neither_an_id_nor_a_file_steers_the_terminal(tmp_path: Path) -> None:
-    rows = [{"user_id": user, "items": items, "by": "\x1b[2J"} for user, items in HOSTILE.items()]
-    (tmp_path / "hostile.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "binary.csv").write_bytes(b"user_id,items\n\x1b[2J\x07\n")
+def test_neither_an_id_nor_a_file_steers_the_terminal() -> None:
+    write_rows("hostile.jsonl", *({"user_id": user, "items": items, "by": "\x1b[2J"} for user, items in HOSTILE.items()))
+    Path("binary.csv").write_bytes(b"user_id,items\n\x1b[2J\x07\n")
 
-    shown = compare("hostile.jsonl", "hostile.jsonl", "--worst", "2", "--by", "by", cwd=tmp_path)
-    refused = [compare(file, file, "--by", "none", cwd=tmp_path) for file in ("hostile.jsonl", "binary.csv")]
+    shown = rankwatch("compare hostile.jsonl hostile.jsonl --worst 2 --by by")
+    refused = [rankwatch(f"compare {file} {file} --by none") for file in ("hostile.jsonl", "binary.csv")]
 
     assert (shown.returncode, [each.returncode for each in refused]) == (0, [2, 2])
     said = "".join(each.stdout + each.stderr for each in (shown, *refused))
     assert {char for char in said if not char.isprintable()} == {"\n"}
-    assert "by=\\x1b[2J: " in shown.stdout
-    assert "user \\x1b[31mred\\x07 " in shown.stdout
-    assert "user two\\nlines\\u202e " in shown.stdout
-    assert "[bold]b[/bold]" in shown.stdout
+    for words in ("by=\\x1b[2J: ", "user \\x1b[31mred\\x07 ", "user two\\nlines\\u202e ", "[bold]b[/bold]"):
+        assert words in shown.stdout
 
 
-def test_json_is_json_whatever_the_encoding_of_the_terminal(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(json.dumps({"user_id": "\xe9", "items": ["\xe9", "\U0001f600"]}))
+def test_json_is_json_whatever_the_encoding_of_the_terminal() -> None:
+    write_rows("a.jsonl", {"user_id": "\xe9", "items": ["\xe9", "\U0001f600"]})
 
-    done = compare("a.jsonl", "a.jsonl", "--worst", "1", "--json", cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+    done = rankwatch("compare a.jsonl a.jsonl --worst 1 --json", env={"PYTHONIOENCODING": "ascii"})
 
     assert json.loads(done.stdout)["worst"][0]["baseline"] == ["\xe9", "\U0001f600"]

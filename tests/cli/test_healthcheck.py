@@ -4,113 +4,102 @@ import os
 import socket
 import socketserver
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from forking import Done, rankwatch
+from commands import assert_refused, rankwatch
 from servers import listening, require
 from servers.certificates import Authority, Pair, found
 from web.conftest import Health
 from web.sites import serving
 
 
-@pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    place = tmp_path_factory.mktemp("empty")  # there is no configuration
-    return lambda port, *more: rankwatch("healthcheck", f"127.0.0.1:{port}", *more, cwd=place)
+@pytest.fixture(autouse=True)
+def _empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no configuration."""
+    monkeypatch.chdir(tmp_path)
+
+
+def ask(port: int, options: str = "", host: str = "127.0.0.1") -> tuple[int, str]:
+    """Exit code, and what was printed."""
+    done = rankwatch(f"healthcheck {host}:{port} {options}")
+    return done.returncode, (done.stdout + done.stderr).strip()
 
 
 @contextmanager
-def silent() -> Iterator[int]:
-    """The port of one who takes connections and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        yield mute.getsockname()[1]
+def answering(first: bytes | None, piece: bytes = b"") -> Iterator[int]:
+    """The port of one who says this to every connection, and this piece again and again until the block ends.
 
-
-@contextmanager
-def answering(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """The port of one who hands every connection to this function, and then closes it."""
+    None closes the connection at once.
+    """
+    over = threading.Event()
 
     class Answer(socketserver.BaseRequestHandler):
         def handle(self) -> None:
+            if first is None:
+                return
             with suppress(OSError):
-                answer(self.request)
+                if not piece:
+                    self.request.recv(1000)
+                self.request.sendall(first)
+                while piece and not over.wait(0.02):
+                    self.request.sendall(piece)
+                self.request.shutdown(socket.SHUT_WR)  # what was not read would reset the connection when it is closed
+                self.request.recv(1000)
 
     with listening(server := socketserver.TCPServer(("127.0.0.1", 0), Answer)):
         yield int(server.server_address[1])
-
-
-def saying(text: bytes) -> Callable[[socket.socket], None]:
-    def answer(connection: socket.socket) -> None:
-        connection.recv(1000)
-        connection.sendall(text)
-
-    return answer
+        over.set()
 
 
 def page(body: str, status: str = "200 OK") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-def endlessly(piece: bytes, first: bytes = b"") -> Callable[[socket.socket], None]:
-    """Until the other side has gone."""
-
-    def answer(connection: socket.socket) -> None:
-        connection.sendall(first)
-        while True:
-            connection.sendall(piece)
-            time.sleep(0.02)
-
-    return answer
-
-
-def told(done: Done) -> tuple[int, str]:
-    return done.returncode, (done.stdout + done.stderr).strip()
-
-
-def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(ask: Any, health: Health) -> None:
+def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(health: Health) -> None:
     with serving(health) as site:
-        assert told(ask(site.port)) == (0, "healthy")
+        assert ask(site.port) == ask(site.port, host="0.0.0.0") == (0, "healthy")  # noqa: S104 - it is asked
         health.lacking = "no database"
-        assert told(ask(site.port)) == (0, "healthy")
-        assert told(ask(site.port, "--ready")) == (1, "not ready")
+        assert ask(site.port) == (0, "healthy")
+        assert ask(site.port, "--ready") == (1, "not ready")
         health.sick = "stuck"
-        assert told(ask(site.port)) == (1, "not healthy")
+        assert ask(site.port) == (1, "not healthy")
 
 
-def test_encryption_is_found_out_and_no_password_needed(ask: Any, health: Health, server_pair: Pair) -> None:
+@pytest.mark.integration
+def test_encryption_is_found_out_and_no_password_needed(health: Health, server_pair: Pair) -> None:
     files = {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key)}
     with serving(health, tls_server_config=files) as site:
-        assert told(ask(site.port, "--ready")) == (0, "ready")
+        assert ask(site.port, "--ready") == (0, "ready")
         health.sick = "stuck"
-        assert told(ask(site.port)) == (1, "not healthy")
+        assert ask(site.port) == (1, "not healthy")
 
 
+@pytest.mark.integration
 def test_where_every_client_needs_a_certificate_one_can_be_shown(
-    ask: Any, health: Health, authority: Authority, server_pair: Pair, client_pair: Pair, tmp_path: Path
+    health: Health, authority: Authority, server_pair: Pair, client_pair: Pair, tmp_path: Path
 ) -> None:
     files = {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key), "client_ca_file": str(authority.cert)}
     with serving(health, tls_server_config={**files, "client_auth_type": "RequireAndVerifyClientCert"}) as site:
-        code, text = told(ask(site.port))
-        assert (code, "give one that it trusts with --cert" in text) == (1, True)
         stranger = found(tmp_path, "stranger").own
-        code, text = told(ask(site.port, "--cert", str(stranger.cert), "--key", str(stranger.key)))
-        assert (code, "give one that it trusts with --cert" in text) == (1, True)
-        assert told(ask(site.port, "--cert", str(client_pair.cert), "--key", str(client_pair.key))) == (0, "healthy")
+        for options in ("", f"--cert {stranger.cert} --key {stranger.key}"):
+            code, text = ask(site.port, options)
+            assert (code, "give one that it trusts with --cert" in text) == (1, True)
+        assert ask(site.port, f"--cert {client_pair.cert} --key {client_pair.key}") == (0, "healthy")
 
 
-def test_who_does_not_answer_is_not_well(ask: Any) -> None:
-    with silent() as port:
-        code, text = told(ask(port, "--timeout", "0.2"))
-    assert (code, text) == (1, f"no answer from 127.0.0.1:{port}: timed out")
-    code, text = told(ask(port))
-    assert code == 1
-    assert text.endswith("Connection refused")
+def test_who_does_not_answer_is_not_well() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        assert ask(port, "--timeout 0.2") == (1, f"no answer from 127.0.0.1:{port}: timed out")
+    for host, name in (("127.0.0.1", "127.0.0.1"), ("[::]", "[::1]")):
+        code, text = ask(port, host=host)
+        assert code == 1
+        assert text.startswith(f"no answer from {name}:{port}: ")
 
 
 @pytest.mark.parametrize(
@@ -122,69 +111,51 @@ def test_who_does_not_answer_is_not_well(ask: Any) -> None:
         (b"\x16", b"\x16\x03\x03\x40\x00"),  # of a record of TLS
     ],
 )
-def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(ask: Any, piece: bytes, first: bytes) -> None:
-    with answering(endlessly(piece, first)) as port:
-        assert told(ask(port, "--timeout", "0.3")) == (1, f"no answer from 127.0.0.1:{port}: timed out")
+def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(piece: bytes, first: bytes) -> None:
+    with answering(first, piece) as port:
+        assert ask(port, "--timeout 0.3") == (1, f"no answer from 127.0.0.1:{port}: timed out")
 
 
-@pytest.mark.parametrize(
-    "answer", [page("It works!"), page("ready\n"), page("healthy" * 1000), page("not found", "404 Not Found")]
-)
-def test_only_the_word_of_a_daemon_counts(ask: Any, answer: bytes) -> None:
-    with answering(saying(answer)) as port:
-        code, text = told(ask(port))
-    assert (code, text.split(" (")[0]) == (1, f"something else than rankwatch answers at 127.0.0.1:{port}")
+def test_only_the_word_of_a_daemon_counts() -> None:
+    for body, status in (("It works!", "200 OK"), ("ready\n", "200 OK"), ("healthy" * 1000, "200 OK"), ("x", "404 Not Found")):
+        with answering(page(body, status)) as port:
+            code, text = ask(port)
+        assert (code, text.split(" (")[0]) == (1, f"something else than rankwatch answers at 127.0.0.1:{port}")
 
 
-def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(ask: Any) -> None:
-    for answer in (saying(b""), lambda connection: connection.close(), saying(b"SSH-2.0-OpenSSH_9.2\r\n")):
-        with answering(answer) as port:
-            code, text = told(ask(port))
+def test_of_one_who_closes_it_is_said_what_was_seen_without_tls() -> None:
+    for said in (b"", None, b"SSH-2.0-OpenSSH_9.2\r\n"):
+        with answering(said) as port:
+            code, text = ask(port)
         assert code == 1
         assert text.startswith(f"no answer from 127.0.0.1:{port}: ")
         assert "SSL" not in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["a..b:80"], "HOST:PORT must be host:port"),
-        (["29108"], "HOST:PORT must be host:port, such as 127.0.0.1:29108"),
-        (["--key", "x.key"], "--key needs --cert"),
-        (["--cert", "x.crt"], "x.crt: is no file"),
-        (["--timeout", "0"], "greater than or equal to 0.1"),
-    ],
-)
-def test_what_cannot_be_asked_is_wrong_usage(arguments: list[str], reason: str, tmp_path: Path) -> None:
-    done = rankwatch("healthcheck", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert reason in " ".join(done.stderr.replace("│", " ").split())
+def test_what_cannot_be_asked_is_wrong_usage() -> None:
+    assert_refused("""
+        healthcheck a..b:80 | 2 | HOST:PORT must be host:port
+        healthcheck 29108 | 2 | HOST:PORT must be host:port, such as 127.0.0.1:29108
+        healthcheck --key x.key | 2 | --key needs --cert
+        healthcheck --cert x.crt | 2 | x.crt: is no file
+        healthcheck --timeout 0 | 2 | greater than or equal to 0.1
+    """)
 
 
+@pytest.mark.integration
 def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(
     tmp_path: Path, client_pair: Pair, server_pair: Pair
 ) -> None:
     os.mkfifo(tmp_path / "fifo")
-    locking = ("pkey", "-in", str(client_pair.key), "-aes256", "-passout", "pass:word", "-out", str(tmp_path / "locked.key"))
-    subprocess.run([require("openssl"), *locking], check=True)
+    locking = f"pkey -in {client_pair.key} -aes256 -passout pass:word -out locked.key"
+    subprocess.run([require("openssl"), *locking.split()], cwd=tmp_path, check=True)
     (tmp_path / "empty").touch()
 
-    for arguments, reason in (
-        (("fifo",), "fifo: is no file"),
-        ((str(client_pair.cert), "--key", "fifo"), "fifo: is no file"),
-        (
-            (str(client_pair.cert), "--key", "locked.key"),
-            "and locked.key must be a certificate and its key in PEM, the key without",
-        ),
-        ((str(client_pair.cert), "--key", str(server_pair.key)), "must be a certificate and its key in PEM"),
-        (("empty",), "empty and empty must be a certificate and its key in PEM"),
-    ):
-        done = rankwatch("healthcheck", "--cert", *arguments, cwd=tmp_path)
-        assert done.returncode == 2
-        assert reason in " ".join(done.stderr.replace("│", " ").split())
-
-
-def test_who_listens_everywhere_is_asked_at_the_loopback(health: Health, tmp_path: Path) -> None:
-    with serving(health) as site:
-        assert told(rankwatch("healthcheck", f"0.0.0.0:{site.port}", cwd=tmp_path)) == (0, "healthy")
-    assert rankwatch("healthcheck", "[::]:1", cwd=tmp_path).stderr.startswith("no answer from [::1]:1: ")
+    certificate = f"healthcheck --cert {client_pair.cert}"
+    assert_refused(f"""
+        healthcheck --cert fifo | 2 | fifo: is no file
+        {certificate} --key fifo | 2 | fifo: is no file
+        {certificate} --key locked.key | 2 | and locked.key must be a certificate and its key in PEM, the key without
+        {certificate} --key {server_pair.key} | 2 | must be a certificate and its key in PEM
+        healthcheck --cert empty | 2 | empty and empty must be a certificate and its key in PEM
+    """)

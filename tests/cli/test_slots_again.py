@@ -2,119 +2,115 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from cli.test_commands import objects
-from forking import rankwatch
+from clocks import set_clock
+from commands import objects, rankwatch, read_json
 from monitor.storage import open_store
 from servers.recommender import Recommender, running_recommender
 
+pytestmark = pytest.mark.integration
 SLOT = "2024-01-08T00:00:00Z"
-PERIOD = ("--from", "2024-01-08", "--to", "2024-01-08")
+PERIOD = "--from 2024-01-08 --to 2024-01-08"
 TABLES = ("runs", "coverage", "coverage_reasons", "summaries", "statistics", "evidence", "kept_lists", "scores", "explanations")
 LISTS = {f"u{number}": [number % 3, 11, 12, 13, 14] for number in range(40)}
 
 
 @pytest.fixture
 def candidate() -> Iterator[Recommender]:
+    """Another service, which lists other items than the baseline does."""
     with running_recommender() as server:
+        server.lists = dict(LISTS)
         yield server
 
 
 @pytest.fixture
-def world(tmp_path: Path, recommender: Recommender, candidate: Recommender) -> Path:
-    """A folder whose configuration asks two services; the candidate lists other items than the baseline does."""
-    (tmp_path / "users.csv").write_text("user\n" + "\n".join(LISTS))
-    candidate.lists = dict(LISTS)
-    return _configured(tmp_path, recommender, candidate)
-
-
-def _configured(folder: Path, baseline: Recommender, candidate: Recommender) -> Path:
-    (folder / "rankwatch.yaml").write_text(f"""
+def asking(world: Path, recommender: Recommender, candidate: Recommender) -> Path:
+    """The configuration asks two services."""
+    (world / "users.csv").write_text("user\n" + "\n".join(LISTS))
+    (world / "rankwatch.yaml").write_text(f"""
 database: sqlite:///rankwatch.db
 comparisons:
   - name: feed
     every: 1d
     k: 5
-    baseline: {{http: {{url: "{baseline.url}", retries: 0}}}}
+    baseline: {{http: {{url: "{recommender.url}", retries: 0}}}}
     candidate: {{http: {{url: "{candidate.url}", retries: 0}}}}
     users: {{file: {{path: users.csv, user: user}}}}
     keep_lists: all
 """)
-    return folder
+    return world
 
 
 def stored(world: Path, comparison: str = "feed") -> dict[str, list[Any]]:
     """All that the database holds of the comparison's runs, without what the claim of another attempt changes."""
+    found = {}
     with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store, store.database.read() as connection:
-        ids = "SELECT id FROM runs WHERE comparison = :name"
-        named = {table: "id" if table == "runs" else "run_id" for table in TABLES}
-        queries = {table: f"SELECT * FROM {table} WHERE {key} IN ({ids})" for table, key in named.items()}  # noqa: S608
-        found = {
-            table: [dict(row) for row in connection.execute(text(query), {"name": comparison}).mappings()]
-            for table, query in queries.items()
-        }
+        for table in TABLES:
+            key = "id" if table == "runs" else "run_id"
+            query = f"SELECT * FROM {table} WHERE {key} IN (SELECT id FROM runs WHERE comparison = :name)"  # noqa: S608
+            rows = connection.execute(text(query), {"name": comparison}).mappings()
+            found[table] = sorted((dict(row) for row in rows), key=repr)
     for run in found["runs"]:
         del run["comparison"], run["owner"]
-    return {table: sorted(rows, key=repr) for table, rows in found.items()}
+    return found
 
 
-def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(world: Path, candidate: Recommender) -> None:
-    (incident,) = objects(rankwatch("run-once", "--slot", SLOT, "--json", cwd=world))
-    before = stored(world)
+def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(asking: Path, candidate: Recommender) -> None:
+    (incident,) = read_json(f"run-once --slot {SLOT}")
+    before = stored(asking)
     assert all(before[table] for table in TABLES if table != "coverage_reasons")
     candidate.behaviour = dict.fromkeys(list(LISTS)[::3], "unavailable")
     asked = len(candidate.asked)
 
-    for command, code in ((("replay", *PERIOD), 2), (("run-once", "--slot", SLOT), 0)):
-        done = rankwatch(*command, cwd=world)
+    for command, code in ((f"replay {PERIOD}", 2), (f"run-once --slot {SLOT}", 0)):
+        done = rankwatch(command)
 
         assert done.stderr.strip() == (
             f"rankwatch: feed: the run of {SLOT} stored what live sources answered then, and asked again they would answer for "
             f"now. rankwatch show feed --slot {SLOT} shows it; --again asks anew, and keeps what is stored as feed@1"
         )
-        assert (done.returncode, stored(world), len(candidate.asked)) == (code, before, asked)
+        assert (done.returncode, stored(asking), len(candidate.asked)) == (code, before, asked)
 
-    done = rankwatch("replay", *PERIOD, "--again", "--json", cwd=world)
+    done = rankwatch(f"replay {PERIOD} --again --json")
 
     assert [each["paired"] for each in objects(done)] == [26]
     assert done.stderr.strip() == (
         f"rankwatch: feed: the run of {SLOT} asked anew; what was stored stays: rankwatch show feed@1 --slot {SLOT}"
     )
-    assert stored(world, "feed@1") == before
-    (earlier,) = objects(rankwatch("show", "feed@1", "--slot", SLOT, "--json", cwd=world))
-    (shown,) = objects(rankwatch("show", "feed", "--json", cwd=world))
+    assert stored(asking, "feed@1") == before
+    (earlier,) = read_json(f"show feed@1 --slot {SLOT}")
+    (shown,) = read_json("show feed")
     assert (earlier["paired"], shown["earlier_attempts"]) == (incident["paired"], ["feed@1"])
-    assert f"an earlier attempt is kept: rankwatch show feed@1 --slot {SLOT}" in rankwatch("show", "feed", cwd=world).stdout
-    (newest,) = objects(rankwatch("runs", "feed", "--json", cwd=world))
-    assert (newest["attempt"], newest["paired"]) == (2, 26)
+    assert f"an earlier attempt is kept: rankwatch show feed@1 --slot {SLOT}" in rankwatch("show feed").stdout
+    assert [(run["attempt"], run["paired"]) for run in read_json("runs feed")] == [(2, 26)]
 
 
-def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(world: Path, candidate: Recommender) -> None:
+def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(asking: Path, candidate: Recommender) -> None:
     candidate.otherwise = "unavailable"
-    assert rankwatch("run-once", "--slot", SLOT, cwd=world).returncode == 3
-    failed = stored(world)
+    assert rankwatch(f"run-once --slot {SLOT}").returncode == 3
+    failed = stored(asking)
     candidate.otherwise = "ok"
 
-    assert [each["status"] for each in objects(rankwatch("run-once", "--slot", SLOT, "--json", cwd=world))] == ["ok"]
-    assert stored(world, "feed@1") == failed
+    assert [each["status"] for each in read_json(f"run-once --slot {SLOT}")] == ["ok"]
+    assert stored(asking, "feed@1") == failed
 
 
-def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(tmp_path: Path, recommender: Recommender) -> None:
-    (tmp_path / "users.csv").write_text("user\nu1\nu2\n")
-    folder = _configured(tmp_path, recommender, recommender)
-    opens = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=2)
-    hours = f"every: 1h\n    only_between: {opens:%H:%M}-{opens + timedelta(hours=1):%H:%M}"
-    (folder / "rankwatch.yaml").write_text((folder / "rankwatch.yaml").read_text().replace("every: 1d", hours))
+def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(
+    asking: Path, recommender: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = asking / "rankwatch.yaml"
+    config.write_text(config.read_text().replace("every: 1d", "every: 1h\n    only_between: 14:00-15:00"))
+    set_clock(monkeypatch, datetime(2026, 3, 10, 12, 30, tzinfo=UTC))
 
-    done = rankwatch("run-once", cwd=folder)
+    done = rankwatch("run-once")
 
-    told = f"rankwatch: feed: no slot is due outside of only_between, the next one is {opens:%Y-%m-%dT%H:%M:%SZ}"
+    told = "rankwatch: feed: no slot is due outside of only_between, the next one is 2026-03-10T14:00:00Z"
     assert (done.returncode, done.stderr.strip(), recommender.asked) == (0, told, [])
-    assert rankwatch("run-once", "--slot", f"{opens - timedelta(days=1):%Y-%m-%dT%H:%MZ}", cwd=folder).returncode == 0
+    assert rankwatch("run-once --slot 2026-03-09T14:00Z").returncode == 0
     assert recommender.asked

@@ -1,6 +1,5 @@
 import json
 from collections.abc import Iterator
-from functools import cache
 
 import pandas as pd
 import pytest
@@ -60,61 +59,52 @@ def test_what_on_call_knows_already_is_no_news(on_call: OnCall, url: str) -> Non
     assert {(alert.alert, alert.segment) for alert in on_call.received} == {("SimilarityLow", "country=DE")}
 
 
-@cache
+@pytest.fixture(scope="module")
 def shop() -> Shop:
-    """Trained when it is first asked for."""
-    return Shop()
+    """As the demo's, but for the number of its users."""
+    return Shop(users=600)
 
 
 def rbo(one: ItemLists, other: ItemLists) -> "pd.Series[float]":
     return compare_many(one, other, metrics=["rbo(p=0.9)"], k=10).iloc[:, 0]
 
 
-def means(scores: "pd.Series[float]") -> "pd.Series[float]":
-    by = [pd.Series(each, index=shop().ids) for each in (shop().countries, shop().activities)]
+def means(shop: Shop, scores: "pd.Series[float]") -> "pd.Series[float]":
+    by = [pd.Series(each, index=shop.ids) for each in (shop.countries, shop.activities)]
     return pd.concat([scores.groupby(each).mean() for each in by])
 
 
-@pytest.fixture(scope="module", params=(0, 1, 30))
-def healthy(request: pytest.FixtureRequest) -> dict[Arm, ItemLists]:
-    return shop().lists(request.param, is_broken=False)
-
-
 def test_a_seed_and_a_day_give_their_lists_whatever_was_asked_before() -> None:
-    again = Shop()
+    first, again, other = Shop(users=60, items=60), Shop(users=60, items=60), Shop(users=60, items=60, seed=8)
     again.lists(3, is_broken=True)
-    assert again.lists(12, is_broken=False) == shop().lists(12, is_broken=False) != shop().lists(13, is_broken=False)
-    assert Shop(seed=8).lists(12, is_broken=False) != shop().lists(12, is_broken=False)
+    lists = first.lists(12, is_broken=False)
+    assert again.lists(12, is_broken=False) == lists
+    assert lists not in (first.lists(13, is_broken=False), other.lists(12, is_broken=False))
 
 
-def test_everybody_has_a_full_list_without_duplicates_and_the_tail_is_recommended_too(healthy: dict[Arm, ItemLists]) -> None:
-    for lists in healthy.values():
-        assert list(lists) == shop().ids
-        assert all(len(set(items)) == len(items) == DEPTH for items in lists.values())
-        assert len({item for items in lists.values() for item in items}) > 250
-
-
-def test_healthy_arms_differ_as_two_good_models_do_in_every_segment(healthy: dict[Arm, ItemLists]) -> None:
-    scores = rbo(healthy[Arm.BASELINE], healthy[Arm.CANDIDATE])
+def test_healthy_arms_differ_as_two_good_models_do_in_every_segment_and_more_than_a_model_from_its_next_day(shop: Shop) -> None:
+    lists = shop.lists(0, is_broken=False)
+    for each in lists.values():
+        assert list(each) == shop.ids
+        assert all(len(set(items)) == len(items) == DEPTH for items in each.values())
+        assert len({item for items in each.values() for item in items}) > 250  # the tail is recommended too
+    scores = rbo(lists[Arm.BASELINE], lists[Arm.CANDIDATE])
     assert 0.65 < scores.mean() < 0.71
-    assert (means(scores) > 0.6).all()
+    assert (means(shop, scores) > 0.6).all()
     assert (scores < 0.3).mean() < 0.03
+    tomorrow = shop.lists(1, is_broken=False)
+    assert all(0.8 < rbo(lists[arm], tomorrow[arm]).mean() < 0.95 for arm in Arm)
 
 
-def test_a_model_of_the_next_day_is_nearer_to_itself_than_to_the_other() -> None:
-    today, tomorrow = shop().lists(0, is_broken=False), shop().lists(1, is_broken=False)
-    assert all(0.8 < rbo(today[arm], tomorrow[arm]).mean() < 0.95 for arm in Arm)
-
-
-def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone() -> None:
-    healthy, broken = (shop().lists(1, is_broken=is_broken) for is_broken in (False, True))
-    is_hit = dict(zip(shop().ids, shop().countries == BROKEN_COUNTRY, strict=True))
+def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone(shop: Shop) -> None:
+    healthy, broken = (shop.lists(1, is_broken=is_broken) for is_broken in (False, True))
+    is_hit = dict(zip(shop.ids, shop.countries == BROKEN_COUNTRY, strict=True))
     assert broken[Arm.BASELINE] == healthy[Arm.BASELINE]
     assert len({tuple(items) for user, items in broken[Arm.CANDIDATE].items() if is_hit[user]}) == 1
     assert all(items == healthy[Arm.CANDIDATE][user] for user, items in broken[Arm.CANDIDATE].items() if not is_hit[user])
 
     scores = rbo(broken[Arm.BASELINE], broken[Arm.CANDIDATE])
-    by_segment = means(scores)
+    by_segment = means(shop, scores)
     assert by_segment.pop(BROKEN_COUNTRY) < 0.3
     assert (by_segment > 0.45).all()
     assert (by_segment[["FR", "UK", "US"]] > 0.6).all()

@@ -4,8 +4,9 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
@@ -15,14 +16,17 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from demo.conftest import APART, LOW, alert, at, change, received, run, runs_of, status
+import factories
+import published
 from factories import HeldClock
 from monitor.cli.main import app
-from monitor.demo import run_demo, session
-from monitor.demo.servers import OnCall, Recommenders, Shop
+from monitor.demo import run_demo, session, simulation
+from monitor.demo.servers import OnCall, ReceivedAlert, Recommenders, Shop
 from monitor.demo.session import Workspace, open_workspace
 from monitor.demo.simulation import (
     CHAPTER_TEXTS,
+    DEMO_COMPARISON,
+    DEMO_METRICS,
     EXPECTED_ALERTS,
     FAST_STORY,
     NORMAL_STORY,
@@ -37,9 +41,81 @@ from monitor.demo.simulation import (
     unmet_expectations,
 )
 from monitor.errors import ConfigError
-from monitor.model.alerts import State
-from monitor.model.runs import RunStatus
+from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.runs import RunRecord, RunStatus
 from monitor.service.daemon.daemon import Daemon
+
+START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
+LOW, APART = ("SimilarityLow", "country=DE"), ("ManyUsersApart", "all")
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def run(seconds: float, means: Mapping[str, float | None] = {}, **changes: Any) -> RunRecord:
+    own = {"id": int(seconds * 10), "comparison": DEMO_COMPARISON, "asked": 400, "paired": 399, "slot": at(seconds)}
+    found = published.run(**own | {"started_at": at(seconds), "finished_at": at(seconds + 0.5)} | changes)
+    measured = (published.summary(segment="all", metric=name, mean=mean) for name, mean in means.items())
+    return RunRecord(run=found, coverage=None, summaries=tuple(measured))
+
+
+def alert(state: State, named: tuple[str, str] = LOW) -> AlertState:
+    return published.state(comparison=DEMO_COMPARISON, state=state, alert=named[0], segment=named[1], since=at(0))
+
+
+def change(seconds: float, from_state: State, to_state: State, named: tuple[str, str] = LOW) -> Transition:
+    own = {"comparison": DEMO_COMPARISON, "alert": named[0], "segment": named[1], "from_state": from_state}
+    return factories.transition(**own, to_state=to_state, slot=at(seconds), at=at(seconds), reason="mean 0.21 is below 0.45")
+
+
+def received(seconds: float, status: str, named: tuple[str, str] = LOW) -> ReceivedAlert:
+    return ReceivedAlert(at=at(seconds), status=status, alert=named[0], segment=named[1])
+
+
+def runs_of(count: int, mean: float = 0.67) -> tuple[RunRecord, ...]:
+    """So many ok runs, two seconds apart, all with the same mean everywhere."""
+    return tuple(run(2 * number, dict.fromkeys(DEMO_METRICS, mean)) for number in range(count))
+
+
+def status(**changes: Any) -> DemoStatus:
+    own: dict[str, Any] = {"scene": StoryDay(day=7), "chapters": ((at(-1), Chapter.HEALTHY),)}
+    return DemoStatus(**own | changes)
+
+
+@dataclass
+class ShownStore:
+    """Only what the demo reads from a store; ``on_look`` is called before each look."""
+
+    shown: tuple[RunRecord, ...] = ()
+    alert_states: tuple[AlertState, ...] = ()
+    on_look: Callable[[], None] = field(default=lambda: None)
+
+    @property
+    def history(self) -> "ShownStore":
+        return self
+
+    @property
+    def alerts(self) -> "ShownStore":
+        return self
+
+    def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
+        self.on_look()
+        assert comparison == DEMO_COMPARISON
+        return tuple(each for each in self.shown if after is None or each.run.slot > after)[:limit]
+
+    def states(self) -> tuple[AlertState, ...]:
+        return self.alert_states
+
+    def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
+        assert (comparison, limit) == (DEMO_COMPARISON, None)
+        return ()
+
+
+@pytest.fixture
+def store() -> ShownStore:
+    return ShownStore()
+
 
 Factory = Callable[[Path], Any]
 
@@ -65,20 +141,6 @@ class IdleDaemon:
         self.calls.append("stop")
 
 
-def test_what_happens_is_a_whole_line_each_without_markup() -> None:
-    long = replace(change(1, State.PENDING, State.FIRING), reason="[bold]as it is[/bold] " + "long " * 60)
-    shown = status(transitions=(long,), received=(received(2, "firing"),), runs=runs_of(1))
-    out = StringIO()
-    session.print_notes(shown.notes, Console(file=out, width=80))
-    times = [f"{at(seconds).astimezone():%H:%M:%S}" for seconds in (-1, 0.5, 1, 2)]
-    assert out.getvalue().splitlines() == [
-        f"{times[0]} STORY    {CHAPTER_TEXTS[Chapter.HEALTHY]}",
-        f"{times[1]} RUN      ok paired 399/400 extended_tau 0.670 rbo(p=0.9) 0.670 overlap 0.670",
-        f"{times[2]} FIRING   SimilarityLow country=DE: {long.reason}",
-        f"{times[3]} NOTIFIED on-call: SimilarityLow country=DE firing",
-    ]
-
-
 @pytest.fixture
 def idle(store: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Such a daemon, over a shop that is trained in a moment."""
@@ -86,28 +148,15 @@ def idle(store: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return IdleDaemon(store)
 
 
-@dataclass(frozen=True)
-class Played:
-    directory: Path
-    code: int
-    text: str
-    threads_left: set[threading.Thread]
-
-
-@pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """One fast demo on the real daemon."""
-    directory = tmp_path_factory.mktemp("demo")
+def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer users and shorter days than people are shown."""
+    monkeypatch.setattr(session, "Shop", lambda: Shop(users=150, items=300))
+    monkeypatch.setattr(simulation, "FAST_STORY", replace(FAST_STORY, day_s=0.5, every="2s"))
     before = set(threading.enumerate())
-    code, text = perform(directory, Daemon, fast=True)
-    # All pulls of a process share a loop and its resolver, which stay.
-    left = {each for each in set(threading.enumerate()) - before if not each.name.startswith(("http-pulls", "resolve_"))}
-    return Played(directory, code, text, left)
+    code, text = perform(tmp_path, Daemon, fast=True)
 
-
-def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(played: Played) -> None:
-    assert played.code == 0, played.text
-    lines = [line.split(maxsplit=2)[1:] for line in played.text.splitlines() if line[2:3] == ":"]
+    assert code == 0, text
+    lines = [line.split(maxsplit=2)[1:] for line in text.splitlines() if line[2:3] == ":"]
     told = [rest if kind == "STORY" else kind for kind, rest in lines if kind != "RUN"]
     assert told[:3] == [CHAPTER_TEXTS[Chapter.HEALTHY], CHAPTER_TEXTS[Chapter.BROKEN], "FIRING"]
     healed = told.index(CHAPTER_TEXTS[Chapter.HEALED])
@@ -115,8 +164,10 @@ def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(played: Played) 
     assert told[:healed].count("FIRING") == told.count("FIRING") == 2
     assert healed < told.index("RESOLVED")
     assert told.count("NOTIFIED") == 4
-    assert "The demo went as it should" in played.text
-    assert not played.threads_left
+    assert "The demo went as it should" in text
+    # All pulls of a process share a loop and its resolver, which stay.
+    left = [each for each in set(threading.enumerate()) - before if not each.name.startswith(("http-pulls", "resolve_"))]
+    assert left == []
 
 
 def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(
@@ -193,31 +244,23 @@ def test_what_an_earlier_demo_left_is_removed_and_what_somebody_added_stays(tmp_
         assert (workspace.directory / "notes.txt").read_text(encoding="utf-8") == "old"
 
 
-def test_a_directory_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "rankwatch.yaml").write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match="holds files that the demo did not write"), open_workspace(Workspace(tmp_path)):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["rankwatch.yaml"]
-
-
-def test_a_second_demo_in_the_same_directory_is_refused_while_the_first_runs(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    with open_workspace(workspace):
-        workspace.config.write_text("the first one's", encoding="utf-8")
-        with pytest.raises(ConfigError, match="another demo is running"), open_workspace(Workspace(tmp_path)):
-            pass
-        assert workspace.config.exists()
-    with open_workspace(Workspace(tmp_path)):
-        pass
-
-
-def test_a_file_in_the_way_is_a_one_line_error(tmp_path: Path) -> None:
-    taken = tmp_path / "taken"
+def test_a_directory_that_cannot_be_had_is_a_one_line_error_and_left_alone(tmp_path: Path) -> None:
+    theirs, taken, ours = tmp_path / "theirs", tmp_path / "taken", Workspace(tmp_path / "ours")
+    theirs.mkdir()
+    (theirs / "rankwatch.yaml").write_text("mine", encoding="utf-8")
     taken.touch()
-    with (
-        pytest.raises(ConfigError, match=r"cannot write to .*taken: File exists; name another directory with --dir"),
-        open_workspace(Workspace(taken)),
-    ):
+    with open_workspace(ours):
+        ours.config.write_text("the first one's", encoding="utf-8")
+        for directory, says in (
+            (theirs, "holds files that the demo did not write"),
+            (taken, "cannot write to .*taken: File exists; name another directory with --dir"),
+            (ours.directory, "another demo is running"),
+        ):
+            with pytest.raises(ConfigError, match=says), open_workspace(Workspace(directory)):
+                pass
+        assert ours.config.exists()
+    assert [path.name for path in theirs.iterdir()] == ["rankwatch.yaml"]
+    with open_workspace(ours):
         pass
 
 
@@ -272,22 +315,26 @@ def test_the_fault_waits_for_quiet_and_two_runs_the_repair_for_both_alerts_and_t
     assert found.chapters == ((at(0), Chapter.HEALTHY), (at(30), Chapter.BROKEN), (at(70), Chapter.HEALED))
 
 
-def test_chapters_runs_that_ended_starts_ends_and_messages_are_noted_in_order_and_pending_is_not() -> None:
+def test_what_happened_is_a_whole_line_each_in_order_without_markup_and_pending_is_not_told() -> None:
     ok = run(3, {"extended_tau": 0.52, "rbo(p=0.9)": None, "overlap@10": 0.7})
     failed = run(1, status=RunStatus.FAILED, asked=None, paired=None, reason="the baseline is down")
+    long = "[bold]as it is[/bold] " + "long " * 60
     transitions = (
         change(3, State.QUIET, State.PENDING),
-        change(5, State.PENDING, State.FIRING),
+        replace(change(5, State.PENDING, State.FIRING), reason=long),
         change(9, State.FIRING, State.QUIET),
     )
     shown = status(runs=(failed, ok), transitions=transitions, received=(received(6, "firing"),))
-    assert [(note.kind, note.text) for note in shown.notes] == [
-        ("STORY", CHAPTER_TEXTS[Chapter.HEALTHY]),
-        ("RUN", "failed paired 0/0 the baseline is down"),
-        ("RUN", "ok paired 399/400 extended_tau 0.520 overlap 0.700"),
-        ("FIRING", "SimilarityLow country=DE: mean 0.21 is below 0.45"),
-        ("NOTIFIED", "on-call: SimilarityLow country=DE firing"),
-        ("RESOLVED", "SimilarityLow country=DE: mean 0.21 is below 0.45"),
+    out = StringIO()
+    session.print_notes(shown.notes, Console(file=out, width=80))
+    times = [f"{at(seconds).astimezone():%H:%M:%S}" for seconds in (-1, 1.5, 3.5, 5, 6, 9)]
+    assert out.getvalue().splitlines() == [
+        f"{times[0]} STORY    {CHAPTER_TEXTS[Chapter.HEALTHY]}",
+        f"{times[1]} RUN      failed paired 0/0 the baseline is down",
+        f"{times[2]} RUN      ok paired 399/400 extended_tau 0.520 overlap 0.700",
+        f"{times[3]} FIRING   SimilarityLow country=DE: {long}",
+        f"{times[4]} NOTIFIED on-call: SimilarityLow country=DE firing",
+        f"{times[5]} RESOLVED SimilarityLow country=DE: mean 0.21 is below 0.45",
     ]
 
 
@@ -352,10 +399,7 @@ DEPARTURES: dict[str, tuple[Callable[[DemoStatus], DemoStatus], tuple[str, ...]]
         run_too(status=RunStatus.FAILED, reason="the baseline is down"),
         ("1 runs failed, the last for this reason: the baseline is down.",),
     ),
-    "too few users in time, which is no fault of the story": (
-        run_too(status=RunStatus.INSUFFICIENT, reason="only 100 of 300 users answered"),
-        (),
-    ),
+    "too few users in time": (run_too(status=RunStatus.INSUFFICIENT, reason="only 100 of 300 users answered"), ()),
     "no run": (lambda good: replace(good, runs=()), ("No run ended ok.",)),
 }
 
@@ -374,24 +418,16 @@ def test_it_is_over_once_healed_quiet_and_told_of_everything() -> None:
     assert not is_over(replace(GOOD, alerts=(alert(State.FIRING),)))
 
 
-def chapters(story: Story, days: int) -> list[tuple[Chapter, int]]:
-    """The chapters and how many days each took, where all is noticed."""
-    scenes = [StoryDay()]
-    while len(scenes) < days:
-        scenes.append(next_day(story, scenes[-1]))
-    assert [scene.day for scene in scenes] == list(range(days))
-    return [(chapter, len(list(each))) for chapter, each in groupby(scenes, lambda scene: scene.chapter)]
-
-
 def test_the_fault_comes_after_the_healthy_days_is_repaired_and_comes_back_after_the_calm_ones_if_any() -> None:
-    broken, calm = (Chapter.BROKEN, 4), (Chapter.HEALED, 11)
-    assert chapters(UNWATCHED_STORY, 40) == [(Chapter.HEALTHY, 6), broken, calm, broken, calm, broken]
-
-    assert chapters(FAST_STORY, 200) == [(Chapter.HEALTHY, 2), (Chapter.BROKEN, 2), (Chapter.HEALED, 196)]
-
-
-@pytest.mark.parametrize("chapter", [Chapter.HEALTHY, Chapter.BROKEN])
-def test_a_chapter_that_nobody_has_noticed_goes_on(chapter: Chapter) -> None:
-    late = StoryDay(day=50, chapter=chapter)
-    assert next_day(NORMAL_STORY, late, is_noticed=False) == StoryDay(day=51, chapter=chapter)
+    scenes = [StoryDay()]
+    while len(scenes) < 28:
+        scenes.append(next_day(UNWATCHED_STORY, scenes[-1]))
+    assert [scene.day for scene in scenes] == list(range(28))
+    told = [(chapter, len(list(days))) for chapter, days in groupby(scenes, lambda scene: scene.chapter)]
+    healthy, broken, calm = (Chapter.HEALTHY, 6), (Chapter.BROKEN, 4), (Chapter.HEALED, 11)
+    assert told == [healthy, broken, calm, broken, (Chapter.HEALED, 3)]
+    healed = StoryDay(day=200, chapter=Chapter.HEALED)
+    assert next_day(FAST_STORY, healed).chapter is Chapter.HEALED
+    late = StoryDay(day=50, chapter=Chapter.BROKEN)
+    assert next_day(NORMAL_STORY, late, is_noticed=False) == replace(late, day=51)
     assert next_day(NORMAL_STORY, late).since_day == 51

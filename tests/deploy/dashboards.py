@@ -3,17 +3,16 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-daemon")
 
 
 def read(name: str) -> Any:
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((FOLDER / f"{name}.json").read_text())
 
 
 def panels(board: Any) -> Iterator[Any]:
@@ -55,7 +54,6 @@ class Page:
     rate_interval: str = "1m"
     since: str = "1970-01-01T00:00:00Z"
     until: str = "2100-01-01T00:00:00Z"
-    used: set[str] = field(default_factory=set)
 
     def promql(self, query: str) -> str:
         """As the Prometheus data source sends it."""
@@ -70,7 +68,7 @@ class Page:
         if found["bare"] == "__rate_interval":
             return self.rate_interval
         assert found["format"] is None, f"{found[0]}: Grafana escapes rightly for PromQL only without a format"
-        value = self._value(found)
+        value = self.values[found["braced"] or found["bare"]]
         if isinstance(value, str):
             return _quoted(value)
         patterns = [_pattern(each) for each in value]
@@ -78,27 +76,8 @@ class Page:
 
     def _in_sql(self, found: re.Match[str]) -> str:
         assert found["format"] == "sqlstring", f"{found[0]}: only :sqlstring keeps a quote in a name a quote"
-        value = self._value(found)
+        value = self.values[found["braced"] or found["bare"]]
         return ",".join("'" + each.replace("'", "''") + "'" for each in ([value] if isinstance(value, str) else value))
-
-    def link(self, url: str, value: str = "") -> str:
-        """A link of a cell that shows ``value``."""
-        plain = {"__value.raw": quote(value, safe=""), "__url_time_range": "from=now-24h&to=now"}
-        for name, text in plain.items():
-            url = url.replace(f"${{{name}}}", text)
-        return _VARIABLE.sub(self._in_link, url)
-
-    def _in_link(self, found: re.Match[str]) -> str:
-        value = self._value(found)
-        each = [value] if isinstance(value, str) else value
-        if found["format"] == "queryparam":
-            return "&".join(f"var-{found['braced']}={quote(one, safe='')}" for one in each)
-        return quote(value, safe="") if found["format"] == "percentencode" and isinstance(value, str) else ",".join(each)
-
-    def _value(self, found: re.Match[str]) -> Value:
-        name = found["braced"] or found["bare"]
-        self.used.add(name)
-        return self.values[name]
 
 
 def _quoted(value: str) -> str:

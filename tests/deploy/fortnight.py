@@ -35,20 +35,30 @@ PAGE = Page(
     since="2024-01-01T00:00:00Z",
     until="2024-01-15T00:00:00Z",
 )
-_FILES = '{{file: {{path: "{lists}/{folder}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}'
-_COMPARISON = """
-  - name: {name}
+_CONFIG = """
+database: {url}
+listen: 127.0.0.1:0
+comparisons:
+  - name: home-feed
     every: 1d
     k: 10
-    baseline: %s
-    candidate: %s
-    noise_floor: {{retrain: %s}}
+    baseline: {{file: {{path: "{lists}/baseline/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    candidate: {{file: {{path: "{lists}/pop20/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    noise_floor: {{retrain: {{file: {{path: "{lists}/again/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}}}
     users: {{all: true, segments: [activity, country]}}
     metrics: ["rbo(p=0.9)"]
     keep_scores: true
     rules:
       - {{alert: MeanDrop, metric: "rbo(p=0.9)", learned: drop}}
       - {{alert: FarUsers, metric: "rbo(p=0.9)", statistic: share_below(0.3), learned: drop, segments: each}}
+  - name: search
+    every: 1d
+    k: 10
+    baseline: {{file: {{path: "{lists}/baseline/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    candidate: {{file: {{path: "{lists}/ok-seed/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    users: {{all: true}}
+    metrics: ["rbo(p=0.9)"]
+    keep_scores: true
 """
 
 
@@ -68,19 +78,8 @@ class Fortnight:
 
 def configuration(folder: Path, url: str) -> Path:
     """Of both comparisons, over this database."""
-
-    def files(name: str) -> str:
-        return _FILES.format(lists=lists_folder(), folder=name)
-
-    candidates = {FAULTY: "pop20", "search": "ok-seed"}
-    comparisons = "".join(
-        (_COMPARISON % ("{baseline}", "{candidate}", "{again}")).format(
-            name=name, baseline=files("baseline"), candidate=files(candidate), again=files("again")
-        )
-        for name, candidate in candidates.items()
-    )
     config = folder / "rankwatch.yaml"
-    config.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}", encoding="utf-8")
+    config.write_text(_CONFIG.format(url=url, lists=lists_folder()))
     return config
 
 
@@ -109,7 +108,7 @@ def _run(config: Path) -> Iterator[str]:
 def _backfill(folder: Path, lines: Iterator[str]) -> Path:
     """The blocks of a Prometheus that has read these lines."""
     pages, blocks = folder / "pages", folder / "data"
-    pages.write_text("\n".join([*lines, "# EOF", ""]), encoding="utf-8")
+    pages.write_text("\n".join([*lines, "# EOF", ""]))
     command = [require("promtool"), "tsdb", "create-blocks-from", "--max-block-duration=486h", "--quiet", "openmetrics"]
     subprocess.run([*command, str(pages), str(blocks)], check=True, capture_output=True)
     return blocks

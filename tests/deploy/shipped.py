@@ -9,12 +9,26 @@ from typing import Any
 import yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-RULES = DEPLOY / "prometheus" / "rankwatch.rules.yml"
-ROUTES = DEPLOY / "alertmanager" / "alertmanager.yml"
-RUNBOOKS = DEPLOY / "runbooks"
-SEVERITIES = ("critical", "warning", "info")
+RULES = DEPLOY / "prometheus/rankwatch.rules.yml"
+ROUTES = DEPLOY / "alertmanager/alertmanager.yml"
 RUNBOOK_BASE = "https://git.example.com/rankwatch/deploy/runbooks/"
 DASHBOARD_BASE = "https://grafana.example.com/d/rankwatch-"
+
+
+def text_of(path: str) -> str:
+    return (DEPLOY / path).read_text()
+
+
+def yaml_of(path: str) -> Any:
+    return yaml.safe_load(text_of(path))
+
+
+def moved(text: str, places: dict[str, str]) -> str:
+    """The text with other places in it, each of which it must name."""
+    for name, place in places.items():
+        assert name in text
+        text = text.replace(name, place)
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +42,13 @@ class Alert:
 
 
 @cache
+def groups_of_rules() -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = yaml_of("prometheus/rankwatch.rules.yml")["groups"]
+    return groups
+
+
 def rules() -> list[dict[str, Any]]:
-    return [rule for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"] for rule in group["rules"]]
+    return [rule for group in groups_of_rules() for rule in group["rules"]]
 
 
 def alerts() -> list[Alert]:
@@ -47,7 +66,7 @@ def alerts() -> list[Alert]:
 
 def runbooks() -> dict[str, str]:
     """Text of each page but the index, by name."""
-    return {path.stem: path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md") if path.stem != "README"}
+    return {path.stem: path.read_text() for path in DEPLOY.glob("runbooks/*.md") if path.stem != "README"}
 
 
 def series_in(text: str) -> set[str]:

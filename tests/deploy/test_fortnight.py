@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,15 @@ import preview
 from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.fortnight import FAULTY, PAGE, Fortnight, configuration, told
+from deploy.shipped import DEPLOY, moved, yaml_of
 from monitor.cli.main import app
 from servers import require
 from servers.postgres import PostgresServer
 
+pytestmark = pytest.mark.integration
 READER, SECRET = "rankwatch_reader", "reader's \\secret"
-QUERIES = dict(dashboards.sql(dashboards.read("rankwatch-comparison")))
+BOARD = dashboards.read("rankwatch-comparison")
+QUERIES = dict(dashboards.sql(BOARD))
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +34,37 @@ def fortnight(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(scope="module")
-def reader(fortnight: Fortnight, deploy: Path) -> Iterator[psycopg.Connection]:
-    """Connected as the role that the shipped script makes."""
-    url = fortnight.database_url.replace("+psycopg", "")
-    script = deploy / "grafana" / "readonly.sql"
-    command = [require("psql"), url, "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--set=password={SECRET}", f"--file={script}"]
-    for _ in range(2):  # a second time changes nothing
-        subprocess.run(command, check=True, capture_output=True)
-    with psycopg.connect(url, user=READER, password=SECRET, autocommit=True) as connection:
+def owner(fortnight: Fortnight) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(fortnight.database_url.replace("+psycopg", ""), autocommit=True) as connection:
         yield connection
-    with psycopg.connect(url, autocommit=True) as owner:
-        for done in ("DROP OWNED BY {}", "DROP ROLE {}"):
-            owner.execute(sql.SQL(done).format(sql.Identifier(READER)))
+
+
+@pytest.fixture(scope="module")
+def reader(
+    fortnight: Fortnight, owner: psycopg.Connection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[psycopg.Connection]:
+    """Connected as the role that the service for it in compose.yaml makes."""
+    url, secrets = make_url(fortnight.database_url), tmp_path_factory.mktemp("secrets")
+    service = yaml_of("compose.yaml")["services"]["reader"]
+    (secrets / "postgres_password").write_text(str(url.password))
+    (secrets / "grafana_database_password").write_text(SECRET)
+    places = {
+        "$$": "$",
+        "/run/secrets": str(secrets),
+        "--host=postgres": f"--host={url.host} --port={url.port}",
+        "--username=rankwatch": f"--username={url.username}",
+        "--dbname=rankwatch": f"--dbname={url.database}",
+        "--file=/readonly.sql": f"--file={DEPLOY}/grafana/readonly.sql",
+    }
+    require("psql")
+    for _ in range(2):  # as at each `up`
+        command = [*service["entrypoint"], moved(service["command"][0], places)]
+        subprocess.run(command, check=True, capture_output=True)
+    dsn = fortnight.database_url.replace("+psycopg", "")
+    with psycopg.connect(dsn, user=READER, password=SECRET, autocommit=True) as connection:
+        yield connection
+    for done in ("DROP OWNED BY {}", "DROP ROLE {}"):
+        owner.execute(sql.SQL(done).format(sql.Identifier(READER)))
 
 
 def rows(reader: psycopg.Connection, title: str, page: Page = PAGE) -> list[dict[str, Any]]:
@@ -51,77 +74,49 @@ def rows(reader: psycopg.Connection, title: str, page: Page = PAGE) -> list[dict
 
 
 @pytest.fixture(scope="module")
-def user(reader: psycopg.Connection) -> str:
-    """Somebody who was compared."""
-    return str(rows(reader, "Worst users")[0]["User"])
+def page(reader: psycopg.Connection) -> Page:
+    """With somebody chosen who was compared."""
+    return replace(PAGE, values={**PAGE.values, "user": str(rows(reader, "Worst users")[0]["User"])})
 
 
-@pytest.mark.parametrize("title", QUERIES)
-def test_every_query_gives_data_in_every_column_that_an_override_names(
-    reader: psycopg.Connection, user: str, title: str
-) -> None:
-    page = Page(values={**PAGE.values, "user": user}, since=PAGE.since, until=PAGE.until)
-    named = [
-        each["matcher"]["options"]
-        for panel in dashboards.panels(dashboards.read("rankwatch-comparison"))
-        if panel["title"] == title
-        for each in panel["fieldConfig"]["overrides"]
-        if each["matcher"]["id"] == "byName"
-    ]
-
-    found = rows(reader, title, page)
-    assert found
-    assert set(named) <= found[0].keys()
+def test_every_query_gives_data_in_every_column_that_an_override_names(reader: psycopg.Connection, page: Page) -> None:
+    overrides = {panel["title"]: panel["fieldConfig"]["overrides"] for panel in dashboards.panels(BOARD)}
+    for title in QUERIES:
+        matchers = [each["matcher"] for each in overrides.get(title, ())]
+        named = {matcher["options"] for matcher in matchers if matcher["id"] == "byName"}
+        assert named <= rows(reader, title, page)[0].keys(), title
 
 
-def test_runs_come_newest_first_with_their_numbers(reader: psycopg.Connection) -> None:
-    found = rows(reader, "Runs")
+def test_each_query_tells_of_the_runs_what_its_title_says(reader: psycopg.Connection, page: Page) -> None:
+    runs = rows(reader, "Runs")
+    assert [row["Slot"].day for row in runs] == [*range(14, 0, -1)]
+    assert {row["Status"] for row in runs} == {"ok"}
+    assert all(0 < row["Paired"] <= row["Asked"] and 0 < row["Similarity"] < 1 for row in runs)
 
-    assert [row["Slot"].day for row in found] == [*range(14, 0, -1)]
-    assert {row["Status"] for row in found} == {"ok"}
-    assert all(0 < row["Paired"] <= row["Asked"] and 0 < row["Similarity"] < 1 for row in found)
+    worst = rows(reader, "Worst users")
+    assert worst[0]["Similarity"] == min(row["Similarity"] for row in worst)
+    assert all(len(row["Baseline"].split(", ")) == len(row["Candidate"].split(", ")) == 10 for row in worst)
 
+    movers = rows(reader, "Movers")
+    assert {row["Change"] for row in movers} == {"gained", "lost"}
+    assert all(row["Exposure now"] > row["Exposure before"] for row in movers if row["Change"] == "gained")
 
-def test_worst_users_are_those_of_the_newest_run_with_both_lists(reader: psycopg.Connection) -> None:
-    found = rows(reader, "Worst users")
-
-    assert found[0]["Similarity"] == min(row["Similarity"] for row in found)
-    assert all(len(row["Baseline"].split(", ")) == len(row["Candidate"].split(", ")) == 10 for row in found)
-
-
-def test_movers_say_what_the_popularity_list_brought_in(reader: psycopg.Connection) -> None:
-    found = rows(reader, "Movers")
-
-    assert {row["Change"] for row in found} == {"gained", "lost"}
-    assert all(row["Exposure now"] > row["Exposure before"] for row in found if row["Change"] == "gained")
-
-
-def test_alert_changes_tell_the_fault(reader: psycopg.Connection) -> None:
     firing = [row for row in rows(reader, "Alert changes") if row["State"].endswith("firing")]
-
     assert any(row["Alert"] == "FarUsers" and row["Segment"] == "all" for row in firing)
     assert {row["Time"].day for row in firing} == {8}
 
-
-def test_a_user_is_followed_over_the_runs(reader: psycopg.Connection, user: str) -> None:
-    page = Page(values={**PAGE.values, "user": user}, since=PAGE.since, until=PAGE.until)
-    found = rows(reader, "One user over time", page)
-
-    assert 1 < len(found) <= 14
-    assert [row["time"] for row in found] == sorted(row["time"] for row in found)
+    times = [row["time"] for row in rows(reader, "One user over time", page)]
+    assert 1 < len(times) <= 14
+    assert times == sorted(times)
 
 
-def test_the_chosen_time_bounds_every_query(reader: psycopg.Connection, user: str) -> None:
-    before = Page(values={**PAGE.values, "user": user}, since="2023-01-01T00:00:00Z", until="2023-12-31T00:00:00Z")
-
-    assert [title for title in QUERIES if rows(reader, title, before)] == []
-
-
-@pytest.mark.parametrize("name", ["it's", "'; DROP TABLE runs; --", "back\\slash"])
-def test_a_hostile_name_finds_nothing_and_breaks_nothing(reader: psycopg.Connection, name: str) -> None:
-    values = {**PAGE.values, "comparison": name, "user": name, "metric": name}
-
-    assert [title for title in QUERIES if rows(reader, title, Page(values=values))] == []
+def test_the_chosen_time_bounds_every_query_and_a_hostile_name_finds_nothing(reader: psycopg.Connection, page: Page) -> None:
+    names = ("it's", "'; DROP TABLE runs; --", "back\\slash")
+    hostile = ({**PAGE.values, "comparison": name, "user": name, "metric": name} for name in names)
+    before = replace(page, since="2023-01-01T00:00:00Z", until="2023-12-31T00:00:00Z")
+    pages = [before, *(replace(page, values=values) for values in hostile)]
+    for each in pages:
+        assert [title for title in QUERIES if rows(reader, title, each)] == []
 
 
 @pytest.mark.parametrize(
@@ -139,28 +134,27 @@ def test_the_role_can_change_nothing(reader: psycopg.Connection, statement: str)
 
 
 @pytest.mark.usefixtures("reader")
-def test_commands_that_only_show_need_no_more_than_the_role(fortnight: Fortnight, tmp_path: Path) -> None:
-    with psycopg.connect(fortnight.database_url.replace("+psycopg", ""), autocommit=True) as owner:
-        owner.execute("DELETE FROM leases WHERE name = 'installation'")  # as before the first run of this version
+def test_commands_that_only_show_need_no_more_than_the_role(
+    fortnight: Fortnight, owner: psycopg.Connection, tmp_path: Path
+) -> None:
+    owner.execute("DELETE FROM leases WHERE name = 'installation'")  # as before the first run of this version
     url = make_url(fortnight.database_url).set(username=READER, password=SECRET)
     config = str(configuration(tmp_path, url.render_as_string(hide_password=False)))
     stored = f"runs|show {FAULTY}|alerts ls|silence ls|notify ls|db current|db check|db size"
     judged = f"backtest --rules {config}|suggest {FAULTY}|plan {FAULTY} --drop 0.1|gate {FAULTY} --margin 0.9"
-
     for command in f"{stored}|{judged}".split("|"):
         done = CliRunner().invoke(app, [*command.split(), "--config", config])
         assert isinstance(done.exception, SystemExit | None), (command, done.exception)
         assert done.exit_code == 0, (command, done.output)
 
 
-def test_the_role_sees_tables_that_come_later(reader: psycopg.Connection, fortnight: Fortnight) -> None:
-    with psycopg.connect(fortnight.database_url.replace("+psycopg", ""), autocommit=True) as owner:
-        owner.execute("CREATE TABLE of_a_later_version (a int)")
-        try:
-            assert reader.execute("SELECT * FROM of_a_later_version").fetchall() == []
-        finally:
-            owner.execute("DROP TABLE of_a_later_version")
+def test_the_role_sees_tables_that_come_later(reader: psycopg.Connection, owner: psycopg.Connection) -> None:
+    owner.execute("CREATE TABLE of_a_later_version (a int)")
+    try:
+        assert reader.execute("SELECT * FROM of_a_later_version").fetchall() == []
+    finally:
+        owner.execute("DROP TABLE of_a_later_version")
 
 
 def test_the_preview_shows_what_the_panels_show(fortnight: Fortnight) -> None:
-    assert preview.TARGET.read_text(encoding="utf-8") == preview.svg(fortnight), "draw it anew: make preview"
+    assert preview.TARGET.read_text() == preview.svg(fortnight), "draw it anew: make preview"

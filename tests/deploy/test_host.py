@@ -12,6 +12,7 @@ import pytest
 from typer.main import get_command
 
 import monitor
+from deploy.shipped import DEPLOY, text_of
 from monitor.cli.main import app
 from monitor.settings.loader import load_settings
 from servers import require
@@ -27,15 +28,15 @@ comparisons:
 
 
 @pytest.fixture
-def unit(deploy: Path, tmp_path: Path) -> Path:
+def unit(tmp_path: Path) -> Path:
     """The unit with a program that exists here: verify looks for it."""
     program = tmp_path / "rankwatch"
-    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    text = (deploy / "systemd" / "rankwatch.service").read_text(encoding="utf-8")
+    text = text_of("systemd/rankwatch.service")
     assert "ExecStart=/opt/rankwatch/bin/rankwatch serve --config " in text
     copy = tmp_path / "rankwatch.service"
-    copy.write_text(text.replace("/opt/rankwatch/bin/rankwatch", str(program)), encoding="utf-8")
+    copy.write_text(text.replace("/opt/rankwatch/bin/rankwatch", str(program)))
     return copy
 
 
@@ -44,52 +45,37 @@ def _analyze(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([require("systemd-analyze"), *arguments], capture_output=True, text=True, check=False, env=quiet)
 
 
-def _exposure(unit: Path) -> float:
-    """systemd's own rating, from 0 (nothing) to 10."""
-    rated = _analyze("security", "--offline=true", "--no-pager", str(unit))
-    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", rated.stdout)
-    assert found, rated.stdout + rated.stderr
-    return float(found[1])
-
-
-def test_systemd_finds_nothing_wrong_with_the_unit(unit: Path) -> None:
+@pytest.mark.integration
+def test_systemd_finds_nothing_wrong_with_the_unit_and_its_sandbox_leaves_little_exposed(unit: Path) -> None:
     verified = _analyze("verify", "--man=no", str(unit))
-
     assert (verified.returncode, verified.stderr) == (0, "")
+    rated = _analyze("security", "--offline=true", "--no-pager", str(unit)).stdout  # from 0 (nothing) to 10
+    assert float(re.findall(r"Overall exposure level for \S+: ([\d.]+)", rated)[0]) <= 2.0
 
 
-def test_the_sandbox_leaves_little_exposed(unit: Path) -> None:
-    assert _exposure(unit) <= 2.0
-
-
-def test_a_secret_comes_as_a_credential(unit: Path, deploy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    extra = deploy / "systemd" / "rankwatch.service.d" / "credentials.conf"
-    added = tmp_path / "rankwatch.service.d" / extra.name
-    added.parent.mkdir()
-    shutil.copy(extra, added)
-    text = extra.read_text(encoding="utf-8")
+@pytest.mark.integration
+def test_a_secret_comes_as_a_credential(unit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(DEPLOY / "systemd" / "rankwatch.service.d", added := tmp_path / "rankwatch.service.d")
+    text = (added / "credentials.conf").read_text()
     ((name, path),) = re.findall(r"^LoadCredential=(\w+):(.+)$", text, re.MULTILINE)
     ((shown, named),) = re.findall(r"^# +(\w+_file: \$\{CREDENTIALS_DIRECTORY\}/(\w+))$", text, re.MULTILINE)
     # systemd puts each credential under its name into a directory, and tells that in the environment.
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-    (tmp_path / name).write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch", encoding="utf-8")
+    (tmp_path / name).write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch")
     config = tmp_path / "rankwatch.yaml"
-    config.write_text(f"{shown}\n{MINIMAL}", encoding="utf-8")
-
+    config.write_text(f"{shown}\n{MINIMAL}")
     verified = _analyze("verify", "--man=no", str(unit))
-
     assert (verified.returncode, verified.stderr) == (0, "")
     assert name == named == Path(path).name
     assert "canary" in load_settings(config).database.get_secret_value()
 
 
 def test_the_unit_reloads_by_hangup_and_notifies(unit: Path) -> None:
-    lines = unit.read_text(encoding="utf-8").splitlines()
-
+    lines = unit.read_text().splitlines()
     assert {"Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "DynamicUser=yes"} <= set(lines)
 
 
-CRON = re.compile(r"^\*/15 \* \* \* \* rankwatch (?P<command>flock .+)$", re.MULTILINE)
+CRON = re.compile(r"^\*/15 \* \* \* \* rankwatch (flock .+)$", re.MULTILINE)
 
 
 def _parse(arguments: list[str]) -> dict[str, Any]:
@@ -100,17 +86,15 @@ def _parse(arguments: list[str]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def line(deploy: Path) -> str:
-    found = CRON.search((deploy / "cron" / "rankwatch").read_text(encoding="utf-8"))
-    assert found
-    return found["command"]
+def line() -> str:
+    return str(CRON.findall(text_of("cron/rankwatch"))[0])
 
 
 def _cron(line: str, tmp_path: Path, program: str) -> int:
     """Exit code of cron's command with this shell program in rankwatch's place."""
     require("flock")
     stand_in = tmp_path / "rankwatch"
-    stand_in.write_text(f"#!/bin/sh\n{program}\n", encoding="utf-8")
+    stand_in.write_text(f"#!/bin/sh\n{program}\n")
     stand_in.chmod(0o755)
     moved = line.replace("/opt/rankwatch/bin/rankwatch", str(stand_in)).replace("/var/lib/rankwatch", str(tmp_path))
     done = subprocess.run(["/bin/sh", "-c", moved], capture_output=True, text=True, check=False)
@@ -120,29 +104,26 @@ def _cron(line: str, tmp_path: Path, program: str) -> int:
 
 def test_crons_command_is_one_that_rankwatch_has(line: str) -> None:
     asked = _parse(line.partition("/bin/rankwatch ")[2].removesuffix(" >/dev/null").split())
-
     assert asked["comparison"] == "home-feed"
 
 
-@pytest.mark.parametrize("code", [0, 2, 3, 4, 5])
-def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table(line: str, tmp_path: Path, code: int) -> None:
-    assert _cron(line, tmp_path, f"echo table; exit {code}") == code
-
-
-def test_a_run_that_is_still_at_it_lets_the_next_one_pass(line: str, tmp_path: Path) -> None:
+@pytest.mark.integration
+def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_at_it_lets_the_next_one_pass(
+    line: str, tmp_path: Path
+) -> None:
+    for code in (0, 5):
+        assert _cron(line, tmp_path, f"echo table; exit {code}") == code
     held = ["flock", "--nonblock", str(tmp_path / "cron.lock"), "sh", "-c", "echo held; read _"]
     with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-
         assert _cron(line, tmp_path, "exit 0") == 75
-
         other.communicate(b"\n")
     assert _cron(line, tmp_path, "exit 0") == 0
 
 
-def test_airflows_task_asks_for_a_command_and_an_image_that_exist(deploy: Path) -> None:
-    source = (deploy / "airflow" / "rankwatch_home_feed.py").read_text(encoding="utf-8")
+def test_airflows_task_asks_for_a_command_and_an_image_that_exist() -> None:
+    source = text_of("airflow/rankwatch_home_feed.py")
     given = {node.arg: node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.keyword)}
     asked = _parse(ast.literal_eval(given["arguments"]))
 

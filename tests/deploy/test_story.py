@@ -1,17 +1,208 @@
-"""What people hear over a whole story, from rankwatch and from Prometheus, by the shipped rules and routes."""
+"""What people hear over a story of a real daemon, Prometheus and Alertmanager, with the shipped rules and routes.
 
-from typing import Any
+Healthy, a fault, healed, a source that is down, the daemon stopped. At the first pace two and a half minutes of the rules pass
+in a second, and the comparison runs every two seconds, as it would every five minutes. Each chapter ends when its alerts have
+arrived. A machine so busy that Prometheus misses scrapes of the living daemon, or runs their deadline, gets a slower pace.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import yaml
 
+from clocks import SHIFT_VARIABLE
 from deploy import dashboards
 from deploy.dashboards import Page
+from deploy.shipped import alerts, text_of
+from servers.alertmanager import AlertmanagerServer
+from servers.daemon import ServeProcess, serving, wait_for
+from servers.prometheus import Prometheus, running_prometheus
+from servers.recommender import Recommender, running_recommender
+from servers.webhook import Collector, Reply, Request, answer, serve
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.integration]
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SPAN = re.compile(r"(\bfor: |_wait: |_interval: |\[|\[\w+:|\boffset )(\d+)([smhd])\b")
+_SECONDS = re.compile(r"\b(\d+) \* (60|3600|86400)\b")
 
 
-def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Any) -> None:
+def quicken(text: str, by: int) -> str:
+    """Divide ``for: 5m``, ``group_wait: 30s``, ``[7d:6h]``, ``offset 7d`` and seconds written ``10 * 60``; nothing else."""
+    for _ in range(2):  # both spans of [7d:6h]
+        text = _SPAN.sub(lambda span: f"{span[1]}{int(span[2]) * _UNITS_S[span[3]] * 1000 // by}ms", text)
+    return _SECONDS.sub(lambda found: f"{int(found[1]) * int(found[2]) / by:g}", text)
+
+
+PACES = (150, 50, 15)
+USERS = 40
+_APART = list(range(900, 910))
+_CONFIG = """
+database: sqlite:///rankwatch.db
+listen: 127.0.0.1:0
+comparisons:
+  - name: home-feed
+    every: {every}s
+    k: 10
+    baseline: {{http: {{url: "{baseline}", items: "@"}}}}
+    candidate: {{http: {{url: "{candidate}", items: "@"}}}}
+    users: {{file: {{path: users.csv, user: user_id}}, segments: [country]}}
+    metrics: [extended_tau, "rbo(p=0.9)"]
+    arm_metrics: [catalogue_coverage]
+    noise_floor: {{serve: true}}
+    rules:
+      - {{alert: SimilarityLow, metric: "rbo(p=0.9)", below: 0.35, for: 2, severity: critical}}
+      - {{alert: UsersApart, metric: "rbo(p=0.9)", statistic: share_below(0.3), above: 0.9, for: 1000, severity: info}}
+      - {{alert: MeanDrop, metric: "rbo(p=0.9)", learned: drop, for: 1000, severity: info}}
+receivers:
+  - alertmanager: {{urls: ["{alertmanager}"], labels: {{job: rankwatch}}}}
+pings:
+  - {{url: "{pinged}"}}
+"""
+
+
+class TooFastError(Exception):
+    """Prometheus missed scrapes of a daemon that lives, or a run of healthy arms failed."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """What each receiver of Alertmanager was told, in order: alert and ``firing`` or ``resolved``, repetitions left out."""
+
+    said: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: {"on-call": [], "tickets": [], "nobody": []})
+
+    def take(self, request: Request) -> Reply:
+        body = json.loads(request.body)
+        for alert in body["alerts"]:
+            name, status = alert["labels"]["alertname"], alert["status"]
+            if self.last(body["receiver"], name) != status:
+                self.said[body["receiver"]].append((name, status))
+        return answer(200)
+
+    def last(self, receiver: str, alert: str) -> str | None:
+        """What it was told last of the alert."""
+        return next((status for name, status in reversed(self.said[receiver]) if name == alert), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What came of it. ``chapters``: when each ended, in seconds since 1970; Prometheus still answers for those times."""
+
+    prometheus: Prometheus
+    heard: Heard
+    folder: Path
+    pace: int
+    chapters: dict[str, float] = field(default_factory=dict)
+
+    def end(self, chapter: str, *claims: Callable[[], object], is_alive: bool = True) -> None:
+        """Wait until all of it holds; the chapter ends then. TooFastError when the rules begin to miss a daemon that lives."""
+
+        def is_over() -> bool:
+            if all(claim() for claim in claims):
+                return True
+            if is_alive and self.pace > PACES[-1] and self._is_missed():
+                raise TooFastError
+            return False
+
+        wait_for(is_over, f"the end of: {chapter}", timeout_s=9000 / self.pace)
+        self.chapters[chapter] = float(self.prometheus.query("time()")[0]["value"][1])
+
+    def _is_missed(self) -> bool:
+        are_well = "" if "healed" in self.chapters else ' or rankwatch_runs_total{status!="ok"} > 0'
+        return bool(self.prometheus.query('ALERTS{alertname="RankwatchDown"}' + are_well))
+
+    def is_told(self, receiver: str, alert: str, status: str = "firing") -> Callable[[], bool]:
+        return lambda: self.heard.last(receiver, alert) == status
+
+    def sees(self, promql: str) -> Callable[[], bool]:
+        return lambda: bool(self.prometheus.query(promql))
+
+
+def play(story: Story, daemon: ServeProcess, candidate: Recommender) -> None:
+    """All chapters, one after the other."""
+    story.end("healthy", story.sees("rankwatch_runs_total{status='ok'} >= 7"))
+    candidate.lists = {f"u{place}": _APART for place in range(USERS)}
+    mirrored = story.is_told("nobody", "RankwatchSimilarityAlertFiring")
+    burning = story.is_told("nobody", "RankwatchUsersBelowFloorFastBurn")
+    story.end("fault", story.is_told("on-call", "SimilarityLow"), mirrored, burning)
+    candidate.lists = {}
+    healed = story.is_told("on-call", "SimilarityLow", "resolved")
+    story.end("healed", healed, story.sees("comparison_metric_floor:rankwatch_users_below:ratio5m == 0"))
+    candidate.otherwise = "forbidden"
+    failing = story.sees('ALERTS{alertname="RankwatchSourceFailing", alertstate="firing"}')
+    story.end("source down", story.is_told("on-call", "Stale"), story.is_told("tickets", "RunFailing"), failing)
+    daemon.terminate()
+    story.end("daemon stopped", story.is_told("on-call", "RankwatchDown"), is_alive=False)
+
+
+@contextmanager
+def told(folder: Path) -> Iterator[Story]:
+    """The story, played to its end; Prometheus runs on."""
+    for pace in PACES:
+        (at := folder / str(pace)).mkdir()
+        with ExitStack() as stack, suppress(TooFastError):
+            yield _played(at, pace, stack)
+            return
+
+
+def _played(folder: Path, pace: int, stack: ExitStack) -> Story:
+    heard = Heard()
+    collector, pinged = _collector(stack), _collector(stack)
+    collector.respond = heard.take
+    alertmanager = AlertmanagerServer(folder / "alertmanager", config=_routes(collector.url, pace))
+    stack.callback(alertmanager.stop)
+    baseline, candidate = (stack.enter_context(running_recommender()) for _ in range(2))
+    urls = {"baseline": baseline.url, "candidate": candidate.url, "alertmanager": alertmanager.url, "pinged": pinged.url}
+    _write(folder, every=300 // pace, **urls)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(SHIFT_VARIABLE, raising=False)  # Alertmanager ends alerts by the machine's clock
+        daemon = stack.enter_context(serving(folder / "rankwatch.yaml"))
+    target, rules = daemon.url.removeprefix("http://"), folder / "rankwatch.rules.yml"
+    rules.write_text(quicken(text_of("prometheus/rankwatch.rules.yml"), pace))
+    watching = running_prometheus(
+        target, rules=[rules], interval=f"{75_000 // pace}ms", alertmanager=alertmanager.url.removeprefix("http://")
+    )
+    story = Story(prometheus=stack.enter_context(watching), heard=heard, folder=folder, pace=pace)
+    # Prometheus takes seconds to find its targets, as long as it takes RankwatchDown to fire at this pace.
+    story.prometheus.await_query("rankwatch_build_info unless on () ALERTS")
+    alertmanager.start()
+    play(story, daemon, candidate)
+    return story
+
+
+def _collector(stack: ExitStack) -> Collector:
+    running = serve()
+    collector = next(running)
+    stack.callback(running.close)  # type: ignore[attr-defined]
+    return collector
+
+
+def _routes(url: str, pace: int) -> str:
+    """The shipped configuration, quickened, with the collector behind every receiver: that for nobody too."""
+    config = yaml.safe_load(quicken(text_of("alertmanager/alertmanager.yml"), pace))
+    for receiver in config["receivers"]:
+        receiver["webhook_configs"] = [{"url": url, "send_resolved": True}]
+    return str(yaml.safe_dump(config))
+
+
+def _write(folder: Path, *, every: int, **urls: str) -> None:
+    users = "".join(f"u{place},{'UK' if place % 4 else 'DE'}\n" for place in range(USERS))
+    (folder / "users.csv").write_text(f"user_id,country\n{users}")
+    (folder / "rankwatch.yaml").write_text(_CONFIG.format(every=every, **urls))
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """Played once; its Prometheus answers queries about each chapter until the end."""
+    with told(tmp_path_factory.mktemp("story")) as played:
+        yield played
+
+
+def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Story) -> None:
     said = story.heard.said
 
     assert said["on-call"] == [
@@ -23,18 +214,12 @@ def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Any) -> None
     assert said["tickets"] == [("RunFailing", "firing")]
 
 
-def test_a_healthy_daemon_lets_no_alert_fire(story: Any) -> None:
+def test_a_healthy_daemon_lets_no_alert_fire(story: Story) -> None:
     assert story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["healthy"]) == []
 
 
-def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(story: Any, deploy: Any) -> None:
-    rules = yaml.safe_load((deploy / "prometheus" / "rankwatch.rules.yml").read_text())
-    mirrors = {
-        rule["alert"]
-        for group in rules["groups"]
-        for rule in group["rules"]
-        if rule.get("labels", {}).get("notified_by") == "rankwatch"
-    }
+def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(story: Story) -> None:
+    mirrors = {alert.name for alert in alerts() if alert.notified_by == "rankwatch"}
     seen = story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["fault"])
 
     assert {alert for alert, _ in story.heard.said["nobody"]} <= mirrors
@@ -43,14 +228,14 @@ def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(st
     }
 
 
-def test_a_source_that_is_down_is_one_alert_though_three_rules_see_it(story: Any) -> None:
+def test_a_source_that_is_down_is_one_alert_though_three_rules_see_it(story: Story) -> None:
     firing = 'ALERTS{alertname="RankwatchSourceFailing", alertstate="firing", arm="candidate"}'
 
     assert len(story.prometheus.query(firing, at=story.chapters["source down"])) == 1
     assert not any(story.heard.last(receiver, "RankwatchSourceFailing") for receiver in story.heard.said)
 
 
-def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story: Any) -> None:
+def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story: Story) -> None:
     means = {
         chapter: [float(sample["value"][1]) for sample in story.prometheus.query(_MEAN, at=at)]
         for chapter, at in story.chapters.items()
@@ -63,7 +248,7 @@ _MEAN = 'rankwatch_similarity_mean{segment="all", metric="rbo(p=0.9)"}'
 
 
 @pytest.mark.parametrize("name", dashboards.NAMES)
-def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story: Any, name: str) -> None:
+def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story: Story, name: str) -> None:
     board = dashboards.read(name)
     many = {each for each, variable in dashboards.variables(board).items() if variable.get("multi")}
     (instance,) = {sample["metric"]["instance"] for sample in story.prometheus.query("up", at=story.chapters["healthy"])}

@@ -21,96 +21,87 @@ from monitor.model.runs import RunStatus
 
 def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher: PrometheusPublisher) -> None:
     publisher.watch(["home-feed"], ["pager"])
-
-    page = scraped(publisher)
-
-    for status in ("ok", "insufficient", "failed", "abandoned"):
-        assert page.value("runs_total", comparison="home-feed", status=status) == 0
-    for reason in ("missed", "overlap", "busy"):
-        assert page.value("slots_skipped_total", comparison="home-feed", reason=reason) == 0
-    for outcome in ("sent", "retry", "dead"):
-        assert page.value("notifications_total", receiver="pager", outcome=outcome) == 0
-    assert page.value("run_duration_seconds_count", comparison="home-feed") == 0
-    assert page.value("outbox_pending", receiver="pager") == 0
-    assert page.value("outbox_oldest_age_seconds", receiver="pager") == 0
+    assert not scraped(publisher).lacks("""
+        runs_total{comparison="home-feed",status="ok"} 0
+        runs_total{comparison="home-feed",status="insufficient"} 0
+        runs_total{comparison="home-feed",status="failed"} 0
+        runs_total{comparison="home-feed",status="abandoned"} 0
+        slots_skipped_total{comparison="home-feed",reason="missed"} 0
+        slots_skipped_total{comparison="home-feed",reason="overlap"} 0
+        slots_skipped_total{comparison="home-feed",reason="busy"} 0
+        notifications_total{receiver="pager",outcome="sent"} 0
+        notifications_total{receiver="pager",outcome="retry"} 0
+        notifications_total{receiver="pager",outcome="dead"} 0
+        run_duration_seconds_count{comparison="home-feed"} 0
+        outbox_pending{receiver="pager"} 0
+        outbox_oldest_age_seconds{receiver="pager"} 0
+    """)
 
 
 @pytest.mark.parametrize("status", [status for status in RunStatus if status is not RunStatus.RUNNING])
 def test_a_finished_run_counts_once_by_its_status(publisher: PrometheusPublisher, status: RunStatus) -> None:
     publisher.watch(["home-feed"], [])
-
     publisher.run_finished(published.result(status=status))
-
-    counted = {
-        one["status"]: scraped(publisher).value("runs_total", **one) for one in scraped(publisher).labelled("runs_total")
-    }
+    page = scraped(publisher)
+    counted = {one["status"]: page.value("runs_total", **one) for one in page.labelled("runs_total")}
     assert counted == {**dict.fromkeys(counted, 0.0), status.value: 1.0}
 
 
 def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher: PrometheusPublisher) -> None:
     publisher.run_finished(published.result(finished_at=published.SLOT - timedelta(hours=1), stage_seconds={"pull": -1.0}))
-
-    page = scraped(publisher)
-
-    assert page.value("run_duration_seconds_sum", comparison="home-feed") == 0
-    assert page.value("stage_duration_seconds_sum", comparison="home-feed", stage="pull") == 0
+    assert not scraped(publisher).lacks("""
+        run_duration_seconds_sum{comparison="home-feed"} 0
+        stage_duration_seconds_sum{comparison="home-feed",stage="pull"} 0
+    """)
 
 
 def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher) -> None:
     standing: list[tuple[bool, int | None]] = [(False, None), (True, 7), (False, 8)]
     assert scraped(publisher).value("leader") is None
-
     publisher.show("leader", lambda: standing[0][0])
     publisher.show("lease_epoch", lambda: standing.pop(0)[1])
-
     pages = [scraped(publisher) for _ in range(3)]
     assert [(page.value("leader"), page.value("lease_epoch")) for page in pages] == [(0, None), (1, 7), (0, 8)]
 
 
 def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: PrometheusPublisher) -> None:
     publisher.watch([], ["pager"])
-
     publisher.outbox({"chat": (2, 90.5)}, {"chat": (1, 0.0)}, {"chat": 3})
+    assert not scraped(publisher).lacks("""
+        outbox_pending{receiver="chat"} 2
+        outbox_held{receiver="chat"} 1
+        outbox_given_up{receiver="chat"} 3
+        outbox_oldest_age_seconds{receiver="chat"} 90.5
+        outbox_pending{receiver="pager"} 0
+    """)
+
+
+def test_troubles_jumps_restarts_deliveries_and_pings_are_at_zero_before_the_first_and_count_by_kind(
+    publisher: PrometheusPublisher,
+) -> None:
+    publisher.watch([], ["pager"], pings=["ping"])
     page = scraped(publisher)
-
-    assert page.value("outbox_pending", receiver="chat") == 2
-    assert page.value("outbox_held", receiver="chat") == 1
-    assert page.value("outbox_given_up", receiver="chat") == 3
-    assert page.value("outbox_oldest_age_seconds", receiver="chat") == 90.5
-    assert page.value("outbox_pending", receiver="pager") == 0
-
-
-def test_troubles_jumps_and_restarts_are_at_zero_before_the_first_and_count_by_kind(publisher: PrometheusPublisher) -> None:
-    assert {scraped(publisher).value("database_errors_total", reason=trouble) for trouble in DatabaseTrouble} == {0.0}
-    assert scraped(publisher).value("clock_jumps_total") == 0
+    assert {page.value("database_errors_total", reason=trouble) for trouble in DatabaseTrouble} == {0.0}
+    assert {page.value("delivery_errors_total", receiver="pager", reason=trouble) for trouble in DeliveryTrouble} == {0.0}
+    assert {page.value("pings_total", ping="ping", outcome=outcome) for outcome in ("sent", "failed", "dropped")} == {0.0}
+    assert page.value("clock_jumps_total") == 0
 
     publisher.database_failed(DatabaseTrouble.DISK)
     publisher.count("clock_jumps_total")
     publisher.count("watchdog_restarts_total", "run")
-
-    page = scraped(publisher)
-    assert page.value("database_errors_total", reason="disk") == 1
-    assert page.value("database_errors_total", reason="locked") == 0
-    assert page.value("clock_jumps_total") == 1
-    assert page.value("watchdog_restarts_total", part="run") == 1
-    assert page.value("watchdog_restarts_total", part="scheduler") == 0
-
-
-def test_failed_deliveries_and_pings_count_by_what_became_of_them(publisher: PrometheusPublisher) -> None:
-    publisher.watch([], ["pager"], pings=["ping"])
-    page = scraped(publisher)
-    assert {page.value("delivery_errors_total", receiver="pager", reason=trouble) for trouble in DeliveryTrouble} == {0.0}
-    assert {page.value("pings_total", ping="ping", outcome=outcome) for outcome in ("sent", "failed", "dropped")} == {0.0}
-
-    publisher.count("delivery_errors_total", "pager", DeliveryTrouble.RATE_LIMITED)
-    publisher.count("delivery_errors_total", "gone", DeliveryTrouble.REFUSED)
-    publisher.count("pings_total", "ping", "sent")
-    publisher.count("pings_total", "gone", "sent")
-
-    page = scraped(publisher)
-    assert page.value("delivery_errors_total", receiver="pager", reason="rate_limited") == 1
-    assert page.value("pings_total", ping="ping", outcome="sent") == 1
-    assert "gone" not in page.text
+    for receiver, ping in (("pager", "ping"), ("gone", "gone")):
+        publisher.count("delivery_errors_total", receiver, DeliveryTrouble.RATE_LIMITED)
+        publisher.count("pings_total", ping, "sent")
+    assert "gone" not in scraped(publisher).text
+    assert not scraped(publisher).lacks("""
+        database_errors_total{reason="disk"} 1
+        database_errors_total{reason="locked"} 0
+        clock_jumps_total 1
+        watchdog_restarts_total{part="run"} 1
+        watchdog_restarts_total{part="scheduler"} 0
+        delivery_errors_total{receiver="pager",reason="rate_limited"} 1
+        pings_total{ping="ping",outcome="sent"} 1
+    """)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +122,7 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(cloc
     publisher = PrometheusPublisher(version="1", clock=clock)
 
     def since() -> float | None:
-        found: float | None = scraped(publisher).value("comparison_since_timestamp_seconds", comparison="home-feed")
-        return found
+        return scraped(publisher).value("comparison_since_timestamp_seconds", comparison="home-feed")
 
     publisher.watch(["home-feed"], [])
     clock.pass_by(3600)
@@ -154,18 +144,19 @@ def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher: Prome
 
 
 def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms(publisher: PrometheusPublisher) -> None:
-    publisher.run_finished(
-        published.result(claim=replace(published.result().claim, started_at=published.SLOT + timedelta(seconds=1)))
-    )
-
-    page, of = scraped(publisher), {"comparison": "home-feed"}
-    assert page.value("run_duration_seconds_sum", **of) == 3.0
-    assert [page.value("run_duration_seconds_bucket", **of, le=le) for le in ("2.5", "5.0")] == [0, 1]
-    assert [page.value("stage_duration_seconds_sum", **of, stage=stage) for stage in ("pull", "score")] == [3.0, 0.5]
-    assert page.value("schedule_lag_seconds_sum", **of) == 1.0
-    assert [page.value("pull_duration_seconds_sum", **of, arm=arm) for arm in ("baseline", "candidate")] == [3.0, 2.5]
-    assert page.value("arm_gap_seconds", **of, lists="candidate", q="0.99") == 0.5
-
+    claim = replace(published.result().claim, started_at=published.SLOT + timedelta(seconds=1))
+    publisher.run_finished(published.result(claim=claim))
+    assert not scraped(publisher).lacks("""
+        run_duration_seconds_sum{comparison="home-feed"} 3
+        run_duration_seconds_bucket{comparison="home-feed",le="2.5"} 0
+        run_duration_seconds_bucket{comparison="home-feed",le="5.0"} 1
+        stage_duration_seconds_sum{comparison="home-feed",stage="pull"} 3
+        stage_duration_seconds_sum{comparison="home-feed",stage="score"} 0.5
+        schedule_lag_seconds_sum{comparison="home-feed"} 1
+        pull_duration_seconds_sum{comparison="home-feed",arm="baseline"} 3
+        pull_duration_seconds_sum{comparison="home-feed",arm="candidate"} 2.5
+        arm_gap_seconds{comparison="home-feed",lists="candidate",q="0.99"} 0.5
+    """)
     publisher.run_finished(published.result(gap_seconds={}))
     assert not scraped(publisher).labelled("arm_gap_seconds")
 
@@ -180,9 +171,11 @@ def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_co
 
     publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["other"])
     page = scraped(publisher)
-    assert page.value("runs_total", comparison="home-feed", status="ok") == 1
-    assert page.value("notifications_total", receiver="pager", outcome="sent") == 1
-    assert page.value("schedule_interval_seconds", comparison="home-feed") == 900
+    assert not page.lacks("""
+        runs_total{comparison="home-feed",status="ok"} 1
+        notifications_total{receiver="pager",outcome="sent"} 1
+        schedule_interval_seconds{comparison="home-feed"} 900
+    """)
     assert not [text for text in ('comparison="search"', 'receiver="chat"', 'ping="ping"') if text in page.text]
 
     publisher.watch(["search"], ["chat"])
@@ -205,19 +198,19 @@ def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_from_zero_and_of
     publisher: PrometheusPublisher,
 ) -> None:
     publisher.watch(["home-feed"], [])
-    page, of = scraped(publisher), {"comparison": "home-feed"}
+    page = scraped(publisher)
     zero = [page.value("source_errors_total", **one) for one in page.labelled("source_errors_total")]
     assert zero == [0.0] * (len(Arm) * len(CoverageReason))
-
     for count in (3, 1):
         publisher.run_finished(published.result(coverage=published.coverage(), status=RunStatus.FAILED, pull_seconds={}))
         publisher.count("slots_skipped_total", "home-feed", "missed", value=count)
 
-    page = scraped(publisher)
-    assert page.value("slots_skipped_total", **of, reason="missed") == 4
-    assert page.value("source_errors_total", **of, arm="candidate", reason="missing") == 20
-    assert page.value("source_errors_total", **of, arm="baseline", reason="short") == 6
-    assert page.value("pull_duration_seconds_count", **of, arm="baseline") == 0
+    assert not scraped(publisher).lacks("""
+        slots_skipped_total{comparison="home-feed",reason="missed"} 4
+        source_errors_total{comparison="home-feed",arm="candidate",reason="missing"} 20
+        source_errors_total{comparison="home-feed",arm="baseline",reason="short"} 6
+        pull_duration_seconds_count{comparison="home-feed",arm="baseline"} 0
+    """)
 
 
 PARTS = ("_bucket", "_sum", "_count", "_gsum", "_gcount")
@@ -242,12 +235,9 @@ def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have() -> None
 
 
 def test_a_distribution_is_whole_for_those_who_take_it_for_a_histogram() -> None:
-    page = left().decode()
     labels = '{comparison="home-feed",metric="rbo(p=0.9)"}'
-    for part in ("sum", "gsum"):
-        assert f"rankwatch_similarity_distribution_{part}{labels} 117.5\n" in page
-    for part in ("count", "gcount"):
-        assert f"rankwatch_similarity_distribution_{part}{labels} 188.0\n" in page
+    for part, value in (("sum", 117.5), ("gsum", 117.5), ("count", 188.0), ("gcount", 188.0)):
+        assert f"rankwatch_similarity_distribution_{part}{labels} {value}\n" in left().decode()
 
 
 def test_writing_what_is_left_changes_nothing_on_the_page() -> None:
@@ -261,19 +251,16 @@ def test_writing_what_is_left_changes_nothing_on_the_page() -> None:
 
 
 def test_each_series_left_is_of_one_comparison_or_of_none() -> None:
-    families = published.filled().final()
-    one, none = (
-        exposition.write_families(exposition.families_of_comparison(families, "home-feed")),
-        exposition.write_families(exposition.families_of_comparison(families, None)),
-    )
+    def names_of(comparison: str | None) -> set[str]:
+        return names_in(exposition.write_families(exposition.families_of_comparison(families, comparison)))
 
-    assert exposition.write_families(exposition.families_of_comparison(families, "other")) == b""
-    assert names_in(one) | names_in(none) == names_in(left())
-    assert names_in(none) == {
-        f"rankwatch_{name}"
-        for name in ("build_info", "outbox_pending", "outbox_held", "outbox_given_up", "outbox_oldest_age_seconds")
-    }
-    assert not names_in(one) & names_in(none)
+    families = published.filled().final()
+    one, none = names_of("home-feed"), names_of(None)
+    outbox = {f"rankwatch_outbox_{part}" for part in ("pending", "held", "given_up", "oldest_age_seconds")}
+    assert names_of("other") == set()
+    assert one | none == names_in(left())
+    assert none == {"rankwatch_build_info", *outbox}
+    assert not one & none
 
 
 def test_a_textfile_may_be_read_by_everybody(tmp_path: Path) -> None:

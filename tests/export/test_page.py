@@ -21,22 +21,18 @@ from monitor.export.publisher import SHOWN_UNCONFIRMED_S, PrometheusPublisher
 from monitor.export.series import SERIES, Kind
 from servers import require
 
-OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 )
 
 
-@pytest.mark.parametrize(
-    "draw", [lambda filled: filled.render()[0], lambda filled: write_families(filled.final())], ids=["page", "what is left"]
-)
-def test_promtool_finds_nothing_to_say_about_a_filled_page_and_what_is_left_of_it(draw: Any) -> None:
-    page = draw(published.filled())
-
-    checked = subprocess.run([require("promtool"), "check", "metrics"], input=page, capture_output=True, check=False)
-
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+@pytest.mark.integration
+def test_promtool_finds_nothing_to_say_about_a_filled_page_and_what_is_left_of_it() -> None:
+    filled = published.filled()
+    for page in (filled.render()[0], write_families(filled.final())):
+        checked = subprocess.run([require("promtool"), "check", "metrics"], input=page, capture_output=True, check=False)
+        assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
 
 
 def test_the_build_is_named_with_its_revision_and_its_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,10 +61,13 @@ def test_without_that_variable_the_revision_is_what_pip_noted(
 @pytest.mark.parametrize(
     ("accept", "is_open_metrics"),
     [
-        *((accept, True) for accept in (OPENMETRICS, PROMETHEUS_2, "application/openmetrics-text")),
-        *((accept, False) for accept in ("", "*/*", "text/html", ";;,,=")),
-        ("application/openmetrics-text;version=1.x", False),
+        (PROMETHEUS_2, True),
+        ("application/openmetrics-text", True),
         ("application/openmetrics-text;version=", True),
+        ("application/openmetrics-text;version=1.x", False),
+        ("", False),
+        ("*/*", False),
+        (";;,,=", False),
     ],
 )
 def test_whatever_is_accepted_gets_a_page_that_parses_openmetrics_where_it_can_be(accept: str, is_open_metrics: bool) -> None:
@@ -109,12 +108,12 @@ def test_a_scrape_during_publications_never_sees_two_mixed(publisher: Prometheus
     writer = threading.Thread(target=keep_publishing)
     writer.start()
     try:
-        seen = [{labels["comparison"] for labels in scraped(publisher).labelled("similarity_mean")} for _ in range(30)]
+        for _ in range(10):
+            seen = {labels["comparison"] for labels in scraped(publisher).labelled("similarity_mean")}
+            assert seen in ({"a", "b"}, {"c", "d"})
     finally:
         stop.set()
         writer.join()
-
-    assert all(one in ({"a", "b"}, {"c", "d"}) for one in seen)
 
 
 def test_the_table_follows_the_conventions_of_prometheus() -> None:
@@ -198,14 +197,16 @@ STAY = {
 
 @pytest.fixture
 def publisher(clock: Any) -> PrometheusPublisher:
-    publisher = published.fill(PrometheusPublisher(version="1.2.3", clock=clock))
-    publisher.show("database_up", 1)
-    return publisher
+    return published.fill(PrometheusPublisher(version="1.2.3", clock=clock))
 
 
-def lose(publisher: PrometheusPublisher, trouble: DatabaseTrouble = DatabaseTrouble.UNREACHABLE) -> None:
-    publisher.database_failed(trouble)
+def lose(publisher: PrometheusPublisher) -> None:
+    publisher.database_failed(DatabaseTrouble.UNREACHABLE)
     publisher.show("database_up", 0)
+
+
+def is_state_shown(publisher: PrometheusPublisher) -> bool:
+    return scraped(publisher).value("alert_state", **ALERT) == 2
 
 
 def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_what_stays_true(
@@ -226,37 +227,36 @@ def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_wha
     assert page.value("outbox_oldest_age_seconds", receiver="pager") is None
     assert page.value("run_last_ok_timestamp_seconds", comparison="home-feed") is not None
     assert page.value("runs_total", comparison="home-feed", status="ok") == 1
-    assert scraped(other).value("alert_state", **ALERT) == 2
+    assert is_state_shown(other)
 
 
 def test_failures_of_less_than_a_minute_leave_no_gap(publisher: PrometheusPublisher, clock: Any) -> None:
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S - 1
-    assert scraped(publisher).value("alert_state", **ALERT) == 2
+    assert is_state_shown(publisher)
     publisher.publish([published.latest()])
     clock.seconds += SHOWN_UNCONFIRMED_S
     lose(publisher)
     clock.seconds += SHOWN_UNCONFIRMED_S - 1
-    assert scraped(publisher).value("alert_state", **ALERT) == 2
+    assert is_state_shown(publisher)
 
 
-def test_more_failures_do_not_begin_the_minute_anew(publisher: PrometheusPublisher, clock: Any) -> None:
-    for second in range(0, 61, 10):
-        clock.seconds = second
-        publisher.database_failed(DatabaseTrouble.UNREACHABLE)
-    assert scraped(publisher).value("alert_state", **ALERT) is None
-
-
-def test_a_conflict_among_writers_puts_nothing_in_doubt(publisher: PrometheusPublisher, clock: Any) -> None:
+def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers_puts_nothing_in_doubt(
+    publisher: PrometheusPublisher, clock: Any
+) -> None:
     publisher.database_failed(DatabaseTrouble.CONFLICT)
-    clock.seconds = 10 * SHOWN_UNCONFIRMED_S
-    assert scraped(publisher).value("alert_state", **ALERT) == 2
+    clock.seconds = SHOWN_UNCONFIRMED_S
+    assert is_state_shown(publisher)
+    for _ in range(7):
+        publisher.database_failed(DatabaseTrouble.UNREACHABLE)
+        clock.seconds += 10
+    assert not is_state_shown(publisher)
 
 
 def test_what_is_read_again_is_shown_again_and_a_reload_reads_nothing(publisher: PrometheusPublisher, clock: Any) -> None:
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S
     publisher.watch(["home-feed"], ["pager"])
-    assert scraped(publisher).value("alert_state", **ALERT) is None
+    assert not is_state_shown(publisher)
     publisher.publish([published.latest()])
-    assert scraped(publisher).value("alert_state", **ALERT) == 2
+    assert is_state_shown(publisher)

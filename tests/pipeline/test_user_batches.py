@@ -128,6 +128,7 @@ class MeasuredThere:
     """Lists that are pulled, split up and measured batch by batch; the parts come back in pairs, the last ones first."""
 
     lacks = ()
+    unreadable = ()
 
     def __init__(self, asked: Arms, plan: Comparison) -> None:
         answers = pull_all(plan, asked, draw_panel(plan, asked, SLOT, 9), SLOT, 9)

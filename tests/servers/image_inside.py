@@ -92,7 +92,7 @@ def _contain(plan: dict[str, Any]) -> dict[str, Any]:
         container = _start(plan, plan["command"], *confined, stdout=log, stderr=log)
     deadline = time.monotonic() + _PATIENCE_S
     while (code := health()) and container.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.2)
+        time.sleep(1)  # each question is a process
     status = dict(
         line.split(":\t", 1) for line in (root / f"proc/{container.pid}/status").read_text().splitlines() if ":\t" in line
     )

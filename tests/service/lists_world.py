@@ -1,8 +1,13 @@
-"""A daemon's world in one folder: lists in files that a test may change, and a configuration over them."""
+"""A world in one folder: lists in files that a test may change, and a configuration over them."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from monitor.cli.main import app
 
 SIMILAR = [1, 2, 3, 4, 5]
 APART = [91, 92, 93, 94, 95]
@@ -42,3 +47,15 @@ def write_config(folder: Path, url: str, *, every: str, receivers: str = "", nam
     path = folder / "rankwatch.yaml"
     path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}{receivers}")
     return path
+
+
+def command(folder: Path, *args: str) -> str:
+    """What a command on the folder's configuration prints; it runs in this process and must end well."""
+    done = CliRunner().invoke(app, [*args, "--config", str(folder / "rankwatch.yaml")], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def objects(folder: Path, *args: str) -> list[dict[str, Any]]:
+    """The same as JSON."""
+    return [json.loads(line) for line in command(folder, *args, "--json").splitlines()]

@@ -4,15 +4,15 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from time import monotonic
 
 import pytest
 import requests
-from apscheduler.schedulers import base as apscheduler_base
 
+from clocks import set_scheduler_clock
 from monitor.model.runs import KEPT_MARK, Run, RunStatus
 from monitor.service.daemon.daemon import Daemon
 from monitor.service.daemon.scheduler import JobScheduler
@@ -113,14 +113,8 @@ class Watched:
 @contextmanager
 def apscheduler_on(clock: SteppedClock) -> Iterator[None]:
     """APScheduler reads this clock in place of the machine's."""
-
-    class Stepped(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-            return clock.now().astimezone(tz)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apscheduler_base, "datetime", Stepped)
+        set_scheduler_clock(patch, clock.now)
         yield
 
 

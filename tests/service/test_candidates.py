@@ -1,34 +1,40 @@
-"""Several candidates of one baseline: what is asked once for all of them, and that none suffers from another."""
+"""Candidates that really serve: several of one baseline, of whom none suffers from another; and one deployed step by step."""
 
 import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
-from cli.test_commands import objects
 from factories import SLOT, comparison, pull
-from forking import rankwatch
+from messages import message
+from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.deadline import BackgroundCall, Deadline
-from monitor.errors import SourceError
+from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason
+from monitor.pipeline.delivery import brief_message
 from monitor.pipeline.pull import Answers, draw_panel, pull_all
 from monitor.pipeline.shared_answers import SharedAnswers
+from monitor.receivers.message.content import content_of
 from monitor.settings.loader import load_with_rules
+from monitor.storage import open_store
 from pipeline.canned import Canned, arms, users
-from servers.daemon import serving, wait_for
+from servers.answering import answering
+from servers.daemon import wait_for
 from servers.recommender import Recommender, running_recommender
+from service.lists_world import APART, SIMILAR, command, objects, write_lists
+from service.stepped_daemon import watching
 
 AT = "2024-01-08T00:00:00Z"
-USERS = [f"u{number}" for number in range(40)]
+USERS = [f"u{number}" for number in range(12)]
 STATUS = {"a": "failed", "b": "failed", "c": "ok"}
 
 
@@ -73,14 +79,15 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(tmp_path, [stack.enter_context(running_recommender()) for _ in range(4)])
 
 
+@pytest.mark.integration
 def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world: World) -> None:
     world.configure({"feed": world.several})
-    together = objects(rankwatch("run-once", "feed", "--slot", AT, "--json", cwd=world.folder))
+    together = objects(world.folder, "run-once", "feed", "--slot", AT)
     assert world.baseline.attempts == dict.fromkeys(USERS, 2)  # once, and once more for the noise floor
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
     world.configure({f"feed.{key}": f"candidate: {world.asks(server)}" for key, server in world.candidates.items()})
     (world.folder / "rankwatch.db").unlink()
-    apart = objects(rankwatch("run-once", "--slot", AT, "--json", cwd=world.folder))
+    apart = objects(world.folder, "run-once", "--slot", AT)
     assert [each | {"gap_seconds": each["gap_seconds"].keys()} for each in apart] == [
         each | {"gap_seconds": {"candidate", "noise_floor"}} for each in together
     ]
@@ -88,48 +95,45 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
     assert world.baseline.attempts == dict.fromkeys(USERS, 2 + 6)
 
 
+@pytest.mark.integration
 def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_anyway(world: World) -> None:
     world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
-    found = objects(rankwatch("run-once", "feed", "--slot", AT, "--json", cwd=world.folder))
+    found = objects(world.folder, "run-once", "feed", "--slot", AT)
     assert [each["comparison"] for each in found] == [f"feed.{key}" for key in ("a", "b", "c", "a.b", "a.c", "b.c")]
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
-    assert world.baseline.attempts == dict.fromkeys(USERS, 2)
     world.configure({"feed.b.c": f"candidate: {world.asks(world.candidates['c'])}"}, baseline=world.candidates["b"])
-    (alone,) = objects(rankwatch("run-once", "--slot", "2024-01-09", "--json", cwd=world.folder))
+    (alone,) = objects(world.folder, "run-once", "--slot", "2024-01-09")
     assert {name: found[-1]["summaries"][name] for name in ("rbo(p=0.9)", "overlap")}.items() <= alone["summaries"].items()
 
 
+@pytest.mark.integration
 def test_commands_take_one_candidate_or_all_of_them(world: World) -> None:
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
     config = world.configure({"other": world.several, "feed": own})
-    for command, asked in (("check", 3 * 3), ("replay", 3 * len(USERS))):  # users of candidate, baseline and noise floor
+    check, replay = ("check", "feed"), ("replay", "feed", "--from", AT, "--to", AT)
+    for words, asked in ((check, 3 * 3), (replay, 3 * len(USERS))):  # users of candidate, baseline and noise floor
         world.baseline.attempts.clear()
-        period = ("--from", AT, "--to", AT) if command == "replay" else ()
-        assert len(objects(rankwatch(command, "feed", *period, "--json", cwd=world.folder))) == 4
+        assert len(objects(world.folder, *words)) == 4
         assert world.baseline.attempts.total() == asked
     for name, names in (("feed.b", {"feed.b"}), ("feed", {"feed", "feed.a", "feed.b", "feed.c"})):
-        rankwatch("run-once", name, "--textfile", "metrics.prom", cwd=world.folder)
+        command(world.folder, "run-once", name, "--textfile", str(world.folder / "metrics.prom"))
         assert set(re.findall(r'comparison="([^"]+)"', (world.folder / "metrics.prom").read_text())) == names
-    assert "other.c, feed, feed.a, feed.b, feed.c" in rankwatch("runs", "nobody", cwd=world.folder).stderr
+    with pytest.raises(ConfigError, match=r"other\.c, feed, feed\.a, feed\.b, feed\.c"):
+        command(world.folder, "runs", "nobody")
     rules = world.folder / "rules.yaml"
     rules.write_text("rules: default")
     assert [(each.name, each.default_rules) for each in load_with_rules(config, rules, ["feed.b"])] == [("feed.b", True)]
 
 
+@pytest.mark.integration
 def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world: World) -> None:
     world.candidates["a"].otherwise, world.candidates["b"].otherwise = "slow", "server_error"
-    config = world.configure({"feed": f"{world.several}\n    pairs: true"}, users=", sample: 25")
-    told = [f'rankwatch_runs_total{{comparison="feed.{key}",status="{status}"}} 1.0' for key, status in STATUS.items()]
-    with serving(config) as daemon:
-        wait_for(lambda: all(each in daemon.metrics() for each in told), "a run of each, as it should end")
-        grid = requests.get(f"{daemon.url}/api/v1/comparisons/feed", timeout=60).json()["grid"]
-        assert {arm: [*others] for arm, others in grid.items()} == {"baseline": ["a", "b", "c"], "a": ["b", "c"], "b": ["c"]}
-        for path in ("feed", "feed.c"):
-            page = requests.get(f"{daemon.url}/c/{path}", timeout=60).text
-            assert f'<a href="/c/feed.c">{grid["baseline"]["c"]["similarity"]:.4f}</a>' in page
-    assert "the baseline answered 25 of 25" in rankwatch("show", "feed.a", cwd=world.folder).stdout
+    config = world.configure({"feed": world.several}, users=", sample: 10")
+    with watching(config) as watched:
+        ended = [f'runs_total{{comparison="feed.{key}",status="{status}"}}' for key, status in STATUS.items()]
+        wait_for(lambda: all(watched.value(series) == 1 for series in ended), "a run of each, as it should end")
+    assert "the baseline answered 10 of 10" in command(world.folder, "show", "feed.a")
     assert set(world.baseline.attempts.values()) == {2}
-    assert all(each.attempts.keys() == world.baseline.attempts.keys() for each in world.candidates.values())
 
 
 LISTS = pull({"u1": [1, 2], "u2": [3, 4]})
@@ -191,3 +195,64 @@ def test_nothing_stays_in_memory_once_all_have_it_or_the_deadline_has_passed(las
     both = [shared.shared_by(comparison(name=name, deadline=lasts), arms(LISTS, LISTS, asked)) for name in ("b", "c")]
     assert all(own.users.users(SLOT, ()) for own in both[:takers])
     wait_for(lambda: asked.is_there() is None, "the end of what was kept")
+
+
+STEPPED = """
+comparisons:
+  - name: feed
+    every: 1d
+    k: {k}
+    baseline: {{file: {{path: baseline.jsonl, user: user_id, items: items}}}}
+    candidate:
+      http: {{url: {url}, method: POST, body: {{users: "{{users}}"}}, batch: 20, answers: by, model_version: model.version}}
+    users: {{file: {{path: baseline.jsonl, user: user_id}}}}
+    rules: [{{alert: SimilarityLow, metric: extended_tau, below: 0.35, segments: all}}]
+"""
+CHANGED = "the candidate's model changed with this run, v1 → v2"
+
+
+@pytest.mark.integration
+def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measurement(tmp_path: Path) -> None:
+    write_lists(tmp_path / "baseline.jsonl", SIMILAR)
+    served = {1: ["v1"] * 3, 2: ["v1", "v2", "v1"], 3: ["v2"] * 3, 4: ["v2"] * 3}
+    waiting: list[str] = []
+
+    def respond(_: str, body: Any) -> tuple[int, object]:
+        version = waiting.pop()
+        lists = dict.fromkeys(body["users"], SIMILAR if version == "v1" or day < 3 else APART)
+        return 200, {"by": lists, "model": {"version": version}}
+
+    with answering(respond) as url:
+        for day, versions in served.items():
+            waiting[:] = versions
+            (tmp_path / "rankwatch.yaml").write_text(STEPPED.format(url=url, k=5 if day < 4 else 4))
+            prom = str(tmp_path / "feed.prom")
+            command(tmp_path, "run-once", "feed", "--slot", f"2024-01-0{day}", "--textfile", prom)
+
+    runs = {run["slot"][8:10]: run for run in objects(tmp_path, "runs")}
+    assert [run["models"]["candidate"]["users"] for run in runs.values()][::-1] == [
+        {"v1": 60},
+        {"v1": 40, "v2": 20},
+        {"v2": 60},
+        {"v2": 60},
+    ]
+    assert [run["reason"] for run in runs.values()][::-1] == [None, None, CHANGED, "measured differently from here: k 5 → 4"]
+    hashes = [run["input_hash"] for run in runs.values()][::-1]
+    assert (hashes[0] == hashes[1], len(set(hashes))) == (True, 3)
+    shown = {day: command(tmp_path, "show", "feed", "--slot", f"2024-01-0{day}") for day in served}
+    assert ["the same lists as in the run of" in shown[day] for day in served] == [False, True, False, False]
+    assert f"{CHANGED}\nmodel of the candidate: v2, v1 until the run of 2024-01-03" in shown[3]
+    assert 'rankwatch_model_version_info{arm="candidate",comparison="feed",model_version="v2"} 1' in (
+        (tmp_path / "feed.prom").read_text()
+    )
+
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=False)) as store:
+        start = next(each for each in store.alerts.transitions(comparison="feed", limit=None) if each.is_start)
+        told = content_of(
+            brief_message(message(start, comparison="feed"), store.outbox, NotificationPolicy()), "http://rankwatch.test"
+        )
+    assert (start.explanation or "").endswith(f" T{CHANGED[1:]}.")
+    assert told.why[-1] == f"T{CHANGED[1:]}."
+    command(tmp_path, "report", "feed", "-o", str(tmp_path / "report.html"))
+    page = unescape((tmp_path / "report.html").read_text())
+    assert page.count(f"<title>{CHANGED}</title>") == page.count("<title>measured differently from here: k 5 → 4</title>") == 1

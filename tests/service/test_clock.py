@@ -1,11 +1,10 @@
 """Clocks that are set and machines that sleep, through the real daemon; the schedule's days of changing clocks."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 from service.stepped_daemon import SteppedClock, Watched, scheduling, watching
 
+pytestmark = pytest.mark.usefixtures("url")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
@@ -49,12 +49,19 @@ def test_after_a_sleep_of_six_hours_one_run_makes_up_for_all_and_no_alert_change
         assert watched.status_of("/-/healthy") == 200
 
 
+DELETED_AT = "prune_last_success_timestamp_seconds"
+
+
+@pytest.mark.integration
 def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_neither_missed_nor_stale(tmp_path: Path) -> None:
     config = world(tmp_path)
     config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    only_between: 13:00-15:00"))
     with watching(config) as watched:
         assert next_slot(watched) == NOON + HOUR  # at noon, as it starts, it begins none
-        watched.let_pass(HOUR)
+        assert watched.value(DELETED_AT) is None
+        watched.let_pass(timedelta(minutes=6))
+        wait_for(lambda: watched.value(DELETED_AT), "old rows deleted, although the daemon has not run for long")
+        watched.let_pass(timedelta(minutes=54))
         watched.await_run(NOON + HOUR)
         watched.let_pass(HOUR)
         watched.await_run(NOON + 2 * HOUR)
@@ -92,6 +99,7 @@ def test_a_clock_set_back_by_an_hour_runs_at_once_and_what_was_judged_ahead_of_t
         assert watched.value("clock_jumps_total") == 1
 
 
+@pytest.mark.integration
 def test_a_daemon_started_with_a_clock_behind_what_is_stored_runs_and_shows_the_present(tmp_path: Path) -> None:
     config = world(tmp_path)
     with watching(config) as watched:
@@ -164,13 +172,30 @@ def test_of_the_slots_of_a_year_that_passed_at_once_apscheduler_walks_through_tw
     assert often.get_next_fire_time(following, year_later) == year_later + timedelta(seconds=1)
 
 
-@contextmanager
-def housekeeping(plan: Callable[[Callable[[], object]], JobPlan]) -> Iterator[tuple[SteppedClock, JobScheduler, list[int]]]:
-    """A scheduler with one job of housekeeping, and the times at which that was done."""
+def test_housekeeping_goes_by_the_steady_clock_alone_comes_soon_after_a_start_and_is_put_off_by_no_reload() -> None:
     clock, done = SteppedClock(), list[int]()
     with scheduling(clock) as jobs:
-        jobs.follow({"-prune": plan(lambda: done.append(1))})
-        yield clock, jobs, done
+        plan = JobPlan(call=lambda: done.append(1), when=HOUR, limit=HOUR, first=timedelta(minutes=5))
+        jobs.follow({"-prune": plan})
+        clock.let_pass(timedelta(minutes=4))
+        idle(jobs)
+        assert done == []
+        jobs.follow(jobs._plans)
+        clock.let_pass(timedelta(minutes=1, seconds=1))
+        jobs.wake_up()
+        wait_for(lambda: done == [1], "its work")
+        clock.set(-200 * HOUR)
+        jobs.follow_clock()
+        jobs.follow(jobs._plans)
+        clock.let_pass(timedelta(minutes=59))
+        idle(jobs)
+        assert done == [1]
+        clock.let_pass(timedelta(minutes=1, seconds=1))
+        jobs.wake_up()
+        wait_for(lambda: done == [1, 1], "its work again")
+        clock.set(100 * HOUR)
+        idle(jobs)
+        assert done == [1, 1]
 
 
 def idle(jobs: JobScheduler) -> None:
@@ -185,51 +210,3 @@ def idle(jobs: JobScheduler) -> None:
     wait_for(has_looked, "its look")
     wait_for(lambda: not jobs._at_work, "the end of all jobs")
     jobs.follow({name: plan for name, plan in jobs._plans.items() if name != "-seen"})
-
-
-def test_housekeeping_goes_by_the_steady_clock_alone() -> None:
-    with housekeeping(lambda call: JobPlan(call=call, when=HOUR, limit=HOUR)) as (clock, jobs, done):
-        clock.set(100 * HOUR)
-        idle(jobs)
-        assert done == []
-        clock.set(-200 * HOUR)
-        jobs.follow_clock()
-        clock.let_pass(timedelta(minutes=59))
-        idle(jobs)
-        assert done == []
-        clock.let_pass(timedelta(minutes=2))
-        jobs.wake_up()
-        wait_for(lambda: done == [1], "its work")
-        clock.set(HOUR)
-        jobs.follow_clock()
-        clock.let_pass(timedelta(minutes=59))
-        idle(jobs)
-        assert done == [1]
-
-
-def test_what_is_to_come_soon_after_a_start_comes_then_and_after_its_whole_period_again() -> None:
-    soon = timedelta(minutes=5)
-    with housekeeping(lambda call: JobPlan(call=call, when=HOUR, limit=HOUR, first=soon)) as (clock, jobs, done):
-        clock.let_pass(timedelta(minutes=4))
-        idle(jobs)
-        assert done == []
-        jobs.follow(jobs._plans)  # a reload puts nothing off
-        clock.let_pass(timedelta(minutes=1))
-        jobs.wake_up()
-        wait_for(lambda: done == [1], "its work")
-        jobs.follow(jobs._plans)
-        clock.let_pass(timedelta(minutes=59))
-        idle(jobs)
-        assert done == [1]
-        clock.let_pass(timedelta(minutes=1, seconds=1))
-        jobs.wake_up()
-        wait_for(lambda: done == [1, 1], "its work again")
-
-
-def test_a_daemon_that_is_restarted_every_ten_minutes_deletes_what_is_old_all_the_same(tmp_path: Path) -> None:
-    done = "prune_last_success_timestamp_seconds"
-    with watching(world(tmp_path)) as watched:
-        watched.await_run(NOON)
-        assert watched.value(done) is None
-        watched.let_pass(timedelta(minutes=6))
-        wait_for(lambda: watched.value(done), "old rows deleted")

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,33 +17,100 @@ import pytest
 from drift_lists import compare, lists_folder, run_cli, source, write_config
 from kernels import reference
 
-pytestmark = pytest.mark.early
+pytestmark = pytest.mark.integration  # seconds of CPU
 
-CANDIDATES = ("ok-seed", "pop20", "trunc5", "missing5")
-DAYS = [f"2024-01-{day:02}" for day in range(1, 12)]
 K, P = 10, 0.9
-
+BAD_DAY = "2024-01-08"
 MEASURED = """    users: {all: true, segments: [activity, country]}
     metrics: [extended_tau, "rbo(p=0.9)", overlap]
+    rules: default
 """
-HEALTHY = ("ok-seed", "ok-lowtraffic")
-WITH_FLOOR = ("pop20", "ok-lowtraffic")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What was done to an arm's lists, and what the default rules and the explanation must say about it."""
+
+    alarms: set[tuple[str, str, str]]
+    says: str
+    first_alarm: str = BAD_DAY
+    last_day: str = BAD_DAY
+    segment: str = "all"
+    part: str | None = None
+
+
+FAULTS = {
+    "pop20": Fault(
+        alarms={("UsersVeryFar", "all", BAD_DAY), ("TailDropped", "all", BAD_DAY), ("BeyondNoise", "activity=q1", BAD_DAY)},
+        says="141 of 704 users (20 %) all get the same list from the candidate: the most popular items. ",
+        part="membership",
+    ),
+    "seg2-nonUK-pop": Fault(
+        alarms={("SimilarityDropped", "country=nonUK", BAD_DAY)},
+        says=" users (9 %), exactly those of country=nonUK, all get the same list from the candidate",
+        segment="country=nonUK",
+        part="membership",
+    ),
+    "trunc5": Fault(
+        alarms={("ListsShort", "all", BAD_DAY)},
+        says=" users (100 %) get shorter lists from the candidate: 5 items instead of 10. ",
+        part="length",
+    ),
+    "missing5": Fault(
+        alarms={("ListsMissing", "all", BAD_DAY)}, says=" users (5 %) got no list from the candidate (0 % before). "
+    ),
+    # Frozen from day 5 on: day 7 is the third training of the baseline that it misses.
+    # UsersVeryFarMore: what an alarm for all found is not taken for normal.
+    "stale3": Fault(
+        alarms={("CandidateFrozen", "all", "2024-01-07"), ("UsersVeryFarMore", "all", "2024-01-11")},
+        says=" get the same list from the candidate as in the last run, while other lists changed. ",
+        first_alarm="2024-01-07",
+        last_day="2024-01-11",
+    ),
+}
+WITH_FLOOR = {"pop20", "ok-lowtraffic"}
 """Their baseline was trained a second time."""
-FIRST_ALARM = {
-    "pop20": "2024-01-08",
-    "seg2-nonUK-pop": "2024-01-08",
-    "trunc5": "2024-01-08",
-    "missing5": "2024-01-08",
-    "stale3": "2024-01-07",  # frozen from day 5 on: the third training of the baseline that it misses
-}
-ALARMS = {
-    ("pop20", "UsersVeryFar", "all", "2024-01-08"),
-    ("pop20", "TailDropped", "all", "2024-01-08"),
-    ("seg2-nonUK-pop", "SimilarityDropped", "country=nonUK", "2024-01-08"),
-    ("trunc5", "ListsShort", "all", "2024-01-08"),
-    ("missing5", "ListsMissing", "all", "2024-01-08"),
-    ("stale3", "CandidateFrozen", "all", "2024-01-07"),
-}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A replay under the default rules: its configuration, its runs by day, and the alerts that fired."""
+
+    name: str
+    config: str
+    runs: dict[str, dict[str, Any]]
+    fired: list[dict[str, Any]]
+
+    def explanation(self, day: str) -> dict[str, Any]:
+        """The explanation of a run; its pieces sum to its drop, over all users and over the segments of each dimension."""
+        (shown,) = run_cli("show", self.name, "--slot", day, "--config", self.config, "--json")
+        told: dict[str, Any] = shown["explanation"]
+        mean = self.runs[day]["summaries"]["extended_tau"]["all"]["mean"]
+        assert 1 - told["now"] == pytest.approx(mean, abs=1e-9)
+        drop = told["now"] - told["before"]
+        assert math.fsum(cause["amount"] for cause in told["causes"]) == pytest.approx(drop, abs=1e-9)
+        for dimension in ("activity", "country"):
+            falls = [fall["parts"] for fall in told["falls"] if fall["segment"].startswith(f"{dimension}=")]
+            assert math.fsum(amount for parts in falls for amount in parts.values()) == pytest.approx(drop, abs=1e-9)
+        return told
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Replayed]:
+    """Replays an arm from the first day to the given one, once."""
+
+    @cache
+    def replay(name: str, last_day: str) -> Replayed:
+        prefix = "ok-lowtraffic-" if name == "ok-lowtraffic" else ""
+        floor = f"    noise_floor: {{retrain: {source(f'{prefix}again')}}}\n" if name in WITH_FLOOR else ""
+        comparison = compare(name, MEASURED + floor, baseline=f"{prefix}baseline")
+        config = str(write_config(tmp_path_factory.mktemp("replayed"), comparison))
+        runs = run_cli("replay", "--config", config, "--from", "2024-01-01", "--to", last_day, "--json")
+        assert {run["status"] for run in runs} == {"ok"}
+        fired = [each for each in run_cli("alerts", "--config", config, "--json") if each["to"] == "firing"]
+        return Replayed(name, config, {run["slot"][:10]: run for run in runs}, fired)
+
+    return replay
 
 
 @cache
@@ -51,131 +119,58 @@ def lists_of(name: str, day: str) -> dict[str, list[int]]:
     return {user: [int(item) for item in items][:K] for user, items in zip(frame.user_id, frame["items"], strict=True)}
 
 
-def rbo_at_p(a: list[int], b: list[int]) -> float:
-    return reference.rbo(a, b, P)
+@pytest.mark.parametrize("name", FAULTS)
+def test_means_agree_with_equation_32_and_with_scipy(name: str, replay: Callable[[str, str], Replayed]) -> None:
+    runs = replay(name, FAULTS[name].last_day).runs
+    baseline, candidate = lists_of("baseline", BAD_DAY), lists_of(name, BAD_DAY)
+    pairs = [(baseline[user], candidate[user]) for user in baseline.keys() & candidate.keys()]
+    summaries = runs[BAD_DAY]["summaries"]
+    rbo = math.fsum(reference.rbo(one, other, P) for one, other in pairs) / len(pairs)
+    assert summaries["rbo(p=0.9)"]["all"]["mean"] == pytest.approx(rbo, abs=1e-9)
+    tau = math.fsum(reference.extended_tau(one, other) for one, other in pairs) / len(pairs)
+    assert summaries["extended_tau"]["all"]["mean"] == pytest.approx(tau, abs=1e-9)
 
 
-@cache
-def mean_over_users(name: str, day: str, measure: Callable[[list[int], list[int]], float]) -> float:
-    baseline, candidate = lists_of("baseline", day), lists_of(name, day)
-    scores = [measure(baseline[user], candidate[user]) for user in sorted(baseline.keys() & candidate.keys())]
-    return math.fsum(scores) / len(scores)
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_default_rules_fire_on_the_first_bad_day_and_say_what_was_done_to_the_lists(
+    name: str, replay: Callable[[str, str], Replayed]
+) -> None:
+    fault = FAULTS[name]
+    replayed = replay(name, fault.last_day)
+    assert min(each["slot"][:10] for each in replayed.fired) == fault.first_alarm
+    assert {(each["alert"], each["segment"], each["slot"][:10]) for each in replayed.fired} >= fault.alarms
+
+    told = replayed.explanation(BAD_DAY)
+    assert (told["segment"], told["finding"]["segment"]) == (fault.segment, fault.segment)
+    assert told["finding"]["arms"] == ["candidate"]
+    assert fault.says in told["sentence"]
+    assert fault.part in {None, told["causes"][0]["part"]}
+    if name in {"pop20", "seg2-nonUK-pop"}:
+        popular, _ = Counter(map(tuple, lists_of("pop20", BAD_DAY).values())).most_common(1)[0]
+        assert {int(item["item"]) for item in told["gained"][:3]} <= set(popular)
+        assert any(fault.says in each["explanation"] for each in replayed.fired)
 
 
-Runs = dict[tuple[str, str], dict[str, Any]]
-"""What a replay printed, by comparison and day."""
-
-
-@pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Runs]:
-    """The configuration of healthy and of faulty candidates under the default rules, whose runs are stored, and its runs."""
-    names = (*HEALTHY, *FIRST_ALARM)
-    config = str(write_config(tmp_path_factory.mktemp("replayed"), *map(compare_by_default, names)))
-    found: Runs = {}
-    for name in names:
-        last = "2024-01-14" if name in {*HEALTHY, "stale3"} else DAYS[-1]  # its trend takes its time
-        runs = run_cli("replay", name, "--config", config, "--from", DAYS[0], "--to", last, "--json")
-        found |= {(name, run["slot"][:10]): run for run in runs}
-        assert [run["status"] for run in runs] == ["ok"] * int(last[-2:])
-    return config, found
-
-
-def compare_by_default(name: str) -> str:
-    prefix = "ok-lowtraffic-" if name == "ok-lowtraffic" else ""
-    floor = f"    noise_floor: {{retrain: {source(f'{prefix}again')}}}\n" if name in WITH_FLOOR else ""
-    return compare(name, f"{MEASURED}    rules: default\n{floor}", baseline=f"{prefix}baseline")
-
-
-def test_means_of_every_day_agree_with_equation_32_and_on_some_days_with_scipy(replayed: tuple[str, Runs]) -> None:
-    _, runs = replayed
-    for name, day in ((name, day) for name in CANDIDATES for day in DAYS):
-        means = {metric: found["all"]["mean"] for metric, found in runs[name, day]["summaries"].items()}
-        assert means["rbo(p=0.9)"] == pytest.approx(mean_over_users(name, day, rbo_at_p), abs=1e-9)
-        if day in {"2024-01-02", "2024-01-11"} or name == "pop20":
-            assert means["extended_tau"] == pytest.approx(mean_over_users(name, day, reference.extended_tau), abs=1e-9)
-    known = [runs[name, "2024-01-11"]["summaries"]["extended_tau"]["all"]["mean"] for name in ("ok-seed", "pop20")]
-    assert known == pytest.approx([0.521, 0.254], abs=5e-4)
-
-
-def test_the_default_rules_fire_on_the_first_bad_day_and_are_quiet_over_healthy_candidates(replayed: tuple[str, Runs]) -> None:
-    config, runs = replayed
-    changes = run_cli("alerts", "--config", config, "--json")
-    first: dict[str, str] = {}
-    for each in changes:
-        if each["to"] == "firing":
-            first.setdefault(each["comparison"], each["slot"][:10])
-    assert first == FIRST_ALARM
-    firing = {(each["comparison"], each["alert"], each["segment"], each["slot"][:10]) for each in changes}
-    assert firing >= ALARMS
-    assert {name for name, alert, *_ in firing if alert == "BeyondNoise"} == {"pop20"}
-    assert {name for (name, _), run in runs.items() if "over_floor(extended_tau)" in run["summaries"]} == set(WITH_FLOOR)
-    drifted = {each["alert"] for each in changes if each["comparison"] == "stale3"}
-    assert {"CandidateFrozen", "UsersVeryFarMore"} <= drifted  # what an alarm for all found is not taken for normal
-
-
-def test_alerts_say_what_was_done_to_the_lists(replayed: tuple[str, Runs]) -> None:
-    changes = run_cli("alerts", "--config", replayed[0], "--json")
-    (far,) = [
-        each for each in changes if (each["comparison"], each["alert"], each["segment"]) == ("pop20", "UsersVeryFar", "all")
-    ]
+def test_an_alert_says_after_how_many_healthy_runs_it_was_learned(replay: Callable[[str, str], Replayed]) -> None:
+    fired = replay("pop20", BAD_DAY).fired
+    (far,) = [each for each in fired if (each["alert"], each["segment"]) == ("UsersVeryFar", "all")]
     assert far["value"] > far["threshold"]
     assert "after 7 healthy runs" in far["reason"]
-    assert far["explanation"].startswith(
-        "141 of 704 users (20 %) all get the same list from the candidate: the most popular items."
-    )
-    fell = [each for each in changes if (each["alert"], each["segment"]) == ("SimilarityDropped", "country=nonUK")]
-    assert ["exactly those of country=nonUK, all get" in each["explanation"] for each in fell if each["value"] < 0] == [True]
 
 
-def explained(config: str, name: str, day: str) -> dict[str, Any]:
-    """The explanation of a run, whose pieces sum to its drop, over all users and over the segments of each dimension."""
-    (shown,) = run_cli("show", name, "--slot", day, "--config", config, "--json")
-    told: dict[str, Any] = shown["explanation"]
-    (mean,) = [row["mean"] for row in shown["summaries"] if (row["segment"], row["metric"]) == ("all", "extended_tau")]
-    assert 1 - told["now"] == pytest.approx(mean, abs=1e-9)
-    drop = told["now"] - told["before"]
-    assert math.fsum(cause["amount"] for cause in told["causes"]) == pytest.approx(drop, abs=1e-9)
-    for dimension in ("activity", "country"):
-        falls = [fall["parts"] for fall in told["falls"] if fall["segment"].startswith(f"{dimension}=")]
-        assert math.fsum(amount for parts in falls for amount in parts.values()) == pytest.approx(drop, abs=1e-9)
-    return told
+@pytest.mark.parametrize("name", ["ok-seed", "ok-lowtraffic"])
+def test_nothing_fires_and_nothing_is_blamed_for_a_healthy_candidate(name: str, replay: Callable[[str, str], Replayed]) -> None:
+    replayed = replay(name, BAD_DAY)
+    assert replayed.fired == []
+    has_floor = {"over_floor(extended_tau)" in run["summaries"] for run in replayed.runs.values()}
+    assert has_floor == {name in WITH_FLOOR}
+    if name == "ok-seed":
+        for day in ("2024-01-02", "2024-01-04", "2024-01-06", "2024-01-08"):
+            told = replayed.explanation(day)
+            assert (told["segment"], told["finding"]) == ("all", None)
 
 
-@pytest.mark.parametrize("day", DAYS[7:9])
-@pytest.mark.parametrize(
-    ("name", "segment", "part", "says"),
-    [
-        ("pop20", "all", "membership", " users (20 %) all get the same list from the candidate: the most popular items. "),
-        (
-            "seg2-nonUK-pop",
-            "country=nonUK",
-            "membership",
-            " users (9 %), exactly those of country=nonUK, all get the same list from the candidate",
-        ),
-        ("trunc5", "all", "length", " users (100 %) get shorter lists from the candidate: 5 items instead of 10. "),
-        ("missing5", "all", None, " users (5 %) got no list from the candidate (0 % before). "),
-        ("stale3", "all", None, " get the same list from the candidate as in the last run, while other lists changed. "),
-    ],
-)
-def test_what_was_done_to_the_lists_comes_first(
-    name: str, segment: str, part: str | None, says: str, day: str, replayed: tuple[str, Runs]
-) -> None:
-    told = explained(replayed[0], name, day)
-    assert (told["segment"], told["finding"]["segment"], told["finding"]["arms"]) == (segment, segment, ["candidate"])
-    assert says in told["sentence"]
-    assert part in {None, told["causes"][0]["part"]}
-    if name in {"pop20", "seg2-nonUK-pop"}:
-        popular, _ = Counter(map(tuple, lists_of("pop20", day).values())).most_common(1)[0]
-        assert {int(item["item"]) for item in told["gained"][:3]} <= set(popular)
-
-
-@pytest.mark.parametrize("day", DAYS[1:9:2])
-def test_nothing_is_blamed_for_a_healthy_candidate(day: str, replayed: tuple[str, Runs]) -> None:
-    told = explained(replayed[0], "ok-seed", day)
-    assert (told["segment"], told["finding"]) == ("all", None)
-
-
-USERS, ITEMS, LENGTH, HEALTHY_DAYS = 1200, 300, 10, 10
+USERS, ITEMS, LENGTH, HEALTHY_DAYS = 1200, 300, 10, 8
 BY_SHOP = "    users: {all: true, segments: [shop]}\n    metrics: [overlap]\n    rules: default\n"
 SHOPS = np.repeat(["cached", "fallback", "reversed", "well"], USERS // 4)
 
@@ -211,9 +206,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]
         write_day(folder, "candidate", day, candidate)
         before = candidate
     config = write_config(folder, compare("shop", BY_SHOP, candidate=f"{folder}/candidate", baseline=f"{folder}/baseline"))
-    run_cli("replay", "--config", str(config), "--from", "2024-01-01", "--to", f"2024-01-{HEALTHY_DAYS + 1}", "--json")
+    run_cli("replay", "--config", str(config), "--from", "2024-01-01", "--to", f"2024-01-{HEALTHY_DAYS + 1:02}", "--json")
     fired = [each for each in run_cli("alerts", "--config", str(config), "--json") if each["to"] == "firing"]
-    assert {each["slot"][:10] for each in fired} == {f"2024-01-{HEALTHY_DAYS + 1}"}, fired
+    assert {each["slot"][:10] for each in fired} == {f"2024-01-{HEALTHY_DAYS + 1:02}"}, fired
     return {(each["alert"], each["segment"]): each["reason"] for each in fired}
 
 

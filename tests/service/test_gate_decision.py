@@ -1,12 +1,9 @@
 """A gate over stored runs whose true scores are known: what is judged, what is left out, and why there is no verdict."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +20,7 @@ from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
 from monitor.sampling import draw
 from monitor.service.gate import Certificate, LeftOut, Yardstick, judge_stored, make_question
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from storage.worked import run
 
 METRIC = "extended_tau"
@@ -114,12 +111,6 @@ def _lists(panel: Panel, names: list[str]) -> KeptLists:
     return KeptLists(baseline=lists, candidate=lists, segments={name: found for name, found in rows.items() if len(found)})
 
 
-@contextmanager
-def gated(folder: Path, **changes: Any) -> Iterator[Gated]:
-    with closing(open_store(f"sqlite:///{folder}/rankwatch.db", create=True)) as store:
-        yield Gated(store, sampled(**changes))
-
-
 def figures(found: Certificate) -> Mapping[str, tuple[int, int, str]]:
     return {each.segment: (each.users, each.missing, each.verdict.value) for each in found.segments}
 
@@ -141,13 +132,15 @@ def test_an_excess_far_below_the_margin_is_safe_and_far_above_a_breach(world: Ga
     assert world.ask(margin=0.05).words.startswith("the mean excess is below 0.05: at most -0.3")
 
 
-def test_only_rotating_users_count(world: Gated) -> None:
+def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_them(world: Gated) -> None:
     fixed = _fixed_of(world)
     for _ in range(2):
         world.run(lambda names: np.where(np.isin(names, fixed), 2.0, -0.4))
     found = world.ask()
     assert [run.users for run in found.runs] == [200, 200]
     assert found.segments[0].mean_best == pytest.approx(-0.4)
+    world.run(constant(-0.4), without=set(fixed[:3]).__contains__)
+    assert world.ask(since=SLOT + 2 * DAY).segments[0].missing == 3  # each is taken for a rotating one
 
 
 def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_evidence(store: SqlStore) -> None:
@@ -172,10 +165,7 @@ def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store:
     found = world.ask(margin=0.05)
     assert (said(found), found.looks, [run.users for run in found.runs]) == (("safe", "decided"), 3, [300])
     assert found.words.endswith("; the same 300 users are asked in each run: this is about them")
-
-
-def test_a_fixed_sample_larger_than_the_users_is_all_of_them(store: SqlStore) -> None:
-    world = Gated(store, sampled(sample=SampleSize(fixed=2000)))
+    world.comparison = sampled(sample=SampleSize(fixed=2000))  # more than there are
     world.run(constant(-0.4))
     assert [run.users for run in world.ask().runs] == [1000]
 
@@ -191,13 +181,6 @@ def test_missing_users_are_set_to_their_worst_and_decide(world: Gated) -> None:
     assert segment.mean_best is not None
     assert segment.mean_best < -0.1 < segment.mean_worst
     assert "have no score, and that decides" in found.words
-
-
-def test_a_missing_fixed_user_is_taken_for_a_rotating_one_and_widens_the_bounds(world: Gated) -> None:
-    lost = set(_fixed_of(world)[:3])
-    world.run(constant(-0.4), without=lost.__contains__)
-    (segment,) = world.ask().segments
-    assert (segment.users, segment.missing) == (200, 3)
 
 
 def test_an_undefined_score_is_a_missing_one(world: Gated) -> None:
@@ -261,14 +244,14 @@ def test_runs_before_since_do_not_count_and_its_slot_does(world: Gated) -> None:
     assert [run.slot for run in world.ask(since=SLOT + DAY).runs] == [SLOT + DAY, SLOT + 2 * DAY]
 
 
-def test_without_a_noise_floor_the_distance_from_identical_lists_is_judged(tmp_path: Path) -> None:
-    with gated(tmp_path, noise_floor=None) as world:
-        world.run(constant(0.7), series=METRIC)
-        found = world.ask(margin=0.5)
-        assert found.question.excess.yardstick is Yardstick.IDENTICAL
-        assert found.segments[0].mean_best == pytest.approx(0.3)
-        assert said(found) == ("safe", "decided")
-        assert "noise is NOT taken off" in str(found.question.excess)
+def test_without_a_noise_floor_the_distance_from_identical_lists_is_judged(store: SqlStore) -> None:
+    world = Gated(store, sampled(noise_floor=None))
+    world.run(constant(0.7), series=METRIC)
+    found = world.ask(margin=0.5)
+    assert found.question.excess.yardstick is Yardstick.IDENTICAL
+    assert found.segments[0].mean_best == pytest.approx(0.3)
+    assert said(found) == ("safe", "decided")
+    assert "noise is NOT taken off" in str(found.question.excess)
 
 
 def test_with_a_reference_the_distance_from_it_is_judged_whatever_the_floor(world: Gated) -> None:
@@ -279,18 +262,18 @@ def test_with_a_reference_the_distance_from_it_is_judged_whatever_the_floor(worl
     assert found.verdict == "safe"
 
 
-def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(tmp_path: Path) -> None:
+def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store: SqlStore) -> None:
     """Three runs: the third look may spend alpha/12, 1.08 in log10."""
-    with gated(tmp_path, sample=None) as world:
-        for value in (2.0, 2.0, -0.4):
-            world.run(constant(value))
-        found = world.ask()
-        assert said(found) == ("safe", "decided")
-        assert (found.looks, len(found.runs), found.runs[0].users) == (3, 1, 1000)
-        assert found.left_out == {LeftOut.NOT_THE_NEWEST: 2}
-        assert found.level == pytest.approx(0.01 / 12)
-        alone = world.ask(since=SLOT + timedelta(days=2))
-        assert alone.segments[0].evidence_safe - found.segments[0].evidence_safe == pytest.approx(math.log10(12 / 2))
+    world = Gated(store, sampled(sample=None))
+    for value in (2.0, 2.0, -0.4):
+        world.run(constant(value))
+    found = world.ask()
+    assert said(found) == ("safe", "decided")
+    assert (found.looks, len(found.runs), found.runs[0].users) == (3, 1, 1000)
+    assert found.left_out == {LeftOut.NOT_THE_NEWEST: 2}
+    assert found.level == pytest.approx(0.01 / 12)
+    alone = world.ask(since=SLOT + 2 * DAY)
+    assert alone.segments[0].evidence_safe - found.segments[0].evidence_safe == pytest.approx(math.log10(12 / 2))
 
 
 def test_segments_are_safe_together_only_where_each_is(world: Gated) -> None:
@@ -319,20 +302,18 @@ def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world:
         world.ask(segments=("country=FR",))
 
 
-def test_segments_of_users_who_have_changed_since_are_not_guessed(world: Gated) -> None:
-    world.run(constant(-0.4))
-    world.users = people(3000)
-    with pytest.raises(InputError, match=r"are not known any more: the users are others by now. Set keep_lists: all"):
-        world.ask(segments=("each",))
-    assert world.ask().verdict == "safe", "all needs no segments"
-
-
-def test_segments_kept_with_the_lists_outlive_the_users(world: Gated) -> None:
-    world.run(constant(-0.4), keeps_lists=True)
+@pytest.mark.parametrize("keeps_lists", [False, True])
+def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guessed(world: Gated, *, keeps_lists: bool) -> None:
+    world.run(constant(-0.4), keeps_lists=keeps_lists)
     expected = figures(world.ask(segments=("each",)))
     assert expected.keys() == {"country=DE", "country=UK"}
     world.users = people(3000)
-    assert figures(world.ask(segments=("each",))) == expected
+    if keeps_lists:
+        assert figures(world.ask(segments=("each",))) == expected
+        return
+    with pytest.raises(InputError, match=r"are not known any more: the users are others by now. Set keep_lists: all"):
+        world.ask(segments=("each",))
+    assert world.ask().verdict == "safe", "all needs no segments"
 
 
 @pytest.mark.parametrize(

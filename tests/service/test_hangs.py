@@ -13,7 +13,6 @@ import published
 from factories import HOUR
 from logs import captured
 from monitor.model.runs import RunStatus
-from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon import scheduler
 from monitor.service.daemon.scheduler import STUCK_S, JobPlan
 from monitor.service.daemon.threads import Places, Ticket, next_runs, took_whole_deadline
@@ -23,6 +22,7 @@ from servers.daemon import wait_for
 from service.stepped_daemon import SteppedClock, scheduling, watching
 from service.test_clock import NOON, world
 
+pytestmark = pytest.mark.usefixtures("url")
 LONG = timedelta(minutes=20)
 """Longer than the deadline of 10 minutes with all that is granted beside it."""
 
@@ -48,24 +48,7 @@ def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_resu
         watched.await_run(NOON + 2 * HOUR)
 
 
-def test_a_hung_run_keeps_no_other_comparison_from_running(tmp_path: Path) -> None:
-    config = world(tmp_path, names=("feed", "other"))
-    config.write_text(f"concurrent_runs: 1\n{config.read_text()}")
-    with watching(config) as watched:
-        wait_for(lambda: len(watched.daemon.store.history.runs(comparison=None, limit=9)) == 2, "both first runs")
-        wait_for(lambda: not watched.daemon._runner.claims, "their end")
-        hung = watched.daemon._wiring.watched["feed"]
-        with hung.in_use:
-            watched.let_pass(HOUR)
-            wait_for(lambda: watched.daemon._runner.claims, "a run")
-            watched.let_pass(LONG)
-            wait_for(lambda: runs_of(watched.daemon.store, "other") == 2, "the other's run")
-
-
-def runs_of(store: object, name: str) -> int:
-    return sum(run.status is RunStatus.OK for run in store.history.runs(comparison=name, limit=9))  # type: ignore[attr-defined]
-
-
+@pytest.mark.integration
 def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) -> None:
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
@@ -155,23 +138,6 @@ def test_a_watchdog_that_is_held_up_or_whose_looks_fail_goes_on_and_does_not_cou
     over.set()
     wait_for(lambda: dog.is_looking, "the next look")
     dog.loop.stop(20)
-
-
-def test_a_reload_that_fails_for_a_reason_nobody_thought_of_ends_no_daemon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: object) -> None:
-        raise TypeError
-
-    with watching(world(tmp_path)) as watched:
-        watched.await_run(NOON)
-        with monkeypatch.context() as patched:
-            patched.setattr(daemon_module, "load_settings", fail)
-            assert not watched.daemon.reload()
-        assert watched.value("config_last_reload_successful") == 0
-        assert watched.daemon.reload()
-        watched.let_pass(HOUR)
-        watched.await_run(NOON + HOUR)
 
 
 def ticket(name: str = "healthy", *, is_suspect: bool = False, begun_s: float | None = None) -> Ticket:

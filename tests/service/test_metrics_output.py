@@ -1,6 +1,5 @@
 """`run-once` beside a real node_exporter and a real Pushgateway: what Prometheus would read there after each run."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,34 +18,10 @@ Samples = dict[tuple[str, str], float]
 """Values by name and comparison, "" where there is none; of several segments or metrics the last."""
 
 
-@pytest.fixture(scope="module")
-def textfiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("textfiles")
-
-
-@pytest.fixture(scope="module")
-def node_exporter(textfiles: Path) -> Iterator[str]:
-    with running_node_exporter(textfiles) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def any_pushgateway() -> Iterator[str]:
-    with running_pushgateway("--web.enable-admin-api") as url:
-        yield url
-
-
 @pytest.fixture
-def pushgateway(any_pushgateway: str) -> str:
-    """One that holds nothing yet."""
-    requests.put(f"{any_pushgateway}/api/v1/admin/wipe", timeout=10).raise_for_status()
-    return any_pushgateway
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path: Path, url: str) -> Path:
     hook = 'receivers: [{webhook: {url: "http://127.0.0.1:9/"}}]\n'
-    return write_world(tmp_path, f"sqlite:///{tmp_path}/rankwatch.db", every="1d", names=("feed", "search"), receivers=hook)
+    return write_world(tmp_path, url, every="1d", names=("feed", "search"), receivers=hook)
 
 
 def run_once(config: Path, *options: str) -> Result:
@@ -67,18 +42,19 @@ def break_candidate(config: Path) -> None:
     (config.parent / "candidate.jsonl").unlink()
 
 
+@pytest.mark.integration
 def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_when_none_was_ok(
-    config: Path, textfiles: Path, node_exporter: str
+    config: Path, tmp_path: Path
 ) -> None:
-    file = textfiles / "all.prom"
-    assert run_once(config, "--slot", "2024-01-08", "--textfile", str(file)).exit_code == 0
-    before = seen_at(node_exporter)
-    break_candidate(config)
-    failed = run_once(config, "--slot", "2024-01-09", "--textfile", str(file))
-    after = seen_at(node_exporter)
-    file.unlink()
+    file = tmp_path / "textfiles" / "all.prom"
+    file.parent.mkdir()
+    with running_node_exporter(file.parent) as url:
+        assert run_once(config, "--slot", "2024-01-08", "--textfile", str(file)).exit_code == 0
+        before = seen_at(url)
+        break_candidate(config)
+        assert run_once(config, "--slot", "2024-01-09", "--textfile", str(file)).exit_code == 3
+        after = seen_at(url)
 
-    assert failed.exit_code == 3
     assert before["node_textfile_scrape_error", ""] == after["node_textfile_scrape_error", ""] == 0
     assert before["rankwatch_similarity_mean", "feed"] == 1.0
     assert before["rankwatch_similarity_distribution_count", "search"] == 60
@@ -89,28 +65,19 @@ def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_wh
     assert after["rankwatch_schedule_interval_seconds", "feed"] == 86400
 
 
-def test_two_comparisons_may_write_a_file_each(config: Path, textfiles: Path, node_exporter: str) -> None:
-    files = [textfiles / f"{name}.prom" for name in ("feed", "search")]
-    for file in files:
-        assert run_once(config, file.stem, "--slot", "2024-01-08", "--textfile", str(file)).exit_code == 0
-    seen = seen_at(node_exporter)
-    for file in files:
-        file.unlink()
-
-    assert seen["node_textfile_scrape_error", ""] == 0
-    assert {name for _, name in seen if name} == {"feed", "search"}
-    assert ("rankwatch_build_info", "") not in seen
-
-
-def test_a_pushgateway_keeps_each_comparison_in_a_group_of_its_own_and_drops_what_is_not_known_any_more(
-    config: Path, pushgateway: str
+@pytest.mark.integration
+def test_a_pushgateway_keeps_each_comparison_and_instance_in_a_group_of_its_own_and_drops_what_is_not_known_any_more(
+    config: Path,
 ) -> None:
-    for name in ("feed", "search"):
-        assert run_once(config, name, "--slot", "2024-01-08", "--push", pushgateway).exit_code == 0
-    before = seen_at(pushgateway)
-    break_candidate(config)
-    assert run_once(config, "feed", "--slot", "2024-01-09", "--push", pushgateway).exit_code == 3
-    after = seen_at(pushgateway)
+    with running_pushgateway() as url:
+        for name in ("feed", "search"):
+            assert run_once(config, name, "--slot", "2024-01-08", "--push", url).exit_code == 0
+        before = seen_at(url)
+        break_candidate(config)
+        assert run_once(config, "feed", "--slot", "2024-01-09", "--push", url).exit_code == 3
+        after = seen_at(url)
+        assert run_once(config, "search", "--slot", "2024-01-08", "--push", url, "--push-instance", "eu").exit_code == 0
+        page = requests.get(f"{url}/metrics", timeout=60).text
 
     assert before["rankwatch_similarity_mean", "feed"] == before["rankwatch_similarity_mean", "search"] == 1.0
     assert ("rankwatch_similarity_mean", "feed") not in after
@@ -118,15 +85,8 @@ def test_a_pushgateway_keeps_each_comparison_in_a_group_of_its_own_and_drops_wha
     assert after["rankwatch_run_last_ok_timestamp_seconds", "feed"] == before["rankwatch_run_last_ok_timestamp_seconds", "feed"]
     assert after["rankwatch_build_info", ""] == 1
     assert ("rankwatch_outbox_pending", "") in after
-
-
-def test_an_instance_tells_groups_apart(config: Path, pushgateway: str) -> None:
-    for name in ("eu", "us"):
-        assert run_once(config, "feed", "--slot", "2024-01-08", "--push", pushgateway, "--push-instance", name).exit_code == 0
-    page = requests.get(f"{pushgateway}/metrics", timeout=60).text
-    for name in ("eu", "us"):
-        assert f'rankwatch_run_last_ok_timestamp_seconds{{comparison="feed",instance="{name}",job="rankwatch"}}' in page
-    assert 'instance=""' not in page
+    for instance in ("", "eu"):
+        assert f'rankwatch_run_last_ok_timestamp_seconds{{comparison="search",instance="{instance}",job="rankwatch"}}' in page
 
 
 def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run_stays_stored(
@@ -177,7 +137,7 @@ def test_what_cannot_be_left_is_refused_before_anything_runs(config: Path, optio
     assert isinstance(done.exception, ConfigError)
     assert told in str(done.exception)
     assert not [secret for secret in ("1234", "s3cret") if secret in str(done.exception)]
-    assert not (config.parent / "rankwatch.db").exists()
+    assert not (config.parent / "rankwatch.db.lock").exists()  # nothing was opened
 
 
 def test_a_gateway_may_lie_below_a_path_and_its_credentials_stand_in_no_repr() -> None:

@@ -33,6 +33,7 @@ def kept(folder: Path) -> list[set[str]]:
     return [set(re.findall(r"u\d+", file.read_text())) for file in (folder / "rankwatch.db-answers").glob("*")]
 
 
+@pytest.mark.integration
 def test_a_run_that_is_cut_off_twice_asks_nobody_again_who_answered_unless_it_is_to_ask_anew(tmp_path: Path) -> None:
     config, folder, command = tmp_path / "rankwatch.yaml", tmp_path / "rankwatch.db-answers", ("run-once", "feed")
     with ExitStack() as stack:

@@ -1,30 +1,42 @@
-"""Runs as the service's logs tell of them, and as a dead-man's switch hears of them."""
+"""Runs as the service's logs and a dead-man's switch hear of them; scores that wait on disk; several installations."""
 
 import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import structlog
 from typer.testing import CliRunner
 
-from factories import SLOT, comparison, pull
+from factories import SLOT, HeldClock, comparison, pull
+from monitor import scratch
 from monitor.cli.main import app
-from monitor.errors import DatabaseError
-from monitor.model.runs import Claim
+from monitor.errors import DatabaseError, OutputError
+from monitor.model.alerts import Transition
+from monitor.model.runs import Claim, RunStatus, Scores
+from monitor.pipeline.score import RunScores
+from monitor.service import runner as runner_module
+from monitor.service.composition import wire
 from monitor.service.logs import configure
 from monitor.service.runner import Runner, Watched
+from monitor.settings.loader import load_settings
 from monitor.settings.schedule import Every
-from monitor.storage import SqlStore
+from monitor.storage import SqlStore, open_store, score_spool
+from monitor.storage.score_spool import DuckSpool
 from pipeline.canned import StillClock, arms, users
 from servers.healthchecks import CHECK, signals_of
 from servers.webhook import Collector
-from service.lists_world import write_world
+from service.lists_world import APART, write_lists, write_world
 
 
 class Ear:
@@ -81,9 +93,9 @@ def test_a_result_that_cannot_be_stored_is_a_failure(store: SqlStore, monkeypatc
     assert ear.heard == [("start 1", None), ("end 1", "the disk is full")]
 
 
-def test_run_once_pings_and_replay_does_not(tmp_path: Path, collector: Collector) -> None:
+def test_run_once_pings_and_replay_does_not(tmp_path: Path, url: str, collector: Collector) -> None:
     pings = f'pings: [{{url: "{collector.url}{CHECK}"}}]\n'
-    config = write_world(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}", every="1d", receivers=pings)
+    config = write_world(tmp_path, url, every="1d", receivers=pings)
     for command in (["replay", "--from", "2024-01-07", "--to", "2024-01-07"], ["run-once", "--slot", "2024-01-08"]):
         done = CliRunner().invoke(app, [*command, "--config", str(config)], catch_exceptions=False)
         assert done.exit_code == 0, done.output
@@ -149,3 +161,136 @@ def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and
 class BegunLog(Ear):
     def run_started(self, claim: Claim) -> None:
         structlog.get_logger("monitor.test").info("begun")
+
+
+# ------ scores that wait on disk
+
+
+@pytest.fixture
+def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go."""
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def scores(names: str, **metrics: list[float]) -> Scores:
+    return Scores(
+        users=pd.Index(names.split(), dtype="str"), by_metric={name: np.array(found) for name, found in metrics.items()}
+    )
+
+
+@pytest.mark.parametrize("held", [0, 3, 99])
+def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(held: int, spill: Path) -> None:
+    with closing(RunScores(DuckSpool, held)) as gathered:
+        gathered.add(scores("d a \u00fc", tau=[0.25, 0.5, np.nan]))
+        gathered.add(scores("c Z b", tau=[1.0, 2.0, 3.0], Tau=[4.0, np.nan, 6.0]))
+        assert bool(list(spill.iterdir())) is (held < 6)
+        for _ in range(2):
+            (found,) = gathered
+            assert list(found.users) == ["Z", "a", "b", "c", "d", "\u00fc"]
+            np.testing.assert_array_equal(found.by_metric["tau"], [2.0, 0.5, 3.0, 1.0, 0.25, np.nan])
+            np.testing.assert_array_equal(found.by_metric["Tau"], [np.nan, np.nan, 6.0, 4.0, np.nan, np.nan])
+    assert list(spill.iterdir()) == []
+
+
+@pytest.mark.integration
+def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score_spool, "MEMORY", "8MB")
+    monkeypatch.setattr(scratch, "SPILL", "1MB")
+    count = 10**6
+    many = scores(" ".join(map(str, range(count))), tau=np.random.default_rng(3).random(count).tolist())
+    with closing(RunScores(DuckSpool, 0)) as gathered, pytest.raises(OutputError, match="TMPDIR says, or set keep_scores"):
+        gathered.add(many)
+    assert list(spill.iterdir()) == []
+    monkeypatch.setattr(tempfile, "tempdir", str(spill / "none"))
+    with pytest.raises(OutputError, match="No such file or directory"):
+        DuckSpool()
+
+
+def no_spool() -> DuckSpool:
+    msg = "the disk is full"
+    raise OutputError(msg)
+
+
+class FullSpool(DuckSpool):
+    """Takes scores, and cannot give them back."""
+
+    def batches(self) -> Iterator[Scores]:
+        """Begins well."""
+        yield next(super().batches())
+        no_spool()
+
+
+def run_holding(store: SqlStore, held: int, monkeypatch: pytest.MonkeyPatch) -> RunStatus:
+    monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, held_users=held))
+    names = [f"user-{number:02}" for number in range(20)]
+    baseline, candidate = (
+        pull({name: [(7 * rank + step * number) % 23 for rank in range(3)] for number, name in enumerate(names)})
+        for step in (1, 2)
+    )
+    watched = Watched(
+        comparison=comparison(k=3), arms=arms(baseline, candidate, users(*names)), schedule=Every(timedelta(days=1))
+    )
+    done = Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=(), rerun=True)
+    assert done is not None
+    return done.status
+
+
+def test_a_run_stores_the_same_scores_whether_they_are_held_or_wait_on_disk(
+    store: SqlStore, spill: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = []
+    for held in (99, 5):
+        assert run_holding(store, held, monkeypatch) is RunStatus.OK
+        (found,) = store.history.runs(comparison=None, limit=10)
+        stored.append(store.history.run_scores(found.id, ["extended_tau", "rbo(p=0.9)"]))
+        assert list(spill.iterdir()) == []
+    assert list(stored[0].users) == list(stored[1].users)
+    assert len(stored[0].users) == 20
+    for metric, values in stored[0].by_metric.items():
+        np.testing.assert_array_equal(values, stored[1].by_metric[metric])
+
+
+@pytest.mark.parametrize("spool", [no_spool, FullSpool], ids=["cannot be opened", "cannot be read"])
+def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
+    store: SqlStore, spill: Path, spool: Callable[[], DuckSpool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "_open_spool", spool)
+    assert run_holding(store, 5, monkeypatch) is RunStatus.FAILED
+    (found,) = store.history.runs(comparison=None, limit=10)
+    assert (found.status, found.reason) == (RunStatus.FAILED, "the disk is full")
+    assert store.history.run_scores(found.id, ["extended_tau"]).by_metric == {}
+    assert list(spill.iterdir()) == []
+
+
+# ------ several installations
+
+
+def started(folder: Path, head: str = "") -> Transition:
+    """The first alert of a run of two arms far apart, in a database of its own."""
+    folder.mkdir()
+    write_lists(folder / "candidate.jsonl", APART)
+    config = write_world(folder, f"sqlite:///{folder}/rankwatch.db", every="1d")
+    config.write_text(head + config.read_text().replace("for: 2", "for: 1"))
+    settings = load_settings(config)
+    wiring = wire(settings)
+    with closing(open_store(settings.database, create=True)) as store:
+        assert Runner(store=store, clock=HeldClock()).run(wiring.watched["feed"], SLOT, receivers=()) is not None
+        return store.alerts.firing()[0]
+
+
+@pytest.mark.integration
+def test_the_same_alert_of_two_databases_has_two_keys_and_a_name_is_its_label(tmp_path: Path) -> None:
+    first, second, named = started(tmp_path / "a"), started(tmp_path / "b"), started(tmp_path / "c", "installation: shop-eu\n")
+    again = started(tmp_path / "d", "installation: shop-eu\n")
+    assert len({key for start in (first, second, named) for key in (start.dedup_key, start.incident)}) == 6
+    assert (named.dedup_key, named.incident) == (again.dedup_key, again.incident)
+    assert (first.labels, named.labels) == ({}, {"installation": "shop-eu"})
+
+
+def test_a_database_keeps_its_id(store: SqlStore) -> None:
+    found = store.alerts.installation(create=True)
+    with closing(open_store(store.database.url.render_as_string(hide_password=False), create=False)) as again:
+        assert (again.alerts.installation(create=False), len(found)) == (found, 32)

@@ -1,16 +1,16 @@
 """What a real daemon shows: after a run its comparison alone is read and published; after restarts and reloads, all."""
 
-import signal
+import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import published
@@ -18,11 +18,12 @@ from factories import HeldClock
 from monitor.errors import DatabaseError
 from monitor.export.series import SERIES, Kind
 from monitor.model.runs import LatestRun, RunStatus, Watermark
+from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.jobs import ROUNDS, LatestRuns
-from monitor.storage import open_store
-from servers.daemon import ServeProcess, serving, wait_for
+from servers.daemon import wait_for
 from servers.webhook import Collector, answer
-from service.lists_world import write_config, write_world
+from service.lists_world import APART, write_config, write_lists, write_world
+from service.stepped_daemon import Watched, watching
 
 Labels = frozenset[tuple[str, str]]
 Page = Mapping[tuple[str, Labels], float]
@@ -31,9 +32,10 @@ COUNTED = {one.name for one in SERIES.values() if one.kind in (Kind.COUNTER, Kin
 RELOADED_OK, RELOADED_AT = "config_last_reload_successful", "config_last_reload_success_timestamp_seconds"
 
 
-def scrape(daemon: ServeProcess) -> Page:
+def scrape(watched: Watched) -> Page:
     """What it shows but for sizes, which come when a job of their own has ended."""
-    families = [each for each in parse_text(daemon.metrics()) if each.name != "rankwatch_database_size_bytes"]
+    text = requests.get(f"{watched.daemon.url}/metrics", timeout=60).text
+    families = [each for each in parse_text(text) if each.name != "rankwatch_database_size_bytes"]
     return {(each.name, frozenset(each.labels.items())): each.value for family in families for each in family.samples}
 
 
@@ -50,96 +52,50 @@ def is_counted(series: tuple[str, Labels]) -> bool:
     return any(name == stem or name in {f"{stem}_{part}" for part in ("bucket", "sum", "count")} for stem in COUNTED)
 
 
-def has_run(daemon: ServeProcess, comparison: str) -> bool:
-    """Whether its first run was counted and, which comes a little later, published."""
-    page = scrape(daemon)
-    is_counted_once = value(page, "runs_total", comparison=comparison, status="ok") == 1
-    return is_counted_once and value(page, "run_last_ok_timestamp_seconds", comparison=comparison) is not None
+def after_run_of(watched: Watched, comparison: str) -> Page:
+    """What is shown once its first run was counted and, which comes a little later, published."""
+
+    def look() -> Page | None:
+        page = scrape(watched)
+        is_counted_once = value(page, "runs_total", comparison=comparison, status="ok") == 1
+        is_published = value(page, "run_last_ok_timestamp_seconds", comparison=comparison) is not None
+        return page if is_counted_once and is_published else None
+
+    page = wait_for(look, f"the first run of {comparison}")
+    assert page is not None
+    return page
 
 
-def statuses(page: Page, comparison: str) -> set[float]:
-    return {each for (name, _), each in of(page, comparison).items() if name == "rankwatch_run_status"}
-
-
-def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(tmp_path: Path) -> None:
-    config = write_world(tmp_path, f"sqlite:///{tmp_path}/rankwatch.db", every="1d")
-    with serving(config) as daemon:
-        wait_for(lambda: has_run(daemon, "feed"), "the first run")
-        before, again = scrape(daemon), scrape(daemon)
-        daemon.kill()
+@pytest.mark.integration
+def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(tmp_path: Path, url: str) -> None:
+    config = write_world(tmp_path, url, every="1d")
+    with watching(config) as watched:
+        before, again = after_run_of(watched, "feed"), scrape(watched)
     assert before.keys() == again.keys()
 
-    with serving(config) as daemon:
-        first, after = scrape(daemon), scrape(daemon)
+    with watching(config) as watched:
+        first, after = scrape(watched), scrape(watched)
     assert first.keys() == after.keys()
     assert {series: each for series, each in of(before, "feed").items() if not is_counted(series)} == {
         series: each for series, each in of(first, "feed").items() if not is_counted(series)
     }
     assert value(first, "similarity_mean", comparison="feed", metric="extended_tau", segment="all") == 1.0
-    counts = {series: each for series, each in of(first, "feed").items() if is_counted(series)}
-    assert set(counts.values()) == {0.0}
-    assert before.keys() - first.keys() == {
-        series
-        for series in before
-        if series[0].startswith("rankwatch_stage_duration_seconds")  # stages are known once run
-    }
-
-
-@dataclass(frozen=True)
-class World:
-    """A daemon that watches ``kept``, and where its configuration and database lie."""
-
-    daemon: ServeProcess
-    folder: Path
-    url: str
-
-    def write(self, *names: str) -> Path:
-        return write_config(self.folder, self.url, every="1d", names=names)
-
-    def reload(self, *names: str) -> None:
-        self.write(*names)
-        self.take_up()
-
-    def take_up(self) -> None:
-        before = value(scrape(self.daemon), RELOADED_AT)
-        self.daemon.send(signal.SIGHUP)
-        wait_for(lambda: value(scrape(self.daemon), RELOADED_AT) != before, "the reload")
-
-    def await_run(self, comparison: str) -> None:
-        wait_for(lambda: has_run(self.daemon, comparison), f"the first run of {comparison}")
-
-    def is_ended(self, comparison: str) -> bool:
-        with closing(open_store(self.url, create=False)) as store:
-            return any(run.status is not RunStatus.RUNNING for run in store.history.runs(comparison=comparison, limit=1))
-
-
-@pytest.fixture(scope="module")
-def any_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("world")
-    url = f"sqlite:///{folder}/rankwatch.db"
-    with serving(write_world(folder, url, every="1d", names=("kept",))) as daemon:
-        yield World(daemon, folder, url)
+    assert {each for series, each in of(first, "feed").items() if is_counted(series)} == {0.0}
+    known_once_run = {series for series in before if series[0].startswith("rankwatch_stage_duration_seconds")}
+    assert before.keys() - first.keys() == known_once_run
 
 
 @pytest.fixture
-def world(any_world: World) -> World:
-    any_world.reload("kept")
-    any_world.await_run("kept")
-    return any_world
-
-
-@pytest.fixture
-def gate(collector: Collector) -> Iterator[threading.Event]:
-    """Sources at the collector answer, with an error, once it is set."""
+def gate(collector: Collector) -> threading.Event:
+    """Sources at the collector answer, with an error, once it is set; messages are taken at once."""
     opened = threading.Event()
 
     def wait(told: Collector, sock: socket.socket) -> None:
         opened.wait(60)
         answer(404)(told, sock)
 
-    collector.default = wait
-    yield opened
-    opened.set()
+    collector.respond = lambda request: answer(200) if request.path == "/hook" else wait
+    return opened
 
 
 def make_slow(config: Path, source: str) -> None:
@@ -148,47 +104,74 @@ def make_slow(config: Path, source: str) -> None:
     config.write_text(f'{before}candidate: {{http: {{url: "{source}/{{user}}", timeout: 1m, retries: 0}}}}{after}')
 
 
-def test_a_reload_brings_a_comparison_at_0_and_takes_one_away_whole_even_while_it_runs(
-    world: World, collector: Collector, gate: threading.Event
+def test_a_reload_brings_a_comparison_at_0_and_takes_one_away_whole_even_while_it_runs_or_an_alert_of_it_fires(
+    tmp_path: Path, url: str, collector: Collector, gate: threading.Event
 ) -> None:
-    world.reload("kept", "gone")
-    world.await_run("gone")
-    before = scrape(world.daemon)
-    make_slow(world.write("kept", "slow"), collector.url)
-    world.take_up()
-    during = scrape(world.daemon)
-    collector.wait_for(1)
-    world.reload("kept")
-    after = scrape(world.daemon)
-    gate.set()
-    wait_for(lambda: world.is_ended("slow"), "the end of the run of what is gone")
-    last = scrape(world.daemon)
+    hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
+
+    def write(*names: str) -> Path:
+        config = write_config(tmp_path, url, every="1d", names=names, receivers=hook)
+        config.write_text(config.read_text().replace("for: 2", "for: 1"))
+        return config
+
+    write_world(tmp_path, url)
+    write_lists(tmp_path / "candidate.jsonl", APART)
+    with watching(write("gone", "kept")) as watched:
+        after_run_of(watched, "kept")
+        before = after_run_of(watched, "gone")
+        make_slow(write("kept", "slow"), collector.url)
+        assert watched.daemon.reload()
+        during = scrape(watched)
+        wait_for(lambda: any(request.path != "/hook" for request in collector.requests), "a pull")
+        write("kept")
+        assert watched.daemon.reload()
+        after = scrape(watched)
+        gate.set()
+        wait_for(lambda: not watched.daemon._runner.claims, "the end of the run of what is gone")
+        last = scrape(watched)
+        wait_for(lambda: ("gone", "resolved") in messages_to(collector), "the end of its alert")
 
     assert any(is_counted(series) for series in of(before, "gone"))
     assert of(during, "gone") == {}
-    assert statuses(during, "slow") == {0.0}
+    assert {each for (name, _), each in of(during, "slow").items() if name == "rankwatch_run_status"} == {0.0}
     assert {each for series, each in of(during, "slow").items() if is_counted(series)} == {0.0}
     assert value(during, "runs_total", comparison="slow", status="ok") == 0.0
     assert value(during, "schedule_interval_seconds", comparison="slow") == 86400.0
     assert of(after, "slow") == of(last, "slow") == {}
     assert of(before, "kept") == of(during, "kept") == of(after, "kept") == of(last, "kept")
     assert after.keys() == last.keys()
+    assert ("kept", "resolved") not in messages_to(collector)
 
 
-def test_a_reload_that_fails_changes_one_value_and_a_mended_one_moves_its_time(world: World) -> None:
-    before = scrape(world.daemon)
-    (world.folder / "rankwatch.yaml").write_text("comparisons: [{nme: x}]\n")
-    world.daemon.send(signal.SIGHUP)
-    wait_for(lambda: value(scrape(world.daemon), RELOADED_OK) == 0, "the failed reload")
-    broken = scrape(world.daemon)
-    assert [world.daemon.status_of(path) for path in ("/-/healthy", "/-/ready")] == [200, 200]
-    assert "nme" in world.daemon.log.read_text()
-    world.reload("kept")
-    mended = scrape(world.daemon)
+def messages_to(collector: Collector) -> list[tuple[str, str]]:
+    bodies = [json.loads(request.body) for request in list(collector.requests) if request.path == "/hook"]
+    return [(body["groupLabels"]["comparison"], body["status"]) for body in bodies]
+
+
+def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_one_moves_its_time(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise TypeError
+
+    config = write_world(tmp_path, url, every="1d")
+    right = config.read_text()
+    with watching(config) as watched:
+        before = after_run_of(watched, "feed")
+        config.write_text("comparisons: [{nme: x}]\n")
+        assert not watched.daemon.reload()
+        with monkeypatch.context() as patched:
+            patched.setattr(daemon_module, "load_settings", fail)
+            assert not watched.daemon.reload()
+        broken = scrape(watched)
+        assert [watched.status_of(path) for path in ("/-/healthy", "/-/ready")] == [200, 200]
+        config.write_text(right)
+        assert watched.daemon.reload()
+        mended = scrape(watched)
 
     assert [value(page, RELOADED_OK) for page in (before, broken, mended)] == [1, 0, 1]
     assert before.keys() == broken.keys() == mended.keys()
-    assert of(before, "kept") == of(broken, "kept") == of(mended, "kept")
+    assert of(before, "feed") == of(broken, "feed") == of(mended, "feed")
     at, still_at, then_at = (value(page, RELOADED_AT) or 0.0 for page in (before, broken, mended))
     assert at == still_at < then_at
 
@@ -257,6 +240,10 @@ def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects
     assert latest.all == stored.shown
     latest.refresh(NAMES)
     assert stored.read.count("c07") == 1
+    failed = latest.of("c07")
+    stored.runs["c07"] = published.named("c07", RunStatus.FAILED)
+    latest.read("c07")
+    assert latest.of("c07") is failed  # what is equal stays the same object too
 
 
 def test_a_refresh_reads_what_changed_and_in_twenty_everything_once(stored: Stored, latest: LatestRuns) -> None:
@@ -268,13 +255,6 @@ def test_a_refresh_reads_what_changed_and_in_twenty_everything_once(stored: Stor
         latest.refresh(NAMES)
     assert set(stored.read) == set(NAMES)
     assert len(stored.read) <= len(NAMES) + 1
-
-
-def test_what_is_read_again_and_is_equal_stays_the_same_object(stored: Stored, latest: LatestRuns) -> None:
-    before = latest.of("c07")
-    stored.runs["c07"] = published.named("c07")
-    latest.read("c07")
-    assert latest.of("c07") is before
 
 
 def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_place(stored: Stored, latest: LatestRuns) -> None:

@@ -10,16 +10,18 @@ import psycopg
 import pytest
 import requests
 
-from factories import HeldClock
+from factories import HOUR, HeldClock
+from logs import captured
 from monitor.errors import DatabaseError
 from monitor.model.runs import Lease, Occupied, Run, RunStatus
+from monitor.service import logs
 from monitor.service.daemon.leadership import Leadership
 from monitor.storage import open_store
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.recommender import Recommender
 from service.lists_world import SIMILAR, write_config, write_lists, write_world
-
-pytestmark = pytest.mark.early
+from service.stepped_daemon import watching
+from service.test_clock import NOON
 
 LEASE_S = 8
 
@@ -88,11 +90,11 @@ def daemon_on(folder: Path, url: str, recommender: Recommender) -> Iterator[Serv
         yield daemon
 
 
-@pytest.mark.parametrize("way", ["direct", "through a pooler in transaction mode"])
 def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_again_when_its_turn_comes(
-    tmp_path: Path, postgres_url: str, recommender: Recommender, request: pytest.FixtureRequest, way: str
+    tmp_path: Path, postgres_url: str, recommender: Recommender, pooled: Callable[[str], str]
 ) -> None:
-    url = postgres_url if way == "direct" else request.getfixturevalue("pooled")(postgres_url)
+    """Through a pooler in transaction mode, where nothing may depend on a session."""
+    url = pooled(postgres_url)
     set_up_witness(postgres_url)
     with daemon_on(tmp_path / "a", url, recommender) as first, daemon_on(tmp_path / "b", url, recommender) as second:
         _stands_by(second)
@@ -104,7 +106,6 @@ def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_agai
         wait_for(lambda: "nothing was written" in first.log.read_text(), "the run of the old epoch refused")
         assert leads(second)
 
-        _cut_connections(postgres_url)
         _goes_on(postgres_url)
         assert [leads(first), leads(second)] == [False, True]
 
@@ -150,13 +151,6 @@ def _thaw(daemon: ServeProcess) -> None:
     assert not leads(daemon)
 
 
-def _cut_connections(url: str) -> None:
-    ask(
-        url,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    )
-
-
 def _goes_on(url: str) -> None:
     before = finished(url)
     wait_for(lambda: finished(url) - before, "another run")
@@ -176,21 +170,21 @@ def _no_write_of_an_old_epoch(url: str) -> None:
     assert seen == [(f"rankwatch epoch {epoch}", epoch) for epoch in (1, 2, 3)]
 
 
-def test_on_sqlite_a_deleted_file_is_told_and_not_made_anew(tmp_path: Path) -> None:
-    file = tmp_path / "rankwatch.db"
-    config = write_world(tmp_path, f"sqlite:///{file}")
-    with serving(config) as daemon:
-        wait_for(lambda: daemon.status_of("/-/ready") == 200, "ready")
-        assert (shown(daemon, "leader"), shown(daemon, "lease_epoch")) == (1.0, 1.0)
+def test_on_sqlite_a_deleted_file_is_told_and_not_made_anew(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = captured(monkeypatch, logs)
+    with watching(write_world(tmp_path, url, every="1h")) as watched:
+        watched.await_run(NOON)
+        assert (watched.value("leader"), watched.value("lease_epoch")) == (1.0, 1.0)
 
-        file.unlink()
+        (tmp_path / "rankwatch.db").unlink()
 
-        told = requests.get(f"{daemon.url}/-/ready", timeout=60)
+        told = requests.get(f"{watched.daemon.url}/-/ready", timeout=60)
         assert told.status_code == 503
         assert "was deleted or moved away while in use: nothing is written any more" in told.text
-        assert daemon.status_of("/-/healthy") == 200
-        wait_for(lambda: "run not done" in daemon.log.read_text(), "a run refused")
-        assert not file.exists()
+        assert watched.status_of("/-/healthy") == 200
+        watched.let_pass(HOUR)
+        wait_for(lambda: "run not done" in [line["event"] for line in log.entries], "a run refused")
+        assert not (tmp_path / "rankwatch.db").exists()
 
 
 LASTS = timedelta(seconds=15)

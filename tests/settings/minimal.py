@@ -1,5 +1,6 @@
 """The shortest configuration that loads, texts as settings, and what is asked of rules."""
 
+import re
 from pathlib import Path
 from typing import cast
 
@@ -24,6 +25,11 @@ BASE = Path("/srv/rankwatch")
 
 def load_text(text: str, **environ: str) -> Settings:
     return parse_settings(text, name="rankwatch.yaml", base_dir=BASE, environ=environ)
+
+
+def uncommented(text: str) -> str:
+    """The text of an example with its optional lines."""
+    return re.sub(r"(?m)^(\s*)#(?=[^\s#])", r"\1", text)
 
 
 def expected(text: str) -> list[str]:

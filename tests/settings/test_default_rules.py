@@ -1,25 +1,40 @@
 """`rules: default`: the rules that need no numbers."""
 
+from collections.abc import Iterable
+
 from monitor.model.comparison import Keep
-from monitor.model.rules import Direction, Learning, RuleKind, is_learned
+from monitor.model.rules import Direction, Learning, Rule, RuleKind, is_learned
 from settings.minimal import MINIMAL, comparison_of, learning_of, limit_of, rules_on_drift
 
 RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
 
 
+def watched(rules: Iterable[Rule]) -> dict[str, str]:
+    """Metric, statistic, side and learning of each alert."""
+    told = {}
+    for rule in rules:
+        learning = learning_of(rule)
+        words = (*rule.subject, rule.direction.value, learning.value if learning else "fixed")
+        told[rule.alert] = " ".join(map(str, words))
+    return told
+
+
 def test_the_pack_watches_mean_tail_shares_coverage_and_standstill() -> None:
     found = comparison_of(f"{MINIMAL}    rules: default\n")
 
-    told = {rule.alert: (*rule.subject, rule.direction, learning_of(rule)) for rule in found.judging.rules}
-    assert told["SimilarityDropped"] == ("extended_tau", "mean", Direction.BELOW, Learning.DROP)
-    assert told["SimilarityFalls"] == ("extended_tau", "mean", Direction.BELOW, Learning.TREND)
-    assert told["TailDropped"] == ("extended_tau", "p05", Direction.BELOW, Learning.DROP)
-    assert told["UsersFar"] == ("extended_tau", "share_below(0)", Direction.ABOVE, Learning.DROP)
-    assert told["UsersVeryFarMore"] == ("extended_tau", "share_below(-0.5)", Direction.ABOVE, Learning.TREND)
-    assert told["RboP09Dropped"][0] == "rbo(p=0.9)"
-    assert told["TopReversedMore"] == ("coverage", "top_reversed(candidate)", Direction.ABOVE, Learning.TREND)
-    assert told["ListsMissing"] == ("coverage", "missing(candidate)", Direction.ABOVE, Learning.DROP)
-    assert told["CandidateFrozen"] == ("frozen", "candidate", Direction.ABOVE, None)
+    told = watched(found.judging.rules)
+    expected = {
+        "SimilarityDropped": "extended_tau mean below drop",
+        "SimilarityFalls": "extended_tau mean below trend",
+        "TailDropped": "extended_tau p05 below drop",
+        "UsersFar": "extended_tau share_below(0) above drop",
+        "UsersVeryFarMore": "extended_tau share_below(-0.5) above trend",
+        "RboP09Dropped": "rbo(p=0.9) mean below drop",
+        "TopReversedMore": "coverage top_reversed(candidate) above trend",
+        "ListsMissing": "coverage missing(candidate) above drop",
+        "CandidateFrozen": "frozen candidate above fixed",
+    }
+    assert told.items() >= expected.items()
     assert "BeyondNoise" not in told
     assert {rule.segments for rule in found.judging.rules if is_learned(rule)} == {"each"}
 
@@ -37,18 +52,18 @@ def test_a_standstill_needs_the_lists_of_the_last_run_and_churn() -> None:
 def test_with_a_noise_floor_the_pack_watches_the_excess_over_it() -> None:
     rules = rules_on_drift(f"{MINIMAL}{RETRAIN}    rules: default\n")
 
-    told = {rule.alert: (rule.subject.metric, rule.direction, learning_of(rule)) for rule in rules}
-    assert told["BeyondNoise"] == ("over_floor(extended_tau)", Direction.ABOVE, Learning.DROP)
-    assert told["BeyondNoiseMore"] == ("over_floor(extended_tau)", Direction.ABOVE, Learning.TREND)
+    told = watched(rules)
+    assert told["BeyondNoise"] == "over_floor(extended_tau) mean above drop"
+    assert told["BeyondNoiseMore"] == "over_floor(extended_tau) mean above trend"
 
 
 def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side() -> None:
     metrics = "[footrule_normalized, kendall_distance, average_overlap]"
     rules = rules_on_drift(f"{MINIMAL}    metrics: {metrics}\n    rules: default\n")
 
-    told = {rule.alert: (rule.subject.statistic, rule.direction) for rule in rules}
-    assert told["SimilarityDropped"] == ("mean", Direction.ABOVE)
-    assert told["TailDropped"] == ("p95", Direction.ABOVE)
+    told = watched(rules)
+    assert told["SimilarityDropped"] == "footrule_normalized mean above drop"
+    assert told["TailDropped"] == "footrule_normalized p95 above drop"
     assert "UsersFar" not in told
     assert [name for name in told if name[:4] in ("Kend", "Aver")] == ["KendallDistanceRose", "AverageOverlapDropped"]
 

@@ -15,25 +15,19 @@ from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.problems import keys_of, models_in
 from monitor.settings.translation import to_comparison
-from settings.minimal import MINIMAL
+from settings.minimal import MINIMAL, uncommented
 from settings_reference import settings_reference
 
 ROOT = Path(__file__).parents[2]
 BAD = Path(__file__).parent / "bad"
-REJECTED = [
-    "unknown_key_at_top", "unknown_key_in_rule", "unknown_key_in_source", "name_missing", "comparisons_empty", "every_and_cron",
-    "neither_every_nor_cron", "every_without_unit", "every_in_words", "k_zero", "k_as_word", "share_above_one",
-    "source_of_no_kind", "source_of_two_kinds", "rule_below_and_above", "rule_without_threshold",
-    "rule_severity_unknown", "rule_for_zero", "rule_on_nothing", "coverage_and_metric", "coverage_below", "learned_and_below",
-    "receiver_of_unknown_kind", "secret_and_its_file", "log_level_warn", "sample_of_words",
-]  # fmt: skip
-
-
+REJECTED = """
+unknown_key_at_top unknown_key_in_rule unknown_key_in_source name_missing comparisons_empty every_and_cron
+neither_every_nor_cron every_without_unit every_in_words k_zero k_as_word share_above_one
+source_of_no_kind source_of_two_kinds rule_below_and_above rule_without_threshold
+rule_severity_unknown rule_for_zero rule_on_nothing coverage_and_metric coverage_below learned_and_below
+receiver_of_unknown_kind secret_and_its_file log_level_warn sample_of_words
+"""
 ENVIRON = {"RECS_DB_PASSWORD": "x", "CACHE_PASSWORD": "x", "NTFY_TOPIC": "x"}
-
-
-def uncommented() -> str:
-    return re.sub(r"(?m)^(\s*)#(?=[^\s#])", r"\1", example_text())
 
 
 @cache
@@ -45,13 +39,11 @@ def validator() -> jsonschema.Draft202012Validator:
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    for name in ("recs.token", "hook.secret", "smtp.password"):
-        (tmp_path / name).write_text("0123456789\n")
-    (tmp_path / "web.yaml").write_text((ROOT / "config" / "web.yaml").read_text())
-    (tmp_path / "users.key").write_text(f"{'0123456789abcdef' * 2}\n")
-    (tmp_path / "pagerduty.key").write_text(f"{'0123456789abcdef' * 2}\n")
-    for name in ("slack.url", "ping.url"):
-        (tmp_path / name).write_text("https://hooks.example.com/services/T0/B0/x\n")
+    files = dict.fromkeys(("recs.token", "hook.secret", "smtp.password", "users.key", "pagerduty.key"), "0123456789abcdef" * 2)
+    files |= dict.fromkeys(("slack.url", "ping.url"), "https://hooks.example.com/services/T0/B0/x")
+    files["web.yaml"] = (ROOT / "config" / "web.yaml").read_text()
+    for name, content in files.items():
+        (tmp_path / name).write_text(f"{content}\n")
     return tmp_path
 
 
@@ -66,7 +58,7 @@ def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path: P
 
 
 def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:
-    loaded = parse_settings(uncommented(), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
+    loaded = parse_settings(uncommented(example_text()), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
     assert [each.name for each in loaded.comparisons] == ["home-feed", "mail", "cached", "cached.b", "everybody"]
     assert len(loaded.receivers) == 6
 
@@ -103,23 +95,17 @@ def test_the_example_is_the_checkouts_file() -> None:
     assert example_text() == (ROOT / "config" / "rankwatch.yaml").read_text()
 
 
-@pytest.mark.parametrize("text", [example_text(), uncommented()], ids=["as it is", "uncommented"])
-def test_the_schema_accepts_the_example(text: str) -> None:
-    validator().validate(yaml.safe_load(text))
-
-
-def test_the_schema_accepts_variables_in_place_of_numbers_and_choices() -> None:
+def test_the_schema_accepts_the_example_and_variables_in_place_of_numbers_and_choices() -> None:
     text = (
         MINIMAL.replace("every: 15m", "every: ${EVERY}")
         + '    k: "${K:-10}"\n    keep_scores: ${KEEP}\nlog: {level: "${LEVEL}"}\n'
     )
-    validator().validate(yaml.safe_load(text))
+    for each in (example_text(), uncommented(example_text()), text):
+        validator().validate(yaml.safe_load(each))
 
 
-@pytest.mark.parametrize("name", REJECTED)
-def test_the_schema_rejects_what_editors_can_see(name: str) -> None:
-    with pytest.raises(jsonschema.ValidationError):
-        validator().validate(yaml.safe_load((BAD / f"{name}.yaml").read_text()))
+def test_the_schema_rejects_what_editors_can_see() -> None:
+    assert [name for name in REJECTED.split() if validator().is_valid(yaml.safe_load((BAD / f"{name}.yaml").read_text()))] == []
 
 
 def test_every_setting_in_the_schema_is_described() -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,11 +9,13 @@ from monitor.cli.parameters import parse_instant
 from monitor.metrics import parse
 from monitor.model.comparison import Keep, SampleSize
 from monitor.model.rules import Direction, Learning, Severity
+from monitor.options import parse_duration
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
 from settings.minimal import MINIMAL, comparison_of, limit_of, load_comparison, rules_on_drift
+from tables import rows
 
 RULES = """    rules:
       - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}, segments: each,
@@ -21,11 +24,12 @@ RULES = """    rules:
 """
 
 
-def test_rules_on_coverage_speak_of_the_candidate_unless_told() -> None:
+def test_rules_on_coverage_speak_of_the_candidate_unless_told_and_a_threshold_of_zero_is_one() -> None:
     text = f"""{MINIMAL}    rules:
       - {{alert: A, coverage: missing, above: 0.02, resolve_below: 0.01}}
       - {{alert: B, coverage: failed(baseline), above: 0}}
       - {{alert: C, coverage: unpaired, above: 0.5}}
+      - {{alert: D, metric: extended_tau, below: 0}}
 """
     rules = rules_on_drift(text)
 
@@ -33,6 +37,7 @@ def test_rules_on_coverage_speak_of_the_candidate_unless_told() -> None:
         ("coverage", "missing(candidate)", Direction.ABOVE, 0.02, 0.01),
         ("coverage", "failed(baseline)", Direction.ABOVE, 0.0, 0.0),
         ("coverage", "unpaired", Direction.ABOVE, 0.5, 0.5),
+        ("extended_tau", "mean", Direction.BELOW, 0.0, 0.0),
     ]
 
 
@@ -74,11 +79,6 @@ def test_rules_say_side_threshold_and_recovery() -> None:
     assert (far.segments, far.min_users, far.for_runs) == (("all",), 30, 1)
 
 
-def test_a_threshold_of_zero_is_one() -> None:
-    rules = "    rules: [{alert: A, metric: extended_tau, below: 0}, {alert: B, metric: overlap, above: 0}]\n"
-    assert [rule.threshold for rule in rules_on_drift(MINIMAL + rules)] == [0.0, 0.0]
-
-
 def test_metrics_are_spelt_as_they_print() -> None:
     metrics = comparison_of(MINIMAL + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n").measuring.metrics
     assert metrics == ("rbo(p=0.9)", "rbo(p=0.8)@5", "overlap")
@@ -87,23 +87,31 @@ def test_metrics_are_spelt_as_they_print() -> None:
 
 @pytest.mark.parametrize(
     ("sample", "size"),
-    [("", None), ("500", SampleSize(fixed=500)), ("{rotating: 300}", SampleSize(rotating=300)),
-     ("{fixed: 100, rotating: 200}", SampleSize(fixed=100, rotating=200))],
-)  # fmt: skip
+    [
+        ("", None),
+        (", sample: 500", SampleSize(fixed=500)),
+        (", sample: {rotating: 300}", SampleSize(rotating=300)),
+        (", sample: {fixed: 100, rotating: 200}", SampleSize(fixed=100, rotating=200)),
+    ],
+)
 def test_a_sample_is_fixed_unless_it_says_otherwise(sample: str, size: SampleSize | None) -> None:
-    text = MINIMAL.replace("user: id}}", f"user: id}}, sample: {sample}}}" if sample else "user: id}}")
-    assert comparison_of(text).measuring.sample == size
+    assert comparison_of(MINIMAL.replace("user: id}}", f"user: id}}{sample}}}")).measuring.sample == size
 
 
-@pytest.mark.parametrize(
-    ("schedule", "more", "deadline"),
-    [("every: 15m", "", timedelta(minutes=10)), ("every: 1m", "", timedelta(seconds=48)),
-     ("every: 2s", "", timedelta(seconds=1.6)),
-     ("every: 1d", "", timedelta(minutes=10)), ("cron: '*/5 * * * *'", "", timedelta(minutes=4)),
-     ("every: 1h", "    deadline: 30m\n", timedelta(minutes=30))],
-)  # fmt: skip
-def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(schedule: str, more: str, deadline: timedelta) -> None:
-    assert comparison_of(MINIMAL.replace("every: 15m", schedule) + more).measuring.deadline == deadline
+DEADLINES = """
+every: 15m | 10m
+every: 1m | 48s
+every: 2s | 1.6s
+every: 1d | 10m
+cron: '*/5 * * * *' | 4m
+{every: 1h, deadline: 30m} | 30m
+"""
+
+
+@pytest.mark.parametrize(("schedule", "deadline"), rows(DEADLINES))
+def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(schedule: str, deadline: str) -> None:
+    lines = schedule.strip("{}").replace(", ", "\n    ")
+    assert comparison_of(MINIMAL.replace("every: 15m", lines)).measuring.deadline == parse_duration(deadline)
 
 
 def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone() -> None:
@@ -114,57 +122,74 @@ def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone() -> None:
 
 WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
 RELEVANCE = 'relevance: {file: {path: "{slot:%Y}.csv", user: u, items: i, grades: g}}'
-CHANGES = {
-    "k": ("every: 15m", "every: 15m\n    k: 11"),
-    "metrics": ("every: 15m", "every: 15m\n    metrics: [rbo]"),
-    "seed": ("every: 15m", "every: 15m\n    seed: 1"),
-    "reference": ("every: 15m", "every: 15m\n    reference: since release 42"),
-    "baseline": ("a.internal", "c.internal"),
-    "path of the candidate": ("b.internal/", "b.internal/v2/"),
-    "expression": ('b.internal/{user}"', 'b.internal/{user}", items: recs'),
-    "users": ("users.csv", "others.csv"),
-    "segments": ("user: id}}", "user: id}, segments: [country]}"),
-    "sample": ("user: id}}", "user: id}, sample: 5000}"),
-    "scores": ('b.internal/{user}"', 'b.internal/{user}", scores: scores'),
-    "item weights": ("every: 15m", f"every: 15m\n    {WEIGHTS}"),
-    "relevance": ("every: 15m", f"every: 15m\n    {RELEVANCE}"),
-    "size of the catalogue": ("every: 15m", "every: 15m\n    catalogue_size: 5000"),
+ADDED = f"""
+k: 11
+metrics: [rbo]
+seed: 1
+reference: since release 42
+{WEIGHTS}
+{RELEVANCE}
+catalogue_size: 5000
+"""
+"""Lines that change what a score means."""
+CHANGED = {
+    "a.internal": "c.internal",
+    "b.internal/": "b.internal/v2/",
+    'b.internal/{user}"': 'b.internal/{user}", items: recs',
+    'b.internal/{user}"}': 'b.internal/{user}", scores: scores}',
+    "users.csv": "others.csv",
+    "user: id}}": "user: id}, segments: [country]}",
+    "id}}": "id}, sample: 5000}",
 }
-SAME = {
-    "rules": ("every: 15m", "every: 15m\n    rules: [{alert: A, metric: rbo, below: 0.5}]"),
-    "schedule": ("every: 15m", "every: 5m"),
-    "description and storage": ("every: 15m", "every: 15m\n    description: x\n    keep_scores: no\n    evidence_users: 3"),
-    "spelling and order of metrics": ("every: 15m", "every: 15m\n    metrics: [overlap, rbo, extended_tau]"),
-    "how lists are fetched": ('b.internal/{user}"', 'b.internal/{user}", timeout: 9s, retries: 0, concurrency: 3'),
-    "credentials": ("//a.internal", "//me:s3cret@a.internal"),
-    "arm metrics and kept lists": ("every: 15m", "every: 15m\n    arm_metrics: [novelty]\n    keep_lists: true"),
-    "how long relevance is waited for": (RELEVANCE, RELEVANCE.removesuffix("}") + ", within: 1d}"),
-    "when relevance is asked for": (RELEVANCE, RELEVANCE.removesuffix("}") + ", after: 1d}"),
-    "how much of the weights is read at most": (WEIGHTS, WEIGHTS.replace("sold}", "sold, max_bytes: 2000000}")),
+SAME_WHEN_ADDED = """
+rules: [{alert: A, metric: rbo, below: 0.5}]
+description: x
+keep_scores: no
+evidence_users: 3
+metrics: [overlap, rbo, extended_tau]
+arm_metrics: [novelty]
+keep_lists: true
+"""
+SAME_WHEN_CHANGED = {
+    "every: 15m": "every: 5m",
+    'b.internal/{user}"': 'b.internal/{user}", timeout: 9s, retries: 0, concurrency: 3',
+    "//a.internal": "//me:s3cret@a.internal",
+    "grades: g}": "grades: g}, within: 2d, after: 1d",
+    "weight: sold": "weight: sold, max_bytes: 2000000",
 }
 
 
-@pytest.mark.parametrize("name", CHANGES | SAME)
-def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching(name: str) -> None:
-    text = MINIMAL if name in CHANGES else f"{MINIMAL}    {WEIGHTS}\n    {RELEVANCE}\n"
-    changed = text.replace(*(CHANGES | SAME)[name])
-    assert changed != text
-    before, after = (load_comparison(each) for each in (text, changed))
-    assert (config_hash(before) == config_hash(after)) is (name in SAME)
+def variants(text: str, added: str, changed: dict[str, str]) -> Iterator[str]:
+    """The configuration with each of these lines, and with each of these texts replaced."""
+    for line in added.strip().splitlines():
+        yield f"{text}    {line}\n"
+    for old, new in changed.items():
+        assert old in text
+        yield text.replace(old, new)
 
 
-@pytest.mark.parametrize(
-    ("other", "is_same"),
-    [
-        (("/etc/rw", "/data/v1", "/data/v2", "/db"), True),
-        (("/srv/rw", "/data/v1", "/data/v2", "/db"), True),
-        (("/etc/rw", "/mnt/big disk/v1", "/mnt/big disk/v2", "/elsewhere/db"), True),
-        (("/etc/rw", "/data/v1", "/data/v3", "/db"), False),
-        (("/etc/rw", "/data/v2", "/data/v1", "/db"), False),
-    ],
-)
-def test_the_hash_names_what_is_measured_and_not_where_files_lie(other: tuple[str, ...], *, is_same: bool) -> None:
-    def hash_of(base: str, baseline: str, candidate: str, database: str) -> str:
+def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching() -> None:
+    before = config_hash(load_comparison(MINIMAL))
+    for text in variants(MINIMAL, ADDED, CHANGED):
+        assert config_hash(load_comparison(text)) != before, text
+    whole = f"{MINIMAL}    {WEIGHTS}\n    {RELEVANCE}\n"
+    before = config_hash(load_comparison(whole))
+    for text in variants(whole, SAME_WHEN_ADDED, SAME_WHEN_CHANGED):
+        assert config_hash(load_comparison(text)) == before, text
+
+
+OTHER_PLACES = """
+/etc/rw /data/v1 /data/v2 /db | same
+/srv/rw /data/v1 /data/v2 /db | same
+/etc/rw /mnt/disk/v1 /mnt/disk/v2 /elsewhere/db | same
+/etc/rw /data/v1 /data/v3 /db | other
+/etc/rw /data/v2 /data/v1 /db | other
+"""
+
+
+def test_the_hash_names_what_is_measured_and_not_where_files_lie() -> None:
+    def hash_of(places: str) -> str:
+        base, baseline, candidate, database = places.split()
         lists = "user: u, items: i"
         text = f"""
 database: sqlite:///rankwatch.db
@@ -178,24 +203,22 @@ comparisons:
 """
         return config_hash(parse_settings(text, name="rankwatch.yaml", base_dir=Path(base), environ={}).comparisons[0])
 
-    assert (hash_of("/etc/rw", "/data/v1", "/data/v2", "/db") == hash_of(*other)) is is_same
+    first = hash_of("/etc/rw /data/v1 /data/v2 /db")
+    for places, which in rows(OTHER_PLACES):
+        assert (hash_of(places) == first) is (which == "same"), places
 
 
-@pytest.mark.parametrize(
-    ("more", "kept"),
-    [
-        (RELEVANCE, Keep.ALL),
-        ("arm_metrics: [novelty]", Keep.ALL),
-        ("arm_metrics: [exposure_gini, self_churn]", Keep.ALL),
-        ("arm_metrics: []", Keep.NONE),
-        ("keep_lists: true", Keep.ALL),
-        ("keep_lists: false", Keep.NONE),
-        ("keep_lists: 200", 200),
-        (WEIGHTS, Keep.NONE),
-    ],
-)
-def test_lists_are_kept_where_something_will_need_them(more: str, *, kept: Keep | int) -> None:
-    assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
+KEPT = {
+    Keep.ALL: (RELEVANCE, "arm_metrics: [novelty]", "arm_metrics: [exposure_gini, self_churn]", "keep_lists: true"),
+    Keep.NONE: ("arm_metrics: []", "keep_lists: false", WEIGHTS),
+    200: ("keep_lists: 200",),
+}
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_lists_are_kept_where_something_will_need_them(*, kept: Keep | int) -> None:
+    for more in KEPT[kept]:
+        assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,18 @@
 """Answers of a pull that lasts, kept for the same run begun again: what counts of them, and that they are removed."""
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from clocks import set_clock
 from monitor.service.composition import wire
 from monitor.settings.configuration import Settings
-from monitor.sources import kept_answers
 from monitor.sources.http import source as http
 from monitor.sources.kept_answers import AnswerFile, AnswerFolder
 from monitor.sources.list_collector import ListCollector
@@ -66,10 +64,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], float, list[str]]] = {
 def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
     damage: Callable[[Path], object], later_s: float, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    set_clock(monkeypatch, SLOT)
     fill(tmp_path)
     damage(next(tmp_path.iterdir()))
-    now = time.time() + later_s
-    monkeypatch.setattr(kept_answers, "time", SimpleNamespace(time=lambda: now))
+    set_clock(monkeypatch, SLOT + timedelta(seconds=later_s))
     assert recall(tmp_path) == set(left)
     fill(tmp_path)  # behind half a line, too
     assert recall(tmp_path) == set()
@@ -98,12 +96,15 @@ def test_answers_to_another_question_are_none_to_this_one_and_who_had_none_is_as
     assert recommender.attempts == dict.fromkeys(USERS, 2 if other in OTHERS else 1) | {"t1": 2}
 
 
-def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(tmp_path: Path) -> None:
+def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_clock(monkeypatch, SLOT)
     slots, family, others = (SLOT, SLOT + timedelta(1)), AnswerFolder(tmp_path, "feed", 2), AnswerFolder(tmp_path, "mail", 1)
     places = [Path(each.place(slot, "baseline")) for each in (family, others) for slot in slots]
     for place, age_s in zip(places, (0, 0, 86_460, 3_600), strict=True):
         place.touch()
-        os.utime(place, (0, time.time() - age_s))
+        os.utime(place, (0, SLOT.timestamp() - age_s))
     for name, left in (("feed.b", {places[0], places[3]}), ("feed.c", {places[3]})):
         family.run_stored(SLOT, name)
         assert set(tmp_path.iterdir()) == left

@@ -65,7 +65,7 @@ def test_not_one_item_is_an_error_that_may_pass(write: Write, tmp_path: Path) ->
 
 
 def test_a_column_that_cannot_hold_weights_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"weight column of .* holds bool: it must hold numbers"):
+    with pytest.raises(SourceError, match=r"column .* holds booleans: it must hold numbers"):
         read(WRITERS["parquet"]([(7, True)], tmp_path))
 
 

@@ -30,18 +30,18 @@ READERS = [
     reader for kind in SOURCES.values() for each in fields(kind) if isinstance(reader := getattr(kind, each.name), Reader)
 ]
 HASHED = {
-    "HttpSourceOptions": "answers body endpoint error headers item_ids items method scores token url user",
+    "HttpSourceOptions": "answers body endpoint error headers item_ids items method no_item scores token url user",
     "HttpUsersOptions": "headers token url user user_ids users",
-    "FileSourceOptions": "format in_order item item_ids items path rank scores served user user_ids",
+    "FileSourceOptions": "format in_order item item_ids items no_item path rank scores served user user_ids",
     "FileUsersOptions": "format path served user user_ids",
     "FileItemWeightsOptions": "format item path weight",
     "FileItemTitlesOptions": "format item path title",
     "FileRelevanceOptions": "format grade grades item items path user user_ids",
-    "RedisSourceOptions": "field item_ids items key scores type url",
+    "RedisSourceOptions": "field item_ids items key no_item scores type url",
     "RedisUsersOptions": "key url",
-    "SparkSourceOptions": "format item item_ids items path rank scores table user user_ids",
+    "SparkSourceOptions": "format item item_ids items no_item path rank scores table user user_ids",
     "SparkUsersOptions": "format path table user user_ids",
-    "SqlSourceOptions": "item item_ids items query rank scores served table url user user_ids",
+    "SqlSourceOptions": "item item_ids items no_item query rank scores served table url user user_ids",
     "SqlUsersOptions": "query served table url user user_ids",
     "SqlItemWeightsOptions": "item query table url weight",
     "SqlItemTitlesOptions": "item query table title url",

@@ -20,7 +20,9 @@ HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
 
 def users_of(options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP) -> UserTable:
-    return open_users(UsersOptions.model_validate(options), baseline).users(SLOT, dimensions)
+    """The users of a small table, of which one row is a large share."""
+    given = {kind: each | {"max_unreadable": 1} if isinstance(each, dict) else each for kind, each in options.items()}
+    return open_users(UsersOptions.model_validate(given), baseline).users(SLOT, dimensions)
 
 
 def segments(table: UserTable) -> dict[str, list[Any]]:

@@ -12,7 +12,7 @@ from factories import SLOT
 from monitor.storage import SqlStore
 from monitor.storage.column_types import KEY_BYTES, escape, key, keys, unescape
 from monitor.storage.tables.run_tables import stages
-from storage.worked import claimed, evidence, fired, result, run, scores
+from storage.worked import claimed, evidence, fired, result, run, runs_of, scores, transitions
 
 HOSTILE = [
     "",
@@ -38,18 +38,17 @@ HOSTILE = [
 any_text = st.text(st.characters(exclude_categories=()), max_size=300)
 
 
-@pytest.mark.parametrize(
-    ("text", "stored"),
-    [
-        ("plain", "plain"),
-        ("ünïcode 🦜", "ünïcode 🦜"),
-        ("a\x00b", "a\u24000b"),
-        ("\u2400", "\u2400\u2400"),
-        ("\ud800", "\u2400d800"),
-    ],
-)
-def test_only_what_a_database_refuses_is_escaped(text: str, stored: str) -> None:
-    assert escape(text) == stored
+ESCAPED = {
+    "plain": "plain",
+    "ünïcode 🦜": "ünïcode 🦜",
+    "a\x00b": "a\u24000b",
+    "\u2400": "\u2400\u2400",
+    "\ud800": "\u2400d800",
+}
+
+
+def test_only_what_a_database_refuses_is_escaped() -> None:
+    assert {text: escape(text) for text in ESCAPED} == ESCAPED
 
 
 @given(any_text)
@@ -101,31 +100,30 @@ def test_names_sort_by_code_point(store: SqlStore) -> None:
 def test_names_and_texts_of_any_content_are_stored(store: SqlStore) -> None:
     comparison = "\x00\ud800; DROP TABLE runs;--"
     claim = claimed(store, comparison=comparison, owner=comparison, config_hash=comparison)
-    moves = [
-        fired(SLOT, comparison=comparison, segment=name, reason=name, labels={name: name}, runbook_url=name, dedup_key=name)
-        for name in HOSTILE
-    ]
-    items = [
+    states, causes = zip(
+        *(
+            fired(comparison=comparison, segment=name, reason=name, labels={name: name}, runbook_url=name, dedup_key=name)
+            for name in HOSTILE
+        ),
+        strict=True,
+    )
+    kept = tuple(
         evidence(position=position, user=name, baseline=(name, "x"), candidate=(name,), scores={name: 0.5})
         for position, name in enumerate(HOSTILE)
-    ]
-    summaries = [factories.summary(segment=name, metric=name, statistics={name: 1.0}) for name in HOSTILE]
+    )
+    summaries = tuple(factories.summary(segment=name, metric=name, statistics={name: 1.0}) for name in HOSTILE)
+    seconds = dict.fromkeys(HOSTILE, 1.0)
     stored = result(
-        claim,
-        reason=comparison,
-        summaries=tuple(summaries),
-        evidence=tuple(items),
-        stage_seconds=dict.fromkeys(HOSTILE, 1.0),
-        states=tuple(state for state, _ in moves),
-        transitions=tuple(cause for _, cause in moves),
+        claim, reason=comparison, summaries=summaries, evidence=kept, stage_seconds=seconds, states=states, transitions=causes
     )
     assert store.runs.finish(stored, receivers=HOSTILE)
 
     (latest,) = store.history.latest([comparison])
     assert (latest.run.comparison, latest.run.reason, latest.run.owner) == (comparison,) * 3
-    assert store.history.evidence(claim.run_id) == tuple(items)
-    found = store.alerts.transitions(comparison=comparison, limit=None)
-    assert [(each.reason, each.labels, each.runbook_url) for each in found] == [(name, {name: name}, name) for name in HOSTILE]
+    assert store.history.evidence(claim.run_id) == kept
+    assert [(each.reason, each.labels, each.runbook_url) for each in transitions(store)] == [
+        (name, {name: name}, name) for name in HOSTILE
+    ]
     assert [each for each in latest.summaries if len(each.segment) < 120] == [s for s in summaries if len(s.segment) < 500]
 
 
@@ -136,6 +134,6 @@ def test_instants_come_back_in_utc_to_the_microsecond_ordered_by_time_and_never_
     with pytest.raises(ValueError, match="no time zone"):
         claimed(store, datetime(2024, 1, 8))  # noqa: DTZ001 - the point
 
-    found = [each.slot for each in store.history.runs(comparison=None, limit=2)]
+    found = [each.slot for each in runs_of(store)]
     assert found == [SLOT, east]
     assert {each.tzinfo for each in found} == {UTC}

@@ -13,7 +13,7 @@ from monitor.model.runs import Histogram, RunStatus, Summary
 from monitor.storage import SqlStore
 from monitor.storage import prune as pruning
 from monitor.storage.tables.run_tables import daily
-from storage.worked import claimed, prune, record, result, run
+from storage.worked import LATER, claimed, finish, prune, record, run, runs_of
 
 
 def summary(**changes: Any) -> Summary:
@@ -31,20 +31,25 @@ def days(store: SqlStore) -> list[Any]:
         return list(connection.execute(select(daily).order_by(daily.c.day, daily.c.segment)))
 
 
+def sums(store: SqlStore) -> list[tuple[int, float]]:
+    """Runs and mean of each day and segment."""
+    return [(day.runs, round(day.mean, 12)) for day in days(store)]
+
+
 def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(store: SqlStore) -> None:
     first = stored(store, SLOT, summary(mean=0.5))
     again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
-    number = store.runs.finish(result(again, summaries=(summary(mean=0.9),)), receivers=())
-    assert [(run.comparison, run.attempt, run.id) for run in store.history.runs(comparison=None, limit=9)] == [
+    number = finish(store, again, summaries=(summary(mean=0.9),))
+    assert [(run.comparison, run.attempt, run.id) for run in runs_of(store)] == [
         ("home-feed", 2, number),
         ("home-feed@1", 1, first),
     ]
     assert [each.mean for each in record(store, first).summaries] == [0.5]
 
     prune(store, now=SLOT + DAY)
-    assert [(day.comparison, day.mean) for day in days(store)] == [("home-feed", 0.9)]
+    assert sums(store) == [(1, 0.9)]
     prune(store, now=SLOT + 2 * DAY, runs=SLOT + DAY)
-    assert store.history.runs(comparison=None, limit=9) == ()
+    assert runs_of(store) == ()
 
 
 def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store: SqlStore) -> None:
@@ -88,18 +93,18 @@ def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured
     assert (alone.segment, alone.mean, alone.standard_error) == ("country=UK", 0.5, None)
 
 
-@pytest.mark.parametrize(("gone", "mean"), [({}, 0.6), ({"runs": SLOT + HOUR}, 0.5)], ids=["all is there", "others are gone"])
+@pytest.mark.parametrize(("gone", "mean"), [({}, 0.6), ({"runs": LATER}, 0.5)], ids=["all is there", "others are gone"])
 def test_a_slot_run_again_makes_its_day_anew_but_not_once_others_of_it_are_gone(
     store: SqlStore, gone: dict[str, Any], mean: float
 ) -> None:
     stored(store, SLOT, summary())
-    stored(store, SLOT + HOUR, summary())
+    stored(store, LATER, summary())
     prune(store, **gone, now=SLOT + DAY)
-    stored(store, SLOT + HOUR, summary(mean=0.7), finished_at=SLOT + 2 * DAY)
+    stored(store, LATER, summary(mean=0.7), finished_at=SLOT + 2 * DAY)
 
     prune(store, **gone, now=SLOT + 3 * DAY)
 
-    assert [(day.mean, day.runs) for day in days(store)] == [(pytest.approx(mean), 2)]
+    assert sums(store) == [(2, mean)]
 
 
 def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore) -> None:
@@ -108,18 +113,11 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore)
 
     gone = prune(store, summaries=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert gone == {"coverage": 2, "statistics": 4, "summaries": 2}
-    first, *_ = store.history.runs(comparison=None, limit=9)[::-1]
+    first, *_ = runs_of(store)[::-1]
     assert [each.segment for each in record(store, first.id).summaries] == ["all"]
     prune(store, runs=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert len(days(store)) == 3 * 2
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
-
-
-def test_days_beyond_their_own_age_are_not_added_up_to_be_deleted_at_once(store: SqlStore) -> None:
-    stored(store, SLOT + 23 * HOUR, summary())
-
-    assert prune(store, daily=SLOT + HOUR, now=SLOT + 2 * DAY) == {}
-    assert days(store) == []
 
 
 def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept_since(store: SqlStore) -> None:
@@ -131,7 +129,7 @@ def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept
     before = days(store)
     for slot in (SLOT + 2 * HOUR, SLOT + DAY):
         stored(store, slot, summary(mean=0.8), finished_at=SLOT + 3 * DAY)
-    (_, first) = store.history.runs(comparison=None, limit=9)[-2:]
+    (_, first) = runs_of(store)[-2:]
     assert store.runs.store_relevance(first, summaries=[summary(metric="ndcg")], scores=None, at=SLOT + 3 * DAY)
 
     prune(store, now=SLOT + 4 * DAY)
@@ -147,31 +145,31 @@ def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended
 
     prune(store, now=SLOT + DAY + HOUR)
 
-    assert [(day.runs, day.mean) for day in days(store)] == [(2, pytest.approx(0.6))]
+    assert sums(store) == [(2, 0.6)]
 
 
 def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store: SqlStore) -> None:
     stored(store, SLOT, summary())
-    stored(store, SLOT + HOUR, summary(mean=0.7))
+    stored(store, LATER, summary(mean=0.7))
     stored(store, SLOT + DAY, summary())
     prune(store, now=SLOT + 3 * DAY)
-    for slot in (SLOT + HOUR, SLOT + DAY):
+    for slot in (LATER, SLOT + DAY):
         stored(store, slot, status=RunStatus.FAILED, finished_at=SLOT + 3 * DAY)
 
     prune(store, now=SLOT + 4 * DAY)
 
-    assert [(day.day, day.runs, day.mean) for day in days(store)] == [(SLOT, 1, 0.5)]
+    assert sums(store) == [(1, 0.5)]
 
 
 def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_have_come(store: SqlStore) -> None:
     stored(store, SLOT, summary())
     prune(store, now=SLOT + 9 * DAY)
-    stored(store, SLOT + HOUR, summary(mean=0.7))
+    stored(store, LATER, summary(mean=0.7))
     stored(store, SLOT + DAY, summary())
 
     prune(store, now=SLOT + 3 * DAY)
 
-    assert [(day.runs, day.mean) for day in days(store)] == [(2, pytest.approx(0.6)), (1, 0.5)]
+    assert sums(store) == [(2, 0.6), (1, 0.5)]
 
 
 def test_a_day_that_did_not_change_is_not_added_up_again(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,9 +182,12 @@ def test_a_day_that_did_not_change_is_not_added_up_again(store: SqlStore, monkey
     assert prune(store, now=SLOT + 5 * DAY) == {}
 
 
-def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_whatever_their_age(store: SqlStore) -> None:
-    run_id = run(store, SLOT)
+def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_nor_one_that_would_be_deleted_at_once(
+    store: SqlStore,
+) -> None:
+    run_id = run(store, SLOT + 23 * HOUR)
 
     assert prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR) == {}
-    assert days(store) == []
     assert len(record(store, run_id).summaries) == 2
+    assert prune(store, daily=LATER, now=SLOT + 2 * DAY) == {}
+    assert days(store) == []

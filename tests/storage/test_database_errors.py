@@ -1,6 +1,7 @@
 """Every way in which a database fails ends in one line that says what to do, and never in a secret."""
 
 import builtins
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -16,7 +17,8 @@ from monitor.storage import open_store, parse_url, schema_version, unopened_stor
 from monitor.storage.database_errors import translate
 from servers import free_port
 from servers.postgres import PASSWORD, USER, PostgresServer
-from storage.worked import attempt, claimed, result
+from storage.worked import attempt, claimed, finish, result, runs_of
+from tables import rows
 
 CANARY = "canary-4711"
 
@@ -29,32 +31,25 @@ def failure(url: str, *, create: bool = True) -> DatabaseError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("url", "driver"),
-    [
-        ("sqlite:///x.db", "sqlite+pysqlite"),
-        ("postgres://h/d", "postgresql+psycopg"),
-        ("postgresql://h/d", "postgresql+psycopg"),
-        ("postgresql+psycopg://h/d", "postgresql+psycopg"),
-    ],
-)
-def test_a_url_names_its_driver(url: str, driver: str) -> None:
-    assert parse_url(url).drivername == parse_url(SecretStr(url)).drivername == driver
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "sqlite"])
+def test_a_url_names_its_driver(scheme: str) -> None:
+    driver = "sqlite+pysqlite" if scheme == "sqlite" else "postgresql+psycopg"
+    assert parse_url(f"{scheme}://h/d").drivername == parse_url(SecretStr(f"{scheme}://h/d")).drivername == driver
 
 
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        (f"nonsense {CANARY}", "not a database URL: use sqlite:///path/to/file.db or postgresql://"),
-        (f"postgresql://u:{CANARY}@host:port/db", "not a database URL"),
-        (f"mysql://u:{CANARY}@h/d", "'mysql' is not a database that rankwatch knows"),
-        (f"postgresql+psycopg2://u:{CANARY}@h/d", "'postgresql\\+psycopg2' is not"),
-        ("sqlite://", "in memory would be lost"),
-        ("sqlite:///:memory:", "in memory would be lost"),
-    ],
-)
+REFUSED = f"""
+nonsense {CANARY} | not a database URL: use sqlite:///path/to/file.db or postgresql://
+postgresql://u:{CANARY}@host:port/db | not a database URL
+mysql://u:{CANARY}@h/d | 'mysql' is not a database that rankwatch knows
+postgresql+psycopg2://u:{CANARY}@h/d | 'postgresql+psycopg2' is not
+sqlite:// | in memory would be lost
+sqlite:///:memory: | in memory would be lost
+"""
+
+
+@pytest.mark.parametrize(("url", "says"), rows(REFUSED))
 def test_a_url_that_cannot_be_used_is_a_configuration_error_without_the_url(url: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says) as caught:
+    with pytest.raises(ConfigError, match=re.escape(says)) as caught:
         parse_url(url)
 
     assert CANARY not in f"{caught.value!r} {caught.value.__cause__!r}"
@@ -101,7 +96,7 @@ def test_a_full_disk_is_named_and_passes(sqlite_file: Path) -> None:
         assert not caught.value.permanent
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
-        assert store.runs.finish(result(claim), receivers=())
+        assert finish(store, claim)
 
 
 def test_a_user_without_rights_is_told_which_to_grant(postgres_server: PostgresServer, postgres_url: str) -> None:
@@ -157,27 +152,26 @@ def test_postgres_without_its_extra_says_what_to_install(monkeypatch: pytest.Mon
         open_store("postgresql://u@127.0.0.1/d", create=False)
 
 
-@pytest.mark.parametrize(
-    ("error", "says", "permanent"),
-    [
-        (psycopg.errors.DiskFull(), "has no disk space left", False),
-        (psycopg.errors.TooManyConnections(), "takes no more connections", False),
-        (psycopg.errors.ReadOnlySqlTransaction(), "is read-only", False),
-        (psycopg.errors.DeadlockDetected(), "gave way to another transaction", False),
-        (psycopg.errors.LockNotAvailable(), "is locked by another transaction", False),
-        (psycopg.errors.AdminShutdown(), "is starting, stopping or ended the statement", False),
-        (psycopg.errors.DuplicateTable(), "has a table of this name already, made elsewhere at this moment: try again", False),
-        (psycopg.errors.UndefinedTable('"scores_2024_01_08"'), "drops a partition of scores at this moment: try again", False),
-        (psycopg.errors.UndefinedTable(), "lacks tables or columns of this version: run `rankwatch db upgrade`", True),
-        (psycopg.errors.CheckViolation(f"new row {CANARY}\nDETAIL: {CANARY}"), r"\(SQLSTATE 23514\): new row \*\*\*$", True),
-    ],
-)
-def test_states_of_postgres_are_told_in_words(error: psycopg.Error, says: str, *, permanent: bool) -> None:
-    translated = translate(error, parse_url(f"postgresql://u:{CANARY}@h/d"))
+STATES = f"""
+DiskFull | | has no disk space left
+TooManyConnections | | takes no more connections
+ReadOnlySqlTransaction | | is read-only
+DeadlockDetected | | gave way to another transaction
+LockNotAvailable | | is locked by another transaction
+AdminShutdown | | is starting, stopping or ended the statement
+DuplicateTable | | has a table of this name already, made elsewhere at this moment: try again
+UndefinedTable | "scores_2024_01_08" | drops a partition of scores at this moment: try again
+UndefinedTable | | lacks tables or columns of this version: run `rankwatch db upgrade`
+CheckViolation | new row {CANARY} DETAIL: {CANARY} | (SQLSTATE 23514): new row ***
+"""
 
-    with pytest.raises(DatabaseError, match=says) as caught:
-        raise translated
-    assert caught.value.permanent is permanent
+
+@pytest.mark.parametrize(("name", "text", "says"), rows(STATES.replace("| |", "|  |")))
+def test_states_of_postgres_are_told_in_words(name: str, text: str, says: str) -> None:
+    error = getattr(psycopg.errors, name)(text.replace(" DETAIL", "\nDETAIL"))
+    with pytest.raises(DatabaseError, match=re.escape(says) + ("$" if CANARY in text else "")) as caught:
+        raise translate(error, parse_url(f"postgresql://u:{CANARY}@h/d"))
+    assert caught.value.permanent is (name == "CheckViolation" or "upgrade" in says)
 
 
 def test_a_store_shows_no_secret(migrated_url: str) -> None:
@@ -200,7 +194,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sq
             assert caught.value.trouble is DatabaseTrouble.READ_ONLY
 
         store.maintenance.ping()
-        assert store.history.runs(comparison=None, limit=1) == ()
+        assert runs_of(store) == ()
 
 
 def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(tmp_path: Path) -> None:
@@ -225,25 +219,24 @@ def test_a_damaged_file_is_named(sqlite_file: Path) -> None:
         closing(unopened_store(f"sqlite:///{sqlite_file}")) as store,
         pytest.raises(DatabaseError, match="is damaged: restore it"),
     ):
-        store.history.runs(comparison=None, limit=1)
+        runs_of(store)
 
 
-@pytest.mark.parametrize(
-    ("login", "host", "database", "says", "permanent"),
-    [
-        (f"u:{CANARY}", "127.0.0.1:0", f"d?application_name={CANARY}", "PostgreSQL database d at 127.0.0.1:", False),
-        (f"u:{CANARY}", "127.0.0.1:0", "d", "cannot be reached: see that the server runs and that host and port", False),
-        (f"u:{CANARY}", "nowhere.invalid", "d", "nowhere.invalid:5432 cannot be reached", False),
-        (f"{USER}:{CANARY}", None, "postgres", "refused the password: correct the user or password", True),
-        (f"{USER}:{PASSWORD}", None, "nothing_here", "PostgreSQL database nothing_here at 127.0.0.1", True),
-        (f"{USER}:{PASSWORD}", None, "nothing_here", "does not exist: create it with CREATE DATABASE", True),
-    ],
-)
+SILENT = f"""
+u:{CANARY}@127.0.0.1:0/d?application_name={CANARY} | may come back | PostgreSQL database d at 127.0.0.1:
+u:{CANARY}@127.0.0.1:0/d | may come back | cannot be reached: see that the server runs and that host and port
+u:{CANARY}@nowhere.invalid/d | may come back | nowhere.invalid:5432 cannot be reached
+{USER}:{CANARY}@SERVER/postgres | for good | refused the password: correct the user or password
+{USER}:{PASSWORD}@SERVER/nothing_here | for good | PostgreSQL database nothing_here at 127.0.0.1
+{USER}:{PASSWORD}@SERVER/nothing_here | for good | does not exist: create it with CREATE DATABASE
+"""
+
+
 def test_a_postgres_that_does_not_answer_may_come_back_and_one_that_refuses_does_so_for_good(
-    postgres_server: PostgresServer, login: str, host: str | None, database: str, says: str, *, permanent: bool
+    postgres_server: PostgresServer,
 ) -> None:
-    place = f"127.0.0.1:{postgres_server.port}" if host is None else host.replace(":0", f":{free_port()}")
-    error = failure(f"postgresql://{login}@{place}/{database}")
-
-    assert says in str(error)
-    assert error.permanent is permanent
+    for url, lasting, says in rows(SILENT):
+        place = url.replace(":0/", f":{free_port()}/").replace("SERVER", f"127.0.0.1:{postgres_server.port}")
+        error = failure(f"postgresql://{place}")
+        assert says in str(error)
+        assert error.permanent is (lasting == "for good")

@@ -14,12 +14,26 @@ import factories
 from factories import HOUR, SLOT, state
 from monitor.errors import DatabaseError
 from monitor.model.model_versions import ArmModel
-from monitor.model.rankings import Arm, Coverage, CoverageRow
+from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.runs import EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.storage import SqlStore
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
-from storage.worked import attempt, claimed, coverage, evidence, fired, record, result, run, scores
+from storage.worked import (
+    LATER,
+    attempt,
+    claimed,
+    coverage,
+    evidence,
+    finish,
+    fired,
+    newest,
+    record,
+    result,
+    run,
+    runs_of,
+    scores,
+)
 
 
 def counts(store: SqlStore) -> dict[str, int]:
@@ -73,7 +87,7 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     models = {Arm.BASELINE: ArmModel(now="v1"), Arm.CANDIDATE: now}
     stored = result(claimed(store), reason="r", labels_until=SLOT, models=models, **measured | {"input_hash": "00ff"})
     assert store.runs.finish(stored, receivers=())
-    (found,) = store.history.runs(comparison=None, limit=9)
+    (found,) = runs_of(store)
     assert (found.models, found.input_hash) == (models, "00ff")
     assert [each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)] == []
 
@@ -94,7 +108,7 @@ def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: Sq
         receivers=(),
     )
 
-    latest = store.history.latest(["home-feed"])[0]
+    latest = newest(store)
     found, nothing = latest.summaries
     assert nothing == empty
     assert (found.n, found.mean, found.statistics) == (3, None, {"p05": 0.5})
@@ -105,12 +119,12 @@ def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: Sq
 def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store: SqlStore) -> None:
     move = fired()
     run(store, SLOT, move, receivers=("hook",))
-    before, shown = counts(store), store.history.latest(["home-feed"])[0]
+    before, shown = counts(store), newest(store)
 
     run(store, SLOT, move, receivers=("hook",))
 
     assert counts(store) == before
-    after = store.history.latest(["home-feed"])[0]
+    after = newest(store)
     assert (after.summaries, after.coverage, after.states) == (shown.summaries, shown.coverage, shown.states)
     assert after.run.attempt == 2
 
@@ -121,7 +135,7 @@ def test_a_rerun_replaces_what_the_earlier_attempt_stored(store: SqlStore) -> No
     rest: dict[str, Any] = {"evidence": (), "coverage": None, "stage_seconds": {"pull": 2.0}}
     run_id = run(store, SLOT, summaries=(only,), scores=scores({"overlap": {"u7": 0.5}}), **rest)
 
-    latest = store.history.latest(["home-feed"])[0]
+    latest = newest(store)
     assert (latest.summaries, latest.coverage, store.history.evidence(run_id)) == ((only,), None, ())
     left = store.history.run_scores(run_id, ["overlap", "extended_tau"])
     assert (list(left.users), list(left.by_metric)) == (["u7"], ["overlap"])
@@ -129,57 +143,48 @@ def test_a_rerun_replaces_what_the_earlier_attempt_stored(store: SqlStore) -> No
 
 def test_a_result_whose_claim_was_taken_over_stores_nothing(store: SqlStore) -> None:
     first = claimed(store)
-    second = claimed(store, owner="b:2", now=SLOT + HOUR, until=SLOT + 2 * HOUR)
+    second = claimed(store, owner="b:2", now=LATER, until=SLOT + 2 * HOUR)
     before = counts(store)
 
     firing, cause = fired()
     assert not store.runs.finish(result(first, states=(firing,), transitions=(cause,)), receivers=("hook",))
 
     assert counts(store) == before
-    assert store.history.runs(comparison=None, limit=1)[0].status is RunStatus.RUNNING
-    assert store.runs.finish(result(second), receivers=())
+    assert runs_of(store)[0].status is RunStatus.RUNNING
+    assert finish(store, second)
 
 
 def test_a_late_result_of_an_abandoned_run_that_nobody_took_is_stored(store: SqlStore) -> None:
     claim = claimed(store)
-    store.runs.abandon_expired(SLOT + HOUR)
+    store.runs.abandon_expired(LATER)
 
-    assert store.runs.finish(result(claim), receivers=())
-    (shown,) = store.history.runs(comparison=None, limit=1)
+    assert finish(store, claim)
+    (shown,) = runs_of(store)
     assert (shown.status, shown.reason) == (RunStatus.OK, None)
 
 
 def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: SqlStore) -> None:
     run(store, SLOT)
-    run(store, SLOT + HOUR, status=RunStatus.FAILED, reason="down", summaries=())
+    run(store, LATER, status=RunStatus.FAILED, reason="down", summaries=())
     claimed(store, SLOT + 2 * HOUR)
     run(store, SLOT - HOUR, comparison="search")
 
     home, search = store.history.latest(["home-feed", "search"])
-    assert (home.run.slot, home.run.status, home.last_ok_slot, home.first_slot) == (SLOT + HOUR, RunStatus.FAILED, SLOT, SLOT)
+    assert (home.run.slot, home.run.status, home.last_ok_slot, home.first_slot) == (LATER, RunStatus.FAILED, SLOT, SLOT)
     assert (search.run.comparison, search.run.slot) == ("search", SLOT - HOUR)
     assert store.history.latest([]) == ()
 
 
-def test_evidence_comes_worst_first_then_by_position(store: SqlStore) -> None:
-    kept = [
-        evidence(kind=EvidenceKind.REPRESENTATIVE, position=0),
-        evidence(position=1),
-        evidence(position=0),
-    ]
-    assert store.history.evidence(run(store, SLOT, evidence=tuple(kept))) == (kept[2], kept[1], kept[0])
-
-
-def test_every_reason_and_status_of_the_model_can_be_stored(store: SqlStore) -> None:
-    from monitor.model.rankings import Arm, CoverageReason  # noqa: PLC0415 - named where it is the point
-
+def test_evidence_comes_worst_first_then_by_position_and_every_reason_of_the_model_can_be_stored(store: SqlStore) -> None:
+    kept = (evidence(kind=EvidenceKind.REPRESENTATIVE, position=0), evidence(position=1), evidence(position=0))
     reasons = {(arm, reason): 1 for arm in Arm for reason in CoverageReason}
     row = CoverageRow(segment="all", asked=1, paired=0, reasons=reasons)
-    run(store, SLOT, coverage=Coverage(rows=(row, coverage().rows[1])))
+    run_id = run(store, SLOT, evidence=kept, coverage=Coverage(rows=(row, coverage().rows[1])))
 
-    found = store.history.latest(["home-feed"])[0].coverage
-    assert found is not None
-    assert found.all == row
+    assert store.history.evidence(run_id) == (kept[2], kept[1], kept[0])
+    shown = newest(store).coverage
+    assert shown is not None
+    assert shown.all == row
 
 
 @pytest.mark.parametrize("part", ["summaries", "scores"])
@@ -195,4 +200,4 @@ def test_a_result_that_breaks_half_way_leaves_nothing(store: SqlStore, part: str
 
     assert counts(store) == before
     assert attempt(store, rerun=True) is None
-    assert store.runs.finish(result(claim), receivers=())
+    assert finish(store, claim)

@@ -1,11 +1,13 @@
 """The lease: one holder at a time, epochs that only grow, and nothing written under one that is over."""
 
 import copy
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,13 @@ from sqlalchemy import Connection, text
 
 from factories import HOUR, SLOT
 from monitor.errors import DatabaseError, LeaseLostError
-from monitor.model.runs import Claim, Lease, Occupied, RunStatus
+from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from storage.conftest import emptied
-from storage.worked import attempt, claimed, fired, lease, prune, result, run
+from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune, run, runs_of
 
 LASTS = timedelta(seconds=5)
 ROUNDS = 20
@@ -56,21 +58,21 @@ def run_out(store: SqlStore) -> None:
         connection.execute(text("UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'"))
 
 
-LEADING: list[SqlStore] = []
+OWN: list[SqlStore] = []
 
 
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
-    while LEADING:
-        if (own := LEADING.pop()).database.is_sqlite:
+    while OWN:
+        if (own := OWN.pop()).database.is_sqlite:
             own.close()
 
 
 def copied(store: SqlStore) -> SqlStore:
     """The store as a daemon has it."""
-    LEADING.append(SqlStore(copy.copy(store.database)))
-    return LEADING[-1]
+    OWN.append(SqlStore(copy.copy(store.database)))
+    return OWN[-1]
 
 
 def under(store: SqlStore, taken: Lease, *, patience: timedelta = LASTS) -> SqlStore:
@@ -121,21 +123,16 @@ def test_what_was_given_back_is_free_at_once(store: SqlStore, opened: Opener) ->
     assert won(second).epoch == 2
 
 
-def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it(postgres: SqlStore, opened: Opener) -> None:
-    leases = opened(postgres, "a:1")
-    taken = won(leases)
-    run_out(postgres)
-
-    assert leases.renew(taken)
-
-    assert claimed(under(postgres, taken)).attempt == 1
-
-
-def test_one_that_was_taken_over_is_not_renewed_nor_given_back(postgres: SqlStore, opened: Opener) -> None:
+def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it_and_then_neither_renewed_nor_given_back(
+    postgres: SqlStore, opened: Opener
+) -> None:
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
     old = won(first)
-    new = taken_over(postgres, first, second)
+    run_out(postgres)
+    assert first.renew(old)
+    assert claimed(under(postgres, old)).attempt == 1
 
+    new = taken_over(postgres, first, second)
     assert not first.renew(old)
     first.release(old)
     assert second.renew(new)
@@ -169,16 +166,6 @@ def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres: SqlStore, op
             run_out(postgres)
 
 
-WRITES: dict[str, Callable[[SqlStore, Claim], object]] = {
-    "claim": lambda store, claim: attempt(store, claim.slot + HOUR),
-    "finish": lambda store, claim: store.runs.finish(result(claim), receivers=()),
-    "claim_deliveries": lambda store, claim: lease(store, claim.slot + HOUR),
-    "prune": lambda store, claim: prune(
-        store, scores=claim.slot + 99 * HOUR, evidence=claim.slot + 99 * HOUR, runs=claim.slot + 99 * HOUR
-    ),
-}
-
-
 def test_nothing_is_written_under_an_epoch_that_is_over(store: SqlStore, opened: Opener) -> None:
     first, second = opened(store, "a:1"), opened(store, "b:2")
     held = under(store, won(first))
@@ -186,9 +173,16 @@ def test_nothing_is_written_under_an_epoch_that_is_over(store: SqlStore, opened:
     taken_over(store, first, second)
     before = rows(store)
 
-    for write in WRITES.values():
+    late = SLOT + 99 * HOUR
+    writes: list[Callable[[], object]] = [
+        partial(attempt, held, LATER),
+        partial(finish, held, claim),
+        partial(lease, held, LATER),
+        partial(prune, held, scores=late, evidence=late, runs=late),
+    ]
+    for write in writes:
         with pytest.raises(LeaseLostError) as told:
-            write(held, claim)
+            write()
         assert told.value.permanent
     assert rows(store) == before
 
@@ -207,7 +201,7 @@ def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStor
         connection.execute(text("UPDATE runs SET reason = 'half written'"))
         taken_over(postgres, first, second)
 
-    (left,) = postgres.history.runs(comparison=None, limit=1)
+    (left,) = runs_of(postgres)
     assert (left.id, left.reason) == (claim.run_id, None)
 
 
@@ -251,7 +245,7 @@ def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others
             frozen.execute(text("UPDATE runs SET reason = 'half written'"))
             with _in_the_middle_of(doing, frozen):
                 new = taken_over(postgres, first, second)
-                assert leading.maintenance.lead(new, patience=LASTS, now=SLOT + HOUR) == {"home-feed": 1}
+                assert leading.maintenance.lead(new, patience=LASTS, now=LATER) == {"home-feed": 1}
             frozen.execute(text("SELECT 1"))
 
         assert of_a_command.scalar(text("SELECT 1")) == 1
@@ -299,10 +293,10 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore
     new = taken_over(store, first, second)
 
     own = copied(store)
-    counts = own.maintenance.lead(new, patience=LASTS, now=SLOT + HOUR)
+    counts = own.maintenance.lead(new, patience=LASTS, now=LATER)
 
     assert counts == {"home-feed": 1}
-    found = {(each.comparison, each.slot): each for each in store.history.runs(comparison=None, limit=9)}
+    found = {(each.comparison, each.slot): each for each in runs_of(store)}
     given_up = found["home-feed", SLOT]
     assert given_up.status is RunStatus.ABANDONED
     assert given_up.reason == "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
@@ -336,10 +330,10 @@ def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_agai
     third = taken_over(store, second, first)
     own.maintenance.lead(third, patience=LASTS, now=SLOT)
 
-    assert not own.runs.finish(result(stale), receivers=())
+    assert not finish(own, stale)
     own.runs.release(stale)
 
-    (left,) = store.history.runs(comparison=None, limit=2)
+    (left,) = runs_of(store)
     assert left.status is RunStatus.ABANDONED
 
 
@@ -350,15 +344,22 @@ def test_a_standby_writes_nothing(store: SqlStore) -> None:
     with pytest.raises(LeaseLostError, match="this daemon stands by: nothing was written"):
         claimed(own)
     own.maintenance.probe_write()
-    assert store.history.runs(comparison=None, limit=1) == ()
+    assert runs_of(store) == ()
 
 
-def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(tmp_path: Path) -> None:
-    url, link = f"sqlite:///{tmp_path / 'rankwatch.db'}", tmp_path / "link.db"
-    link.symlink_to(tmp_path / "rankwatch.db")
-    with closing(open_store(url, create=True)) as store:
-        first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
-        second = open_leases(parse_url(f"sqlite:///{link}"), holder="host:42", lasts=LASTS)
+@pytest.fixture
+def file(tmp_path: Path, sqlite_template: Path) -> Path:
+    return Path(shutil.copy(sqlite_template, tmp_path / "rankwatch.db"))
+
+
+def leases_of(file: Path, holder: str) -> Leases:
+    return open_leases(parse_url(f"sqlite:///{file}"), holder=holder, lasts=LASTS)
+
+
+def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(file: Path) -> None:
+    link = file.with_name("link.db")
+    link.symlink_to(file)
+    with closing(leases_of(file, "host:41")) as first, closing(leases_of(link, "host:42")) as second:
         won(first)
         with pytest.raises(
             DatabaseError, match=r"in use by another daemon: host:41 since 20\S+ holds .* use PostgreSQL"
@@ -367,17 +368,17 @@ def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(t
         assert (told.value.permanent, told.value.exit_code) == (True, 4)
         first.close()
         assert won(second).epoch == 2
-        second.close()
 
 
-def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
-    with closing(open_store(url, create=True)) as store, closing(open_store(url, create=False)) as other:
-        first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
-        second = open_leases(other.database.url, holder="host:42", lasts=LASTS)
+def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(file: Path) -> None:
+    with (
+        closing(open_store(f"sqlite:///{file}", create=False)) as store,
+        closing(leases_of(file, "host:41")) as first,
+        closing(leases_of(file, "host:42")) as second,
+    ):
         old = won(first)
         held = under(store, old)
-        (tmp_path / "rankwatch.db.lock").unlink()
+        file.with_name("rankwatch.db.lock").unlink()
         won(second)
 
         with pytest.raises(DatabaseError, match="host:42"):
@@ -386,36 +387,38 @@ def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(t
             claimed(held)
         second.close()
         assert not first.renew(old)
-        first.close()
 
 
-@pytest.mark.parametrize("how", ["deleted", "replaced", "-wal", "-shm"])
-def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_nothing_is_lost(tmp_path: Path, how: str) -> None:
-    file = tmp_path / "rankwatch.db"
-    swapped = tmp_path / f"rankwatch.db{how}" if how in {"-wal", "-shm"} else file
-    with closing(open_store(f"sqlite:///{file}", create=True)) as store:
-        leases = open_leases(store.database.url, holder="host:41", lasts=LASTS)
+MISSING = "was deleted or moved away"
+SWAPPED = {"": MISSING, "replaced": "was replaced by another file", "-wal": f"-wal {MISSING}", "-shm": f"-shm {MISSING}"}
+
+
+@pytest.mark.parametrize("how", SWAPPED)
+def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_nothing_is_lost(file: Path, how: str) -> None:
+    swapped = file.with_name(f"rankwatch.db{how.removeprefix('replaced')}")
+    with closing(open_store(f"sqlite:///{file}", create=False)) as store, closing(leases_of(file, "host:41")) as leases:
         taken = won(leases)
         store.maintenance.lead(taken, patience=LASTS, now=SLOT)
-        store.runs.finish(result(claimed(store)), receivers=())
-        away = swapped.rename(tmp_path / "away.db")
+        finish(store, claimed(store))
+        away = swapped.rename(file.with_name("away.db"))
         if how == "replaced":
             open_store(f"sqlite:///{file}", create=True).close()
 
-        what = (
-            "was replaced by another file"
-            if how == "replaced"
-            else f"{'' if swapped == file else swapped} was deleted or moved away"
-        )
-        for work in (store.maintenance.ping, lambda: leases.renew(taken), lambda: claimed(store, SLOT + HOUR)):
-            with pytest.raises(DatabaseError, match=f"{what} while in use: nothing is written any more: .*restart rankwatch"):
+        works: list[Callable[[], object]] = [
+            store.maintenance.ping,
+            partial(leases.renew, taken),
+            partial(claimed, store, LATER),
+        ]
+        for work in works:
+            with pytest.raises(
+                DatabaseError, match=f"{SWAPPED[how]} while in use: nothing is written any more: .*restart rankwatch"
+            ):
                 work()
 
         assert swapped.exists() == (how == "replaced")
-        if how == "deleted":
+        if how == "":
             away.replace(file)
             store.maintenance.ping()
             assert leases.renew(taken)
-        leases.close()
     with closing(open_store(f"sqlite:///{file}", create=False)) as store:
-        assert len(store.history.runs(comparison=None, limit=9)) == (how != "replaced")
+        assert len(runs_of(store)) == (how != "replaced")

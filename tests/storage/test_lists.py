@@ -1,9 +1,10 @@
 """Lists kept with runs, arm-wide scores, and relevance that is added later."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,12 +16,12 @@ import factories
 from factories import DAY, HOUR, SLOT
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State
-from monitor.model.memory import MemoryRequest
-from monitor.model.rankings import Arm, RankingTable
+from monitor.model.memory import Memory, MemoryRequest
+from monitor.model.rankings import Arm
 from monitor.model.runs import ArmScore, KeptLists, Run, RunStatus
 from monitor.storage import SqlStore, list_parquet
 from monitor.storage.tables.run_tables import kept_lists
-from storage.worked import claimed, prune, record, run, scores, user_scores
+from storage.worked import LATER, claimed, newest, prune, record, run, runs_of, scores, user_scores
 
 
 def lists(baseline: dict[str, list[Any]], candidate: dict[str, list[Any]], **segments: list[int]) -> KeptLists:
@@ -37,34 +38,24 @@ ONE = lists({"u1": [1, 2], "u2": [3]}, {"u1": [2], "u2": [3, 9]}, **{"country=UK
 OTHER = lists({"u1": [7, 8], "u2": [7]}, {"u1": [8], "u2": [8, 7]}, **{"country=UK": [1]})
 
 
-def plain(table: RankingTable) -> dict[str, tuple[list[Any], Any]]:
-    return {
-        user: (
-            list(table.items[first:last]),
-            None if table.scores is None else [None if np.isnan(x) else x for x in table.scores[first:last]],
-        )
-        for user, first, last in zip(table.users, table.offsets[:-1], table.offsets[1:], strict=True)
-    }
+def plain(kept: KeptLists) -> Any:
+    """All that must come back, in values that can be compared."""
+    arms = []
+    for table in (kept.baseline, kept.candidate):
+        scores = None if table.scores is None else [None if np.isnan(score) else score for score in table.scores]
+        is_array = isinstance(table.items, np.ndarray)
+        arms.append((list(table.users), list(table.items), table.offsets.tolist(), table.offsets.dtype, scores, is_array))
+    return arms, [(name, rows.tolist()) for name, rows in kept.segments.items()]
 
 
 def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
     assert found is not None
-    for mine, theirs in ((found.baseline, wanted.baseline), (found.candidate, wanted.candidate)):
-        assert plain(mine) == plain(theirs)
-        assert list(mine.users) == list(theirs.users)
-        assert mine.offsets.dtype == np.int64
-        assert isinstance(mine.items, np.ndarray) == isinstance(theirs.items, np.ndarray)
-    assert {name: rows.tolist() for name, rows in found.segments.items()} == {
-        name: rows.tolist() for name, rows in wanted.segments.items()
-    }
-    assert list(found.segments) == list(wanted.segments)
+    assert plain(found) == plain(wanted)
 
 
-def last_lists(store: SqlStore, before: datetime, comparison: str = "home-feed") -> KeptLists | None:
+def memory_of(store: SqlStore, before: datetime, comparison: str = "home-feed") -> Memory:
     request = MemoryRequest(comparison=comparison, config_hash="hash", before=before, wants_last_lists=True)
-    memory = store.history.memory_of(request)
-    assert memory.unreadable == ()
-    return memory.last_lists
+    return store.history.memory_of(request)
 
 
 def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
@@ -73,7 +64,7 @@ def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
 
 
 def stored_run(store: SqlStore, run_id: int) -> Run:
-    return next(run for run in store.history.runs(comparison=None, limit=99) if run.id == run_id)
+    return next(run for run in runs_of(store) if run.id == run_id)
 
 
 def with_lists(store: SqlStore) -> set[int]:
@@ -81,47 +72,47 @@ def with_lists(store: SqlStore) -> set[int]:
         return set(connection.scalars(select(kept_lists.c.run_id)))
 
 
-@given(data=st.data())
-def test_lists_survive_however_many_pieces_they_are_cut_into(data: st.DataObject) -> None:
-    kinds = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_size=1)])
-    items = data.draw(kinds)
-    n = data.draw(st.integers(0, 9))
-    users = [f"u{number}" for number in range(n)]
+ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_size=1)])
 
-    def arm() -> dict[str, list[Any]]:
-        return {user: data.draw(st.lists(items, max_size=4)) for user in users}
 
-    chosen = data.draw(st.lists(st.integers(0, n - 1), unique=True)) if n else []
-    wanted = lists(arm(), arm(), **{"x=y": sorted(chosen)})
-    step = data.draw(st.integers(1, 4))
+@given(
+    users=ITEMS.flatmap(lambda items: st.lists(st.tuples(*[st.lists(items, max_size=4)] * 2, st.booleans()), max_size=9)),
+    step=st.integers(1, 4),
+)
+def test_lists_survive_however_many_pieces_they_are_cut_into(users: list[tuple[list[Any], list[Any], bool]], step: int) -> None:
+    baseline = {f"u{number}": items for number, (items, _, _) in enumerate(users)}
+    candidate = {f"u{number}": items for number, (_, items, _) in enumerate(users)}
+    chosen = [number for number, user in enumerate(users) if user[2]]
+    wanted = lists(baseline, candidate, **{"x=y": chosen})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_parquet, "USERS_AT_ONCE", step)
-        pieces: dict[Arm, list[bytes]] = {arm: [] for arm in Arm}
-        for arm_name, part, payload in list_parquet.pack(wanted):
-            assert part == len(pieces[arm_name])
-            pieces[arm_name].append(payload)
+        pieces = _pieces(wanted)
         found = list_parquet.unpack(pieces)
 
-    assert len(pieces[Arm.BASELINE]) == max(1, -(-n // step))
+    assert len(pieces[Arm.BASELINE]) == max(1, -(-len(users) // step))
     assert_same(found, wanted)
 
 
 def _pieces(wanted: KeptLists = ONE) -> dict[Arm, list[bytes]]:
-    return {arm: [payload for found, _, payload in list_parquet.pack(wanted) if found is arm] for arm in Arm}
+    pieces: dict[Arm, list[bytes]] = {arm: [] for arm in Arm}
+    for arm, part, payload in list_parquet.pack(wanted):
+        assert part == len(pieces[arm])
+        pieces[arm].append(payload)
+    return pieces
 
 
-DAMAGED: Mapping[str, dict[Arm, list[bytes]]] = {
-    "one arm only": {Arm.BASELINE: _pieces()[Arm.BASELINE]},
-    "arms swapped": {Arm.BASELINE: _pieces()[Arm.CANDIDATE], Arm.CANDIDATE: _pieces()[Arm.BASELINE]},
-    "other users": _pieces() | {Arm.CANDIDATE: _pieces(lists({"x": [1], "y": [2]}, {"x": [1], "y": [2]}))[Arm.CANDIDATE]},
-}
-
-
-@pytest.mark.parametrize("case", DAMAGED)
-def test_damaged_lists_are_refused(case: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        list_parquet.unpack(DAMAGED[case])
+def test_damaged_lists_are_refused_and_those_of_versions_without_a_checksum_read() -> None:
+    good, others = _pieces(), _pieces(lists({"x": [1], "y": [2]}, {"x": [1], "y": [2]}))
+    baseline, candidate = good.values()
+    for damaged in (
+        {Arm.BASELINE: baseline},
+        {Arm.BASELINE: candidate, Arm.CANDIDATE: baseline},
+        good | {Arm.CANDIDATE: others[Arm.CANDIDATE]},
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            list_parquet.unpack(damaged)
+    assert_same(list_parquet.unpack({arm: [payload[4:] for payload in parts] for arm, parts in good.items()}), ONE)
 
 
 def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore) -> None:
@@ -131,8 +122,7 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore
 
     with pytest.raises(DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"):
         store.history.kept_lists(run_id)
-    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=SLOT + DAY, wants_last_lists=True)
-    (said,) = store.history.memory_of(request).unreadable
+    (said,) = memory_of(store, SLOT + DAY).unreadable
     assert said.startswith(f"lists of the last run: the lists kept with run {run_id} are damaged")
 
 
@@ -147,38 +137,29 @@ def test_every_changed_byte_is_a_value_error(place: int, byte: int) -> None:
             list_parquet.unpack({**pieces, Arm.BASELINE: [bytes(payload)]})
 
 
-def test_pieces_of_versions_without_a_checksum_are_read() -> None:
-    assert_same(list_parquet.unpack({arm: [payload[4:] for payload in parts] for arm, parts in _pieces().items()}), ONE)
-
-
 def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store: SqlStore) -> None:
     older = lists({"u1": [7]}, {"u1": [8]})
     waiting = {"labels_until": SLOT + 30 * DAY}
     kept(store, SLOT, lists=older, **waiting)
-    kept(store, SLOT + HOUR, **waiting)
+    kept(store, LATER, **waiting)
     kept(store, SLOT + 2 * HOUR, lists=None)
     kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
 
-    assert last_lists(store, SLOT) is None
-    assert_same(last_lists(store, SLOT + HOUR), older)
-    assert_same(last_lists(store, SLOT + DAY), ONE)
-    assert last_lists(store, SLOT + DAY, "other") is None
+    assert memory_of(store, SLOT).last_lists is memory_of(store, SLOT + DAY, "other").last_lists is None
+    for before, wanted in ((LATER, older), (SLOT + DAY, ONE)):
+        memory = memory_of(store, before)
+        assert memory.unreadable == ()
+        assert_same(memory.last_lists, wanted)
 
 
-@pytest.mark.parametrize("end", [list_parquet.END_BYTES, 10])
+@pytest.mark.parametrize(("end", "reads"), [(list_parquet.END_BYTES, {6}), (10, range(7, 99))])
 def test_a_user_is_found_by_reading_the_pieces_that_may_have_it(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch, end: int
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, end: int, reads: Collection[int]
 ) -> None:
+    find = Mock(side_effect=list_parquet.find_user)
     monkeypatch.setattr(list_parquet, "USERS_AT_ONCE", 2)
     monkeypatch.setattr(list_parquet, "END_BYTES", end)
-    read: list[str] = []
-    find = list_parquet.find_user
-
-    def found_in(payload: bytes, user: str) -> tuple[str, ...] | None:
-        read.append(user)
-        return find(payload, user)
-
-    monkeypatch.setattr(list_parquet, "find_user", found_in)
+    monkeypatch.setattr(list_parquet, "find_user", find)
     users = {f"u{number}": [number] for number in range(8)}
     run_id = kept(store, lists=lists(users, users))
     for user in ("u0", "u5", "u7"):
@@ -186,12 +167,12 @@ def test_a_user_is_found_by_reading_the_pieces_that_may_have_it(
         assert found is not None
         assert found.baseline == found.candidate == (user[1:],)
     assert store.pages.user_lists(run_id, "v") is None
-    assert len(read) == 6 if end > 10 else len(read) > 6
+    assert find.call_count in reads
 
 
 def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlStore) -> None:
     kept(store, SLOT)
-    second = kept(store, SLOT + HOUR)
+    second = kept(store, LATER)
     assert with_lists(store) == {second}
 
     first_again = kept(store, SLOT)
@@ -202,25 +183,26 @@ def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlS
 
 def test_lists_from_before_an_alert_stay_while_it_lasts(store: SqlStore) -> None:
     """What the lists of every later run are held against, however long it fires."""
-    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=SLOT + 9 * HOUR, wants_last_lists=True)
-    healthy = kept(store, SLOT, lists=ONE)
-    for hour in (1, 2, 3):
-        moved = {"from_state": State.QUIET, "to_state": State.PENDING, "slot": SLOT + hour * HOUR}
-        alarm = factories.state(state=State.PENDING, since=SLOT + HOUR, judged_slot=SLOT + hour * HOUR)
-        changes = (factories.transition(**moved),) if hour == 1 else ()
-        broken = kept(store, SLOT + hour * HOUR, lists=OTHER, states=(alarm,), transitions=changes)
+
+    def moved(hour: int, was: State, now: State) -> dict[str, Any]:
+        slot = SLOT + hour * HOUR
+        alert = factories.state(state=now, since=LATER, judged_slot=slot)
+        change = factories.transition(from_state=was, to_state=now, slot=slot)
+        return {"states": (alert,), "transitions": () if was is now else (change,)}
+
+    healthy = kept(store)
+    for hour, was in ((1, State.QUIET), (2, State.PENDING), (3, State.PENDING)):
+        broken = kept(store, SLOT + hour * HOUR, lists=OTHER, **moved(hour, was, State.PENDING))
         assert with_lists(store) == {healthy, broken}
     assert prune(store) == {}
-    memory = store.history.memory_of(request)
+    memory = memory_of(store, SLOT + 9 * HOUR)
     assert_same(memory.last_lists, OTHER)
     assert_same(memory.former_lists, ONE)
     assert memory.former_slot == SLOT
 
-    over = {"from_state": State.PENDING, "to_state": State.QUIET, "slot": SLOT + 4 * HOUR}
-    quiet = factories.state(since=SLOT + 4 * HOUR, judged_slot=SLOT + 4 * HOUR)
-    healed = kept(store, SLOT + 4 * HOUR, states=(quiet,), transitions=(factories.transition(**over),))
+    healed = kept(store, SLOT + 4 * HOUR, **moved(4, State.PENDING, State.QUIET))
     assert with_lists(store) == {healed}
-    memory = store.history.memory_of(request)
+    memory = memory_of(store, SLOT + 9 * HOUR)
     assert memory.former_lists is memory.last_lists
 
 
@@ -253,7 +235,7 @@ def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store: S
     run_id = kept(store, arm_scores=found)
 
     assert record(store, run_id).arm_scores == (found[0], replace(found[1], value=None), *found[2:])
-    assert store.history.latest(["home-feed"])[0].arm_scores == record(store, run_id).arm_scores
+    assert newest(store).arm_scores == record(store, run_id).arm_scores
 
 
 def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
@@ -273,18 +255,20 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
 def test_unlabelled_runs_are_those_that_can_still_be_labelled(store: SqlStore) -> None:
     waits = {"labels_until": SLOT + 9 * DAY}
     first = kept(store, SLOT, **waits)
-    kept(store, SLOT + HOUR, **waits, is_labelled=True)
+    kept(store, LATER, **waits, is_labelled=True)
     kept(store, SLOT + 2 * HOUR, **waits, status=RunStatus.INSUFFICIENT)
     kept(store, SLOT + 3 * HOUR)
-    busy = kept(store, SLOT + 4 * HOUR, **waits)
+    kept(store, SLOT + 4 * HOUR, **waits)
     claimed(store, SLOT + 4 * HOUR, rerun=True)
     last = kept(store, SLOT + 5 * HOUR, **waits)
 
-    assert [run.id for run in store.runs.awaiting_relevance("home-feed", since=SLOT)] == [first, last]
-    assert [run.id for run in store.runs.awaiting_relevance("home-feed", since=SLOT + HOUR)] == [last]
-    assert store.runs.awaiting_relevance("other", since=SLOT) == ()
-    assert store.history.latest(["home-feed"])[0].unlabelled == len({first, busy, last})
-    assert all(run.labels_until and run.labelled_at is None for run in store.runs.awaiting_relevance("home-feed", since=SLOT))
+    def awaiting(since: datetime, comparison: str = "home-feed") -> list[int]:
+        found = store.runs.awaiting_relevance(comparison, since=since)
+        assert all(run.labels_until and run.labelled_at is None for run in found)
+        return [run.id for run in found]
+
+    assert [awaiting(SLOT), awaiting(LATER), awaiting(SLOT, "other")] == [[first, last], [last], []]
+    assert newest(store).unlabelled == 3, "the one that runs again, too"
 
 
 def relevant(**changes: Any) -> Any:
@@ -297,14 +281,14 @@ def test_labels_are_added_beside_what_was_measured(store: SqlStore) -> None:
     added = (relevant(), relevant(segment="activity=new", n=2))
 
     done = store.runs.store_relevance(
-        stored_run(store, run_id), summaries=added, scores=scores({"ndcg": {"u1": 0.5, "u2": np.nan}}), at=SLOT + HOUR
+        stored_run(store, run_id), summaries=added, scores=scores({"ndcg": {"u1": 0.5, "u2": np.nan}}), at=LATER
     )
 
     assert done
     assert record(store, run_id).summaries == before + added
     assert [row[1:] for row in user_scores(store, "u1")] == [("extended_tau", -1.0), ("ndcg", 0.5), ("rbo(p=0.9)", 0.0)]
     assert [value for _, metric, value in user_scores(store, "u2") if metric == "ndcg"] == [None]
-    assert stored_run(store, run_id).labelled_at == SLOT + HOUR
+    assert stored_run(store, run_id).labelled_at == LATER
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
 
 

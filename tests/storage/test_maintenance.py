@@ -1,14 +1,15 @@
 """Retention: what goes and what stays, by a clock that others confirm; and what the rest takes on disk."""
 
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import pandas as pd
 import pytest
+from sqlalchemy import func, select
 
 from factories import DAY, HOUR, SLOT
-from monitor.model.notifications import DeliveryStatus, Silence
+from monitor.model.notifications import DeliveryStatus
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import RunStatus, Scores
 from monitor.settings.configuration import RetentionOptions
@@ -16,26 +17,35 @@ from monitor.storage import SqlStore, maintenance, open_store
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
-from storage.worked import NEVER, claimed, fired, lease, note, prune, record, resolved, run, scored
+from storage.worked import (
+    LATER,
+    NEVER,
+    claimed,
+    fired,
+    lease,
+    note,
+    prune,
+    record,
+    resolved,
+    run,
+    runs_of,
+    scored,
+    silence,
+    transitions,
+)
 
 
-def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStore) -> None:
+def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_their_runs(store: SqlStore) -> None:
     old, new = run(store, SLOT), run(store, SLOT + 9 * DAY)
 
     assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 3}
     assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
 
-    assert (scored(store, old), store.history.evidence(old)) == (0, ())
-    assert len(record(store, old).summaries) == 2
-    assert scored(store, new) == 3
-    assert len(store.history.evidence(new)) == 2
+    assert (scored(store, old), store.history.evidence(old), len(record(store, old).summaries)) == (0, (), 2)
+    assert (scored(store, new), len(store.history.evidence(new))) == (3, 2)
     assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}
 
-
-def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
     run(store, SLOT)
-    new = run(store, SLOT + DAY)
-
     assert prune(store, runs=SLOT + DAY) == {
         "scores": 3,
         "score_places": 2,
@@ -47,42 +57,39 @@ def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
         "summaries": 2,
         "runs": 1,
     }
-    assert [found.id for found in store.history.runs(comparison=None, limit=9)] == [new]
+    assert [found.id for found in runs_of(store)] == [new]
 
 
 def test_runs_that_somebody_is_at_stay(store: SqlStore) -> None:
     claimed(store)
-    run(store, SLOT + HOUR)
-    claimed(store, SLOT + HOUR, rerun=True)
+    run(store, LATER)
+    claimed(store, LATER, rerun=True)
 
     assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY, runs=SLOT + DAY) == {}
-    assert [found.status for found in store.history.runs(comparison=None, limit=9)] == [RunStatus.OK, RunStatus.RUNNING]
+    assert [found.status for found in runs_of(store)] == [RunStatus.OK, RunStatus.RUNNING]
 
 
 def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(store: SqlStore) -> None:
     firing, lasting = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, lasting, receivers=("hook",))
     store.outbox.record(*(note(delivery, SLOT) for delivery in lease(store, SLOT)))
-    run(store, SLOT + HOUR, resolved(SLOT + HOUR, firing[0]), receivers=("hook",))
+    run(store, LATER, resolved(LATER, firing[0]), receivers=("hook",))
 
     assert "transitions" not in prune(store, runs=SLOT + DAY)
-    (end,) = lease(store, SLOT + HOUR)
-    store.outbox.record(note(end, SLOT + HOUR, DeliveryStatus.HELD))
+    (end,) = lease(store, LATER)
+    store.outbox.record(note(end, LATER, DeliveryStatus.HELD))
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     store.outbox.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
 
     assert prune(store, runs=SLOT + DAY) == {"notifications": 3, "deliveries": 2, "transitions": 2}
-    (left,) = store.alerts.transitions(comparison=None, limit=None)
+    (left,) = transitions(store)
     assert (left.segment, left.is_start, store.alerts.firing()) == ("country=UK", True, (left,))
     assert len(store.alerts.states()) == 2
 
 
 def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store: SqlStore) -> None:
     for ends_at in (SLOT, SLOT + 2 * DAY):
-        wanted = Silence(
-            id=0, matchers=("segment=all",), author="anna", comment="", created_at=NEVER, starts_at=NEVER, ends_at=ends_at
-        )
-        store.alerts.add_silence(wanted)
+        store.alerts.add_silence(silence(NEVER, ends_at))
 
     assert prune(store, runs=SLOT + DAY) == {"silences": 1}
     assert [each.ends_at for each in store.alerts.silences(ending_after=None)] == [SLOT + 2 * DAY]
@@ -107,7 +114,7 @@ def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_ma
     assert alone.refused
     assert beside_its_runs.refused
     assert "no run is newer than 2024-01-11T00:00:00Z: correct the clock; if it is right" in beside_its_runs.refused
-    assert len(store.history.runs(comparison=None, limit=99)) == 4 + 6
+    assert len(runs_of(store)) == 4 + 6
 
 
 def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(store: SqlStore) -> None:
@@ -123,23 +130,16 @@ def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(st
 
 
 @pytest.mark.parametrize("every", [HOUR, 7 * DAY, 31 * DAY])
-def test_runs_of_every_schedule_confirm_the_clock(store: SqlStore, every: timedelta) -> None:
-    for number in range(6):
-        run(store, SLOT + number * every)
-
-    assert housekept(store, SLOT + 6 * every - HOUR).refused is None
-
-
-def test_the_first_runs_of_a_rare_schedule_confirm_no_clock_yet(store: SqlStore) -> None:
+def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_one(store: SqlStore, every: timedelta) -> None:
+    """A young or empty database confirms every clock."""
+    assert housekept(store, SLOT).refused is None
     run(store, SLOT)
     assert housekept(store, SLOT + 10 * DAY).refused is None
     assert housekept(store, SLOT + 10 * DAY + HOUR).refused
+    for number in range(1, 6):
+        run(store, SLOT + number * every)
 
-
-def test_a_young_or_empty_database_confirms_every_clock(store: SqlStore) -> None:
-    assert housekept(store, SLOT).refused is None
-    run(store, SLOT)
-    assert housekept(store, SLOT + DAY).refused is None
+    assert housekept(store, SLOT + 6 * every - HOUR).refused is None
 
 
 def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:
@@ -155,12 +155,14 @@ def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:
 
 def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url: str) -> None:
     with closing(open_store(migrated_url, create=False)) as store:
-        now = datetime.now(UTC) + 40 * DAY
+        with store.database.read() as connection:
+            servers = connection.execute(select(func.clock_timestamp())).scalar_one()
+        now = servers + 40 * DAY
         for days in range(0, 40, 5):
             run(store, now - days * DAY)
 
         found = housekept(store, now)
-        in_time = housekept(store, datetime.now(UTC))
+        in_time = housekept(store, servers)
 
     assert found.rows == {}
     assert found.refused

@@ -1,16 +1,16 @@
 """What pages read, on both databases: series, segments, users, lists and incidents."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from factories import DAY
-from monitor.model.notifications import DeliveryStatus, Notification
+from factories import DAY, MINUTE
+from monitor.model.notifications import DeliveryStatus
 from monitor.model.pages import SeriesKey
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.storage import SqlStore
 from monitor.storage.tables.run_tables import summaries
+from storage.worked import claimed, lease, note
 from web.stored_pages import KEY, METRIC, SLOTS, fill, lists_of
 
 NAME = "home-feed"
@@ -24,18 +24,22 @@ def filled(store: SqlStore) -> SqlStore:
     return store
 
 
+def series(store: SqlStore, segment: str = "all", metric: str = METRIC, alert: str | None = None, **changes: Any) -> Any:
+    return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **{**WHOLE, **changes})
+
+
 def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled: SqlStore) -> None:
-    claimed = SLOTS[-1] + DAY
-    filled.runs.claim(NAME, claimed, owner="o", now=claimed, until=claimed + DAY, config_hash="0" * 64, rerun=False)
-    found = filled.pages.series(SeriesKey(NAME, METRIC, "all"), alert="SimilarityDropped", **{**WHOLE, "until": claimed})
-    assert [(each.slot, each.mean, each.n) for each in found] == list(
-        zip(SLOTS, (0.5, 0.5, 0.5, 0.25), [1874] * 4, strict=True)
-    )
+    running = claimed(filled, SLOTS[-1] + DAY)
+    found = series(filled, alert="SimilarityDropped", until=running.slot)
+    means = (0.5, 0.5, 0.5, 0.25)
+    assert [(each.slot, each.mean, each.n) for each in found] == [
+        (slot, mean, 1874) for slot, mean in zip(SLOTS, means, strict=True)
+    ]
     assert {(each.low, each.expected, each.high) for each in found} == {(0.4, 0.5, 0.6)}
     assert len({each.run_id for each in found}) == len(SLOTS)
-    few = filled.pages.series(SeriesKey(NAME, METRIC, f"country={NAME}"), alert=None, **{**WHOLE, "most": 2})
+    few = series(filled, f"country={NAME}", most=2)
     assert [(each.slot, each.mean, each.expected) for each in few] == [(SLOTS[0], 0.25, None), (SLOTS[3], 0.125, None)]
-    (only,) = filled.pages.series(SeriesKey(NAME, "nope", "all"), alert=None, since=SLOTS[1], until=SLOTS[1], most=9)
+    (only,) = series(filled, metric="nope", since=SLOTS[1], until=SLOTS[1])
     assert (only.mean, only.n) == (None, 0)
 
 
@@ -46,24 +50,28 @@ def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_
     store: SqlStore, change: Any, kept: tuple[float | None, int]
 ) -> None:
     fill(store)
-    (_, second, *_) = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **WHOLE)
+    (_, second, *_) = series(store)
     with store.database.write() as connection:
         connection.execute(change.where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC))
-    found = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **{**WHOLE, "most": 2})
+    found = series(store, most=2)
     assert [(each.slot, each.mean, each.n) for each in found] == [(SLOTS[1], *kept), (SLOTS[3], 0.25, 1874)]
 
 
-def test_changes_are_those_of_the_slots_and_of_the_segment(filled: SqlStore) -> None:
-    all_of_them = filled.pages.changes(NAME, None, since=SLOTS[0], until=SLOTS[-1])
-    assert [(each.alert, each.segment, each.slot) for each in all_of_them] == [("SimilarityLow", "all", SLOTS[-1])]
-    assert filled.pages.changes(NAME, "all", since=SLOTS[-1], until=SLOTS[-1]) == all_of_them
-    assert filled.pages.changes(NAME, "all", since=SLOTS[0], until=SLOTS[2]) == ()
-    assert filled.pages.changes(NAME, f"country={NAME}", since=SLOTS[0], until=SLOTS[-1]) == ()
+def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_finished_runs_before_and_after(
+    filled: SqlStore,
+) -> None:
+    def changes(segment: str | None, first: int, last: int) -> list[tuple[Any, ...]]:
+        found = filled.pages.changes(NAME, segment, since=SLOTS[first], until=SLOTS[last])
+        return [(each.alert, each.segment, each.slot) for each in found]
+
+    assert changes(None, 0, 3) == changes("all", 3, 3) == [("SimilarityLow", "all", SLOTS[3])]
+    assert changes("all", 0, 2) == changes(f"country={NAME}", 0, 3) == []
+    assert filled.pages.neighbours(NAME, SLOTS[1]) == (SLOTS[0], SLOTS[2])
+    assert filled.pages.neighbours(NAME, SLOTS[0] - DAY) == (None, SLOTS[0])
 
 
 def test_distributions_and_coverage_are_those_of_the_runs(filled: SqlStore) -> None:
-    points = filled.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **WHOLE)
-    ids = [each.run_id for each in points[::-1]]
+    ids = [each.run_id for each in series(filled)[::-1]]
     assert filled.pages.histograms(ids, METRIC, "all").keys() == {*ids}
     assert filled.pages.histograms(ids[:1], METRIC, "all")[ids[0]].counts == (0, 1874)
     covered = filled.pages.coverage(ids, "country=UK")
@@ -80,18 +88,13 @@ def test_segments_have_their_means_in_the_newest_runs(filled: SqlStore) -> None:
     ]
 
 
-def test_neighbours_are_the_finished_runs_before_and_after(filled: SqlStore) -> None:
-    assert filled.pages.neighbours(NAME, SLOTS[1]) == (SLOTS[0], SLOTS[2])
-    assert filled.pages.neighbours(NAME, SLOTS[0] - DAY) == (None, SLOTS[0])
-
-
 def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled: SqlStore) -> None:
     found = filled.pages.user_scores(NAME, "u1", until=SLOTS[-1], runs=3)
     assert [(each.slot, dict(each.scores)) for each in found] == [
         (slot, {METRIC: mean}) for slot, mean in zip(SLOTS[1:], (0.5, 0.5, 0.25), strict=True)
     ]
     assert filled.pages.user_scores(NAME, "nobody", until=SLOTS[-1], runs=3) == ()
-    ids = [each.run_id for each in filled.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **WHOLE)]
+    ids = [each.run_id for each in series(filled)]
     for run_id in ids:  # from the evidence
         lists = filled.pages.user_lists(run_id, "u1")
         assert lists is not None
@@ -104,11 +107,9 @@ def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled: S
 
 
 def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled: SqlStore) -> None:
-    at = SLOTS[-1] + timedelta(minutes=1)
-    (delivery, *_) = filled.outbox.claim_deliveries("pager", owner="o", now=at, until=at + DAY, limit=9)
-    filled.outbox.record(
-        Notification(delivery_id=delivery.id, at=at, status=DeliveryStatus.SENT, reason="answered 200", next_attempt_at=None)
-    )
+    at = SLOTS[-1] + MINUTE
+    (delivery, *_) = lease(filled, at, receiver="pager")
+    filled.outbox.record(note(delivery, at, reason="answered 200"))
     found = filled.pages.incident(KEY)
     assert [(each.alert, each.slot) for each in found.transitions] == [("SimilarityLow", SLOTS[-1])] * 2  # of both comparisons
     assert [(each.receiver, each.at, each.status, each.reason) for each in found.attempts] == [

@@ -6,8 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from multiprocessing.synchronize import Barrier
+from contextlib import closing, suppress
 from typing import Any
 
 import psycopg
@@ -15,7 +14,6 @@ import pytest
 from sqlalchemy import select
 
 from factories import DAY, HOUR, SLOT
-from forking import context
 from monitor.errors import DatabaseError
 from monitor.model.retention import DataKind
 from monitor.storage import SqlStore, open_store, partitions, schema_version
@@ -23,9 +21,9 @@ from monitor.storage.tables.run_tables import daily
 from monitor.storage.transactions import Database
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled
-from storage.worked import claimed, cutoffs, prune, result, run, scored, user_scores
+from storage.worked import LATER, claimed, cutoffs, finish, prune, run, runs_of, scored, user_scores
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.integration]
 
 __all__ = ["pooled"]
 
@@ -83,7 +81,7 @@ def check(store: SqlStore) -> list[str]:
 
 
 def test_each_day_of_slots_has_a_partition_of_its_own(store: SqlStore, other: psycopg.Connection) -> None:
-    for slot in (SLOT, SLOT + HOUR, SLOT + DAY, SLOT - 400 * DAY):
+    for slot in (SLOT, LATER, SLOT + DAY, SLOT - 400 * DAY):
         run(store, slot)
 
     assert names(store) == [name(-400), name(0), name(1)]
@@ -135,7 +133,7 @@ def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition(
 ) -> None:
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
-        ids = [run(store, SLOT), run(store, SLOT + HOUR)]
+        ids = [run(store, SLOT), run(store, LATER)]
     run(store, SLOT + 2 * HOUR)
 
     assert (names(store), in_default(other)) == ([], 3 * 3)
@@ -150,8 +148,8 @@ def test_old_scores_in_the_default_partition_are_deleted_run_by_run(store: SqlSt
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
         ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
-    again = run(store, SLOT + HOUR)
-    claimed(store, SLOT + HOUR, rerun=True)
+    again = run(store, LATER)
+    claimed(store, LATER, rerun=True)
 
     assert pruned(store, before=2) == 3
 
@@ -208,16 +206,9 @@ def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> N
     claims = [claimed(store, SLOT + hours * HOUR) for hours in range(6)]
 
     with ThreadPoolExecutor(len(claims)) as pool:
-        assert all(pool.map(lambda claim: store.runs.finish(result(claim), receivers=()), claims))
+        assert all(pool.map(lambda claim: finish(store, claim), claims))
 
     assert [scored(store, claim.run_id) for claim in claims] == [3] * 6
-
-
-def test_all_of_it_works_through_a_pooler_of_transactions(url: str, pooled: Callable[[str], str]) -> None:
-    with closing(open_store(pooled(url), create=True)) as store:
-        ids = [run(store, SLOT + days * DAY) for days in range(6)]
-        assert pruned(store, before=4) == 4 * 3
-        assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
 
 
 def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +216,7 @@ def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store: Sql
     run(store, SLOT + DAY)
     after(monkeypatch, Database, "rows", lambda: claimed(store, SLOT, rerun=True))
 
-    prune(store, evidence=SLOT + HOUR, now=SLOT + DAY)
+    prune(store, evidence=LATER, now=SLOT + DAY)
 
     assert len(store.history.evidence(first)) == 2
 
@@ -278,21 +269,23 @@ def test_rows_stored_while_a_migration_begins_are_in_it(url: str, other: psycopg
     assert other.execute("SELECT user_id, metric, value FROM user_scores").fetchall() == [("u1", "extended_tau", 0.5)]
 
 
-def test_partitions_are_dropped_by_whole_days_once_all_their_runs_are_old_and_made_anew_for_a_slot_run_again(
-    store: SqlStore,
+def test_partitions_are_dropped_by_whole_days_once_all_their_runs_are_old_also_through_a_pooler_of_transactions(
+    url: str, pooled: Callable[[str], str]
 ) -> None:
-    ids = [run(store, SLOT + days * DAY) for days in range(6)]
-    assert prune(store, scores=SLOT + 2 * DAY + HOUR, now=SLOT + 6 * DAY)["scores"] == 2 * 3
-    assert [scored(store, run_id) for run_id in ids[:4]] == [0, 0, 3, 3]
+    """They are made anew for a slot that is run again."""
+    with closing(open_store(pooled(url), create=True)) as store:
+        ids = [run(store, SLOT + days * DAY) for days in range(6)]
+        assert prune(store, scores=SLOT + 2 * DAY + HOUR, now=SLOT + 6 * DAY)["scores"] == 2 * 3
+        assert [scored(store, run_id) for run_id in ids[:4]] == [0, 0, 3, 3]
 
-    assert pruned(store, before=4) == 2 * 3
-    assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
-    assert names(store)[:2] == [name(4), name(5)]
+        assert pruned(store, before=4) == 2 * 3
+        assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
+        assert names(store)[:2] == [name(4), name(5)]
 
-    again = run(store, SLOT)
-    assert (again, scored(store, again)) == (ids[0], 3)
-    assert pruned(store, before=4) == 3
-    assert scored(store, again) == 0
+        again = run(store, SLOT)
+        assert (again, scored(store, again)) == (ids[0], 3)
+        assert pruned(store, before=4) == 3
+        assert scored(store, again) == 0
 
 
 DAYS = 8
@@ -322,41 +315,26 @@ def test_a_day_that_another_adds_up_at_the_same_moment_is_no_error(store: SqlSto
     assert [(segment, n != 7) for segment, n in found] == [("activity=new", True), ("all", True)]
 
 
-_gate: list[Barrier] = []
-
-
-def meet_at(gate: Barrier) -> None:
-    _gate.append(gate)
-
-
-def pruned_beside(url: str) -> Counter[str]:
-    """Begins with the other; what is in each other's way is tried again, as the daemon and people do."""
-    gone: Counter[str] = Counter()
+def pruned_beside(store: SqlStore) -> Counter[str]:
+    """What is in another's way is tried again, as the daemon and people do."""
     old = cutoffs(scores=SLOT + DAYS * DAY, evidence=SLOT + 6 * DAY, summaries=SLOT + 5 * DAY, runs=SLOT + 3 * DAY)
-    with closing(open_store(url, create=False)) as store:
-        _gate[0].wait(60)
-        for _ in range(DAYS):
-            try:
-                return gone + Counter(store.maintenance.prune(old, now=SLOT + DAYS * DAY).rows)
-            except DatabaseError as error:
-                if error.permanent:
-                    raise
+    for _ in range(DAYS):
+        with suppress(DatabaseError):
+            return Counter(store.maintenance.prune(old, now=SLOT + DAYS * DAY).rows)
     return Counter(failed=1)
 
 
-def test_two_processes_delete_together_what_one_would(store: SqlStore, migrated_url: str) -> None:
-    for number in range(DAYS):
+def test_two_that_delete_at_once_delete_together_what_one_would(store: SqlStore, migrated_url: str) -> None:
+    slots = [SLOT + number * DAY + HOUR for number in range(DAYS)]
+    for slot in slots:
         for name in ("home-feed", "a"):
-            run(store, SLOT + number * DAY + HOUR, comparison=name)
+            run(store, slot, comparison=name)
 
-    with context().Pool(2, meet_at, (context().Barrier(2),)) as pool:
-        one, two = pool.map(pruned_beside, [migrated_url] * 2, chunksize=1)
+    with closing(open_store(migrated_url, create=False)) as other, ThreadPoolExecutor(2) as pool:
+        assert not any(gone["failed"] for gone in pool.map(pruned_beside, [store, other]))
 
     with store.database.read() as connection:
         added_up = list(connection.execute(select(daily)))
     assert ({row.runs for row in added_up}, len(added_up)) == ({1}, DAYS * 2 * 2)
-    assert (one + two)["failed"] == 0
-    assert {run.slot for run in store.history.runs(comparison=None, limit=99)} == {
-        SLOT + number * DAY + HOUR for number in range(3, DAYS)
-    }
+    assert {run.slot for run in runs_of(store)} == {*slots[3:]}
     assert prune(store, runs=SLOT + 3 * DAY, now=SLOT + DAYS * DAY) == {}

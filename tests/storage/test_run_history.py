@@ -13,7 +13,7 @@ import published
 from factories import DAY, SLOT
 from monitor.model.alerts import Expectation, State
 from monitor.model.explanation import Cause, ExposedItem, FaultKind, Finding, Part, PartMeans, Split
-from monitor.model.memory import MemoryRequest, PastRun
+from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm
 from monitor.model.rules import SimilarityRule, describe_series
@@ -34,36 +34,47 @@ SEEN = (
 
 def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "hash", **changes: Any) -> int:
     summaries = (factories.summary(mean=mean),)
-    return worked.run(store, SLOT + day * DAY, summaries=summaries, config_hash=config_hash, **changes)
+    return worked.run(store, at(day), summaries=summaries, config_hash=config_hash, **changes)
 
 
-def request(before: datetime, runs: int, *rules: SimilarityRule) -> MemoryRequest:
+def at(day: int) -> datetime:
+    return SLOT + day * DAY
+
+
+def recall(store: SqlStore, day: int, *rules: SimilarityRule, runs: int = 5, **changes: Any) -> Memory:
+    """What a run of that day remembers."""
     series = {rule.alert: describe_series(rule) for rule in rules}
-    return MemoryRequest(comparison="home-feed", config_hash="hash", before=before, runs=runs, series=series)
+    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=at(day), runs=runs, series=series)
+    return store.history.memory_of(replace(request, **changes))
 
 
 def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store: SqlStore) -> None:
     stored(store, 0, expectations=SEEN)
-    (latest,) = store.history.latest(["home-feed"])
-    assert latest.expectations == (FULL, LEARNING)
+    assert worked.newest(store).expectations == (FULL, LEARNING)
+    lesson = recall(store, 1, LOW).past[0].lessons["Low"]
+    assert (lesson.series, lesson.segments) == (describe_series(LOW), ("all", "country=DE"))
+    told = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
+    np.testing.assert_array_equal(lesson.numbers, told)
+
+    with store.database.write() as connection:
+        connection.execute(lessons.update().values(numbers=b"short"))
+    (damaged,) = recall(store, 1, LOW).past
+    assert (damaged.lessons, len(damaged.summaries)) == ({}, 1)
 
     worked.run(store, SLOT)
-    (latest,) = store.history.latest(["home-feed"])
-    (run,) = store.history.memory_of(request(SLOT + DAY, 5)).past
-    assert latest.expectations == ()
-    assert run.lessons == {}
+    assert worked.newest(store).expectations == ()
+    assert recall(store, 1).past[0].lessons == {}
 
 
 def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_anew(store: SqlStore) -> None:
     stored(store, 0, config_hash="former")
     stored(store, 1)
-    asked = request(SLOT + 2 * DAY, 5)
 
-    other = store.history.memory_of(asked)
-    assert ([run.slot for run in other.past], other.anew_since) == ([SLOT + DAY], SLOT + DAY)
-    assert store.history.memory_of(replace(asked, config_hash="new")).anew_since == SLOT + 2 * DAY
+    other = recall(store, 2)
+    assert ([run.slot for run in other.past], other.anew_since) == ([at(1)], at(1))
+    assert recall(store, 2, config_hash="new").anew_since == at(2)
     stored(store, 2, config_hash="new", status=RunStatus.FAILED)
-    assert store.history.memory_of(replace(asked, before=SLOT + 3 * DAY, config_hash="new")).anew_since == SLOT + 2 * DAY
+    assert recall(store, 3, config_hash="new").anew_since == at(2)
 
 
 def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(store: SqlStore) -> None:
@@ -71,19 +82,9 @@ def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(stor
     stored(store, 0, config_hash="other", models=models)
     stored(store, 1, status=RunStatus.FAILED)
     stored(store, 2, models=models)
-    found = [store.history.memory_of(request(SLOT + day * DAY, 1)) for day in (0, 1, 2, 3)]
+    found = [recall(store, day, runs=1) for day in range(4)]
     assert [each.last_ok and (each.last_ok.slot, each.last_ok.models) for each in found[:3]] == [None, *[(SLOT, models)] * 2]
     assert [run.models for run in found[3].past] == [models]
-
-
-def test_a_lesson_comes_back_to_the_last_bit(store: SqlStore) -> None:
-    stored(store, 0, expectations=SEEN)
-    (run,) = store.history.memory_of(request(SLOT + DAY, 5, LOW)).past
-
-    lesson = run.lessons["Low"]
-    assert (lesson.series, lesson.segments) == (describe_series(LOW), ("all", "country=DE"))
-    told = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
-    np.testing.assert_array_equal(lesson.numbers, told)
 
 
 def test_summaries_are_read_only_of_runs_that_do_not_teach_the_rules(store: SqlStore) -> None:
@@ -91,80 +92,72 @@ def test_summaries_are_read_only_of_runs_that_do_not_teach_the_rules(store: SqlS
     stored(store, 1, expectations=SEEN)
 
     def read(*rules: SimilarityRule) -> list[int]:
-        runs = store.history.memory_of(request(SLOT + 2 * DAY, 5, *rules)).past
-        return [len(run.summaries) for run in runs]
+        return [len(run.summaries) for run in recall(store, 2, *rules).past]
 
     assert read(LOW) == [1, 0]
     assert read() == [0, 0]
     assert read(replace(LOW, statistic=Statistic.parse("p05"))) == read(LOW, factories.rule(alert="New")) == [1, 1]
 
 
-def test_a_damaged_lesson_is_none(store: SqlStore) -> None:
-    stored(store, 0, expectations=SEEN)
-    with store.database.write() as connection:
-        connection.execute(lessons.update().values(numbers=b"short"))
-
-    (run,) = store.history.memory_of(request(SLOT + DAY, 5, LOW)).past
-    assert run.lessons == {}
-    assert len(run.summaries) == 1
-
-
 def test_what_others_stored_since_is_found_without_reading_it(store: SqlStore) -> None:
-    names, now = ["home-feed", "search", "new"], SLOT + 9 * DAY
-    worked.run(store, SLOT)
-    worked.run(store, SLOT, comparison="search")
-    everything, seen = store.history.changes(names, Watermark(), until=now)
-    assert everything == {"home-feed", "search"}
-    assert store.history.changes(names, seen, until=now) == (frozenset(), seen)
+    names, now, seen = ["home-feed", "search", "new"], at(9), Watermark()
+
+    def changed() -> set[str]:
+        nonlocal seen
+        names_changed, seen = store.history.changes(names, seen, until=now)
+        return {*names_changed}
+
+    for name in ("home-feed", "search"):
+        worked.run(store, SLOT, comparison=name)
+    assert [changed(), changed()] == [{"home-feed", "search"}, set()]
 
     # A newer run, an older one that changes nothing, one in the future of a clock that ran ahead, one that still runs.
-    worked.run(store, SLOT + DAY, comparison="search")
-    worked.run(store, SLOT - DAY)
+    worked.run(store, at(1), comparison="search")
+    worked.run(store, at(-1))
     worked.run(store, now + DAY)
-    worked.claimed(store, SLOT + 2 * DAY)
-    changed, seen = store.history.changes(names, seen, until=now)
-    assert changed == {"search"}
+    worked.claimed(store, at(2))
+    assert changed() == {"search"}
 
-    claim = worked.claimed(store, SLOT, rerun=True, now=now)
-    assert store.runs.finish(worked.result(claim), receivers=())
-    changed, seen = store.history.changes(names, seen, until=now)
-    assert changed == {"home-feed"}
+    assert worked.finish(store, worked.claimed(store, SLOT, rerun=True, now=now))
+    assert changed() == {"home-feed"}
 
     fired = factories.transition(from_state=State.QUIET)
     store.alerts.store_states((factories.state(state=State.FIRING),), (fired,), receivers=())
     assert store.history.changes(["search"], seen, until=now)[0] == frozenset()
-    assert store.history.changes(names, seen, until=now)[0] == {"home-feed"}
-    assert store.history.changes(names, Watermark(transition=10**6), until=now)[0] == set(names)
+    assert changed() == {"home-feed"}
     assert store.history.changes([], seen, until=now)[0] == frozenset()
+    seen = Watermark(transition=10**6)
+    assert changed() == {*names}
 
 
 def test_finished_runs_come_oldest_first_with_coverage_and_summaries_a_few_at_a_time(store: SqlStore) -> None:
     for day in (2, 0, 1):
         stored(store, day, mean=day / 10)
 
-    first = store.history.run_records("home-feed", after=None, limit=2)
-    assert [(each.run.slot, each.summaries[0].mean) for each in first] == [(SLOT, 0.0), (SLOT + DAY, 0.1)]
-    assert first[0].coverage == worked.coverage()
-    assert [each.run.slot for each in store.history.run_records("home-feed", after=first[-1].run.slot, limit=2)] == [
-        SLOT + 2 * DAY
-    ]
-    assert store.history.run_records("home-feed", after=SLOT + 2 * DAY, limit=2) == ()
-    assert store.history.run_records("other", after=None, limit=2) == ()
+    def read(after: datetime | None, comparison: str = "home-feed") -> list[tuple[datetime, float | None]]:
+        found = store.history.run_records(comparison, after=after, limit=2)
+        assert all(each.coverage == worked.coverage() for each in found)
+        return [(each.run.slot, each.summaries[0].mean) for each in found]
+
+    assert read(None) == [(SLOT, 0.0), (at(1), 0.1)]
+    assert read(at(1)) == [(at(2), 0.2)]
+    assert read(at(2)) == read(None, "other") == []
 
 
 def test_runs_of_every_end_are_there_with_their_reason_and_running_ones_are_not(store: SqlStore) -> None:
-    failed, abandoned = worked.claimed(store, SLOT), worked.claimed(store, SLOT + DAY)
-    result = worked.result(failed, status=RunStatus.FAILED, reason="away", coverage=None, summaries=(), scores=None)
-    assert store.runs.finish(result, receivers=())
-    (latest,) = store.history.latest(["home-feed"])
+    failed, abandoned = worked.claimed(store, SLOT), worked.claimed(store, at(1))
+    nothing: dict[str, Any] = {"coverage": None, "summaries": (), "scores": None}
+    assert worked.finish(store, failed, status=RunStatus.FAILED, reason="away", **nothing)
+    latest = worked.newest(store)
     assert (latest.run.status, latest.last_ok_slot, latest.last_ok_at) == (RunStatus.FAILED, None, None)
     store.runs.abandon_expired(abandoned.until + DAY)
-    worked.claimed(store, SLOT + 5 * DAY)
+    worked.claimed(store, at(5))
 
     found = store.history.run_records("home-feed", after=None, limit=9)
     assert found[0].run.reason == "away"
-    assert [each.run.status for each in found] == [RunStatus.FAILED, RunStatus.ABANDONED]
-    assert [(each.coverage, each.summaries) for each in found] == [(None, ()), (None, ())]
+    assert [(each.run.status, each.coverage, each.summaries) for each in found] == [
+        (status, None, ()) for status in (RunStatus.FAILED, RunStatus.ABANDONED)
+    ]
 
 
 MEANS = PartMeans(n=3, membership=0.1, order=1 / 3, length=-0.25)
@@ -198,37 +191,20 @@ def stored_split(store: SqlStore, day: int, *, membership: float = 0.1, config_h
     return stored(store, day, mean=membership, config_hash=config_hash, **{"split": split, **changes})
 
 
-def splits(store: SqlStore, before: datetime, limit: int = 9) -> tuple[Split, ...]:
-    return store.history.memory_of(replace(request(before, 0), splits=limit)).splits
+def past_splits(store: SqlStore, day: int, limit: int = 10) -> list[float]:
+    return [split.means.membership for split in recall(store, day, runs=0, splits=limit).splits]
 
 
-def past_runs(store: SqlStore, day: int, limit: int) -> tuple[PastRun, ...]:
-    return store.history.memory_of(request(SLOT + day * DAY, limit, factories.rule())).past
-
-
-def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:
-    found = splits(store, SLOT + day * DAY, limit)
-    return [split.means.membership for split in found]
-
-
-def test_an_explanation_is_read_back_as_it_was_stored_and_shown_with_the_newest_run(store: SqlStore) -> None:
+def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanations_of_another_version_count_as_none(
+    store: SqlStore,
+) -> None:
     run_id = stored_split(store, 0, explanation=EXPLANATION)
-    assert worked.record(store, run_id).explanation == EXPLANATION
-    assert store.history.latest(["home-feed"])[0].explanation == EXPLANATION
+    assert recall(store, 1, splits=9).splits == (SPLIT,)
+    assert worked.record(store, run_id).explanation == worked.newest(store).explanation == EXPLANATION
     assert store.history.record(run_id + 1) is None
-
-
-def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> None:
-    run_id = stored_split(store, 0, explanation=EXPLANATION)
     with store.database.write() as connection:
         connection.execute(update(explanations).values(details={"metric": "extended_tau", "finding": {"kind": "teleported"}}))
-    assert worked.record(store, run_id).explanation is None
-    assert store.history.latest(["home-feed"])[0].explanation is None
-
-
-def test_splits_are_read_back_as_they_were_stored(store: SqlStore) -> None:
-    stored_split(store, 0)
-    assert splits(store, SLOT + DAY) == (SPLIT,)
+    assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None
 
 
 @pytest.mark.parametrize(("evidence", "limit", "expected"), [(99.9, 1e4, False), (100.0, 1e4, True), (None, 1e4, False)])
@@ -239,13 +215,11 @@ def test_a_trend_half_way_to_firing_is_suspicious(evidence: float | None, limit:
 
 def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlStore) -> None:
     run_id = stored_split(store, 0, explanation=EXPLANATION)
-    gone = worked.prune(store, evidence=SLOT + DAY)
-    assert gone == {"evidence": 2, "explanations": 1}
+    assert worked.prune(store, evidence=at(1)) == {"evidence": 2, "explanations": 1}
     assert worked.record(store, run_id).explanation is None
-    assert past(store, 1) == [0.1]
-    gone = worked.prune(store, runs=SLOT + DAY)
-    assert gone["splits"] == 1
-    assert past(store, 1) == []
+    assert past_splits(store, 1) == [0.1]
+    assert worked.prune(store, runs=at(1))["splits"] == 1
+    assert past_splits(store, 1) == []
 
 
 def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store: SqlStore) -> None:
@@ -255,11 +229,10 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
     stored_split(store, 4, status=RunStatus.FAILED, reason="x")
     stored_split(store, 6, split=None)
     for day, limit, days in ((5, 9, [0, 1, 3]), (6, 2, [3, 5]), (6, 0, []), (0, 9, [])):
-        assert past(store, day, limit) == [each / 10 for each in days]
-        assert [((run.slot - SLOT) // DAY, run.summaries[0].mean) for run in past_runs(store, day, limit)] == [
-            (each, each / 10) for each in days
-        ]
-    assert past(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
+        assert past_splits(store, day, limit) == [each / 10 for each in days]
+        past = recall(store, day, factories.rule(), runs=limit).past
+        assert [(run.slot, run.summaries[0].mean) for run in past] == [(at(each), each / 10) for each in days]
+    assert past_splits(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
 
 
 @pytest.mark.parametrize("among", [run_history._HEALTHY_AMONG, (2, 2000)], ids=["newest", "further ones too"])
@@ -269,7 +242,7 @@ def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those
     monkeypatch.setattr(run_history, "_HEALTHY_AMONG", among)
     changes = {1: (State.QUIET, State.PENDING), 2: (State.PENDING, State.FIRING), 4: (State.FIRING, State.QUIET)}
     for day in range(7):
-        slot = SLOT + day * DAY
+        slot = at(day)
         moves: dict[str, Any] = {}
         if day in changes:
             was, now = changes[day]
@@ -281,8 +254,8 @@ def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those
             moves = {"expectations": (suspicion,)}
         stored_split(store, day, membership=day / 10, explanation=replace(EXPLANATION, sentence=str(day)), **moves)
 
-    explained = store.history.memory_of(replace(request(SLOT + 7 * DAY, 0), splits=1)).explained
-    assert [(slot, each.sentence) for slot, each in explained] == [(SLOT + day * DAY, str(day)) for day in (6, 5, 4)]
-    states = [run.states.get(("SimilarityLow", "all")) for run in past_runs(store, 6, 5)]
+    explained = recall(store, 7, runs=0, splits=1).explained
+    assert [(slot, each.sentence) for slot, each in explained] == [(at(day), str(day)) for day in (6, 5, 4)]
+    states = [run.states.get(("SimilarityLow", "all")) for run in recall(store, 6, factories.rule()).past]
     assert states == [State.PENDING, State.FIRING, State.FIRING, None, None]
-    assert past(store, 7) == [0.0, 0.4, 0.6]
+    assert past_splits(store, 7) == [0.0, 0.4, 0.6]

@@ -2,21 +2,24 @@
 
 # ruff: noqa: S608 - statements are put together from names of ours
 
+import os
 import re
+import subprocess
+import sys
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, text
 
-from factories import SLOT
+from factories import DAY, SLOT
 from forking import context
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage import open_store, schema_version
 from monitor.storage.tables.metadata import metadata
-from storage.worked import attempt, record, run
+from storage.worked import attempt, record, run, runs_of
 
 pytestmark = pytest.mark.early
 
@@ -37,9 +40,10 @@ def tables(url: str) -> set[str]:
         return {*inspect(connection).get_table_names(), *inspect(connection).get_view_names()}
 
 
-def execute(url: str, statement: str) -> None:
+def execute(url: str, *statements: str) -> None:
     with connected(url) as connection:
-        connection.execute(text(statement))
+        for statement in statements:
+            connection.execute(text(statement))
 
 
 def catalogue(url: str) -> list[str]:
@@ -91,24 +95,31 @@ def test_steps_up_make_exactly_the_declared_tables_and_each_step_down_undoes_its
         run(store, SLOT)
 
 
+OLDER = """
+INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)
+INSERT INTO coverage (run_id, segment, position, asked, paired) VALUES (7, 'all', 0, 9, 1)
+INSERT INTO coverage_reasons (run_id, segment, arm, reason, users) VALUES (7, 'all', 'candidate', 'timeout', 2)
+"""
+NEWER = """
+INSERT INTO coverage_reasons (run_id, segment, arm, reason, users)
+VALUES (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow', 1)
+"""
+
+
 def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url: str) -> None:
     """Runs with more metrics than a row of scores holds and with fewer, on two days; a view over ours stays."""
     schema_version.upgrade(database_url, "0001")
-    for metric in range(1, 11):
-        execute(database_url, f"INSERT INTO metrics (id, name) VALUES ({100 + metric}, 'm{metric}')")
-    for run_id, slot in ((7, "2024-01-08T00:00:00.000000Z"), (8, "2024-01-09T00:00:00.000000Z")):
+    execute(database_url, *(f"INSERT INTO metrics (id, name) VALUES ({100 + metric}, 'm{metric}')" for metric in range(1, 11)))
+    for run_id, slot, metrics in ((7, "2024-01-08T00:00:00.000000Z", range(1, 11)), (8, "2024-01-09T00:00:00.000000Z", (3, 5))):
         execute(
             database_url,
             "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at)"
             f" VALUES ({run_id}, 'home-feed', '{slot}', 'ok', 'h', 'a:1', 1, '{slot}')",
         )
-        for metric in range(1, 11) if run_id == 7 else (3, 5):
-            rows = ", ".join(f"({run_id}, '{user}', {100 + metric}, {metric / 4 if user == 'a' else 'NULL'})" for user in "ab")
-            execute(database_url, f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {rows}")
-    execute(database_url, "INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)")
-    execute(database_url, "INSERT INTO coverage (run_id, segment, position, asked, paired) VALUES (7, 'all', 0, 9, 1)")
-    lacks = "INSERT INTO coverage_reasons (run_id, segment, arm, reason, users) VALUES "
-    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'timeout', 2)")
+        for metric in metrics:
+            values = f"({run_id}, 'a', {100 + metric}, {metric / 4}), ({run_id}, 'b', {100 + metric}, NULL)"
+            execute(database_url, f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {values}")
+    execute(database_url, *OLDER.strip().splitlines())
     before = shown(database_url, "user_scores")
     with pytest.raises(SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"):
         open_store(database_url, create=True)
@@ -120,11 +131,11 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
     assert (len(before), shown(database_url, "theirs"), count(database_url, "scores")) == (24, before, 2 * 2 + 2)
     with closing(open_store(database_url, create=False)) as store:
         assert store.history.run_scores(7, ["m10"]).by_metric["m10"][0] == 2.5
-        (_, old) = store.history.runs(comparison=None, limit=9)
+        (_, old) = runs_of(store)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
         assert (record(store, 7).arm_scores, store.history.kept_lists(7)) == ((), None)
-        run(store, SLOT + timedelta(days=2))
-    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow', 1)")
+        run(store, SLOT + 2 * DAY)
+    execute(database_url, NEWER)
     schema_version.downgrade(database_url, "0011")
     assert [row for row in shown(database_url, "theirs") if row[0] in (7, 8)] == before
     execute(database_url, "DROP VIEW theirs")
@@ -133,8 +144,10 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
     assert schema_version.current(database_url) == "0001"
     assert [row for row in shown(database_url, "user_scores") if row[0] in (7, 8)] == before
     with connected(database_url) as connection:
-        found = connection.execute(text("SELECT arm, reason, users FROM coverage_reasons WHERE run_id = 7 ORDER BY arm"))
-        assert [tuple(row) for row in found] == [("baseline", "timeout", 1), ("candidate", "timeout", 6)]
+        reasons = connection.execute(
+            text("SELECT arm, reason, users FROM coverage_reasons WHERE run_id = 7 ORDER BY arm")
+        ).all()
+    assert [tuple(row) for row in reasons] == [("baseline", "timeout", 1), ("candidate", "timeout", 6)]
     assert (count(database_url, "runs"), count(database_url, "stages")) == (3, 3)
 
 
@@ -206,6 +219,7 @@ def _open(url: str) -> str | None:
     return None
 
 
+@pytest.mark.integration
 def test_several_processes_that_create_at_once_do_not_collide(database_url: str) -> None:
     with context().Pool(2) as pool:
         assert pool.map(_open, [database_url] * 4, chunksize=1) == [None] * 4
@@ -215,10 +229,10 @@ def test_several_processes_that_create_at_once_do_not_collide(database_url: str)
 
 def test_drift_is_named(database_url: str) -> None:
     schema_version.upgrade(database_url)
-    execute(database_url, "ALTER TABLE runs ADD COLUMN mine INTEGER")
-    execute(database_url, "DROP INDEX ix_runs_scheduled_for")
-    execute(database_url, "DROP TABLE stages")
-    execute(database_url, "CREATE TABLE x (a INTEGER)")
+    changes = (
+        "ALTER TABLE runs ADD COLUMN mine INTEGER; DROP INDEX ix_runs_scheduled_for; DROP TABLE stages; CREATE TABLE x (a INT)"
+    )
+    execute(database_url, *changes.split("; "))
 
     differences = schema_version.check(database_url)
 
@@ -237,3 +251,36 @@ def test_a_newer_schema_is_refused_and_left_alone(database_url: str) -> None:
     with pytest.raises(SchemaError, match="which this program does not know"):
         schema_version.upgrade(database_url)
     assert schema_version.current(database_url) == "9999"
+
+
+ROOT = Path(__file__).parents[2]
+
+CREATE = """
+import sys
+from monitor.storage import open_store, schema_version
+open_store("sqlite:///x.db", create=True).close()
+print(schema_version.migrations(), schema_version.current("sqlite:///x.db"), schema_version.check("sqlite:///x.db"))
+"""
+
+
+@pytest.mark.integration
+def test_an_installed_wheel_holds_the_templates_and_finds_its_migrations(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("rankwatch-*.whl")
+    target = tmp_path / "installed"
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(target)
+        names = set(packed.namelist())
+
+    environ = {**os.environ, "PYTHONPATH": str(target)}
+    done = subprocess.run(
+        [sys.executable, "-c", CREATE], cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True, check=True
+    )
+
+    assert done.stdout == f"{target / 'monitor/storage/migrations'} {HEAD} []\n"
+    templates = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "monitor").rglob("*") if path.parent.name in ("templates", "static")
+    }
+    assert templates
+    assert templates <= names

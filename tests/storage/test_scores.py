@@ -11,7 +11,7 @@ from factories import HOUR, SLOT
 from monitor.model.runs import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import claimed, result, run, scores, user_scores
+from storage.worked import claimed, finish, result, run, scores, user_scores
 
 NAN = float("nan")
 
@@ -66,7 +66,7 @@ def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     no_metric = Scores(users=pd.Index(["u1"], dtype="str"), by_metric={})
 
     for hours, given in enumerate((nobody, no_metric)):
-        assert store.runs.finish(result(claimed(store, SLOT + hours * HOUR), scores=given), receivers=())
+        assert finish(store, claimed(store, SLOT + hours * HOUR), scores=given)
     assert user_scores(store, "u1") == []
 
 
@@ -91,7 +91,7 @@ def test_a_person_s_queries_find_scores_by_the_key(store: SqlStore) -> None:
 
 def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_rows, "CHUNK", 1000)
-    count = 30_000
+    count = 10_000
     users = pd.Index([f"user-{number:07}" for number in range(count)], dtype="str")
     many = Scores(users=users, by_metric={metric: np.linspace(0, 1, count) for metric in ("a", "b", "c")})
     claim = claimed(store)
@@ -102,7 +102,7 @@ def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monke
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert peak < 1.5e6, "1,000 users at once, not 30,000, whose names and numbers alone are 5 MB"
+    assert peak < 1.5e6, "1,000 users at once, not 10,000, whose names and numbers alone are 2 MB"
     assert len(store.history.run_scores(claim.run_id, ["b"]).users) == count
 
 
@@ -120,10 +120,6 @@ def test_all_scores_of_a_run_come_by_user_with_nan_where_undefined(store: SqlSto
 
 def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) -> None:
     run_id = store_scores(store, {"tau": {"a": 0.5}})
-    for nothing in (
-        store.history.run_scores(run_id, ["rbo"]),
-        store.history.run_scores(run_id, []),
-        store.history.run_scores(run_id + 1, ["tau"]),
-    ):
-        assert len(nothing.users) == 0
-        assert dict(nothing.by_metric) == {}
+    for number, metrics in ((run_id, ["rbo"]), (run_id, []), (run_id + 1, ["tau"])):
+        nothing = store.history.run_scores(number, metrics)
+        assert (len(nothing.users), dict(nothing.by_metric)) == (0, {})

@@ -15,17 +15,17 @@ from monitor.storage import exposure, open_store, schema_version
 from monitor.storage.sqlite_file import make_private
 from servers import require
 from servers.postgres import PostgresServer
-from storage.worked import run
+from storage.worked import run, runs_of
 
 
 @pytest.fixture
-def umask() -> Iterator[None]:
+def _umask() -> Iterator[None]:
     before = os.umask(0)
     yield
     os.umask(before)
 
 
-@pytest.mark.usefixtures("umask")
+@pytest.mark.usefixtures("_umask")
 @pytest.mark.parametrize("named", ["rankwatch.db", "link.db"])
 def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path: Path, named: str) -> None:
     (tmp_path / "link.db").symlink_to("rankwatch.db")
@@ -35,9 +35,10 @@ def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path: Path, na
     assert exposure(make_url(f"sqlite:///{tmp_path / named}")) is None
 
 
-@pytest.mark.usefixtures("umask")
+@pytest.mark.usefixtures("_umask")
 def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path: Path) -> None:
-    file, url = tmp_path / "rankwatch.db", f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    file = tmp_path / "rankwatch.db"
+    url = f"sqlite:///{file}"
     file.touch(0o644)
     open_store(url, create=True).close()
     before = file.read_bytes()
@@ -56,7 +57,7 @@ def stored(url: str) -> list[int]:
 def restored(url: str) -> list[int]:
     assert schema_version.check(url) == []
     with closing(open_store(url, create=False)) as store:
-        ids = sorted(found.id for found in store.history.runs(comparison=None, limit=9))
+        ids = sorted(found.id for found in runs_of(store))
         assert [len(store.history.run_scores(run_id, ["extended_tau"]).users) for run_id in ids] == [3] * len(ids)
         run(store, SLOT + 9 * HOUR)
         return ids
@@ -78,16 +79,14 @@ def test_a_dump_of_postgresql_with_its_partitions_is_restored(
 ) -> None:
     ids = stored(postgres_url)
     dump = tmp_path / "rankwatch.dump"
-    call("pg_dump", "--format=custom", f"--file={dump}", database=postgres_url)
+    dumping = [require("pg_dump"), "--format=custom", f"--file={dump}", plain(postgres_url)]
+    subprocess.run(dumping, check=True, capture_output=True, timeout=60)
 
     with postgres_server.database() as other:
-        call("pg_restore", "--no-owner", f"--dbname={make_url(other).database}", str(dump), database=other)
+        restoring = [require("pg_restore"), "--no-owner", f"--dbname={plain(other)}", str(dump)]
+        subprocess.run(restoring, check=True, capture_output=True, timeout=60)
         assert restored(other) == ids
 
 
-def call(program: str, *arguments: str, database: str) -> None:
-    url = make_url(database)
-    place = {"PGHOST": url.host, "PGPORT": str(url.port), "PGUSER": url.username, "PGDATABASE": url.database}
-    secret = {"PGPASSWORD": str(url.password)}
-    environment = os.environ | {name: value for name, value in place.items() if value} | secret
-    subprocess.run([require(program), *arguments], env=environment, check=True, capture_output=True, timeout=60)
+def plain(url: str) -> str:
+    return url.replace("+psycopg", "")

@@ -11,13 +11,14 @@ from sqlalchemy import text
 import factories
 from factories import HOUR, SLOT, state
 from monitor.model.alerts import AlertState, Outcome, State, Transition
-from monitor.model.notifications import Delivery, DeliveryStatus, Notification
+from monitor.model.notifications import Delivery, DeliveryStatus, Notification, Silence
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import Cutoffs
-from monitor.model.runs import Claim, Evidence, EvidenceKind, RunRecord, RunResult, RunStatus, Scores
+from monitor.model.runs import Claim, Evidence, EvidenceKind, LatestRun, Run, RunRecord, RunResult, RunStatus, Scores
 from monitor.storage import SqlStore
 
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
+LATER = SLOT + HOUR
 
 
 def claimed(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim:
@@ -139,6 +140,27 @@ def run(
     return claim.run_id
 
 
+def finish(store: SqlStore, claim: Claim, **changes: Any) -> int | None:
+    """Store a result that nobody is told of; the run's number unless it was refused."""
+    return store.runs.finish(result(claim, **changes), receivers=())
+
+
+def runs_of(store: SqlStore, comparison: str | None = None) -> tuple[Run, ...]:
+    """All runs, newest slot first."""
+    return store.history.runs(comparison=comparison, limit=99)
+
+
+def newest(store: SqlStore) -> LatestRun:
+    """The newest finished run, with all that is shown of it."""
+    (found,) = store.history.latest(["home-feed"])
+    return found
+
+
+def transitions(store: SqlStore) -> tuple[Transition, ...]:
+    """All of them, in the order they were stored."""
+    return store.alerts.transitions(comparison=None, limit=None)
+
+
 def lease(
     store: SqlStore, now: datetime, *, receiver: str = "hook", owner: str = "a:1", limit: int = 10
 ) -> tuple[Delivery, ...]:
@@ -166,3 +188,7 @@ def prune(store: SqlStore, *, now: datetime = SLOT, **before: datetime) -> dict[
 def cutoffs(**before: datetime) -> Cutoffs:
     never = dict.fromkeys(("scores", "lists", "evidence", "summaries", "runs", "daily"), NEVER)
     return Cutoffs(**{**never, **before})
+
+
+def silence(at: datetime, ends_at: datetime, matcher: str = "segment=all") -> Silence:
+    return Silence(id=0, matchers=(matcher,), author="anna", comment="", created_at=at, starts_at=at, ends_at=ends_at)

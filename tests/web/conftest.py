@@ -1,14 +1,18 @@
-"""A running web server over pages that a test can change."""
+"""A running web server over pages that a test can change, and stored runs that tests read and do not change."""
 
+import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 
 import published
+from monitor.storage import SqlStore, open_store
 from monitor.web.connections import Limits
 from web.sites import Site, running
+from web.stored_pages import EVIL, fill
 
 
 class Health:
@@ -48,3 +52,22 @@ def limits() -> Limits:
 def client(health: Health, limits: Limits) -> Iterator[Site]:
     with running(published.pages(metrics=published.filled().render, health=health), limits=limits) as site:
         yield site
+
+
+@pytest.fixture(scope="session")
+def stores(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SqlStore]]:
+    """Stores to read, each of one comparison whose name is the key; in the hostile one every name is."""
+    folder, opened = tmp_path_factory.mktemp("stores"), {}
+    with ExitStack() as stack:
+        for number, name in enumerate(("home-feed", EVIL)):
+            file = shutil.copy(sqlite_template, folder / f"{number}.db")
+            opened[name] = stack.enter_context(closing(open_store(f"sqlite:///{file}", create=False)))
+        fill(opened["home-feed"])
+        fill(opened[EVIL], EVIL, EVIL)
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def filled(stores: dict[str, SqlStore]) -> SqlStore:
+    """The four runs of `fill`, to read."""
+    return stores["home-feed"]

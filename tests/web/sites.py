@@ -87,10 +87,12 @@ def running(app: Any, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = N
 
 
 @contextmanager
-def serving(health: Any, access: Access | None = None, tls: ssl.SSLContext | None = None, **options: Any) -> Iterator[Site]:
+def serving(
+    health: Any = None, access: Access | None = None, tls: ssl.SSLContext | None = None, **options: Any
+) -> Iterator[Site]:
     """A server; its client uses ``tls``. ``limits``, ``page`` and ``reload`` are the server's, other options the file's."""
     limits, page = options.pop("limits", None), options.pop("page", b"page\n")
     reload = options.pop("reload", lambda: False)
-    app = published.pages(metrics=lambda _accept, _encoding: (page, {}), health=health, reload=reload)
+    app = published.pages(metrics=lambda _accept, _encoding: (page, {}), health=health or published.Well(), reload=reload)
     with running(app, tls=tls, access=access or access_of(**options), limits=limits) as site:
         yield site

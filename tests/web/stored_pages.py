@@ -24,61 +24,47 @@ from web.sites import running
 SLOTS = [SLOT + number * DAY for number in range(4)]
 METRIC = "extended_tau"
 KEY = "key-1"
+EVIL = '<script>alert(1)<\\script>"&{{7*7}} \u202e\x1b[2J..'
 
 
 def fill(store: SqlStore, name: str = "home-feed", user: str = "u1", item: str | None = None) -> None:
     """Four runs of one comparison, the last of which fires; of one user and one other the lists are kept."""
+    lists = (item or name, "i2", "i3"), ("i2", item or name, "i4")
+    explained = published.explanation()
+    gained = replace(explained.gained[0], item=item or name, title=item or name)
+    expected = replace(published.latest().expectations[0], alert="SimilarityDropped", expected=0.5, limit=0.4, opposite=0.6)
+    place = f"country={name}"
     for number, slot in enumerate(SLOTS):
         claim = store.runs.claim(name, slot, owner="test", now=slot, until=slot + DAY, config_hash="0" * 64, rerun=False)
         assert claim is not None
-        mean = 0.5 if number < 3 else 0.25
-        of_all = factories.summary(mean=mean)
-        uk = factories.summary(segment=f"country={name}", mean=mean / 2, n=9)
-        explained = published.explanation()
-        listed = item or name
-        gained = replace(explained.gained[0], item=listed, title=listed)
-        change = factories.transition(
-            comparison=name, slot=slot, since=slot, at=slot, dedup_key=KEY, incident=KEY, explanation=name, reason=name
-        )
-        lists = (listed, "i2", "i3"), ("i2", listed, "i4")
+        is_last = number == 3
+        mean = 0.25 if is_last else 0.5
+        alert = {"comparison": name, "since": slot, "dedup_key": KEY, "incident": KEY, "reason": name}
+        state = factories.state(state=State.FIRING, judged_slot=slot, **alert)
+        change = factories.transition(slot=slot, at=slot, explanation=name, from_state=State.QUIET, **alert)
+        worst: Any = {"kind": EvidenceKind.WORST, "position": 0, "baseline": lists[0], "candidate": lists[1]}
         result = published.result(
             claim=claim,
             reason=name,
             models={Arm.CANDIDATE: ArmModel(now=name, before=name, since=slot, users={name: 3, "v2": 1})},
             input_hash="ff",
             coverage=published.coverage(),
-            summaries=(of_all, uk),
+            summaries=(factories.summary(mean=mean), factories.summary(segment=place, mean=mean / 2, n=9)),
             arm_scores=(published.arm_score(segment=name),),
             catalogue_size=1000,
             scores=[Scores(users=pd.Index(sorted([user, "zz"]), dtype="str"), by_metric={METRIC: np.array([mean, 1.0])})],
-            evidence=(
-                Evidence(
-                    kind=EvidenceKind.WORST, position=0, user=user, baseline=lists[0], candidate=lists[1], scores={METRIC: mean}
-                ),
-            ),
+            evidence=(Evidence(**worst, user=user, scores={METRIC: mean}),),
             lists=KeptLists(
                 baseline=factories.rankings({user: list(lists[0]), "zz": ["i1"]}),
                 candidate=factories.rankings({user: list(lists[1]), "zz": ["i1"]}),
                 segments={"all": np.arange(2)},
             ),
             explanation=replace(explained, metric=METRIC, sentence=name, gained=(gained,)),
-            expectations=(_expectation(), _expectation(segment=f"country={name}")),
-            states=(
-                factories.state(
-                    comparison=name, state=State.FIRING, since=slot, dedup_key=KEY, incident=KEY, judged_slot=slot, reason=name
-                ),
-            )
-            if number == 3
-            else (),
-            transitions=(replace(change, from_state=State.QUIET),) if number == 3 else (),
+            expectations=(expected, replace(expected, segment=place)),
+            states=(state,) if is_last else (),
+            transitions=(change,) if is_last else (),
         )
         assert store.runs.finish(result, receivers=["pager"])
-
-
-def _expectation(segment: str = "all") -> Any:
-    return replace(
-        published.latest().expectations[0], alert="SimilarityDropped", segment=segment, expected=0.5, limit=0.4, opposite=0.6
-    )
 
 
 def application(store: SqlStore, **given: Any) -> Starlette:

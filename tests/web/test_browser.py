@@ -1,12 +1,12 @@
 """The pages of a real daemon in Chromium: whole, quiet, ours alone, usable by everybody, colours told apart by everybody.
 
-Lists of one segment are replaced by the popular items from the eighth of twelve days on; the last day is today.
+Lists of one segment are replaced by the popular items from the eighth of nine days on; the last day is today.
 """
 
 import re
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,12 +18,13 @@ import requests
 
 from drift_lists import lists_folder, run_cli, write_config
 from monitor.charts.svg import read_style
+from monitor.model.instants import utc_now
 from servers import require
 from servers.chromium import TROUBLE, Browser, browsing
 from servers.daemon import serving
 
 AXE = Path(__file__).parent / "axe"
-DAYS = 12
+DAYS = 9
 COMPARISON = """
   - name: {name}
     every: 1d
@@ -46,7 +47,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A daemon after a replay of the days up to today."""
-    folder, today = tmp_path_factory.mktemp("site"), datetime.now(UTC).date()
+    folder, today = tmp_path_factory.mktemp("site"), utc_now().date()
     days = [today - timedelta(days=number) for number in reversed(range(DAYS))]
     names = ("seg2-nonUK-pop", "ok-seed")
     for arm in ("baseline", *names):
@@ -89,13 +90,14 @@ def trouble_of(browser: Browser, url: str) -> list[str]:
     ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (390, True)])
 def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe_finds_nothing(
     browser: Browser, addresses: dict[str, str], width: int, is_dark: bool
 ) -> None:
     if not (AXE / "node_modules" / ".package-lock.json").exists():
         subprocess.run([require("npm"), "ci", "--prefer-offline"], cwd=AXE, check=True, capture_output=True)
-    axe = (AXE / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")
+    axe = (AXE / "node_modules/axe-core/axe.min.js").read_text()
     tab, found = browser.open_tab(width=width, height=844, is_dark=is_dark), {}
     for name, address in addresses.items():
         tab.go(address)
@@ -109,6 +111,7 @@ def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe
     assert found == dict.fromkeys(addresses, ([], 0, []))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("page", ["overview", "comparison", "alert"])
 def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(
     browser: Browser, addresses: dict[str, str], page: str
@@ -123,6 +126,7 @@ def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(
         assert said in seen
 
 
+@pytest.mark.integration
 def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_run(
     browser: Browser, addresses: dict[str, str]
 ) -> None:
@@ -143,6 +147,7 @@ def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_ru
     assert (before != here, tab.run("location.href")) == (True, here)
 
 
+@pytest.mark.integration
 def test_pages_are_whole_without_javascript(browser: Browser, addresses: dict[str, str]) -> None:
     tab = browser.open_tab(has_script=False)
     texts = {}

@@ -1,10 +1,11 @@
-"""A report: the pages in one file, whole without a server, whatever names come from outside."""
+"""A report: the pages in one file, whole without a server, whatever names come from outside; titles of items in it."""
 
 import re
-from collections.abc import Mapping
-from datetime import timedelta
-from html.parser import HTMLParser
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,90 +13,82 @@ import pytest
 import factories
 import published
 from factories import DAY, HeldClock
+from monitor.errors import SourceError
+from monitor.service.composition import TitleCache
 from monitor.storage import SqlStore
 from monitor.web.pages import report
 from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.report import make_report
 from monitor.web.pages.site import AbsentPageError
 from servers.chromium import TROUBLE, browsing
-from web.stored_pages import SLOTS, fill
-from web.test_pages import EVIL, watched
+from web.stored_pages import EVIL, SLOTS, fill
+from web.test_pages import ITEM_URL, watched
 
 
-class Document(HTMLParser):
-    """What a parser finds: tags with attributes, anchors, text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, Mapping[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    def values(self, name: str) -> list[str]:
-        return [value for _, attributes in self.tags if (value := attributes.get(name)) is not None]
+def values(page: str, name: str) -> set[str]:
+    """Of an attribute, wherever it is."""
+    return {unescape(value) for value in re.findall(rf'<[^>]*\s{name}="([^"]*)"', page)}
 
 
-def written(store: SqlStore, name: str = "home-feed", **chosen: Any) -> str:
+def words_of(page: str) -> str:
+    return re.sub(r"<[^>]*>", "", page)
+
+
+def written(store: SqlStore, name: str = "home-feed", titles: Any = None, **chosen: Any) -> str:
     site = published.site(
-        store=store, clock=HeldClock(SLOTS[-1]), comparisons=lambda: watched(name), titles=lambda *_: {EVIL: EVIL, "i2": "Tea"}
+        store=store,
+        clock=HeldClock(SLOTS[-1]),
+        comparisons=lambda: watched(name, item_url=ITEM_URL if titles else None),
+        titles=titles or (lambda *_: {EVIL: EVIL, "i2": "Tea"}),
     )
     return make_report(site, name, **chosen)
 
 
-def test_every_link_leads_to_a_part_of_the_file_and_nothing_is_asked_of_a_server(store: SqlStore) -> None:
-    fill(store)
-    found = Document(written(store))
-    anchors = set(found.values("id"))
-    assert {link.removeprefix("#") for link in found.values("href")} <= anchors
+def test_every_link_leads_to_a_part_of_the_file_and_nothing_is_asked_of_a_server(filled: SqlStore) -> None:
+    page = written(filled)
+    anchors = values(page, "id")
+    assert {link.removeprefix("#") for link in values(page, "href")} <= anchors
     assert {"part-0", "part-1", "part-2"} <= anchors
-    assert not {"form", "link", "img", "iframe"} & {tag for tag, _ in found.tags}
-    assert found.values("src") + found.values("action") + found.values("data-live") == []
-    words = "".join(found.words)
+    assert not re.search(r"<(form|link|img|iframe)\b", page)
+    assert values(page, "src") | values(page, "action") | values(page, "data-live") == set()
     for said in ("home-feed", "User u1", "Tea", "What changed, and for whom", "catalogue_coverage"):
-        assert said in words
+        assert said in words_of(page)
 
 
-def test_a_run_of_the_past_is_shown_as_it_stood_then(store: SqlStore) -> None:
-    fill(store)
-    now, then = (Document(written(store, slot=slot)) for slot in (SLOTS[-1], SLOTS[1]))
-    heads = ["".join(each.words[: each.words.index("over time")]) for each in (now, then)]
-    assert [show_instant(slot) in head for slot, head in zip((SLOTS[-1], SLOTS[1]), heads, strict=True)] == [True, True]
-    pills = [[attributes.get("class") for tag, attributes in each.tags if tag == "span"] for each in (now, then)]
-    assert ["pill firing" in each for each in pills] == [True, False]
-    assert "".join(then.words).count(show_instant(SLOTS[2])) == 0
+def test_a_run_of_the_past_is_shown_as_it_stood_then(filled: SqlStore) -> None:
+    for slot, is_firing in ((SLOTS[-1], True), (SLOTS[1], False)):
+        page = written(filled, slot=slot)
+        assert show_instant(slot) in words_of(page).partition("over time")[0]
+        assert ("pill firing" in values(page, "class")) is is_firing
+    assert show_instant(SLOTS[2]) not in words_of(page)
 
 
 def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store: SqlStore) -> None:
     fill(store)
-    later = store.runs.claim(
-        "home-feed", SLOTS[-1] + DAY, owner="t", now=SLOTS[-1], until=SLOTS[-1] + DAY, config_hash="", rerun=False
-    )
+    slot = SLOTS[-1] + DAY
+    later = store.runs.claim("home-feed", slot, owner="t", now=SLOTS[-1], until=slot, config_hash="", rerun=False)
     assert later is not None
-    assert store.runs.finish(
-        published.result(claim=later, finished_at=SLOTS[-1] + DAY, summaries=(factories.summary(),)), receivers=()
-    )
+    result = published.result(claim=later, finished_at=slot, summaries=(factories.summary(),))
+    assert store.runs.finish(result, receivers=())
     text = written(store, since=SLOTS[1])
-    runs = [word for word in Document(text).words if word.startswith("run of ")]
-    assert runs[:2] == [f"run of {show_instant(SLOTS[-1] + DAY)}", f"run of {show_instant(SLOTS[-1])}"]
+    runs = re.findall(r"(?<=>)run of [^<]+", text)
+    assert runs[:2] == [f"run of {show_instant(slot)}", f"run of {show_instant(SLOTS[-1])}"]
     over_time = text.partition('<section id="part-1">')[0]
     assert [f">{show_instant(slot)}:" in over_time for slot in SLOTS[:2]] == [False, True]
-    assert show_instant(SLOTS[-1]) in "".join(Document(written(store, until=SLOTS[-1] + timedelta(hours=1))).words)
+    assert show_instant(SLOTS[-1]) in words_of(written(store, until=SLOTS[-1] + timedelta(hours=1)))
 
 
-def test_names_from_outside_stay_text(store: SqlStore, tmp_path: Path) -> None:
-    fill(store, EVIL, EVIL)
-    text = written(store, EVIL)
+def test_names_from_outside_stay_text(stores: dict[str, SqlStore]) -> None:
+    text = written(stores[EVIL], EVIL)
     assert re.findall(r"<script[^>]*>", text) == ['<script type="module">']
     assert not set(text) & {"\u202e", "\x1b"}
     assert "{{7*7}}" in text
+
+
+@pytest.mark.integration
+def test_a_browser_shows_a_report_without_a_network(stores: dict[str, SqlStore], tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    file.write_text(text)
+    file.write_text(written(stores[EVIL], EVIL))
     with browsing() as browser:
         tab = browser.open_tab()
         tab.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
@@ -109,23 +102,60 @@ def test_names_from_outside_stay_text(store: SqlStore, tmp_path: Path) -> None:
 
 
 def test_users_are_left_out_and_counted_where_the_file_would_become_large(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+    filled: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(store)
     monkeypatch.setattr(report, "MOST_BYTES", 1000)
-    text = written(store)
+    text = written(filled)
     assert "1 more users are left out" in text
     assert "User u1" not in text
     assert 'class="thumbs"' in text
 
 
-def test_what_was_never_run_is_said(store: SqlStore) -> None:
-    with pytest.raises(
-        AbsentPageError, match="no finished run of a comparison named 'home-feed' is stored; see rankwatch runs"
-    ):
+def test_what_was_never_run_is_said(store: SqlStore, filled: SqlStore) -> None:
+    never = "no finished run of a comparison named 'home-feed' is stored; see rankwatch runs"
+    with pytest.raises(AbsentPageError, match=never):
         written(store)
-    fill(store)
     with pytest.raises(AbsentPageError, match="no run of home-feed has the slot 2030"):
-        written(store, slot=SLOTS[0].replace(year=2030))
+        written(filled, slot=SLOTS[0].replace(year=2030))
     with pytest.raises(AbsentPageError, match="is stored up to 2001"):
-        written(store, until=SLOTS[0].replace(year=2001))
+        written(filled, until=SLOTS[0].replace(year=2001))
+
+
+class Source:
+    """Titles of all items, while it is not away."""
+
+    is_away = True
+
+    def __init__(self) -> None:
+        self.asked: list[Collection[str]] = []
+
+    def titles(self, _slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        self.asked.append(items)
+        if self.is_away:
+            msg = "catalogue.csv: no such file"
+            raise SourceError(msg)
+        return {item: f"Title of {item}" for item in items}
+
+
+def cache_of(source: Source, clock: HeldClock) -> TitleCache:
+    watched = {"home-feed": SimpleNamespace(arms=SimpleNamespace(titles=source))}
+    return TitleCache(lambda: SimpleNamespace(watched=watched), clock.monotonic)  # type: ignore[arg-type, return-value]
+
+
+def test_a_report_keeps_the_links_of_items_and_waits_for_dead_titles_once(filled: SqlStore) -> None:
+    source = Source()
+    text = written(filled, titles=cache_of(source, HeldClock()), since=SLOTS[0])
+    assert ITEM_URL.replace("{item}", "i2") in values(text, "href")
+    assert len(source.asked) == 1
+
+
+def test_titles_that_are_back_are_shown_after_a_minute() -> None:
+    source, clock = Source(), HeldClock()
+    titles = cache_of(source, clock)
+    assert titles("home-feed", SLOTS[0], ["i1"]) == titles("home-feed", SLOTS[0], ["i2"]) == {}
+    source.is_away = False
+    clock.seconds += 59
+    assert (titles("home-feed", SLOTS[0], ["i1"]), len(source.asked)) == ({}, 1)
+    clock.seconds += 1
+    assert titles("home-feed", SLOTS[0], ["i1", "i2"]) == {"i1": "Title of i1", "i2": "Title of i2"}
+    assert (titles("home-feed", SLOTS[0], ["i1"]), len(source.asked)) == ({"i1": "Title of i1"}, 2)

@@ -4,10 +4,10 @@ import os
 import shutil
 import socket
 import ssl
-import time
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from structlog.testing import LogCapture
@@ -30,6 +30,22 @@ from servers.daemon import wait_for
 from web.sites import KIM, Site, access_of, basic, serving
 
 # ruff: noqa: F811 - fixtures are imported
+pytestmark = pytest.mark.integration
+WITHOUT_CLIENTS, IF_GIVEN, REQUIRED = "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
+
+
+class Keys(NamedTuple):
+    """Certificates with their keys; of the stranger nobody trusts the authority."""
+
+    authority: Authority
+    server: Pair
+    client: Pair
+    stranger: Pair
+
+
+@pytest.fixture(scope="module")
+def keys(authority: Authority, server_pair: Pair, client_pair: Pair, stranger_pair: Pair) -> Keys:
+    return Keys(authority, server_pair, client_pair, stranger_pair)
 
 
 @pytest.fixture
@@ -45,9 +61,12 @@ def serial_at(port: int, authority: Authority) -> str:
     """Of the certificate that the server shows."""
     context = authority.client_context()
     with context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10), server_hostname="127.0.0.1") as secure:
-        found = secure.getpeercert()
-    assert found is not None
-    return str(found["serialNumber"])
+        return str((secure.getpeercert() or {})["serialNumber"])
+
+
+def page_by(connection: HTTPConnection) -> bytes:
+    connection.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
+    return connection.getresponse().read()
 
 
 def is_let_in(site: Site) -> bool:
@@ -58,70 +77,43 @@ def is_let_in(site: Site) -> bool:
         return False
 
 
-def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it(
-    health: Any, authority: Authority, server_pair: Pair
-) -> None:
+def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it(keys: Keys) -> None:
     page = bytes(range(256)) * 20_000
-    with serving(health, tls=authority.client_context(), page=page, tls_server_config=tls_of(server_pair)) as site:
+    with serving(tls=keys.authority.client_context(), page=page, tls_server_config=tls_of(keys.server)) as site:
         assert site.server.url == f"https://127.0.0.1:{site.port}"
         assert site.status("/metrics") == 401
         with pytest.raises(ConnectionError):
             Site(site.server).status("/metrics", KIM)
         with closing(site.connect()) as connection:
-            for _ in range(3):
-                connection.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
-                assert connection.getresponse().read() == page
+            assert [page_by(connection) == page for _ in range(3)] == [True] * 3
 
 
 @pytest.mark.parametrize(
-    ("client_auth_type", "nothing", "good", "strange"),
-    [
-        ("NoClientCert", True, True, True),
-        ("VerifyClientCertIfGiven", True, True, False),
-        ("RequireAndVerifyClientCert", False, True, False),
-    ],
+    ("client_auth_type", "are_let_in"),
+    [(WITHOUT_CLIENTS, [True, True, True]), (IF_GIVEN, [True, True, False]), (REQUIRED, [False, True, False])],
 )
-def test_client_certificates_are_asked_for_and_verified_as_configured(  # noqa: PLR0913, PLR0917 - a row and the certificates
-    health: Any,
-    authority: Authority,
-    server_pair: Pair,
-    client_pair: Pair,
-    stranger_pair: Pair,
-    client_auth_type: str,
-    nothing: bool,
-    good: bool,
-    strange: bool,
+def test_client_certificates_are_asked_for_and_verified_as_configured(
+    keys: Keys, client_auth_type: str, are_let_in: list[bool]
 ) -> None:
-    configured = tls_of(server_pair, client_auth_type=client_auth_type)
-    if client_auth_type != "NoClientCert":
-        configured["client_ca_file"] = str(authority.cert)
-    with serving(health, tls_server_config=configured) as site:
+    configured = tls_of(keys.server, client_auth_type=client_auth_type)
+    if client_auth_type != WITHOUT_CLIENTS:
+        configured["client_ca_file"] = str(keys.authority.cert)
+    with serving(tls_server_config=configured) as site:
         found = []
-        for pair in (None, client_pair, stranger_pair):
-            site.tls = authority.client_context(pair)
+        for pair in (None, keys.client, keys.stranger):
+            site.tls = keys.authority.client_context(pair)
             found.append(is_let_in(site))
-    assert found == [nothing, good, strange]
+    assert found == are_let_in
 
 
 @pytest.mark.parametrize(
-    ("allowed", "is_in"),
-    [
-        ("prometheus.test", True),
-        ("spiffe://x/y", True),
-        ("p@x.test", True),
-        ("::1", True),
-        ("0:0:0:0:0:0:0:1", True),
-        ("client", False),
-        ("*.test", False),
-    ],
+    "allowed", ["prometheus.test", "spiffe://x/y", "p@x.test", "::1", "0:0:0:0:0:0:0:1", "client", "*.test"]
 )
-def test_of_good_certificates_only_those_with_an_allowed_name_come_in(
-    health: Any, authority: Authority, server_pair: Pair, client_pair: Pair, allowed: str, is_in: bool
-) -> None:
-    configured = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", client_ca_file=str(authority.cert))
+def test_of_good_certificates_only_those_with_an_allowed_name_come_in(keys: Keys, allowed: str) -> None:
+    configured = tls_of(keys.server, client_auth_type=REQUIRED, client_ca_file=str(keys.authority.cert))
     configured["client_allowed_sans"] = ["somebody.else", allowed]
-    with serving(health, tls=authority.client_context(client_pair), tls_server_config=configured) as site:
-        assert is_let_in(site) is is_in
+    with serving(tls=keys.authority.client_context(keys.client), tls_server_config=configured) as site:
+        assert is_let_in(site) is (allowed not in {"client", "*.test"})
 
 
 @pytest.mark.parametrize(
@@ -133,11 +125,11 @@ def test_of_good_certificates_only_those_with_an_allowed_name_come_in(
     ],
 )
 def test_versions_are_those_of_the_file(
-    health: Any, authority: Authority, server_pair: Pair, configured: dict[str, str], version: ssl.TLSVersion, is_spoken: bool
+    keys: Keys, configured: dict[str, str], version: ssl.TLSVersion, is_spoken: bool
 ) -> None:
-    client = authority.client_context()
+    client = keys.authority.client_context()
     client.minimum_version = client.maximum_version = version
-    with serving(health, tls=client, tls_server_config=tls_of(server_pair, **configured)) as site:
+    with serving(tls=client, tls_server_config=tls_of(keys.server, **configured)) as site:
         assert is_let_in(site) is is_spoken
 
 
@@ -163,16 +155,16 @@ def test_versions_are_those_of_the_file(
     ],
 )
 def test_certificates_that_cannot_be_used_are_refused_by_name(
-    tmp_path: Path, server_pair: Pair, client_pair: Pair, wrong: dict[str, str], message: str
+    tmp_path: Path, keys: Keys, wrong: dict[str, str], message: str
 ) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "no.crt").write_bytes(b"\xff canary")
     (tmp_path / "huge").write_bytes(b"#" * (1 << 20) + b"#")
-    os.system(f"openssl ec -in {server_pair.key} -aes128 -passout pass:x -out {tmp_path}/locked.key 2>/dev/null")  # noqa: S605
-    places = {"folder": tmp_path, "other": client_pair.key}
-    given = tls_of(server_pair) | {name: text.format(**places) for name, text in wrong.items()}
+    os.system(f"openssl ec -in {keys.server.key} -aes128 -passout pass:x -out {tmp_path}/locked.key 2>/dev/null")  # noqa: S605
+    places = {"folder": tmp_path, "other": keys.client.key}
+    given = tls_of(keys.server) | {name: text.format(**places) for name, text in wrong.items()}
     if "client_ca_file" in given:
-        given["client_auth_type"] = "RequireAndVerifyClientCert"
+        given["client_auth_type"] = REQUIRED
     options = AccessOptions.model_validate({"tls_server_config": given})
     with pytest.raises(ConfigError) as caught:
         open_access(options, name="web.yaml")
@@ -182,16 +174,13 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(
     assert "\n" not in str(caught.value)
 
 
-def test_authorities_may_be_described_in_any_language(
-    health: Any, authority: Authority, client_pair: Pair, server_pair: Pair, tmp_path: Path
-) -> None:
-    text = f"# Zertifizierungsstelle für Prüfungen\n{authority.cert.read_text()}"
-    (tmp_path / "ca.crt").write_text(text, encoding="utf-8")
-    asks = {"client_ca_file": str(tmp_path / "ca.crt"), "client_auth_type": "RequireAndVerifyClientCert"}
-    configured = tls_of(server_pair, **asks)
-    with serving(health, tls=authority.client_context(client_pair), tls_server_config=configured) as site:
+def test_authorities_may_be_described_in_any_language(keys: Keys, tmp_path: Path) -> None:
+    text = f"# Zertifizierungsstelle für Prüfungen\n{keys.authority.cert.read_text()}"
+    (tmp_path / "ca.crt").write_text(text)
+    configured = tls_of(keys.server, client_ca_file=str(tmp_path / "ca.crt"), client_auth_type=REQUIRED)
+    with serving(tls=keys.authority.client_context(keys.client), tls_server_config=configured) as site:
         assert is_let_in(site)
-        site.tls = authority.client_context()
+        site.tls = keys.authority.client_context()
         assert not is_let_in(site)
 
 
@@ -203,11 +192,9 @@ class _Gone(CertificateStore):
         raise TypeError(msg)
 
 
-def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken_to_in_plain(
-    health: Any, server_pair: Pair
-) -> None:
-    gone = _Gone(TlsOptions(cert_file=str(server_pair.cert), key_file=str(server_pair.key)))
-    with serving(health, Access(certificates=gone)) as site, site.open() as raw:
+def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken_to_in_plain(keys: Keys) -> None:
+    gone = _Gone(TlsOptions(cert_file=str(keys.server.cert), key_file=str(keys.server.key)))
+    with serving(access=Access(certificates=gone)) as site, site.open() as raw:
         with suppress(ConnectionError):
             raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             assert raw.recv(1) == b""
@@ -215,12 +202,10 @@ def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken
 
 
 def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_is_not(
-    tmp_path: Path, authority: Authority, logged: LogCapture
+    tmp_path: Path, keys: Keys, logged: LogCapture
 ) -> None:
-    old, new = authority.issue("old"), authority.issue("new")
-    cert, key, now = tmp_path / "tls.crt", tmp_path / "tls.key", 0.0
-    for source, target in ((old.cert, cert), (old.key, key)):
-        shutil.copy(source, target)
+    old, new = keys.authority.issue("old"), keys.authority.issue("new")
+    cert, key, now = Path(shutil.copy(old.cert, tmp_path / "tls.crt")), Path(shutil.copy(old.key, tmp_path / "tls.key")), 0.0
     options = TlsOptions(cert_file=str(cert), key_file=str(key))
     certificates = CertificateStore(options, clock=lambda: now)
     first = certificates.current()
@@ -246,10 +231,10 @@ def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_
     "fault", [ConfigError("odd"), TypeError("odd"), ValueError("odd"), OSError("odd"), MemoryError()], ids=repr
 )
 def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays_and_the_old_ones_serve_meanwhile(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch, logged: LogCapture, fault: Exception
+    keys: Keys, monkeypatch: pytest.MonkeyPatch, logged: LogCapture, fault: Exception
 ) -> None:
     """As between a renewal's copy and its chmod, or when a disk failed for a moment."""
-    pair, now, tries = authority.issue("renewed"), 0.0, []
+    pair, now, tries = keys.authority.issue("renewed"), 0.0, []
     certificates = CertificateStore(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
     first = certificates.current()
 
@@ -272,41 +257,35 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
     assert logged.entries[0]["reason"]
 
 
-def test_rotation_keeps_the_listener_and_connections_that_there_are(health: Any, authority: Authority, tmp_path: Path) -> None:
-    names = [authority.issue(f"turn{number}") for number in range(2)]
+def test_rotation_keeps_the_listener_and_connections_that_there_are(keys: Keys, tmp_path: Path) -> None:
+    first, second = keys.authority.issue("first"), keys.authority.issue("second")
     shown = Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
 
     def put(pair: Pair) -> None:
         for source, target in ((pair.cert, shown.cert), (pair.key, shown.key)):
-            shutil.copy(source, target.with_suffix(".new"))
-            target.with_suffix(".new").replace(target)
+            Path(shutil.copy(source, target.with_suffix(".new"))).replace(target)
 
-    put(names[0])
+    put(first)
     with (
-        serving(health, tls=authority.client_context(), tls_server_config=tls_of(shown)) as site,
+        serving(tls=keys.authority.client_context(), tls_server_config=tls_of(shown)) as site,
         closing(site.connect()) as regular,
     ):
-        before = serial_at(site.port, authority)
-        regular.request("GET", "/-/healthy", headers={"Authorization": basic(*KIM)})
-        regular.getresponse().read()
-        put(names[1])
-        wait_for(lambda: serial_at(site.port, authority) != before, "the new certificate")
-        regular.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
-        assert regular.getresponse().read() == b"page\n"
+        before = serial_at(site.port, keys.authority)
+        assert page_by(regular) == b"page\n"
+        put(second)
+        wait_for(lambda: serial_at(site.port, keys.authority) != before, "the new certificate")
+        assert page_by(regular) == b"page\n"
 
 
-def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(
-    health: Any, authority: Authority, server_pair: Pair
-) -> None:
-    with serving(health, access_of()) as site, closing(site.connect()) as regular:
-        regular.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
-        assert regular.getresponse().read() == b"page\n"
+def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(keys: Keys) -> None:
+    with serving(access=access_of()) as site, closing(site.connect()) as regular:
+        assert page_by(regular) == b"page\n"
 
-        site.server.follow(access_of(tls_server_config=tls_of(server_pair)))
+        site.server.follow(access_of(tls_server_config=tls_of(keys.server)))
 
         assert regular.sock.recv(1) == b""
         assert not is_let_in(site)
-        site.tls = authority.client_context()
+        site.tls = keys.authority.client_context()
         assert is_let_in(site)
         site.server.follow(Access())
         site.tls = None
@@ -314,35 +293,31 @@ def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_conne
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"], ids=["silent", "half", "plain"])
-def test_a_handshake_that_is_not_finished_is_ended_in_time(health: Any, server_pair: Pair, sent: bytes) -> None:
-    with serving(health, limits=Limits(handshake_s=0.3), tls_server_config=tls_of(server_pair)) as site, site.open(sent) as raw:
+def test_a_handshake_that_is_not_finished_is_ended_in_time(keys: Keys, sent: bytes) -> None:
+    with serving(limits=Limits(handshake_s=0.3), tls_server_config=tls_of(keys.server)) as site, site.open(sent) as raw:
         with suppress(ConnectionError):
             while raw.recv(4096):  # an alert may come first
                 pass
         wait_for(lambda: not site.server._front.connections, "the connection to be forgotten")
 
 
-def test_stopping_does_not_wait_for_handshakes(health: Any, server_pair: Pair) -> None:
-    with serving(health, tls_server_config=tls_of(server_pair)) as site:
-        with site.open() as raw:
-            wait_for(lambda: site.server._front.connections, "the connection")
-            started = time.monotonic()
-            site.server.stop(timeout_s=60)
-            assert raw.recv(1) == b""
-        assert time.monotonic() - started < 20
+def test_stopping_does_not_wait_for_handshakes(keys: Keys) -> None:
+    limits = Limits(handshake_s=600)
+    with serving(limits=limits, tls_server_config=tls_of(keys.server)) as site, site.open() as raw:
+        wait_for(lambda: site.server._front.connections, "the connection")
+        site.server.stop(timeout_s=60)
+        assert raw.recv(1) == b""
         assert not site.server.is_alive
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
-def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(
-    health: Any, authority: Authority, server_pair: Pair, is_encrypted: bool
-) -> None:
-    access = open_access(AccessOptions.model_validate({"tls_server_config": tls_of(server_pair)} if is_encrypted else {}))
+def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(keys: Keys, is_encrypted: bool) -> None:
+    access = open_access(AccessOptions.model_validate({"tls_server_config": tls_of(keys.server)} if is_encrypted else {}))
     with ExitStack() as opened:
-        site = opened.enter_context(serving(health, access, page=b"x" * 30_000_000, limits=Limits(exchange_s=1)))
+        site = opened.enter_context(serving(access=access, page=b"x" * 30_000_000, limits=Limits(exchange_s=1)))
         raw = opened.enter_context(site.open(is_small=True))
         if is_encrypted:
-            raw = opened.enter_context(authority.client_context().wrap_socket(raw, server_hostname="127.0.0.1"))
+            raw = opened.enter_context(keys.authority.client_context().wrap_socket(raw, server_hostname="127.0.0.1"))
         raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         connections = site.server._front.connections
         wait_for(lambda: any(one.claim_to_stay[1] for one in connections), "the request")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from monitor.errors import InputError, SourceError
 from monitor.metrics import Metric, chance_scores, typical_length
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.explanation import Change, PartMeans
+from monitor.model.instants import utc_now
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.runs import Evidence, Summary
 from monitor.pipeline.accumulator import RunAccumulator
@@ -80,8 +81,9 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     ``users``: only these. ``by``: the column of segments in the users' file, else the baseline's. ``worst``: how many users the
     first metric finds least alike. InputError for an unreadable file, nobody with two lists, or too small a ``catalogue``.
     """
-    comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
-    listed = [FileUsersOptions(path=each.path, user=each.user, format=each.format, max_bytes=each.max_bytes) for each in lists]
+    comparison, slot = _comparison(metrics, k, worst), utc_now()
+    shared = {"path", "user", "format", "max_bytes", "max_unreadable"}
+    listed = [FileUsersOptions(**each.model_dump(include=shared)) for each in lists]
     arms = Arms(
         baseline=FileLists(lists[0]),
         candidate=FileLists(lists[1]),
@@ -91,7 +93,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     try:
         panel = draw_panel(comparison, arms, slot, _LONG.total_seconds())
     except SourceError as error:
-        raise InputError(str(error)) from None
+        raise InputError(arms.reason(error)) from None
     answers = pull_all(comparison, arms, panel, slot, _LONG.total_seconds())
     found = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
@@ -113,7 +115,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
         length=length,
         by_chance=chance_scores(metrics, length, size),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
-        notes=(*notes, *found.left_out),
+        notes=(*notes, *answers.lacks, *found.left_out),
     )
 
 

@@ -48,6 +48,8 @@ def preview_users(watched: Watched, candidate: SourceOptions, count: int) -> Pre
     preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
     try:
         found = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
+    except SourceError as error:
+        return preview(troubles=(watched.arms.reason(error),))
     except MonitorError as error:
         return preview(troubles=(str(error),))
     titles, untitled = pull_titles(watched.arms.titles, slot, items_of(found.run.evidence))

@@ -74,7 +74,7 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
 
 
 class FileUsersOptions(table_options.UserColumnOptions, FileOptions):
-    """Users in a file, one a row; a user listed twice counts once, a row without a user not at all."""
+    """Users in a file, one a row; a user listed twice counts once, and rows without a user are counted as unreadable."""
 
     served: _Log = None
 

@@ -198,5 +198,9 @@ def source_errors(where: str) -> Iterator[None]:
         raise SourceError(msg, permanent=not is_stored) from None
     except Exception as error:  # noqa: BLE001 - stores raise whatever their vendors raise
         reason = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
-        hint = "check the credentials in the environment" if is_stored else "it may be damaged or still being written"
-        raise SourceError(f"{where} cannot be read, {hint}: {on_one_line(reason, 200)}", permanent=False) from None
+        hint = ""
+        if is_stored:
+            hint = ", check the credentials in the environment"
+        elif not isinstance(error, OSError):  # what a format's library raises
+            hint = ", it may be damaged or still being written"
+        raise SourceError(f"{where} cannot be read{hint}: {on_one_line(reason, 200)}", permanent=False) from None

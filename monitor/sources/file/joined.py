@@ -8,12 +8,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 import duckdb
+import pandas as pd
 import pyarrow as pa
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import SourceError
+from monitor.errors import SourceError, UnreadableError
 from monitor.model.rankings import Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
+from monitor.model.unreadable import Unreadable, add_up, require_readable
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
@@ -46,14 +48,14 @@ class JoinedFiles:
 
             users, found = timely(hold, self._users), dict[str, FileSet]()
             for name, options in self._lists.items():
-                with _noted(unread, name):
+                with _noted(unread, name, request):
                     found[name] = timely(hold, options)
             files = [users, *found.values()]
             in_order = any(each.in_order for each in self._lists.values())
             with open_database(files, deadline, k=request.k, in_order=in_order) as database:
                 lists = dict[str, ListView]()
                 for name, each in found.items():
-                    with _noted(unread, name):
+                    with _noted(unread, name, request):
                         lists[name] = timely(ListView, database, name, self._lists[name], each, request.k)
                 asked_of = (users.paths, self._users.user, self._users.user_ids, self._users.served)
                 same = (each for each in lists.values() if each.read == asked_of)
@@ -79,11 +81,11 @@ def _timely(deadline: Deadline, call: Callable[..., _T], *given: Any) -> _T:  # 
 
 
 @contextmanager
-def _noted(unread: dict[str, str], name: str) -> Iterator[None]:
+def _noted(unread: dict[str, str], name: str, request: JoinRequest) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        unread[name] = str(error)
+        unread[name] = error.shown if isinstance(error, UnreadableError) and request.shows_examples else str(error)
 
 
 class _JoinedAnswers:
@@ -102,21 +104,40 @@ class _JoinedAnswers:
         self.lacks = tuple(f"{name}: {text}" for name, text in unread.items() if name == "noise_floor")
         self._unread = {name: text for name, text in unread.items() if name != "noise_floor"}
         self.asked = segments.asked
+        self.unreadable: list[Unreadable] = [*users.unreadable]
         self._users, self._segments, self._lists = users, segments, lists
         self._database, self._deadline = database, deadline
 
     def batches(self, size: int) -> Iterator[UserBatch]:
-        """All users; those who stand anywhere twice come last."""
-        repeated = self._find_repeated()
-        for record in self._records(self._join(has_repeated=repeated), size):
-            pulls = {name: lists.pull_joined(record, f"{name}_") for name, lists in self._lists.items()}
-            yield self._batch(record, pulls)
-        if repeated:
+        """All users; those who stand anywhere twice come last. UnreadableError where too much of an arm's file is."""
+        found = {name: [*lists.unreadable] for name, lists in self._lists.items()}
+        repeated = self._find_repeated(found)
+        self._require_readable(found)
+        for users, record, pulls in self._pulls(size, has_repeated=repeated):
+            for name, pull in pulls.items():
+                of_lists = (each for each in pull.unreadable if each.column != self._lists[name].options.user)
+                found[name] = list(add_up([*found[name], *of_lists]))
+            yield self._batch(users, record, pulls)
+        self._require_readable(found)
+        for parts in found.values():
+            self.unreadable += parts
+
+    def _pulls(self, size: int, *, has_repeated: bool) -> Iterator[tuple[pd.Index[str], pa.RecordBatch, dict[str, Pull]]]:
+        for record in self._records(self._join(has_repeated=has_repeated), size):
+            users = user_index(record[KEY])
+            yield users, record, {name: lists.pull_joined(record, f"{name}_") for name, lists in self._lists.items()}
+        if has_repeated:
             columns = ", ".join((KEY, *self._users.columns))
             query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"  # noqa: S608 - names of ours
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
                 users = user_index(record[KEY])
-                yield self._batch(record, {name: lists.pull_rows(users, self._deadline) for name, lists in self._lists.items()})
+                pulls = {name: lists.pull_rows(users, users, self._deadline) for name, lists in self._lists.items()}
+                yield users, record, pulls
+
+    def _require_readable(self, found: Mapping[str, Sequence[Unreadable]]) -> None:
+        for name, parts in found.items():
+            if name != "noise_floor":  # a run can do without second lists, and says what they lack
+                require_readable(parts, self._lists[name].options.max_unreadable)
 
     def _records(self, query: str, size: int) -> Iterator[pa.RecordBatch]:
         """The rows of a query, so many at once, or fewer where they are large."""
@@ -137,18 +158,23 @@ class _JoinedAnswers:
         """Whether a row of the users is a row of these lists, so that nothing need be joined."""
         return self._users.read == lists.read and self._users.is_distinct and not lists.is_long
 
-    def _find_repeated(self) -> bool:
-        """Whether any user stands twice in a file of lists; the table ``repeated`` then holds them."""
+    def _find_repeated(self, found: Mapping[str, list[Unreadable]]) -> bool:
+        """Whether any user stands twice in a file of lists; the table ``repeated`` then holds them. Counts rows without one."""
         self._database.execute(f"CREATE TEMP TABLE repeated ({KEY} VARCHAR)")
-        for lists in self._lists.values():
+        for name, lists in self._lists.items():
             if not lists.is_long and not self._holds(lists):
                 # Hashes are grouped first: they take a fraction of the memory that all keys would take.
-                hashes = f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.rows}) GROUP BY h HAVING count(*) > 1"  # noqa: S608
-                some = f"SELECT {KEY} FROM {lists.rows} WHERE hash({KEY}) IN ({hashes}) GROUP BY {KEY} HAVING count(*) > 1"  # noqa: S608
-                self._database.execute(f"INSERT INTO repeated {some}")
-            elif lists.is_long and lists.options.user_ids:
-                merged = f"SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} HAVING min({GIVEN}) < max({GIVEN})"  # noqa: S608
-                self._database.execute(f"INSERT INTO repeated {merged}")
+                hashes = f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h"  # noqa: S608
+                hashes += " HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
+                some = f"SELECT {KEY} FROM {lists.all_rows} WHERE hash({KEY}) IN ({hashes}) GROUP BY {KEY}"  # noqa: S608
+                self._database.execute(f"INSERT INTO repeated {some} HAVING count(*) > 1 OR {KEY} IS NULL")
+                if self._database.execute(f"DELETE FROM repeated WHERE {KEY} IS NULL RETURNING 1").fetchall():  # noqa: S608
+                    found[name] += lists.count_unreadable()
+            elif lists.is_long:
+                found[name] += lists.count_unreadable()
+                if lists.options.user_ids:
+                    merged = f"SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} HAVING min({GIVEN}) < max({GIVEN})"  # noqa: S608
+                    self._database.execute(f"INSERT INTO repeated {merged}")
         return bool(self._database.execute("SELECT 1 FROM repeated LIMIT 1").fetchall())
 
     def _join(self, *, has_repeated: bool) -> str:
@@ -168,8 +194,7 @@ class _JoinedAnswers:
         users = f"SELECT {', '.join(['*', *held])} FROM asked {once}"  # noqa: S608 - quoted names
         return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"  # noqa: S608
 
-    def _batch(self, record: pa.RecordBatch, pulls: Mapping[str, Pull]) -> UserBatch:
-        users = user_index(record[KEY])
+    def _batch(self, users: pd.Index[str], record: pa.RecordBatch, pulls: Mapping[str, Pull]) -> UserBatch:
         pulls = {**{name: Pull.failed(users, note=why) for name, why in self._unread.items()}, **pulls}
         return UserBatch(
             panel=Panel(users=users, segments=self._segments.of(record)),

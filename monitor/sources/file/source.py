@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
+from monitor.model.unreadable import require_readable
+from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, FileView, open_database
@@ -38,7 +41,9 @@ class FileLists:
                 deadline.require_time()
                 with open_database([files], deadline, in_order=bool(options.in_order)) as database:
                     lists = ListView(database, "asked", options, files, request.k)
-                    return lists.pull_rows(request.users, deadline, options.max_bytes)
+                    pull = lists.pull_asked(request.users, deadline, options.max_bytes)
+                require_readable(pull.unreadable, options.max_unreadable)
+                return pull  # noqa: TRY300 - what is overdue is the reading
             except OverdueError:
                 return Pull.failed(
                     request.users, CoverageReason.TIMEOUT, f"{files.where} was not read when the run's deadline passed"
@@ -71,7 +76,7 @@ class FileUsers:
             for record in database.sql(f"SELECT {columns} FROM asked").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - names of ours
                 segments = {name: record[column] for name, column in zip(dimensions, asked.columns, strict=True)}
                 rows.append((record[KEY], segments))
-        table = user_table(rows, files.where)
+        table = replace(user_table(rows, Tally(files.where)), unreadable=asked.unreadable)
         files.require_unchanged()
         self._read = (seen, table) if count <= _KEPT_USERS else None
         return table

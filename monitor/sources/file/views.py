@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -15,6 +16,7 @@ from monitor.errors import SourceError
 from monitor.model.arrays import Rows
 from monitor.model.model_versions import LONGEST_VERSION
 from monitor.model.rankings import ALL, AskedUsers, Pull
+from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.columns import one_array, user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, PLACE, FileView, sql_name
@@ -45,10 +47,17 @@ class ListView:
         taken = ", ".join(f"{self.taken(each)} AS {sql_name(each)}" for each in self.names)
         users = f"{self._file.key(options.user, options.user_ids)} AS {KEY}, {self._file.text(options.user)} AS {GIVEN}"
         rows = f"SELECT {users}, {taken} FROM {self._file.name}"  # noqa: S608 - quoted
-        database.execute(f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM ({rows}) WHERE {KEY} IS NOT NULL")  # noqa: S608
+        self.all_rows = f"all_{self.rows}"
+        database.execute(f"CREATE TEMP VIEW {self.all_rows} AS {rows}")
+        database.execute(f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL")  # noqa: S608
         gathered = ", ".join(f"list({sql_name(each)}) AS {sql_name(each)}" for each in self.names)
         whole = f"SELECT {KEY}, {gathered} FROM {self.rows} GROUP BY {KEY}" if self.is_long else f"SELECT * FROM {self.rows}"  # noqa: S608
         database.execute(f"CREATE TEMP VIEW {self.joined} AS {whole}")
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """Rows of a log that were left out when it was opened."""
+        return self._file.unreadable
 
     def taken(self, column: str) -> str:
         """The expression for a column besides that of the users."""
@@ -61,12 +70,13 @@ class ListView:
         ):
             # Scores that are not as many as the items shall not fit them when both are cut.
             scores, items = sql_name(column), sql_name(str(options.items))
-            return f"CASE WHEN len({scores}) = len({items}) THEN {scores}[:{self._k}] END"
+            cut = scores if options.no_item else f"{scores}[:{self._k}]"
+            return f"CASE WHEN len({scores}) = len({items}) THEN {cut} END"
         if column == options.model_version and not self._file.is_json:
             return f"left(CAST({sql_name(column)} AS VARCHAR), {LONGEST_VERSION + 1})"
         if column in {options.rank, options.scores, options.model_version}:
             return sql_name(column)
-        return self._file.item(column) if self.is_long else self._file.items(column, self._k)
+        return self._file.item(column) if self.is_long else self._file.items(column, None if options.no_item else self._k)
 
     @property
     def batch_rows(self) -> int:
@@ -88,15 +98,32 @@ class ListView:
         spelled = self.options.model_copy(update={"user_ids": None})
         return self._pull(spelled, user_index(record[KEY]), [self._batch(users, columns)])
 
-    def pull_rows(self, users: pd.Index[str], deadline: Deadline, max_bytes: int | None = None) -> Pull:
-        """The lists of these users, who may stand in several rows."""
-        self._database.register("wanted", pa.table({KEY: pa.array(users, pa.large_string())}))
+    def pull_asked(self, users: pd.Index[str], deadline: Deadline, max_bytes: int) -> Pull:
+        """The lists of these users. Counts all rows without a user."""
+        # With null for a user, so that rows without one come along.
+        pull = self.pull_rows([*users, None], users, deadline, max_bytes)
+        of_lists = [each for each in pull.unreadable if each.column != self.options.user]
+        has_no_user = any(each.count for each in pull.unreadable if each.column == self.options.user)
+        of_users = self.count_unreadable() if has_no_user else ()
+        return replace(pull, unreadable=(*self.unreadable, *of_users, *of_lists))
+
+    def pull_rows(
+        self, keys: Iterable[str | None], users: pd.Index[str], deadline: Deadline, max_bytes: int | None = None
+    ) -> Pull:
+        """The lists of these users, who may stand in several rows, from rows with one of the keys."""
+        self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
         pull = self._pull(self.options, users, self._wanted(deadline), max_bytes)
         self._database.unregister("wanted")
         return pull
 
+    def count_unreadable(self) -> tuple[Unreadable, ...]:
+        """How many rows have no user."""
+        user = self.options.user
+        return self._file.count_unreadable(self._file.name, [(user, Need.IDS, f"{self._file.text(user)} IS NULL")])
+
     def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
-        query = f"SELECT * FROM {self.rows} SEMI JOIN wanted USING ({KEY})"  # noqa: S608 - a name of ours
+        names = ", ".join(map(sql_name, (GIVEN, *self.names)))
+        query = f"SELECT {names} FROM {self.all_rows} AS r SEMI JOIN wanted ON r.{KEY} IS NOT DISTINCT FROM wanted.{KEY}"  # noqa: S608
         for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
             deadline.require_time()
             yield self._batch(record[GIVEN], {name: record[name] for name in self.names})
@@ -133,6 +160,11 @@ class UserView:
         labels = (f"{rows.label(name)} AS {column}" for column, name in zip(self.columns, dimensions, strict=True))
         keys = ", ".join([f"{rows.key(user, options.user_ids)} AS {KEY}", *labels, "*"])
         database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")  # noqa: S608 - quoted names
+        checks = [(user, Need.IDS, f"{KEY} IS NULL")]
+        for column, name in zip(self.columns, dimensions, strict=True):
+            checks.append((name, Need.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''"))
+        self.unreadable = (*rows.unreadable, *rows.count_unreadable("asked_keys", checks))
+        require_readable(self.unreadable, options.max_unreadable)
         (counted,) = database.execute(
             f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM asked_keys"  # noqa: S608 - a name of ours
         ).fetchall()

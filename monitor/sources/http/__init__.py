@@ -27,7 +27,7 @@ from monitor.sources.expressions import Expression
 from monitor.sources.http.body import body_for_batch
 from monitor.sources.http.profiles import with_profile
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.table_options import ColumnName, IdForms, UserColumnOptions
+from monitor.sources.table_options import ColumnName, IdForms, NoItem, UserColumnOptions
 
 
 def _check_url(text: str) -> None:
@@ -182,6 +182,7 @@ class HttpSourceOptions(HttpOptions):
         description="JMESPath to the array of the model's own scores, one an item in the items' order; equal ones are ties.",
     )
     item_ids: IdForms = None
+    no_item: NoItem = None
     user: Expression | None = Field(
         default=None,
         description="JMESPath to the user's key in the answer; an answer that names another user is counted as wrong_user.",

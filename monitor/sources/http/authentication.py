@@ -19,6 +19,7 @@ from aiohttp import ClientHandlerType, ClientMiddlewareType, ClientRequest, Clie
 from monitor import USER_AGENT
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
+from monitor.model.instants import utc_now
 from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions, OAuth2Options
 from monitor.sources.http.connection_pool import open_socket
 
@@ -51,7 +52,7 @@ async def _send_signed(
 
 
 def _hash(options: HmacOptions, request: ClientRequest, body: bytes) -> None:
-    timestamp, is_in_query = str(int(time.time())), options.place == "query"
+    timestamp, is_in_query = str(int(utc_now().timestamp())), options.place == "query"
     if is_in_query:
         request.url = request.url.update_query({options.timestamp: timestamp})
     parts = {"method": request.method, "target": request.url.raw_path_qs, "timestamp": timestamp}

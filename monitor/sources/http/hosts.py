@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from math import inf, sqrt
 from statistics import quantiles
 
 from monitor.deadline import Deadline
+from monitor.model.instants import utc_now
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.request import AnswersByUser, RequestFailure
@@ -114,7 +115,9 @@ class _Pause:
 class Host:
     """Admits requests, each by the limits of its source, counting those of all sources."""
 
-    def __init__(self, monotonic: _Clock = time.monotonic, sleep: _Sleep = asyncio.sleep, now: _Clock = time.time) -> None:
+    def __init__(
+        self, monotonic: _Clock = time.monotonic, sleep: _Sleep = asyncio.sleep, now: Callable[[], datetime] = utc_now
+    ) -> None:
         self._monotonic, self._sleep, self._now = monotonic, sleep, now
         self._day, self._made = date.min, 0  # how many requests that day, of sources that limit them
         self.breakers = defaultdict[str, Breaker](Breaker)  # by what is asked, "" for all
@@ -175,7 +178,7 @@ class Host:
 
     def _spend(self, most: int) -> RequestFailure | None:
         """Count a request of this day, or tell that it had all of its requests."""
-        if (today := datetime.fromtimestamp(self._now(), UTC).date()) > self._day:
+        if (today := self._now().date()) > self._day:
             self._day, self._made = today, 0
         if self._made >= most:
             until = f"{self._day + timedelta(days=1)} 00:00 UTC"

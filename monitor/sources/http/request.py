@@ -15,8 +15,8 @@ from yarl import URL
 
 from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
+from monitor.reading.ids import user_key
 from monitor.slot_templates import fill_slot, placeholders
-from monitor.sources.columns import user_key
 from monitor.sources.expressions import NotAppliedError, finder, is_plain, shape_of
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.body import body_for_batch, body_for_user, fill_body

@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from importlib.util import find_spec
@@ -27,7 +26,7 @@ from monitor import USER_AGENT
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError
 from monitor.link_local import LinkLocalError
-from monitor.model.instants import retry_after_s
+from monitor.model.instants import retry_after_s, utc_now
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullProgress, PullRequest
 from monitor.options import NOT_IN_HASH
@@ -157,7 +156,7 @@ class _HttpPull:
         if request.is_uncached:
             self._of_each_request["headers"].setdefault("Cache-Control", "no-cache, no-store")
         self._asking = RequestTemplate(options, request)
-        self._lists = ListCollector(request.k, has_scores=options.scores is not None)
+        self._lists = ListCollector(request.k, has_scores=options.scores is not None, no_item=options.no_item)
         users = request.users.tolist()
         if request.together:
             random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all
@@ -363,7 +362,7 @@ def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     note = f"answered {status} {_PHRASES.get(status, '')}".rstrip()
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):
         return RequestFailure(CoverageReason.MISSING, note)
-    pause_s = retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC)) or 0.0
+    pause_s = retry_after_s(response.headers.get("Retry-After"), utc_now()) or 0.0
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return RequestFailure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=pause_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:

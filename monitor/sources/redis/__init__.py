@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from monitor.model.unreadable import MAX_UNREADABLE
 from monitor.options import NOT_IN_HASH, Duration, Options, must, readable_by
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.expressions import Expression
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.table_options import IdForms
+from monitor.sources.table_options import IdForms, MaxUnreadable, NoItem
 
 _URL = re.compile(
     r"(unix://([^@/?#]*@)?/|rediss?(\+sentinel|\+cluster)?://([^@/?#]*@)?[\w.:,\[\]-]+)[^@?#]*"
@@ -58,6 +59,8 @@ class RedisSourceOptions(RedisOptions):
         "their array in the JSON, one an item in the items' order.",
     )
     item_ids: IdForms = None
+    no_item: NoItem = None
+    max_unreadable: MaxUnreadable = MAX_UNREADABLE
     batch: Annotated[int, NOT_IN_HASH] = Field(default=500, ge=1, le=10_000, description="Users asked for in one round trip.")
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5), description="Longest time to connect, and to wait for more of an answer."
@@ -83,6 +86,7 @@ class RedisUsersOptions(RedisOptions):
         "`{slot:%Y-%m-%d}` is filled in."
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(default=timedelta(minutes=5), description="Longest time to read them.")
+    max_unreadable: MaxUnreadable = MAX_UNREADABLE
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=5_000_000, ge=1, le=10**8, description="Most of them.")
 
 

@@ -16,6 +16,9 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError, interrupt_w
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
+from monitor.model.unreadable import Need, require_readable
+from monitor.reading.ids import user_key
+from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import on_one_line, require_columns
 from monitor.sources.expressions import finder, shape_of
@@ -86,7 +89,7 @@ class RedisSource:
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
         users, answered = request.users.tolist(), 0
-        lists = ListCollector(request.k, has_scores=self._options.scores is not None)
+        lists = ListCollector(request.k, has_scores=self._options.scores is not None, no_item=self._options.no_item)
         try:
             for reply in self._replies(request, users):
                 self._settle(lists, users[answered], reply)
@@ -95,12 +98,18 @@ class RedisSource:
             for user in users[answered:]:
                 lists.fail(user, _reason(error), self._server.tell(error))
         pull = spell_items(lists.pull(), self._options.item_ids)
-        return replace(pull, notes={reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()})
+        tally = Tally(self._server.where)
+        if lists.unreadable:
+            tally.count(self._options.key, Need.LISTS, lists.unreadable, len(users), lists.example)
+            require_readable(tally.unreadable, self._options.max_unreadable)
+        notes = {reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()}
+        return replace(pull, notes=notes, unreadable=tally.unreadable)
 
     def _replies(self, request: PullRequest, users: Sequence[str]) -> Iterator[object]:
         """In the users' order; an error that concerns one of them is the reply."""
         # In threads that are given up at the deadline: names may hang in DNS, and answers may trickle.
         deadline, size = Deadline.after(request.timeout_s), self._options.batch
+        last = -1 if self._options.no_item else request.k - 1
         key, field = (
             fill_slot(template, request.slot).replace("{k}", str(request.k))
             for template in (self._options.key, self._options.field or "")
@@ -109,7 +118,7 @@ class RedisSource:
             for start in range(0, len(users), size):
                 pipeline = client.pipeline(transaction=False)
                 for user in users[start : start + size]:
-                    self._ask(pipeline, request.k - 1, key.replace("{user}", user), field.replace("{user}", user))
+                    self._ask(pipeline, last, key.replace("{user}", user), field.replace("{user}", user))
                 yield from BackgroundCall(partial(pipeline.execute, raise_on_error=False), name="redis").wait(deadline)
 
     def _ask(self, pipeline: Any, last: int, key: str, field: str) -> None:  # noqa: ANN401 - one of redis-py's two
@@ -172,16 +181,29 @@ class RedisUsers:
         require_columns(dimensions, [], where)
         deadline = Deadline.after(self._options.timeout.total_seconds())
         try:
-            users = BackgroundCall(partial(self._read, key, most + 1), name="redis").wait(deadline)
+            users, odd = BackgroundCall(partial(self._read, key, most + 1), name="redis").wait(deadline)
         except _ERRORS as error:
             raise SourceError(f"{where} cannot be read: {self._server.tell(error)}", permanent=False) from None
         if len(users) > most:
             raise SourceError(f"{where} holds more than {most} users: raise max_rows")
-        return user_table([(users, {})], where)
+        tally = Tally(where)
+        tally.count(key, Need.IDS, users.null_count, len(users), odd)
+        require_readable(tally.unreadable, self._options.max_unreadable)
+        return user_table([(users, {})], tally)
 
-    def _read(self, key: str, most: int) -> pa.Array:
+    def _read(self, key: str, most: int) -> tuple[pa.Array, str | None]:
+        """The users, null for one that is no id, and the first of these."""
+        odd: list[str] = []
+
+        def usable(member: str) -> str | None:
+            user = user_key(member)
+            if user is None and not odd:
+                odd.append(member)
+            return user
+
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):
-            return pa.array(islice(_members(client, key), most), pa.large_string())
+            users = pa.array(map(usable, islice(_members(client, key), most)), pa.large_string())
+        return users, next(iter(odd), None)
 
 
 def _members(client: Any, key: str) -> Iterable[str]:  # noqa: ANN401 - one of redis-py's two

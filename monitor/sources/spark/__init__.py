@@ -52,7 +52,7 @@ class SparkSourceOptions(ListColumnOptions, SparkOptions):
 
 
 class SparkUsersOptions(UserColumnOptions, SparkOptions):
-    """Users in Spark, one a row; a user listed twice counts once, a row without a user not at all."""
+    """Users in Spark, one a row; a user listed twice counts once, and rows without a user are counted as unreadable."""
 
 
 SPARK = SourceKind(

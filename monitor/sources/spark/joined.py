@@ -14,8 +14,10 @@ from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model.rankings import ALL, AskedUsers, Pull, UserTable
 from monitor.model.runs import JoinRequest, PullRequest
+from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.ports import Measurer
-from monitor.sources.columns import MAX_ID_LENGTH, one_array, require_columns, user_column
+from monitor.reading.ids import EXACT, MAX_ID_LENGTH, id_column
+from monitor.sources.columns import one_array, require_columns
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
 from monitor.sources.spark import connect_session as spark
@@ -86,6 +88,7 @@ class _MeasuredThere:
         self, users: _AskedUsers, lists: Mapping[str, _Lists], request: JoinRequest, unread: Mapping[str, str]
     ) -> None:
         # A run can do without second lists, and says so.
+        self.unreadable = users.unreadable
         self.lacks = tuple(f"{name}: {text}" for name, text in unread.items() if name == "noise_floor")
         self.asked = users.asked
         self._users, self._lists, self._request, self._unread = users, lists, request, unread
@@ -130,12 +133,12 @@ class _Table:
 
     def key(self, name: str) -> spark.Column:
         """A column of users as text, null where there is none. SourceError when it cannot hold users."""
-        user_column(one_array(self.empty[name]), f"the user column of {self.where}")
+        id_column(one_array(self.empty[name]), name, self.where)
         kind, column = self._kinds[name], spark.column_of(name)
         if kind in _WHOLE:
             return column.cast("string")
         if kind in {"float", "double"}:
-            is_whole = (column == F.floor(column)) & (F.abs(column) < float(2**53))
+            is_whole = (column == F.floor(column)) & (F.abs(column) < EXACT[32 if kind == "float" else 64])
             return F.when(is_whole, column.cast("long").cast("string"))
         return self.label(name).cast("string")
 
@@ -156,8 +159,11 @@ class _AskedUsers(_Table):
         super().__init__(session, options, request.slot, tuple(dict.fromkeys((options.user, *dimensions))))
         names = {f"segment_{place}": name for place, name in enumerate(dimensions)}
         labels = (self.label(name).alias(column) for column, name in names.items())
-        users = self.frame.select(self.key(options.user).alias("key"), *labels).where("key IS NOT NULL")
-        ((rows, count),) = users.agg(F.count("key"), F.count_distinct("key")).collect()
+        users = self.frame.select(self.key(options.user).alias("key"), *labels)
+        ((total, rows, count),) = users.agg(F.count(F.lit(1)), F.count("key"), F.count_distinct("key")).collect()
+        self.unreadable = self._without_user(options.user, total - rows, total)
+        require_readable(self.unreadable, options.max_unreadable)
+        users = users.where("key IS NOT NULL")
         if not count:
             raise SourceError(f"{self.where} holds no user: check the path or table and the name of the user column")
         if rows > count:
@@ -167,6 +173,10 @@ class _AskedUsers(_Table):
         self.values = {column: self._values(users, column, name, request) for column, name in names.items()}
         self.asked = AskedUsers(count=count, segments=(ALL, *(name for each in self.values.values() for name in each.names)))
         self.rows = users.withColumns({"side": F.lit("users"), "asked": F.expr("true")})
+
+    def _without_user(self, column: str, count: int, rows: int) -> tuple[Unreadable, ...]:
+        lost = Unreadable(where=self.where, column=column, need=Need.IDS, count=count, rows=rows, found="null, or no ids")
+        return (lost,) if count else ()
 
     def _values(self, users: spark.DataFrame, column: str, name: str, request: JoinRequest) -> SegmentValues:
         most, value = request.max_segment_values, F.col(column)

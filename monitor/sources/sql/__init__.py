@@ -20,7 +20,10 @@ _ABOUT = "A database: a query or a whole table."
 
 _Log = Annotated[
     table_options.ServedOptions | None,
-    Field(description="The table is a log of what was served. Its times are the database's own; in SQLite text of ISO 8601."),
+    Field(
+        description="The table is a log of what was served. Its times are the database's own; in SQLite text of ISO 8601, or "
+        "numbers since 1970."
+    ),
 ]
 
 
@@ -89,7 +92,7 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
 
 class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
-    """Users in a database, one a row; a user listed twice counts once, a row without a user not at all."""
+    """Users in a database, one a row; a user listed twice counts once, and rows without a user are counted as unreadable."""
 
     served: _Log = None
 
@@ -109,7 +112,7 @@ class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
 def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
     if lists.query and bound_names(lists.query) & {"users", "k"}:
         raise ConfigError("all: true needs a table, or a query without :users and :k: give users.sql or users.file instead")
-    named = {"url", "table", "query", "user", "user_ids", "max_rows", "served"}
+    named = {"url", "table", "query", "user", "user_ids", "max_rows", "max_unreadable", "served"}
     return SqlUsersOptions(**lists.model_dump(include=named, exclude={"served": {"arm"}}))
 
 

@@ -5,6 +5,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,15 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
+from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
+from monitor.reading.tally import unreadable_of
 from monitor.redaction import without_secrets
 from monitor.sources.columns import require_columns
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions, bound_names
 from monitor.sources.table_lists import TableBatch, TableLists
-from monitor.sources.table_options import ServedOptions
+from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
 from monitor.sources.tables import Table
 
 _FETCH = 10_000
@@ -166,18 +169,60 @@ def statement_of(options: SqlOptions, columns: Sequence[str], slot: datetime, di
 
 def _newest(rows: sa.Select[*tuple[Any, ...]], served: ServedOptions, user: str, slot: datetime, dialect: str) -> sa.Executable:
     """Those rows that are each user's newest list of the slot; of two at one time that whose request's id is greater."""
-    at: sa.ColumnElement[Any] = sa.column(served.time)
-    if dialect == "sqlite":
-        at = sa.func.strftime("%Y-%m-%d %H:%M:%f", at)
+    at = _instant(served, dialect)
     # Columns decide what type these texts are. PostgreSQL passes over a zone where its column has none.
     zone, untyped = "+00" if dialect == "postgresql" else "", partial(sa.literal, type_=sa.types.NullType())
     start, end = (untyped(f"{each:%Y-%m-%d %H:%M:%S.%f}{zone}") for each in (slot - served.within, slot))
     request = at if served.request is None else sa.column(served.request)
     newest = sa.func.first_value(request).over(partition_by=sa.column(user), order_by=[at.desc(), request.desc()])
-    of_arm = [sa.column(name) == untyped(value) for name, value in served.arm.items()]
-    log = rows.add_columns((request == newest).label("rankwatch_is_newest")).where(at > start, at <= end, *of_arm).subquery()
-    *columns, is_newest = log.c
+    log = rows.add_columns((request == newest).label("rankwatch_is_newest"))
+    log = log.where(at > start, at <= end, *_of_arm(served))
+    *columns, is_newest = log.subquery().c
     return sa.select(*columns).where(is_newest)
+
+
+def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
+    return [sa.column(name) == sa.literal(value, type_=sa.types.NullType()) for name, value in served.arm.items()]
+
+
+def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
+    """The time of a row. SQLite has no type for times: text of ISO 8601, or a number whose size tells its unit."""
+    at: sa.ColumnElement[Any] = sa.column(served.time)
+    if dialect != "sqlite":
+        return at
+    number, text_form = sa.cast(at, sa.types.REAL), "%Y-%m-%d %H:%M:%f"
+    size = sa.func.abs(number)
+    seconds = sa.case(
+        (size < SECONDS, number), (size < MILLISECONDS, number / 1e3), (size < MICROSECONDS, number / 1e6), else_=number / 1e9
+    )
+    of_number = sa.func.strftime(text_form, seconds, "unixepoch")
+    is_number = sa.func.typeof(at).in_(("integer", "real"))
+    is_digits = sa.and_(at.op("GLOB")("[0-9]*"), sa.not_(at.op("GLOB")("*[^0-9.]*")))
+    return sa.case((sa.or_(is_number, is_digits), of_number), else_=sa.func.strftime(text_form, at))
+
+
+def count_unserved(database: "ReadOnlyDatabase", options: Any, deadline: Deadline) -> tuple[Unreadable, ...]:  # noqa: ANN401
+    """How many rows of a log of this arm have no time, or no request where one is named."""
+    served: ServedOptions | None = getattr(options, "served", None)
+    if served is None:
+        return ()
+    schema, _, name = options.table.rpartition(".")
+    table = sa.table(name, schema=schema or None)
+    checks = [(served.time, Need.TIMES, _instant(served, database.dialect))]
+    if served.request is not None:
+        checks.append((served.request, Need.IDS, sa.column(served.request)))
+    count, unreadable = sa.func.count(), []
+    for column, need, value in checks:
+        example = sa.func.min(sa.cast(sa.column(column), sa.types.Text)).label("example")
+        odd = sa.select(count.label("rows"), example).select_from(table).where(value.is_(None), *_of_arm(served))
+        for found in database.read(odd, [{}], ("rows", "example"), deadline):
+            if not found["rows"][0]:
+                continue
+            every = sa.select(count.label("rows")).select_from(table).where(*_of_arm(served))
+            for whole in database.read(every, [{}], ("rows",), deadline):
+                lost, shown = int(found["rows"][0]), found["example"][0]
+                unreadable.append(unreadable_of(database.where, column, need, lost, int(whole["rows"][0]), shown))
+    return tuple(unreadable)
 
 
 class SqlTable(Table):
@@ -198,6 +243,8 @@ class SqlTable(Table):
         bound = {"slot": slot} if options.query and bound_names(options.query) else {}
         statement = statement_of(options, columns, slot, database.dialect)
         try:
+            if getattr(options, "served", None) is not None:
+                require_readable(count_unserved(database, options, deadline), options.max_unreadable)
             yield from database.read(statement, [bound], columns, deadline)
         except OverdueError:
             limit = format_duration(options.timeout)
@@ -227,7 +274,12 @@ class SqlSource:
         # The users of each statement.
         waiting = deque(users[start : start + size] for start in range(0, len(users), size))
         batches = self._batches(request, waiting)
+        unserved: tuple[Unreadable, ...] = ()
+        with suppress(OverdueError):  # what is late is told of the lists
+            unserved = count_unserved(self._database, self._options, Deadline.after(request.timeout_s))
         pull = TableLists(options=self._options, users=request.users, k=request.k, where=where).pull(batches)
+        pull = replace(pull, unreadable=(*unserved, *pull.unreadable))
+        require_readable(pull.unreadable, self._options.max_unreadable)
         late = [user for unanswered in waiting for user in unanswered]
         return pull_without(pull, late, CoverageReason.TIMEOUT, self._late) if late else pull
 

@@ -63,7 +63,7 @@ def said_of(read: Callable[[], object]) -> str:
         ("users.parquet", long_users, "'user' of .* holds a text of 1048576 bytes", "holds a text of 1048576 bytes"),
         second_ring("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
         ("columns.csv", many_columns, "begins with no header of 1 to 4000 columns", "begins with no header"),
-        second_ring("rows.csv.gz", many_users, "Pull", "holds more than 16777216 bytes for the users asked"),
+        second_ring("rows.csv.gz", many_users, "2 of 2 rows cannot be read", "holds more than 16777216 bytes"),
     ],
 )
 def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str, users: str, tmp_path: Path) -> None:

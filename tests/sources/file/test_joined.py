@@ -84,7 +84,7 @@ def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any, **told:
     WRITERS[path.suffix](pa.table({name: [row[name] for row in rows] for name in columns}), path)
     if form == "in order":
         names["in_order"] = True
-    return FileSourceOptions(path=str(path), user="user", **names, **told)
+    return FileSourceOptions(path=str(path), user="user", max_unreadable=1, **names, **told)
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -204,7 +204,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def asked_of(options: FileSourceOptions) -> FileUsersOptions:
-    return FileUsersOptions(path=options.path, user=options.user, user_ids=options.user_ids)
+    return FileUsersOptions(path=options.path, user=options.user, user_ids=options.user_ids, max_unreadable=1)
 
 
 def holding(**columns: Any) -> Callable[[Path], object]:
@@ -216,7 +216,7 @@ DAMAGED: list[tuple[Callable[[Path], object], str]] = [
     (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
     (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
     (holding(user=["a"], items=[1.5]), "holds double, expected lists"),
-    (holding(user=[b"a"], items=[[1]]), "binary: ids must be integers or text"),
+    (holding(user=[True], items=[[1]]), "booleans: ids must be integers or text"),
     (lambda path: path.write_bytes(b""), "it may be damaged or still being written"),
 ]
 
@@ -268,7 +268,7 @@ def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files: File
     content[start : start + 400] = b"\0" * 400
     path.write_bytes(content)
 
-    with pytest.raises(SourceError, match="may be damaged or still being written: ") as caught:
+    with pytest.raises(SourceError, match="cannot be read, it may be damaged or still being written") as caught:
         measure(arms_of(*files))
     assert "\n" not in str(caught.value)
 

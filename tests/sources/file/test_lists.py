@@ -22,8 +22,8 @@ def parquet(folder: Path, **columns: Any) -> Path:
     return path
 
 
-WIDE = {"user": "user", "items": "items"}
-LONG = {"user": "user", "item": "item", "rank": "rank"}
+WIDE: dict[str, Any] = {"user": "user", "items": "items", "max_unreadable": 1}
+LONG: dict[str, Any] = {"user": "user", "item": "item", "rank": "rank", "max_unreadable": 1}
 
 
 def wide(path: Path, *users: str, k: int = 10, **more: Any) -> Pull:
@@ -94,9 +94,9 @@ def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd: list[Any],
     assert (as_lists(pull), pull.failures) == ({"good": ["2"]}, dict.fromkeys(users, CoverageReason.MALFORMED))
 
 
-@pytest.mark.parametrize("values", [[[b"a"]], [[[1]]], [[True]], [[{"id": 1}]]], ids=["binary", "nested", "boolean", "struct"])
+@pytest.mark.parametrize("values", [[[[1]]], [[True]], [[{"id": 1}]]], ids=["nested", "boolean", "struct"])
 def test_a_column_that_cannot_hold_ids_is_refused(values: list[Any], tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"list column of .*lists\.parquet holds .*: ids must be integers or text"):
+    with pytest.raises(SourceError, match=r"column 'items' of .*lists\.parquet holds .*: (ids must be|name a field)"):
         wide(parquet(tmp_path, user=["a"], items=values), "a")
 
 
@@ -105,7 +105,7 @@ def test_text_that_is_not_utf8_is_refused(column: str, tmp_path: Path) -> None:
     broken = pa.array([b"caf\xe9"]).view(pa.string())
     lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), broken if column == "items" else pa.array(["a"]))
 
-    with pytest.raises(SourceError, match="is not valid UTF8"):
+    with pytest.raises(SourceError, match="holds text that is not UTF-8: write it again"):
         wide(parquet(tmp_path, user=broken if column == "user" else ["caf"], items=lists), "caf")
 
 

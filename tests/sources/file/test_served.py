@@ -129,5 +129,5 @@ def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path: Path) -> None:
 
 def test_a_log_without_a_list_in_time_says_so(tmp_path: Path) -> None:
     log = write_log(tmp_path)
-    with pytest.raises(SourceError, match=r"holds nothing that was served in the 1h up to 2024-01-08T12:30:00Z: check served"):
+    with pytest.raises(SourceError, match=r"nothing that was served in the 1h up to 2024-01-08T12:30:00Z: no row of this arm"):
         pull_of("u1", file=of_arm(log, "c"))

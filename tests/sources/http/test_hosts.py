@@ -140,7 +140,7 @@ def test_when_the_requests_of_a_day_are_spent_nobody_is_asked_until_midnight_wha
 def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_begins_none() -> None:
     clock = Clock()
     clock.now_s = datetime(2026, 3, 10, 23, 59, tzinfo=UTC).timestamp()
-    host, options = Host(now=lambda: clock.now_s), options_of(requests_a_day=2)
+    host, options = Host(now=lambda: datetime.fromtimestamp(clock.now_s, UTC)), options_of(requests_a_day=2)
 
     async def answer() -> Any:
         return OK

@@ -100,7 +100,7 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
     recommender.behaviour, told = dict.fromkeys(USERS[20:], "slow"), list[PullProgress]()
     source = source_of(http={"url": recommender.url, "timeout": "5m"})
     with ThreadPoolExecutor(1) as threads:
-        asked = replace(request(*USERS), tell=told.append, kept_at=str(tmp_path / "answers"), kept_s=600)
+        asked = replace(request(*USERS), tell=told.append, kept_at=str(tmp_path / "answers"), kept_s=864_000)
         pulling = threads.submit(source.pull, asked)
         wait_for(lambda: any(f'"{USERS[19]}"' in file.read_text() for file in tmp_path.iterdir()), "answers on disk")
         wait_for(lambda: told and told[-1].words.startswith("20 of 40 users answered, "), "progress told")

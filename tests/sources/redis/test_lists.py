@@ -19,7 +19,7 @@ from servers.proxy import proxying
 from servers.redis import PASSWORD, emptied_redis, running_redis, shared_redis
 
 pytestmark = pytest.mark.integration
-HERE: dict[str, Any] = {"type": "string", "key": "{user}"}
+HERE: dict[str, Any] = {"type": "string", "key": "{user}", "max_unreadable": 1}
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from monitor.sources.sql.source import SqlSource, SqlTable
 from servers.lists import SLOT, as_lists, fill_database, pull_of, request, source_of, sql_sources
 from sources.file.test_served import LOG, SERVED
 
-WIDE = {"table": "wide", "user": "who", "items": "what"}
-LONG = {"user": "who", "item": "what", "rank": "place"}
+WIDE = {"table": "wide", "user": "who", "items": "what", "max_unreadable": 1}
+LONG = {"user": "who", "item": "what", "rank": "place", "max_unreadable": 1}
 LISTS = {f"user's {number}": [number, "é", number + 1] for number in range(25)}
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, '[1]' AS what FROM n"
 

@@ -1,0 +1,58 @@
+"""Lists without the values that only fill them up."""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monitor.kernels.ragged import offsets_of
+from monitor.model.arrays import Flags
+from monitor.model.rankings import RankingTable
+from monitor.reading.ids import is_text, user_key
+
+NoItems: TypeAlias = Collection[int | str | None] | None
+"""Values that are no item; None stands for null."""
+
+
+def drop_padding(items: Sequence[object], scores: object, no_item: Collection[object]) -> tuple[list[object], object]:
+    """A list of Python's without these values, and without their scores where there are as many."""
+    keys = {None if each is None else str(each) for each in no_item}
+    is_item = [_key(item) not in keys for item in items]
+    if isinstance(scores, list | tuple) and len(scores) == len(items):
+        scores = [score for score, kept in zip(scores, is_item, strict=True) if kept]
+    return [item for item, kept in zip(items, is_item, strict=True) if kept], scores
+
+
+def _key(item: object) -> str | None:
+    return None if item is None else user_key(item) or str(item)
+
+
+def is_padding(values: pa.Array, no_item: NoItems) -> Flags:
+    """Which values of a column are none of its items because they are null or empty text, which are no ids either."""
+    found = np.zeros(len(values), dtype=np.bool_)
+    if None in (no_item or ()):
+        found |= values.is_null().to_numpy(zero_copy_only=False)
+    if "" in (no_item or ()) and is_text(values.type):
+        found |= pc.equal(values.cast(pa.large_string()), "").fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+    return found
+
+
+def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
+    """The lists without these items, and without their scores. Equal ids are equal: -1 is "-1"."""
+    if not no_item:
+        return table
+    texts = list(map(str, no_item))
+    if isinstance(table.items, np.ndarray):
+        numbers = [int(text) for text in texts if re.fullmatch("-?[0-9]{1,18}", text)]
+        is_item = ~np.isin(table.items, numbers)
+    else:
+        is_item = ~np.asarray(pd.Series(table.items, copy=False).astype("str").isin(texts))
+    rows = np.repeat(np.arange(len(table)), np.diff(table.offsets))
+    lengths = np.bincount(rows[is_item], minlength=len(table))
+    scores = None if table.scores is None else table.scores[is_item]
+    return replace(table, offsets=offsets_of(lengths), items=table.items[is_item], scores=scores)

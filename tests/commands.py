@@ -1,0 +1,79 @@
+"""Commands of rankwatch in this process and its current folder: what they print, and how they end."""
+
+import atexit
+import gc
+import io
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from typing import Any
+from unittest.mock import patch
+
+from forking import Done
+from monitor.cli.main import main
+from tables import rows
+
+
+def rankwatch(command: str, *, env: Mapping[str, str] | None = None, out: int | None = None) -> Done:
+    """Run the command line. ``out`` is a descriptor that takes the output instead; it is closed."""
+    codes: list[int] = []
+    binary = io.BytesIO() if out is None else io.BufferedWriter(io.FileIO(out, "w"))
+    shown = io.TextIOWrapper(binary, encoding=(env or {}).get("PYTHONIOENCODING", "utf-8"))
+    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with ExitStack() as stack:
+        for replaced in (
+            patch.dict(os.environ, env or {}),
+            patch.object(sys, "argv", ["rankwatch", *shlex.split(command)]),
+            patch.object(os, "_exit", codes.append),
+            patch.object(atexit, "_run_exitfuncs"),
+            patch.object(gc, "set_threshold"),
+            patch.object(signal, "signal"),  # at its end the command line ignores interrupts, and this process goes on
+            redirect_stdout(shown),
+            redirect_stderr(said),
+        ):
+            stack.enter_context(replaced)
+        main()
+    if out is not None:
+        _drop_what_was_not_written(out)
+        shown.close()
+    stdout = binary.getvalue().decode() if isinstance(binary, io.BytesIO) else ""
+    said.seek(0)
+    return Done(command, int(codes[0]), stdout, said.read())
+
+
+def _drop_what_was_not_written(descriptor: int) -> None:
+    """A buffer that could not be written is written again when it is closed."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def objects(done: Done) -> list[dict[str, Any]]:
+    """The lines of a command that ended well, each a JSON object."""
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def read_json(command: str) -> list[dict[str, Any]]:
+    """The objects that this command prints for machines."""
+    return objects(rankwatch(f"{command} --json"))
+
+
+def one_line(done: Done) -> str:
+    """The error as a person sees it: one line, no traceback, nothing on standard output."""
+    lines = done.stderr.splitlines()
+    assert (len(lines), done.stdout) == (1, ""), done.stderr
+    return lines[0]
+
+
+def assert_refused(table: str) -> None:
+    """Each line of the table is a command, its exit code, and words of its error, which is one line or of usage."""
+    for command, code, words in rows(table):
+        done = rankwatch(command)
+        said = " ".join(done.stderr.split())
+        assert (done.returncode, words in said, done.stdout) == (int(code), True, ""), (command, said)
+        assert done.stderr.startswith("Usage: ") or len(done.stderr.splitlines()) == 1, said

@@ -1,0 +1,429 @@
+"""What cannot be read: every row is used exactly or counted with a reason, and too many such rows fail the source."""
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import monitor
+from monitor.errors import InputError, SourceError, UnreadableError
+from monitor.model.memory import Memory
+from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.unreadable import Need, Unreadable, add_up, require_readable
+from monitor.pipeline.pseudonyms import Pseudonyms
+from monitor.pipeline.run_measurement import Stopwatch, measure_slot
+from monitor.reading.ids import canonical_id, user_key
+from monitor.sources import RelevanceOptions, SourceOptions, UsersOptions, open_relevance, open_users
+from monitor.sources.file import FileSourceOptions, FileUsersOptions
+from pipeline.canned import StillClock
+from servers.lists import SLOT, as_lists, as_text, request, source_of, write_csv, write_jsonl
+from servers.redis import emptied_redis, shared_redis
+from sources.file.test_joined import PLAN, arms_of
+
+Row = dict[str, Any]
+AT = SLOT - timedelta(minutes=1)
+
+
+def unreadable(**changes: Any) -> Unreadable:
+    given: Row = {"where": "a.csv", "column": "user", "need": Need.IDS, "count": 1, "rows": 100, "found": "null"}
+    return Unreadable(**given | changes)
+
+
+def test_the_share_decides_and_the_limit_itself_is_allowed() -> None:
+    require_readable([unreadable()], 0.01)
+    require_readable([unreadable(count=0, rows=0)], 0)
+    with pytest.raises(UnreadableError, match=r"^column 'user' of a\.csv: 2 of 100 rows cannot be read \(null\): ids must be"):
+        require_readable([unreadable(), unreadable(rows=0)], 0.01)
+
+
+def test_parts_of_a_column_are_added_and_the_first_example_is_kept() -> None:
+    parts = [unreadable(count=0, found=""), unreadable(count=2, example="'x'"), unreadable(column="items", rows=5)]
+
+    assert add_up(parts) == (unreadable(count=2, rows=200, example="'x'"), unreadable(column="items", rows=5))
+
+
+def test_an_example_is_shown_on_one_line_and_only_where_it_may_be() -> None:
+    with pytest.raises(UnreadableError) as caught:
+        require_readable([unreadable(count=9, example="'eve\n\x1b[31m'" + "x" * 99)], 0.01)
+
+    assert "eve" not in str(caught.value)
+    assert "such as 'eve  [31m'xxx" in caught.value.shown
+    assert len(caught.value.shown.splitlines()) == 1
+
+
+def parquet(rows: list[Row], folder: Path) -> Row:
+    pq.write_table(pa.Table.from_pylist(rows), folder / "lists.parquet")
+    return {"file": {"path": str(folder / "lists.parquet")}}
+
+
+def in_csv(rows: list[Row], folder: Path) -> Row:
+    write_csv(rows, folder / "lists.csv")
+    return {"file": {"path": str(folder / "lists.csv")}}
+
+
+def jsonl(rows: list[Row], folder: Path) -> Row:
+    write_jsonl(rows, folder / "lists.jsonl")
+    return {"file": {"path": str(folder / "lists.jsonl")}}
+
+
+def sqlite(rows: list[Row], folder: Path) -> Row:
+    with closing(sqlite3.connect(folder / "lists.db")) as database, database:
+        database.execute("DROP TABLE IF EXISTS lists")
+        database.execute(f"CREATE TABLE lists ({', '.join(rows[0])})")
+        marks = ", ".join(f":{name}" for name in rows[0])
+        database.executemany(f"INSERT INTO lists VALUES ({marks})", map(as_text, rows))  # noqa: S608 - names of ours
+    return {"sql": {"url": f"sqlite:///{folder / 'lists.db'}", "table": "lists"}}
+
+
+def postgresql(rows: list[Row], url: str) -> Row:
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE IF EXISTS lists"))
+        connection.execute(sa.text(f"CREATE TABLE lists ({', '.join(f'{name} text' for name in rows[0])})"))
+        marks = ", ".join(f":{name}" for name in rows[0])
+        connection.execute(sa.text(f"INSERT INTO lists VALUES ({marks})"), list(map(as_text, rows)))  # noqa: S608
+    engine.dispose()
+    return {"sql": {"url": url, "table": "lists"}}
+
+
+WIDE: Row = {"user": "who", "items": "what"}
+LONG = {"user": "who", "item": "what", "rank": "place"}
+FORMS: dict[str, Callable[[list[Row], Path], Row]] = {"parquet": parquet, "csv": in_csv, "jsonl": jsonl, "sqlite": sqlite}
+every_form = pytest.mark.parametrize("write", FORMS.values(), ids=FORMS)
+
+
+def source(given: Row, **columns: Any) -> Any:
+    return source_of(**{kind: options | columns for kind, options in given.items()})
+
+
+@every_form
+@pytest.mark.parametrize(("odd", "is_refused"), [(2, True), (1, False)])
+def test_rows_without_a_user_are_counted_and_fail_the_source_above_the_limit(
+    write: Any, odd: int, is_refused: bool, tmp_path: Path
+) -> None:
+    rows: list[Row] = [{"who": f"u{n}", "what": [n]} for n in range(100 - odd)] + [{"who": "", "what": [1]}] * odd
+    lists = source(write(rows, tmp_path), **WIDE)
+
+    if is_refused:
+        with pytest.raises(UnreadableError, match=r"column 'who' of .*: 2 of 100 rows cannot be read"):
+            lists.pull(request("u1"))
+        return
+    pull = lists.pull(request("u1"))
+    assert as_lists(pull) == {"u1": ["1"]}
+    assert {each.column: (each.count, each.rows) for each in pull.unreadable if each.count} == {"who": (1, 100)}
+
+
+SPOILED: dict[str, tuple[Any, str]] = {
+    "a null": ([1, None], "null"),
+    "a fraction": ([1, 0.5], "a number that is not whole"),
+    "a large float": ([1, 2.0**60], "a number that is not exact in its type"),
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+@every_form
+def test_an_item_that_is_no_id_is_counted_by_its_list_and_named(write: Any, spoiled: str, tmp_path: Path) -> None:
+    items, found = SPOILED[spoiled]
+    rows: list[Row] = [{"who": f"u{n}", "what": [n, n + 1]} for n in range(49)] + [{"who": "odd", "what": items}]
+    if write is parquet:
+        rows = [row | {"what": [item if item is None else float(item) for item in row["what"]]} for row in rows]
+    users = [f"u{n}" for n in range(49)]
+
+    with pytest.raises(UnreadableError, match=rf"column 'what' of .*: 1 of 50 rows cannot be read \({found}"):
+        source(write(rows, tmp_path), **WIDE).pull(request(*users, "odd"))
+    pull = source(write(rows, tmp_path), **WIDE, max_unreadable=0.02).pull(request(*users, "odd"))
+    assert pull.failures == {"odd": CoverageReason.MALFORMED}
+
+
+@every_form
+def test_a_rank_that_is_no_number_is_counted(write: Any, tmp_path: Path) -> None:
+    rows: list[Row] = [{"who": f"u{n // 2}", "what": n, "place": n % 2} for n in range(99)] + [
+        {"who": "odd", "what": 1, "place": None}
+    ]
+    pull = source(write(rows, tmp_path), **LONG).pull(request("odd", *(f"u{n}" for n in range(50))))
+
+    assert pull.failures == {"odd": CoverageReason.MALFORMED}
+    assert [(each.column, each.count, each.rows) for each in pull.unreadable if each.count] == [("place", 1, 100)]
+
+
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("write", [parquet, in_csv, jsonl, sqlite], ids=FORMS)
+def test_times_are_read_in_the_unit_that_their_size_tells(write: Any, unit: str, tmp_path: Path) -> None:
+    at = int(AT.timestamp()) * UNITS[unit]
+    late = int((SLOT + timedelta(minutes=1)).timestamp()) * UNITS[unit]
+    rows: list[Row] = [{"who": "u", "what": [1], "at": at}, {"who": "u", "what": [2], "at": late}]
+
+    pull = source(write(rows, tmp_path), **WIDE, served={"time": "at", "within": "1h"}).pull(request("u"))
+
+    assert as_lists(pull) == {"u": ["1"]}
+
+
+@pytest.mark.parametrize("write", [in_csv, jsonl, sqlite], ids=["csv", "jsonl", "sqlite"])
+@pytest.mark.parametrize("odd", ["yesterday", "", "08/01/2024 12:00", None, "1e30"])
+def test_rows_whose_time_cannot_be_read_fail_the_source(write: Any, odd: Any, tmp_path: Path) -> None:
+    rows: list[Row] = [{"who": f"u{n}", "what": [n], "at": AT.isoformat()} for n in range(98)]
+    rows += [{"who": "odd", "what": [1], "at": odd}] * 2
+    served = {"time": "at", "within": "1h"}
+
+    with pytest.raises(UnreadableError, match=r"column 'at' of .*: 2 of 100 rows cannot be read .*: times must be ISO"):
+        source(write(rows, tmp_path), **WIDE, served=served).pull(request("u1"))
+    pull = source(write(rows, tmp_path), **WIDE, served=served, max_unreadable=0.02).pull(request("u1", "odd"))
+    assert as_lists(pull) == {"u1": ["1"]}
+    assert {each.column: each.count for each in pull.unreadable if each.count} == {"at": 2}
+
+
+def test_a_log_that_holds_nothing_of_the_time_names_its_newest_row(tmp_path: Path) -> None:
+    given = jsonl([{"who": "u", "what": [1], "at": 20240108}], tmp_path)
+
+    with pytest.raises(SourceError, match="the newest row is of 1970-08-23T06:15:08Z; check served"):
+        source(given, **WIDE, served={"time": "at", "within": "1h"}).pull(request("u"))
+
+
+@every_form
+def test_users_and_segments_are_counted(write: Any, tmp_path: Path) -> None:
+    rows: list[Row] = [{"who": f"u{n}", "land": "NO"} for n in range(98)] + [
+        {"who": "", "land": "NO"},
+        {"who": "v", "land": "x" * 1001},
+    ]
+    given = {kind: options | {"user": "who"} for kind, options in write(rows, tmp_path).items()}
+
+    users = open_users(UsersOptions.model_validate(given), SourceOptions.model_validate({"http": {"url": "http://h/{user}"}}))
+    table = users.users(SLOT, ("land",))
+
+    assert len(table) == 99
+    assert {each.column: each.count for each in table.unreadable if each.count} == {"who": 1, "land": 1}
+
+
+@every_form
+def test_relevance_without_a_user_is_counted(write: Any, tmp_path: Path) -> None:
+    rows: list[Row] = [{"who": f"u{n}", "what": n} for n in range(99)] + [{"who": "", "what": 1}]
+    given = {kind: options | {"user": "who", "item": "what"} for kind, options in write(rows, tmp_path).items()}
+
+    table = open_relevance(RelevanceOptions.model_validate(given)).relevance(SLOT)
+    assert table is not None
+    assert {each.column: each.count for each in table.unreadable if each.count} == {"who": 1}
+    rows += rows[-1:]
+    again = {kind: options | {"user": "who", "item": "what"} for kind, options in write(rows, tmp_path).items()}
+    with pytest.raises(UnreadableError, match="2 of 101 rows"):
+        open_relevance(RelevanceOptions.model_validate(again)).relevance(SLOT)
+
+
+@pytest.mark.parametrize("is_joined", [True, False])
+@pytest.mark.parametrize("is_private", [True, False])
+def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidden(
+    tmp_path: Path, is_private: bool, is_joined: bool
+) -> None:
+    rows: list[Row] = [{"who": f"u{n}", "what": [n], "country": "NO", "tier": 1} for n in range(199)]
+    rows.append({"who": {"name": "anna"}, "what": [1], "country": "NO", "tier": 1})
+    path = jsonl(rows, tmp_path)["file"]["path"]
+    lists, users = FileSourceOptions(path=path, **WIDE), FileUsersOptions(path=path, user="who")
+    arms = arms_of(lists, lists, users)
+    arms = replace(arms, pseudonyms=Pseudonyms(b"key" * 11) if is_private else None)
+    arms = arms if is_joined else replace(arms, joined=None)
+
+    found = measure_slot(PLAN, arms, SLOT, Memory(), Stopwatch(StillClock()))
+
+    (told,) = found.left_out
+    assert told.startswith(f"column 'who' of {path}: 1 of 200 rows cannot be read (an object")
+    assert told.endswith("name a field, such as `who.name`")
+    assert ("anna" in told) is not is_private
+    assert found.coverage.all.paired == 199
+
+
+# Every row of a random table is used exactly or counted.
+
+good_items = st.lists(st.integers(-5, 99) | st.text("abé", min_size=1, max_size=3), max_size=4)
+odd_items = st.sampled_from([[None], [""], [1, 0.5], [2.0**60], ["x" * 1001], [True], [[1]], [{"a": 1}]])
+odd_users = st.sampled_from([None, "", "x" * 1001])
+users = st.integers(0, 30).map("u{}".format)
+spoiled_rows = st.lists(
+    st.tuples(st.one_of(users, users, users, odd_users), st.one_of(good_items, good_items, st.none(), odd_items)),
+    min_size=1,
+    max_size=25,
+)
+
+
+def expected(rows: list[tuple[Any, Any]]) -> tuple[dict[str, list[str]], dict[str, CoverageReason], int]:
+    """Lists, failures by user, and rows without a user."""
+    listed, failures = dict[str, list[str]](), dict[str, CoverageReason]()
+    times = Counter(user_key(user) for user, _ in rows)
+    for user, items in rows:
+        key = user_key(user)
+        if key is None:
+            continue
+        ids = [canonical_id(item) for item in items or []]
+        if times[key] > 1:
+            failures[key] = CoverageReason.DUPLICATE_USER
+        elif items is None:
+            failures[key] = CoverageReason.MISSING
+        elif None in ids:
+            failures[key] = CoverageReason.MALFORMED
+        else:
+            listed[key] = list(map(str, ids))
+    return listed, failures, times[None]
+
+
+def check(pull: Pull, rows: list[tuple[Any, Any]]) -> None:
+    listed, failures, nobody = expected(rows)
+    assert as_lists(pull) == listed
+    told = dict(pull.failures)
+    # Of a user with several rows any of the reasons may be told.
+    assert told.keys() == failures.keys()
+    assert all(told[user] == reason for user, reason in failures.items() if reason is not CoverageReason.DUPLICATE_USER)
+    assert sum(each.count for each in pull.unreadable if each.column == "who") == nobody
+    malformed = sum(None in map(canonical_id, items or []) for user, items in rows if user_key(user) is not None)
+    assert sum(each.count for each in pull.unreadable if each.column == "what") == malformed
+
+
+def asked() -> list[str]:
+    return [f"u{n}" for n in range(31)]
+
+
+quickly = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("write", [in_csv, jsonl, sqlite], ids=["csv", "jsonl", "sqlite"])
+@quickly
+@given(rows=spoiled_rows)
+def test_every_row_is_used_exactly_or_counted(write: Any, tmp_path: Path, rows: list[tuple[Any, Any]]) -> None:
+    table = [{"who": user, "what": items} for user, items in rows]
+
+    check(source(write(table, tmp_path), **WIDE, max_unreadable=1).pull(request(*asked())), rows)
+
+
+@quickly
+@given(rows=spoiled_rows, is_text=st.booleans())
+def test_every_row_of_parquet_is_used_exactly_or_counted(tmp_path: Path, rows: list[tuple[Any, Any]], is_text: bool) -> None:
+    def fits(item: Any) -> bool:
+        return item is None or (isinstance(item, str if is_text else int | float) and not isinstance(item, bool))
+
+    of_type = [(user, items if items is None else [item for item in items if fits(item)]) for user, items in rows]
+    kind = pa.list_(pa.string() if is_text else pa.float64())
+    table = pa.table(
+        {"who": pa.array([user for user, _ in of_type], pa.string()), "what": pa.array([i for _, i in of_type], kind)}
+    )
+    pq.write_table(table, tmp_path / "lists.parquet")
+    given = {"file": {"path": str(tmp_path / "lists.parquet")}}
+
+    check(source(given, **WIDE, max_unreadable=1).pull(request(*asked())), of_type)
+
+
+@quickly
+@given(rows=spoiled_rows)
+def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows: list[tuple[Any, Any]]) -> None:
+    frame = pd.DataFrame({"user": pd.Series([user for user, _ in rows], dtype=object), "items": [items for _, items in rows]})
+    listed, failures, nobody = expected(rows)
+    if failures or nobody:
+        with pytest.raises(InputError, match=r"found|missing|twice"):
+            monitor.compare_many(frame, frame, "overlap")
+        return
+
+    found = monitor.compare_many(frame, frame, "overlap")
+    assert found.index.tolist() == list(listed)
+
+
+@pytest.mark.integration
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=spoiled_rows)
+def test_every_row_of_postgresql_is_used_exactly_or_counted(postgres_url: str, rows: list[tuple[Any, Any]]) -> None:
+    table = [{"who": user, "what": items} for user, items in rows]
+
+    check(source(postgresql(table, postgres_url), **WIDE, max_unreadable=1).pull(request(*asked())), rows)
+
+
+@pytest.mark.integration
+@settings(max_examples=6, deadline=None)
+@given(lists=st.dictionaries(users, st.one_of(good_items, odd_items), max_size=20))
+def test_every_key_of_redis_is_used_exactly_or_counted(lists: dict[str, Any]) -> None:
+    with closing(emptied_redis()) as client:
+        for user, items in lists.items():
+            client.set(user, json.dumps(items))
+        given = {"redis": {"url": f"redis://127.0.0.1:{shared_redis()}", "type": "string", "key": "{user}"}}
+        pull = source(given, max_unreadable=1).pull(request(*lists))
+
+    listed, failures, _ = expected(list(lists.items()))
+    assert (as_lists(pull), pull.failures) == (listed, failures)
+    assert sum(each.count for each in pull.unreadable) == len(failures)
+
+
+@pytest.mark.integration
+def test_members_of_redis_that_are_no_text_are_counted_and_named() -> None:
+    with closing(emptied_redis()) as client:
+        client.sadd("users", b"\xff", *(f"u{n}" for n in range(99)))
+        client.rpush("u1", b"\xff")
+        url = f"redis://127.0.0.1:{shared_redis()}"
+        every = open_users(
+            UsersOptions.model_validate({"redis": {"url": url, "key": "users"}}),
+            SourceOptions.model_validate({"http": {"url": "http://h/{user}"}}),
+        )
+        table = every.users(SLOT, ())
+        lists = source_of(redis={"url": url, "type": "list", "key": "{user}"})
+        with pytest.raises(UnreadableError, match=re.escape("1 of 1 rows cannot be read (text that is not UTF-8)")):
+            lists.pull(request("u1"))
+
+    assert len(table) == 99
+    assert [(each.count, each.rows, each.found) for each in table.unreadable] == [(1, 100, "text that is not UTF-8")]
+
+
+ODD_CSV = {
+    "mixed line ends": (b"who,what\r\na,1\nb,2\n", r"line 2 of .* ends with LF, the header with CR LF: write one kind of line"),
+    "Latin-1": ("who,what\na,1\ncaf\u00e9,2\n".encode("latin-1"), r"line 3 of .* is not UTF-8 \(byte 0xe9\), perhaps Latin-1"),
+    "UTF-16": ("who,what\na,1\n".encode("utf-16"), r"is written in UTF-16: write it as UTF-8"),
+    "semicolons": (b"who;what\na;1\n", r"the header of .* is one column with ';' in it: write ',' between values"),
+    "a footer": (b"who,what\na,1\n(1 row)\n", r"line 3 of .* has 1 value, the header 2 columns: leave out the footer"),
+    "a comma too many": (b"who,what\na,1,2\nb,2\n", r"line 2 of .* has 3 values, the header 2 columns: write as many"),
+    "backslash quotes": (b'who,what\n"a \\" b",1\n', r'line 2 of .* has a quote .* write a quote in a value as "", not with a'),
+    "an open quote": (b'who,what\n"a,1\nb,2\n', r"has a quote that ends too early or never"),
+}
+
+
+@pytest.mark.parametrize("fault", ODD_CSV)
+def test_a_fault_of_csv_is_told_with_its_line(fault: str, tmp_path: Path) -> None:
+    content, words = ODD_CSV[fault]
+    (tmp_path / "lists.csv").write_bytes(content)
+    given = {"file": {"path": str(tmp_path / "lists.csv")}}
+
+    with pytest.raises(SourceError, match=words) as caught:
+        source(given, user="who", item="what", in_order=True).pull(request("a"))
+    assert "damaged" not in str(caught.value)
+
+
+ODD_JSON = {
+    "an array": (b'[{"who": "a", "what": [1]}]\n', r"line 1 of .* holds an array: write an object a line, as with jq"),
+    "no JSON": (b'{"who": "a", "what": [1]}\noops\n', r"line 2 of .* is no JSON from character 1 on: write an object a line"),
+    "a key twice": (
+        b'{"who": "a", "who": "b", "what": [1]}\n',
+        r"line 1 of .* has more than one key 'who': write each",
+    ),
+    "cut off": (
+        b'{"who": "a", "what": [1]}\n{"who": "b", "wh',
+        r"the last line of .*, 2, is cut off: it may be damaged",
+    ),
+    "Latin-1": ('{"who": "caf\u00e9", "what": [1]}\n'.encode("latin-1"), r"line 1 of .* is not UTF-8 \(byte 0xe9\)"),
+}
+
+
+@pytest.mark.parametrize("fault", ODD_JSON)
+def test_a_fault_of_json_lines_is_told_with_its_line(fault: str, tmp_path: Path) -> None:
+    content, words = ODD_JSON[fault]
+    (tmp_path / "lists.jsonl").write_bytes(content)
+
+    with pytest.raises(SourceError, match=words):
+        source({"file": {"path": str(tmp_path / "lists.jsonl")}}, **WIDE).pull(request("a"))

@@ -1,0 +1,81 @@
+"""No decision depends on the machine's wall clock: the program reads it in one place, and tests set that place."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clocks import SHIFT_VARIABLE, set_clock, shift_clock
+from factories import DAY, SLOT
+from monitor.model import instants
+
+ROOT = Path(__file__).parents[1]
+CLASSES = {"datetime", "date", "Timestamp"}
+METHODS = {"now", "utcnow", "today"}
+FUNCTIONS = {"time", "time_ns", "gmtime", "localtime", "ctime", "asctime", "strftime", "CLOCK_REALTIME"}
+"""What the module time has that reads the wall clock, or can."""
+OF_THE_PROGRAM = {"utc_now", "SystemClock"}
+"""The program's own clock, which tests replace."""
+ALLOWED = {
+    "monitor/model/instants.py": "the one place where the program reads the wall clock",
+    "tests/servers/alertmanager.py": "a real Alertmanager ends alerts by the machine's clock",
+    "tests/service/test_privacy.py": "a daemon in a process of its own, whose clock this is",
+    "tests/web/test_browser.py": "a daemon in a process of its own, whose clock this is",
+    "tests/bench/many.py": "a benchmark measures real time",
+}
+"""Files that may read the wall clock, and why."""
+
+
+def reads_of(source: str, program: set[str]) -> Iterator[str]:
+    """What reads the wall clock in this source: each read with its line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
+            is_read = owner in CLASSES and node.attr in METHODS
+            if is_read or (owner == "time" and node.attr in FUNCTIONS):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+        elif isinstance(node, ast.ImportFrom):
+            names = FUNCTIONS if node.module == "time" else program
+            for each in node.names:
+                if each.name in names:
+                    yield f"line {node.lineno}: {each.name}"
+
+
+@pytest.mark.parametrize("folder", ["monitor", "tests", "migrations", "config", "deploy"])
+def test_only_a_few_named_files_read_the_wall_clock(folder: str) -> None:
+    program = OF_THE_PROGRAM if folder == "tests" else set[str]()
+    found = {}
+    for path in (ROOT / folder).rglob("*.py"):
+        name = str(path.relative_to(ROOT))
+        if name not in ALLOWED and (reads := list(reads_of(path.read_text(encoding="utf-8"), program))):
+            found[name] = reads
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from datetime import UTC, datetime\nat = datetime.now(UTC)",
+        "import datetime\nat = datetime.date.today()",
+        "import pandas as pd\nat = pd.Timestamp.utcnow()",
+        "import time\nold = time.time() - path.stat().st_mtime > 60",
+        "import time\nread = time.time",
+        "from time import time_ns",
+        "from monitor.service.clock import SystemClock",
+    ],
+)
+def test_a_planted_read_is_found(source: str) -> None:
+    assert list(reads_of(source, OF_THE_PROGRAM))
+
+
+def test_other_clocks_and_times_are_not_found() -> None:
+    source = "import time\nbegan_s = time.monotonic()\nat = clock.now()\nday = datetime.fromtimestamp(0, UTC)"
+    assert list(reads_of(source, OF_THE_PROGRAM)) == []
+
+
+def test_a_variable_shifts_the_clock_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SHIFT_VARIABLE, "86400")
+    set_clock(monkeypatch, SLOT)
+    shift_clock(monkeypatch)
+    assert instants.utc_now() == SLOT + DAY
