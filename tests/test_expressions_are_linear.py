@@ -9,8 +9,8 @@ import re
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from functools import partial
+from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]  # how an expression is made up
 from re._constants import (  # type: ignore[import-not-found]
     ANY,
@@ -89,7 +89,7 @@ def _of_module(module: ModuleType, tree: ast.Module) -> Iterator[Expression]:
             yield Expression(short, owner.id, method, found)
         elif found is re and method not in ("compile", "escape"):
             text = ast.unparse(node.args[0])
-            flags = [each for each in [*node.args[2:], *(k.value for k in node.keywords)]]
+            flags = [*node.args[2:], *(keyword.value for keyword in node.keywords)]
             yield Expression(short, text, method, _compiled(module, text, flags))
 
 

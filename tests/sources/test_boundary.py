@@ -195,7 +195,7 @@ def test_odd_cells_of_a_file_cost_nobody_else(suffix: str, tmp_path: Path) -> No
         lines.append('{"user": "good", "items": [1]}')
     path.write_bytes("\n".join([*lines, ""]).encode("utf-8", "replace"))
 
-    options = {"path": str(path), "user": "user", "items": "items"}
+    options = {"path": str(path), "user": "user", "items": "items", "max_unreadable": 1}
     pull = source_of(file=options).pull(request(*users, "good"))
 
     assert [str(item) for item in as_lists(pull)["good"]] == ["1"]
