@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import gzip
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -373,6 +374,7 @@ def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None
 def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
     headers = [_csv_header(files, path) for path in files.paths]
     for path, header in zip(files.paths, headers, strict=True):
+        _require_known_header(columns, header[0], path)
         _require_once(columns, header[0], path)
         if header != headers[0]:
             msg = f"the header or the line ends of {path} differ from those of {files.paths[0]}: write all parts alike"
@@ -382,6 +384,16 @@ def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -
     how = f"auto_detect = false, header = true, delim = '{comma}', quote = '\"', escape = '\"', new_line = '{line_end}'"
     taken = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
     return f"SELECT {taken} FROM read_csv({_paths(files)}, {how}, columns = {{{given}}})"  # noqa: S608 - quoted
+
+
+def _require_known_header(columns: Sequence[str], names: Sequence[str], path: str) -> None:
+    """SourceError that names no word of the file where its first line is nothing like the header that it should be.
+
+    Such a file may be anything, and its first line a password.
+    """
+    if not any(difflib.get_close_matches(column, names, n=1) for column in columns):
+        wanted = ", ".join(map(repr, columns))
+        raise SourceError(f"{path} has no column {wanted}: check the path, and the names in its first line")
 
 
 def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
