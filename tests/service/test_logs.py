@@ -19,11 +19,7 @@ AUTHENTICATIONS: dict[str, dict[str, Any]] = {
     "header": {"headers": {"X-Api-Key": "canary-header"}},
     "bearer": {"token": "canary-bearer"},
     "hmac": {"auth": {"hmac": {"secret": "canary-hmac"}}},
-    "aws": {
-        "auth": {
-            "aws": {"region": "eu-west-1", "access_key": "canary-id", "secret_key": "canary-aws"}
-        }
-    },
+    "aws": {"auth": {"aws": {"region": "eu-west-1", "access_key": "canary-id", "secret_key": "canary-aws"}}},
 }
 
 
@@ -45,9 +41,7 @@ def answer(path: str, _: object) -> tuple[int, object]:
 
 
 @pytest.mark.parametrize("kind", [*AUTHENTICATIONS, "aws session", "basic", "oauth2"])
-def test_no_secret_of_a_source_is_logged_at_debug(
-    kind: str, debug_log: io.StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_secret_of_a_source_is_logged_at_debug(kind: str, debug_log: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "canary-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-secret")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "canary-session")
@@ -71,9 +65,7 @@ def test_no_secret_of_a_source_is_logged_at_debug(
 
 
 @pytest.mark.integration
-def test_no_certificate_is_logged_at_debug(
-    debug_log: io.StringIO, authority: Authority, client_pair: Pair
-) -> None:
+def test_no_certificate_is_logged_at_debug(debug_log: io.StringIO, authority: Authority, client_pair: Pair) -> None:
     own = {"cert_file": str(client_pair.cert), "key_file": str(client_pair.key)}
     given = {"url": "https://127.0.0.1:9/{user}", "ca_file": str(authority.cert), "retries": 0}
     pull_of("canary-user", http=given | own)

@@ -131,7 +131,12 @@ class Daemon:
         self._pictures = MessagePictures(store, lambda: self._wiring)
         store.database.on_error = self._database.failed
         self._role = DaemonRole(store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease)
-        self._runner = Runner(store=store, clock=clock, publisher=publisher)
+        self._runner = Runner(
+            store=store,
+            clock=clock,
+            publisher=publisher,
+            renew_sources=lambda name: self._wiring.renew_sources(name),  # noqa: PLW0108 - a reload replaces the wiring
+        )
         self._loops = DeliveryLoops(sender_of=self._sender_of)
         slots = SlotChooser(runner=self._runner)
         self._scheduler = JobScheduler(
