@@ -64,7 +64,7 @@ def test_links_within_the_folder_and_of_the_folder_itself_are_followed(lists: Pa
 def test_the_first_line_of_a_file_that_is_no_table_is_not_shown(lists: Path) -> None:
     (lists / "a.csv").write_text("hunter2,swordfish\nx,y\n")
 
-    with pytest.raises(SourceError, match="a.csv has no column 'user', 'items': check the path") as caught:
+    with pytest.raises(SourceError, match=r"a\.csv has no column 'user', 'items': check the path") as caught:
         pulled(lists / "a.csv")
     assert "hunter2" not in str(caught.value)
 
@@ -87,5 +87,5 @@ def test_a_folder_without_parts_is_no_folder_that_does_not_exist(lists: Path) ->
 def test_a_part_that_is_a_link_to_nothing_is_named(lists: Path) -> None:
     (lists / "a.csv").symlink_to(lists / "nothing.csv")
 
-    with pytest.raises(SourceError, match="a.csv is a link to a file that does not exist"):
+    with pytest.raises(SourceError, match=r"a\.csv is a link to a file that does not exist"):
         pulled(lists)
