@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
+from monitor.deadline import BackgroundCall, Deadline
+from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
+from monitor.plugins import Guard
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.source import _HttpPull
 from servers.lists import as_lists, request, source_of
@@ -209,3 +212,23 @@ def is_json(text: str) -> bool:
     except (ValueError, ZeroDivisionError, RecursionError):
         return False
     return "\\ud8" not in text and "\\u0000" not in text
+
+
+def raise_interrupt() -> None:
+    """What a plugin may do by mistake."""
+    raise KeyboardInterrupt
+
+
+def test_a_plugin_that_raises_an_interrupt_fails_its_source_and_not_the_process() -> None:
+    guard = Guard("plugin of package p", SourceError, permanent=False)
+    call = BackgroundCall(lambda: guard.run(raise_interrupt), name="plugin")
+
+    with pytest.raises(SourceError, match="failed with KeyboardInterrupt in line"):
+        call.wait(Deadline.after(60))
+
+
+def test_ctrl_c_in_a_plugin_that_the_main_thread_calls_ends_the_command() -> None:
+    guard = Guard("plugin of package p", SourceError, permanent=False)
+
+    with pytest.raises(KeyboardInterrupt):
+        guard.run(raise_interrupt)
