@@ -92,7 +92,7 @@ class RedisSource:
         lists = ListCollector(request.k, has_scores=self._options.scores is not None, no_item=self._options.no_item)
         try:
             for reply in self._replies(request, users):
-                self._settle(lists, users[answered], reply)
+                self._take(lists, users[answered], reply)
                 answered += 1
         except _ERRORS as error:
             for user in users[answered:]:
@@ -131,6 +131,13 @@ class RedisSource:
             pipeline.getrange(key, 0, options.max_bytes)
         else:
             pipeline.hget(key, field)
+
+    def _take(self, lists: ListCollector, user: str, reply: object) -> None:
+        try:
+            self._settle(lists, user, reply)
+        except Exception as error:  # noqa: BLE001 - the reply came from outside
+            note = f"what stands there cannot be read ({type(error).__name__})"
+            lists.fail(user, CoverageReason.MALFORMED, note)
 
     def _settle(self, lists: ListCollector, user: str, reply: object) -> None:
         if isinstance(reply, Exception):

@@ -1,10 +1,13 @@
 """Answers that are none, and requests that cannot be made, are told as what they are."""
 
+from types import SimpleNamespace
+
 import pytest
 from pydantic import ValidationError
 
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.source import status_failure
 from servers.answering import answering
 from servers.lists import as_lists, pull_of
 
@@ -16,6 +19,13 @@ def test_a_success_without_the_whole_list_is_no_answer(status: int) -> None:
 
     assert pull.failures == {"ann": CoverageReason.HTTP_ERROR}
     assert f"answered {status}" in pull.notes[CoverageReason.HTTP_ERROR]
+
+
+def test_a_status_that_is_none_is_no_answer() -> None:
+    failure = status_failure(SimpleNamespace(status=0, headers={}))  # type: ignore[arg-type]
+
+    assert failure is not None
+    assert (failure.reason, failure.note) == (CoverageReason.HTTP_ERROR, "answered 0")
 
 
 @pytest.mark.parametrize("status", [200, 201])
