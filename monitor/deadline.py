@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -60,7 +60,9 @@ class BackgroundCall(Generic[T]):
         self._done: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
         self._given_up = threading.Event()
         self._interrupts: list[Callable[[], object]] = []
-        threading.Thread(target=self._run, args=(work,), name=name, daemon=True).start()
+        # In the caller's context, so that lines of the log name the same run.
+        context = copy_context()
+        threading.Thread(target=context.run, args=(self._run, work), name=name, daemon=True).start()
 
     def _run(self, work: Callable[[], T]) -> None:
         _CALL.set(self)
@@ -76,11 +78,17 @@ class BackgroundCall(Generic[T]):
         try:
             outcome = self._done.get(timeout=deadline.remaining_s)
         except queue.Empty:
-            self._given_up.set()
-            if self._interrupts:
-                threading.Thread(target=self._interrupt_to_the_end, name="interrupt", daemon=True).start()
+            self._give_up()
             raise OverdueError from None
+        except BaseException:  # Ctrl-C and the like
+            self._give_up()
+            raise
         return outcome()
+
+    def _give_up(self) -> None:
+        self._given_up.set()
+        if self._interrupts:
+            threading.Thread(target=self._interrupt_to_the_end, name="interrupt", daemon=True).start()
 
     def _interrupt_to_the_end(self) -> None:
         while self._interrupts:

@@ -1,9 +1,22 @@
-"""Addresses at which clouds give the machine's own credentials to whoever asks (metadata): link-local ones, and a few more."""
+"""Addresses at which clouds give a machine's credentials to whoever asks, and other link-local ones."""
 
 import errno
-from ipaddress import ip_address
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 _METADATA = {"fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16"}  # of AWS, Google, Alibaba, Azure
+_OWN_NAT64 = IPv6Network("64:ff9b:1::/48")
+_EMBEDDING = {
+    IPv6Network("::/96"): 0,  # IPv4-compatible
+    IPv6Network("::ffff:0:0/96"): 0,  # IPv4-mapped
+    IPv6Network("::ffff:0:0:0/96"): 0,  # IPv4-translated
+    IPv6Network("64:ff9b::/96"): 0,  # NAT64
+    _OWN_NAT64: 0,
+    IPv6Network("2002::/16"): 80,  # 6to4
+    IPv6Network("2001::/32"): 64,  # the server of Teredo
+}
+"""Networks whose addresses hold an IPv4 address that many bits from the right."""
+_ISATAP = 0x5EFE
 
 
 class LinkLocalError(OSError):
@@ -11,8 +24,25 @@ class LinkLocalError(OSError):
 
 
 def refuse_link_local(address: str) -> None:
-    """LinkLocalError where the address is one of these, however it is written."""
-    ip = ip_address(address)
-    ip = getattr(ip, "ipv4_mapped", None) or ip
-    if ip.is_link_local or str(ip) in _METADATA:
-        raise LinkLocalError(errno.EACCES, f"its address, {ip}, is link-local or a cloud's metadata service")
+    """LinkLocalError where the address is one of these, also as an IPv6 address that leads to an IPv4 one."""
+    for ip in _meanings(address):
+        if ip.is_link_local or str(ip) in _METADATA:
+            raise LinkLocalError(errno.EACCES, f"its address, {ip}, is link-local or a cloud's metadata service")
+
+
+def _meanings(address: str) -> Iterator[IPv4Address | IPv6Address]:
+    """The address itself, and the IPv4 addresses that it may stand for."""
+    ip = ip_address(address.partition("%")[0])
+    yield ip
+    if isinstance(ip, IPv4Address):
+        return
+    number = int(ip)
+    shifts = [shift for network, shift in _EMBEDDING.items() if ip in network]
+    if number >> 32 & 0xFFFF == _ISATAP:
+        shifts.append(0)
+    for shift in shifts:
+        yield IPv4Address(number >> shift & 0xFFFFFFFF)
+    if ip.teredo is not None:
+        yield ip.teredo[1]
+    if ip in _OWN_NAT64:  # RFC 6052: eight bits that are zero stand within
+        yield IPv4Address((number >> 64 & 0xFFFF) << 16 | number >> 40 & 0xFFFF)

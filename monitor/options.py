@@ -41,6 +41,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
 _NEARLY = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(milli|ms|s|m|h|d|w)[a-z]*\.?", re.ASCII | re.IGNORECASE)
 _CLOCK = re.compile(r"(\d{1,4}):(\d{2})", re.ASCII)
 _LONGEST = timedelta(days=36500)
+_LONGEST_TEXT = 100
 _LARGEST_SECRET_FILE = 1 << 16
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LABEL = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -75,7 +76,7 @@ def parse_duration(value: object) -> timedelta:
     """Read ``15m``, ``1h30m``, ``500ms``; a timedelta passes. ValueError on anything else, bare numbers included."""
     if isinstance(value, timedelta):
         return value
-    if not isinstance(value, str) or not _DURATION.fullmatch(value):
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not _DURATION.fullmatch(value):
         raise ValueError(f"not a duration: {_advice(value)}")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
     if seconds > _LONGEST.total_seconds():

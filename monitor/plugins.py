@@ -106,12 +106,14 @@ class Guard:
             raise self._kind(f"{self._who} has not come back from earlier calls", **self._fields)
         try:
             return work()
-        except KeyboardInterrupt:
-            raise
         except self._kind as error:
             error.args = (_one_line(str(error)),)
             raise
-        except BaseException as error:  # noqa: BLE001 - sys.exit and the like are no end of ours
+        except BaseException as error:  # sys.exit and the like are no end of ours
+            # Ctrl-C is raised in the main thread alone: elsewhere the plugin raised it.
+            is_main = threading.current_thread() is threading.main_thread()
+            if is_main and isinstance(error, KeyboardInterrupt):
+                raise
             raise self._kind(f"{self._who} failed with {_place_of(error)}", **self._fields) from None
         finally:
             self._free.release()

@@ -22,6 +22,8 @@ _NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left on device
 _PREFIX = "rankwatch-spill-"
 _YOUNG_S = 60
 _folders: set[str] = set()
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Opens a folder and nothing else: every account may put a pipe or a link into the temporary folder."""
 
 
 @contextmanager
@@ -70,7 +72,7 @@ def _own_folder() -> Iterator[str]:
         yield ""
         return
     _folders.add(folder)
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, _OPEN_FOLDER)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield folder
@@ -93,7 +95,7 @@ def _remove_left_over() -> None:
         # One that was made a moment ago may be locked a moment later; others' folders are theirs.
         with suppress(OSError):
             if utc_now().timestamp() - folder.stat().st_mtime > _YOUNG_S:
-                descriptor = os.open(folder, os.O_RDONLY)
+                descriptor = os.open(folder, _OPEN_FOLDER)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder, ignore_errors=True)

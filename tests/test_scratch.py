@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor import scratch
+from monitor.deadline import BackgroundCall, Deadline
 from monitor.scratch import scratch_database
 
 
@@ -37,3 +38,27 @@ def test_what_a_run_that_nobody_waits_for_has_open_is_removed_at_the_end(
     with scratch_database("60MB"):
         scratch._remove_own()
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "file"])
+def test_what_another_account_puts_into_the_temporary_folder_stops_no_run(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary, elsewhere = tmp_path / "tmp", tmp_path / "elsewhere"
+    temporary.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    odd = temporary / "rankwatch-spill-odd"
+    make = {"pipe": os.mkfifo, "link": lambda path: path.symlink_to(elsewhere), "file": Path.touch}
+    make[kind](odd)
+    os.utime(odd, (0, 0))
+    os.utime(elsewhere, (0, 0))
+    scratch._remove_left_over.cache_clear()
+
+    def use() -> int:
+        with scratch_database("60MB") as database:
+            return len(database.execute("SELECT 1").fetchall())
+
+    assert BackgroundCall(use, name="scratch").wait(Deadline.after(60)) == 1
+    assert odd.is_symlink() or odd.exists()
+    assert elsewhere.exists()

@@ -201,7 +201,12 @@ def _attempts(few: Sequence[str], many: Sequence[str]) -> Iterator[_Attempt]:
 
 def _spell_by(forms: Sequence[str | Mapping[str, str]]) -> Callable[[object], str]:
     spell = speller(forms)
-    return lambda each: spell(str(each))
+
+    def spell_one(each: object) -> str:
+        text = str(each)
+        return spell([text])[0] or text
+
+    return spell_one
 
 
 def _spell_without_separators(each: object) -> str:

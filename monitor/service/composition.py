@@ -70,9 +70,9 @@ class Wiring:
         """Names of those that each announced transition is delivered to."""
         return tuple(receiver.name for receiver in self.receivers)
 
-    def close(self) -> None:
-        """Send every ping that waits, for PINGS_S at most."""
-        ends_at = time.monotonic() + PINGS_S
+    def close(self, timeout_s: float = PINGS_S) -> None:
+        """Send every ping that waits, for so long at most."""
+        ends_at = time.monotonic() + timeout_s
         for ping in self.pings:
             ping.close(timeout_s=ends_at - time.monotonic())
 

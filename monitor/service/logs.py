@@ -13,15 +13,20 @@ from monitor.errors import MonitorError, describe_fault
 
 log = structlog.get_logger(__name__)
 
-_LEVELS = {
-    **dict.fromkeys(("alembic", "asyncio", "uvicorn", "sqlalchemy", "psycopg"), logging.WARNING),
+_OURS = "monitor"
+_QUIET = {
     # Overlapping and failing jobs are counted and logged by the daemon, which gets them as events.
     "apscheduler.scheduler": logging.ERROR,
     "apscheduler.executors": logging.CRITICAL + 1,
     # These log addresses with their paths and queries, and answers of others; their errors are raised as well.
     **dict.fromkeys(("aiohttp", "apprise", "urllib3"), logging.CRITICAL + 1),
 }
-"""The least level at which libraries are logged."""
+"""Libraries of which not even all warnings are logged, and from which level on they are."""
+
+
+def _is_written(record: logging.LogRecord) -> bool:
+    """Whether a line is a warning or of this program: below warnings libraries log requests, with their secrets."""
+    return record.levelno >= logging.WARNING or record.name.partition(".")[0] == _OURS
 
 
 class _OpenStreamHandler(logging.StreamHandler[TextIO]):
@@ -71,13 +76,13 @@ def configure(
             foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last, renderer]
         )
     )
+    handler.addFilter(_is_written)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     least = logging.getLevelNamesMapping()[level.upper()]
-    # At lower levels libraries log what they read and send.
     root.setLevel(max(least, logging.WARNING))
-    logging.getLogger("monitor").setLevel(least)
-    for name, library_least in _LEVELS.items():
+    logging.getLogger(_OURS).setLevel(least)
+    for name, library_least in _QUIET.items():
         logging.getLogger(name).setLevel(max(least, library_least))
 
 

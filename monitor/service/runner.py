@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 import stamina
 import structlog
 
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError, describe_fault
 from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
+from monitor.options import format_duration
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
@@ -37,6 +39,8 @@ T = TypeVar("T")
 
 STORING = timedelta(minutes=5)
 """How long beyond its deadline a run keeps its claim, to store what it found."""
+FINISHING_S = 60.0
+"""How long beyond its deadline a run may take to measure what its sources answered."""
 _LOGGED_S = 10
 
 log = structlog.get_logger(__name__)
@@ -113,6 +117,8 @@ class Runner:
     claims: dict[int, Claim] = field(default_factory=dict)  # what is being run
     progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)  # of pulls under way, by comparison
     on_progress: Callable[[str, PullProgress], object] = lambda *_: None
+    renew_sources: Callable[[str], object] = lambda _: None  # of a comparison whose hung run holds the old ones
+    left_behind: int = 0  # runs that hung
 
     def run(
         self,
@@ -215,18 +221,49 @@ class Runner:
         return replace(memory, installation=self.patiently(partial(self.store.alerts.installation, create=True)))
 
     def _execute(self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores) -> RunResult:
+        comparison = watched.comparison
+        fail = partial(failed_result, comparison, claim, memory, clock)
         try:
-            kept_at = watched.answers.place if watched.answers else watched.arms.kept_at
-            arms = replace(watched.arms, tell=partial(self._note_progress, claim), kept_at=kept_at)
-            with watched.in_use:
-                return execute(watched.comparison, arms, claim, memory, clock, scores)
+            call = self._begin(watched, claim, memory, clock, scores)
+            deadline = comparison.measuring.deadline
+            return call.wait(Deadline.after(deadline.total_seconds() + FINISHING_S))
         except OutputError:
             raise
+        except OverdueError:
+            self._leave_behind(comparison.name)
+            limit = f"its deadline of {format_duration(deadline)} and {FINISHING_S:g} s more"
+            return fail(reason=f"the run did not end within {limit}: its work was left behind")
         # A defect is a failed run, which is stored and alerted on.
         except Exception as error:
             log.exception("run broke")
-            reason = f"internal error: {describe_fault(error)}: please report it"
-            return failed_result(watched.comparison, claim, memory, clock, reason=reason)
+            return fail(reason=f"internal error: {describe_fault(error)}: please report it")
+
+    def _begin(
+        self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores
+    ) -> BackgroundCall[RunResult]:
+        """Begin to measure, in a thread that is left behind if it hangs; it holds the sources until it ends."""
+        kept_at = watched.answers.place if watched.answers else watched.arms.kept_at
+        arms = replace(watched.arms, tell=partial(self._note_progress, claim), kept_at=kept_at)
+
+        def measure() -> RunResult:
+            try:
+                return execute(watched.comparison, arms, claim, memory, clock, scores)
+            finally:
+                watched.in_use.release()
+
+        watched.in_use.acquire()
+        try:
+            return BackgroundCall(measure, name=f"run-{claim.comparison}")
+        except BaseException:
+            watched.in_use.release()
+            raise
+
+    def _leave_behind(self, comparison: str) -> None:
+        self.left_behind += 1
+        log.error("run hung; left behind", comparison=comparison, so_far=self.left_behind)
+        if self.publisher is not None:
+            self.publisher.count("watchdog_restarts_total", "run")
+        self.renew_sources(comparison)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         number = self.patiently(partial(self.store.runs.finish, result, receivers=receivers))

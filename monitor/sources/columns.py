@@ -17,11 +17,12 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError, UnreadableError
 from monitor.model.arrays import Flags, Floats
+from monitor.model.id_forms import Forms, speller
 from monitor.model.unreadable import Need
 from monitor.reading.ids import describe_type, is_list, is_text
-from monitor.sources.id_forms import Forms, speller
 
-_NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
+_LONGEST_NUMBER = 1000  # characters
+_NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
 
 
 def require_columns(names: Sequence[str], present: Sequence[str], where: str) -> None:
@@ -54,8 +55,7 @@ def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:
     """A column of ids that are text, null where there is none."""
     if not forms:
         return ids
-    spell = speller(forms)
-    return pa.array([None if text is None else spell(text) for text in ids.to_pylist()], pa.large_string())
+    return pa.array(speller(forms)(ids.to_pylist()), pa.large_string())
 
 
 def flat_lists(lists: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -100,13 +100,17 @@ def number_column(values: pa.Array, column: str, where: str) -> tuple[Floats, Fl
         return number_column(values.dictionary_decode(), column, where)
     if is_text(kind):
         texts = values.to_pylist()
-        is_bad = [bool(text) and not _NUMBER.fullmatch(text) for text in texts]
+        is_bad = [bool(text) and not _is_number(text) for text in texts]
         read = [float(text) if text and not bad else nan for text, bad in zip(texts, is_bad, strict=True)]
         return np.array(read, dtype=np.float64), np.array(is_bad, dtype=np.bool_)
     if not is_numeric(kind):
         raise SourceError(f"column {column!r} of {where} holds {describe_type(kind)}: {Need.NUMBERS}")
     numbers: Floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return numbers, np.zeros(len(numbers), dtype=np.bool_)
+
+
+def _is_number(text: str) -> bool:
+    return len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text) is not None
 
 
 def is_numeric(kind: pa.DataType) -> bool:

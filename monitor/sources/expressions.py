@@ -10,8 +10,11 @@ from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions, signature
 from pydantic import AfterValidator
 
-NOT_APPLIED = (JMESPathError, RecursionError)
-"""What is raised where an expression cannot be applied to an answer."""
+
+class NotAppliedError(ValueError):
+    """An expression cannot be applied to an answer."""
+
+
 _NAMES, _LONGEST_NAME = 5, 30
 """Fields of an answer, and codes of errors, that are named in a note."""
 
@@ -61,9 +64,16 @@ _OPTIONS = jmespath.Options(custom_functions=_TensorFunctions())
 
 
 def finder(expression: str) -> Find:
-    """What finds the expression's value in an answer."""
+    """The function that finds the expression's value in an answer; NotAppliedError if it cannot."""
     compiled = jmespath.compile(expression)
-    return lambda answer: cast("object", compiled.search(answer, options=_OPTIONS))
+
+    def find(answer: object) -> object:
+        try:
+            return cast("object", compiled.search(answer, options=_OPTIONS))
+        except Exception as error:  # noqa: BLE001 - JMESPath raises whatever odd values lead to
+            raise NotAppliedError(type(error).__name__) from None
+
+    return find
 
 
 def shape_of(answer: object, users: Collection[str] = ()) -> str:

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
+from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.reading.dialects import recognize_dialect
 from monitor.reading.ids import canonical_id, describe_value, item_ids
 from monitor.reading.padding import NoItems, drop_padding
 from monitor.sources.columns import number_list
-from monitor.sources.id_forms import Forms, speller
 
 try:
     from pydantic_core import from_json as _read_json
@@ -49,7 +49,7 @@ def spell_items(pull: Pull, forms: Forms) -> Pull:
     if not forms:
         return pull
     codes, distinct = pd.Series(pull.rankings.items, copy=False).factorize()
-    texts = list(map(speller(forms), map(str, distinct)))
+    texts = speller(forms)([str(item) for item in distinct])
     items = pd.array(texts, dtype="str").take(codes)
     note = {CoverageReason.DUPLICATED: "item_ids make one of several items"} if len(set(texts)) < len(texts) else {}
     return replace(pull, rankings=replace(pull.rankings, items=items), notes={**pull.notes, **note})

@@ -20,6 +20,7 @@ from monitor.errors import SourceError
 from monitor.foreign_errors import file_cause
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers
+from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.model.unreadable import Need
@@ -27,7 +28,6 @@ from monitor.reading.ids import describe_type, id_array, is_list, is_text
 from monitor.reading.padding import NoItems, is_padding, without_items
 from monitor.reading.tally import Tally
 from monitor.sources import columns
-from monitor.sources.id_forms import Forms, speller
 from monitor.sources.list_collector import ListCollector, pull_without, spell_items
 
 _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
@@ -319,10 +319,10 @@ class TableLists:
             values = batch[name]
             scores = batch[options.scores] if options.scores else [None] * len(values)
             versions = batch[options.model_version] if options.model_version else [None] * len(values)
-            users = tally.users(batch[options.user], options.user).to_pylist()
+            users = spell(tally.users(batch[options.user], options.user).to_pylist())
             for user, value, numbers, version in zip(users, values, scores, versions, strict=True):
-                if user is not None and (key := spell(user)) in wanted:
-                    lists.add_cell(key, value, numbers, version)
+                if user is not None and user in wanted:
+                    lists.add_cell(user, value, numbers, version)
                     cells += 1
             check_size(lists.nbytes, self.max_bytes, self.where)
         tally.count(name, Need.LISTS, lists.unreadable, cells, lists.example)

@@ -63,7 +63,7 @@ def test_the_forms_that_are_proposed_let_the_ids_meet() -> None:
     assert found is not None
     spell = speller(yaml.safe_load(f"[{', '.join(found.forms)}]"))
 
-    assert [spell(each) for each in ("SKU-12", "SKU-3")] == [spell(each) for each in (" sku_012", " sku_003")]
+    assert spell(["SKU-12", "SKU-3"]) == spell([" sku_012", " sku_003"])
 
 
 def test_a_few_unrelated_lists_are_no_news_and_many_are() -> None:

@@ -99,10 +99,10 @@ def test_a_thread_that_outlives_its_daemon_logs_nothing_into_a_closed_stream(
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", theirs)
         configure("json", "info")
-    structlog.get_logger("late").info("before")
+    structlog.get_logger("monitor.late").info("before")
     assert '"event": "before"' in theirs.getvalue()
     theirs.close()
-    structlog.get_logger("late").info("after")
+    structlog.get_logger("monitor.late").info("after")
     assert capfd.readouterr().err == ""
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from monitor.errors import ConfigError, SourceError
+from monitor.model.id_forms import speller
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources import SOURCES as KINDS
 from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
-from monitor.sources.id_forms import speller
 from monitor.testing import SourceContract
 from servers.lists import BY_RING, LONG, SLOT, SOURCES, Given, Lists, as_lists, request, source_of
 from sources.tables import KINDS as TABLES
@@ -173,7 +173,7 @@ FORMS = parsed(r"""
 def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(
     forms: list[str | dict[str, str]], given: str, spelled: str
 ) -> None:
-    assert speller(forms)(given) == spelled
+    assert speller(forms)([given]) == [spelled]
 
 
 def spelled(given: Given, **forms: Any) -> Any:

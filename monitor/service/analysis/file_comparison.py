@@ -86,7 +86,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     first metric finds least alike. InputError for an unreadable file, nobody with two lists, or too small a ``catalogue``.
     """
     comparison, slot = _comparison(metrics, k, worst), utc_now()
-    shared = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable"}
+    shared = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
     listed = [FileUsersOptions(**each.model_dump(include=shared)) for each in lists]
     arms = Arms(
         baseline=FileLists(lists[0]),

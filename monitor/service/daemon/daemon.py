@@ -1,5 +1,6 @@
 """The daemon: scheduler, delivery loops, web server; start, reload, stop."""
 
+import math
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import yaml
 from starlette.applications import Starlette
 
 from monitor import __version__
+from monitor.deadline import Deadline
 from monitor.errors import DatabaseError, MonitorError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.pipeline.delivery import OutboxSender
@@ -21,14 +23,14 @@ from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
-from monitor.service.composition import TitleCache, reconcile, require_reloadable, set_known_names, wire
+from monitor.service.composition import PINGS_S, TitleCache, reconcile, require_reloadable, set_known_names, wire
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.jobs import DaemonJobs
-from monitor.service.daemon.leadership import DaemonRole
+from monitor.service.daemon.leadership import ANSWER_S, DaemonRole
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, open_in_time
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slots import SlotChooser
-from monitor.service.daemon.watchdog import SILENT_S, Watchdog
+from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
@@ -44,6 +46,11 @@ from monitor.web.server import WebServer
 
 STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
+
+STOP_IN_ALL_S = 20.0
+"""How long all steps of a stop may take; container platforms often kill after 30 s."""
+WEB_S = 5.0
+"""How long answers under way may take when the web server stops."""
 
 STANDBY_PATIENCE = 3
 """How many times longer a standby waits before it notifies of an outage: the leader may be gone together with the database."""
@@ -66,6 +73,7 @@ class Daemon:
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
+        self._stops_by = Deadline(math.inf)
         self._opened = ExitStack()
         self._has_database = False
         self._changing = threading.RLock()
@@ -99,28 +107,28 @@ class Daemon:
             access = open_access(settings.access, name=settings.web_config_file)
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
             # A reload puts another wiring in place, and closes this one itself.
-            opened.callback(lambda: self._wiring.close())  # noqa: PLW0108 - looked up at the end
+            opened.callback(lambda: self._wiring.close(self._seconds_to_stop(PINGS_S)))
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._assemble()
-            opened.callback(self._role.leadership.stop)
+            opened.callback(lambda: self._role.leadership.stop(self._seconds_to_stop(ANSWER_S)))
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._publisher.show(
                 "certificate_expiry_timestamp_seconds", lambda: getattr(self._web.access.certificates, "ends_at", None)
             )
             self._web.start()
-            opened.callback(self._web.stop)
+            opened.callback(lambda: self._web.stop(self._seconds_to_stop(WEB_S)))
             # The pages are up before the database is opened: probes must see why it takes long.
             self._has_database = self._is_opened()
-            opened.callback(lambda: self._loops.stop(STOP_S))
+            opened.callback(lambda: self._loops.stop(self._seconds_to_stop(STOP_S)))
             self._scheduler.start()
             opened.callback(self._runner.give_back_all)
-            opened.callback(self._scheduler.stop, STOP_S)
+            opened.callback(lambda: self._scheduler.stop(self._seconds_to_stop(STOP_S)))
             self._put_in_force()
             self._watchdog.loop.start()
-            opened.callback(self._watchdog.loop.stop, SILENT_S)
+            opened.callback(lambda: self._watchdog.loop.stop(self._seconds_to_stop(STOP_S)))
             self._role.loop.start()
-            opened.callback(self._role.loop.stop, STOP_S)
+            opened.callback(lambda: self._role.loop.stop(self._seconds_to_stop(STOP_S)))
             # From here on `stop` closes all this, in reverse order.
             self._opened = opened.pop_all()
         log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
@@ -131,7 +139,12 @@ class Daemon:
         self._pictures = MessagePictures(store, lambda: self._wiring)
         store.database.on_error = self._database.failed
         self._role = DaemonRole(store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease)
-        self._runner = Runner(store=store, clock=clock, publisher=publisher)
+        self._runner = Runner(
+            store=store,
+            clock=clock,
+            publisher=publisher,
+            renew_sources=lambda name: self._wiring.renew_sources(name),  # noqa: PLW0108 - a reload replaces the wiring
+        )
         self._loops = DeliveryLoops(sender_of=self._sender_of)
         slots = SlotChooser(runner=self._runner)
         self._scheduler = JobScheduler(
@@ -219,8 +232,12 @@ class Daemon:
     def stop(self) -> None:
         """Let runs end within STOP_S, give back the slots of others, close everything; also twice, and without a start."""
         self._stopping.set()
+        self._stops_by = Deadline.after(STOP_IN_ALL_S)
         self._opened.close()
         log.info("rankwatch stopped")
+
+    def _seconds_to_stop(self, most: float) -> float:
+        return min(most, self._stops_by.remaining_s)
 
     def reload(self) -> bool:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""

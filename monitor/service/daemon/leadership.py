@@ -85,9 +85,9 @@ class Leadership:
             self._note(error)
         self.loop.start()
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = ANSWER_S) -> None:
         """Give the lease back, so that another daemon takes it at once, and close. May be called twice, and without a start."""
-        self.loop.stop(ANSWER_S)
+        self.loop.stop(timeout_s)
         lease, self.lease = self.lease, None
         if lease is not None:
             try:

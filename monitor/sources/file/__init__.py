@@ -43,6 +43,10 @@ class FileOptions(Options):
         description="Format of the files; by default their suffix decides: `.parquet`, `.csv`, `.tsv` (tabs between) or "
         "`.jsonl`, all but the first also with `.gz`.",
     )
+    follow_links: Annotated[bool, NOT_IN_HASH] = Field(
+        default=False,
+        description="Whether symbolic links may lead out of the folder that `path` names. Without it such a file is refused.",
+    )
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2 * _GIB,
         ge=2**20,

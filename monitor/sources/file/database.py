@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import gzip
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ import pyarrow.parquet
 from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, interrupted_at, interrupted_by_signals
 from monitor.errors import SourceError
 from monitor.foreign_errors import file_cause
+from monitor.model.id_forms import Forms
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
 from monitor.reading.ids import describe_type, exact_half_sql, id_column, id_sql, is_list, is_text, json_id_sql, short_text_sql
@@ -26,7 +28,6 @@ from monitor.sources.columns import require_columns, spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.diagnosis import diagnosed, utf16_fault
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet, opened_parquet, source_errors
-from monitor.sources.id_forms import Forms
 from monitor.sources.list_collector import from_json
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS, ServedOptions
 
@@ -152,7 +153,7 @@ class FileView:
 
     def values(self, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
         """A column of the view as readers of tables take it: as it is, or what JSON says."""
-        return list(map(from_json, column.to_pylist())) if self.is_json else column
+        return [_json_or_text(cell) for cell in column.to_pylist()] if self.is_json else column
 
     def is_list(self, column: str) -> bool:
         """Whether a column holds lists, and no texts of lists."""
@@ -275,6 +276,14 @@ class FileView:
                 raise SourceError(msg)
 
 
+def _json_or_text(cell: str | None) -> object:
+    """What the JSON says; its text where it is nested so deep that nobody can read it."""
+    try:
+        return from_json(cell)
+    except ValueError:
+        return cell
+
+
 def _instant_sql(text: str) -> str:
     """Microseconds since 1970 of a time of ISO 8601 or of a number, whose size tells its unit; null where it is neither."""
     number = f"TRY_CAST({text} AS DECIMAL(38, 9))"
@@ -368,6 +377,7 @@ def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None
 def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
     headers = [_csv_header(files, path) for path in files.paths]
     for path, header in zip(files.paths, headers, strict=True):
+        _require_known_header(columns, header[0], path)
         _require_once(columns, header[0], path)
         if header != headers[0]:
             msg = f"the header or the line ends of {path} differ from those of {files.paths[0]}: write all parts alike"
@@ -377,6 +387,16 @@ def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -
     how = f"auto_detect = false, header = true, delim = '{comma}', quote = '\"', escape = '\"', new_line = '{line_end}'"
     taken = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
     return f"SELECT {taken} FROM read_csv({_paths(files)}, {how}, columns = {{{given}}})"  # noqa: S608 - quoted
+
+
+def _require_known_header(columns: Sequence[str], names: Sequence[str], path: str) -> None:
+    """SourceError that names no word of the file where its first line is nothing like the header that it should be.
+
+    Such a file may be anything, and its first line a password.
+    """
+    if not any(difflib.get_close_matches(column, names, n=1) for column in columns):
+        wanted = ", ".join(map(repr, columns))
+        raise SourceError(f"{path} has no column {wanted}: check the path, and the names in its first line")
 
 
 def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:

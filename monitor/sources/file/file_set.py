@@ -69,8 +69,8 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
 
     def find() -> FileSet:
         with source_errors(where):
-            paths, signatures, store = _in_store(where) if where.startswith(STORES) else _on_disk(where)
-            kept = [place for place, path in enumerate(paths) if len(paths) == 1 or options.format or _suffix(path) in _FORMATS]
+            paths, signatures, store = _in_store(where) if where.startswith(STORES) else _on_disk(where, options)
+            kept = [place for place, path in enumerate(paths) if len(paths) == 1 or _is_part(path, options)]
             paths, signatures = [paths[place] for place in kept], [signatures[place] for place in kept]
         if not paths:
             msg = f"{where} holds no file: check the path, and that the job which writes it has run"
@@ -128,21 +128,54 @@ def read_files(options: FileOptions, slot: datetime, read: Callable[[FileSet], T
     raise AssertionError  # pragma: no cover - the last try returns or raises
 
 
-def _on_disk(where: str) -> tuple[list[str], list[object], None]:
+def _is_part(path: str, options: FileOptions) -> bool:
+    return bool(options.format) or _suffix(path) in _FORMATS
+
+
+def _on_disk(where: str, options: FileOptions) -> tuple[list[str], list[object], None]:
     path = Path(where).absolute()
+    folder = path.parent
     if has_magic(str(path)) and not path.exists():
+        folder = _folder_of_pattern(path)
         paths = sorted(map(Path, glob(str(path), recursive=True)))  # noqa: PTH207 - an absolute pattern
         paths = [each for each in paths if each.is_file()]
     elif stat.S_ISDIR(path.stat().st_mode):
-        paths = sorted(each for each in path.rglob("*") if not each.is_dir() and not _is_hidden(each, path))
+        folder = path
+        found = sorted(each for each in path.rglob("*") if not each.is_dir() and not _is_hidden(each, path))
+        paths = [each for each in found if len(found) == 1 or _is_part(str(each), options)]
     else:
         paths = [path]
-    stats = [each.stat() for each in paths]
+    stats = [_stat_of(each) for each in paths]
     # Pipes would block, and devices never end.
-    for each, found in zip(paths, stats, strict=True):
-        if not stat.S_ISREG(found.st_mode):
+    for each, found_stat in zip(paths, stats, strict=True):
+        if not stat.S_ISREG(found_stat.st_mode):
             raise SourceError(f"{each} is no regular file: name a file, a pattern or a folder of files")
-    return [str(each) for each in paths], [(found.st_ino, found.st_size, found.st_mtime_ns) for found in stats], None
+    if not options.follow_links:
+        _refuse_links_out_of(folder, paths)
+    signatures: list[object] = [(each.st_ino, each.st_size, each.st_mtime_ns) for each in stats]
+    return [str(each) for each in paths], signatures, None
+
+
+def _folder_of_pattern(pattern: Path) -> Path:
+    """The folder in which the pattern begins."""
+    return next(folder for folder in pattern.parents if not has_magic(str(folder)))
+
+
+def _stat_of(path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise SourceError(f"{path} is a link to a file that does not exist", permanent=False) from None
+        raise
+
+
+def _refuse_links_out_of(folder: Path, paths: Sequence[Path]) -> None:
+    inside = folder.resolve()
+    for path in paths:
+        if not path.resolve().is_relative_to(inside):
+            advice = "put the file itself there, or set follow_links: true"
+            raise SourceError(f"{path} is a symbolic link that leads out of {folder}: {advice}")
 
 
 def _is_hidden(path: PurePosixPath | Path, folder: PurePosixPath | Path) -> bool:

@@ -142,8 +142,11 @@ class HttpOptions(Options):
     def _problems(self) -> Iterator[str]:
         if self.key_file and not self.cert_file:
             yield "key_file goes with cert_file"
-        if sum(map(bool, (self.token, "authorization" in map(str.lower, self.headers), self.auth and not self.auth.hmac))) > 1:
-            yield "give one of token, auth and an Authorization header, not both"
+        has_login = urlsplit(self.url.get_secret_value()).username is not None
+        has_header = "authorization" in map(str.lower, self.headers)
+        ways = (self.token, has_header, self.auth and not self.auth.hmac, has_login)
+        if sum(map(bool, ways)) > 1:
+            yield "give one of token, auth, an Authorization header, and user and password in url"
 
 
 class HttpSourceOptions(HttpOptions):

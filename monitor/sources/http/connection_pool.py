@@ -12,11 +12,11 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 from aiohttp.connector import AddrInfoType
@@ -30,8 +30,6 @@ _IDLE_S = 0.5
 """How long a connection waits for another request: less than servers wait, and not so long that many hosts take all sockets."""
 _ADDRESS_S = 10
 """How long a host's address is kept."""
-_RESOLVERS = 256
-"""Name servers that hang, one a host, must not keep other hosts from being looked up."""
 _LOOK_S = 2.0
 _MANY = 4
 """Pulls at once that one run alone does not make."""
@@ -47,6 +45,24 @@ def open_socket(info: AddrInfoType) -> socket.socket:
     return socket.socket(*info[:3])
 
 
+class _DaemonThreads(ThreadPoolExecutor):
+    """A thread for each call: name servers that hang hold up neither other hosts nor the end of the process."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:  # noqa: ANN401 - as its base has it
+        """Call it in a daemon thread of its own."""
+        future: Future[T] = Future()
+
+        def call() -> None:
+            try:
+                future.set_result(fn(*args, **named))
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                future.set_exception(error)
+
+        future.set_running_or_notify_cancel()
+        threading.Thread(target=call, name="resolve", daemon=True).start()
+        return future
+
+
 class _PullLoop:
     """A thread with an event loop and a session. ``under_way`` is changed under the lock of this module."""
 
@@ -55,7 +71,7 @@ class _PullLoop:
         self.is_busy = False
         self._looked = (time.monotonic(), 0.0)
         self._loop = asyncio.new_event_loop()
-        self._loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolve"))
+        self._loop.set_default_executor(_DaemonThreads())
         self._session: aiohttp.ClientSession | None = None
         self._thread = threading.Thread(target=self._run, name="http-pulls", daemon=True)
         self._thread.start()

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from math import inf, sqrt
 from statistics import quantiles
@@ -99,6 +99,19 @@ class Breaker:
             self._probe.set_result(None)
 
 
+_LONGEST_PAUSE_S = 3600.0
+"""Whatever a host asks for."""
+_CREDIBLE_PAUSE_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """Until when nobody asks, and what those are told whose deadline is before that."""
+
+    until_s: float
+    failure: RequestFailure
+
+
 class Host:
     """Admits requests, each by the limits of its source, counting those of all sources."""
 
@@ -110,8 +123,7 @@ class Host:
         self.breakers = defaultdict[str, Breaker](Breaker)  # by what is asked, "" for all
         self._knee, self._under_way, self._next_s = Knee(), 0, 0.0
         self._turn, self._left = asyncio.Lock(), asyncio.Event()
-        self._pause: RequestFailure | None = None
-        self._paused_until_s = 0.0
+        self._pauses = dict[str, _Pause]()  # by what is asked, "" for all
 
     async def ask(self, request: _Request, what: str, options: HttpSourceOptions, deadline: Deadline) -> _Outcome:
         """Make the request for ``what`` in its turn, and learn from it; or tell why it was not made."""
@@ -122,9 +134,9 @@ class Host:
             return probe
         failure = None
         try:
-            if options.is_limited or self._paused_until_s:
+            if options.is_limited or self._pauses:
                 async with self._turn if options.is_limited else nullcontext():
-                    if (refusal := await self._admit(options, deadline)) is not None:
+                    if (refusal := await self._admit(what, options, deadline)) is not None:
                         return refusal
             if options.requests_a_day and (refusal := self._spend(options.requests_a_day)) is not None:
                 return refusal
@@ -137,7 +149,7 @@ class Host:
                 self._left.set()
             if isinstance(outcome, RequestFailure):
                 failure = outcome if outcome.is_silence else None
-                self._put_off(outcome)
+                self._put_off(outcome, what)
             if options.max_in_flight == "adaptive":
                 self._knee.add(begun_s, self._monotonic(), is_refused=failure is not None)
             for breaker in () if failure else breakers:
@@ -147,7 +159,7 @@ class Host:
             if probe is not None and not probe.done():
                 probe.set_result(failure)
 
-    async def _admit(self, options: HttpSourceOptions, deadline: Deadline) -> RequestFailure | None:
+    async def _admit(self, what: str, options: HttpSourceOptions, deadline: Deadline) -> RequestFailure | None:
         most = options.max_in_flight or inf
         while self._under_way >= (int(self._knee.limit) if most == "adaptive" else most):
             self._knee.is_reached = True
@@ -156,9 +168,10 @@ class Host:
         apart_s = 1 / options.max_rate if options.max_rate else 0.0
         if apart_s and (early_s := self._next_s - self._monotonic()) > 0:
             await self._sleep(early_s)
-        while (pause_s := self._paused_until_s - self._monotonic()) > 0:
+        while (pause := self._pause_of(what)) is not None:
+            pause_s = pause.until_s - self._monotonic()
             if pause_s >= deadline.remaining_s:
-                return self._pause
+                return pause.failure
             await self._sleep(pause_s * random.uniform(1, 1.1))  # noqa: S311 - jitter
         self._next_s = max(self._next_s, self._monotonic()) + apart_s
         return None
@@ -174,11 +187,22 @@ class Host:
         self._made += 1
         return None
 
-    def _put_off(self, failure: RequestFailure) -> None:
-        pause_s = min(failure.retry_after_s, 3600.0)  # whatever a host asks for
-        if pause_s and (until_s := self._monotonic() + pause_s) > self._paused_until_s:
-            note = f"{failure.note} and asked for a pause of {pause_s:,.0f} s (Retry-After), beyond the run's deadline"
-            self._paused_until_s, self._pause = until_s, replace(failure, note=note, is_retried=False)
+    def _pause_of(self, what: str) -> _Pause | None:
+        now_s = self._monotonic()
+        pauses = [self._pauses[key] for key in ("", what) if key in self._pauses]
+        return next((each for each in pauses if each.until_s > now_s), None)
+
+    def _put_off(self, failure: RequestFailure, what: str) -> None:
+        pause_s = min(failure.retry_after_s, _LONGEST_PAUSE_S)
+        if not pause_s:
+            return
+        # Nobody limits clients for longer than a day: such an answer says nothing about the host.
+        key = "" if failure.retry_after_s <= _CREDIBLE_PAUSE_S else what
+        until_s = self._monotonic() + pause_s
+        if key not in self._pauses or until_s > self._pauses[key].until_s:
+            asked = f"asked for a pause of {pause_s:,.0f} s (Retry-After), beyond the run's deadline"
+            told = replace(failure, note=f"{failure.note} and {asked}", is_retried=False)
+            self._pauses[key] = _Pause(until_s, told)
 
 
 HOSTS = defaultdict[str, Host](Host)  # by name and port

@@ -17,7 +17,7 @@ from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
 from monitor.reading.ids import user_key
 from monitor.slot_templates import fill_slot, placeholders
-from monitor.sources.expressions import NOT_APPLIED, finder, is_plain, shape_of
+from monitor.sources.expressions import NotAppliedError, finder, is_plain, shape_of
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
 from monitor.sources.list_collector import from_json
@@ -114,11 +114,18 @@ class RequestTemplate:
         try:
             if self._is_batched:
                 return self._read_batch(users, answer, self._find_version(answer, usual))
-            return {users[0]: self._read_one(users[0], answer, usual)}
-        except NOT_APPLIED:
-            which = "answers, items or scores expression" if self._is_batched else "items expression"
-            note = f"gave an answer to which the {which} cannot be applied, {shape_of(answer, users)}"
-            return RequestFailure(CoverageReason.MALFORMED, note)
+        except NotAppliedError:
+            return _not_applied("answers or error", answer, users)
+        return {users[0]: self._read_user(users[0], answer, usual)}
+
+    def _read_user(self, user: str, answer: object, usual: object) -> ListAnswer | RequestFailure:
+        """What the answer says of one user. Whatever is odd about it concerns this user alone."""
+        try:
+            return self._read_one(user, answer, usual)
+        except NotAppliedError:
+            return _not_applied("items, scores, user or error", answer, [user])
+        except Exception as error:  # noqa: BLE001 - the answer came from outside
+            return unreadable(error)
 
     def _read_one(self, user: str, answer: object, usual: object) -> ListAnswer | RequestFailure:
         if failure := self._told_error(answer, [user]):
@@ -134,7 +141,7 @@ class RequestTemplate:
         return ListAnswer(items, self._scores(answer) if self._scores else None, self._find_version(answer, usual))
 
     def _find_version(self, answer: object, usual: object) -> object:
-        with suppress(*NOT_APPLIED):
+        with suppress(NotAppliedError):
             return (self._version and self._version(answer)) or usual
         return usual
 
@@ -159,22 +166,44 @@ class RequestTemplate:
             note = f"gave an answer without an array or object of answers by user{where}"
             return RequestFailure(CoverageReason.MALFORMED, note)
         elif self._user is not None:
-            keys = [user_key(self._user(each)) for each in found]
+            keys = [self._key_of(each) for each in found]
         elif len(found) == len(users):
             keys = list(users)
         else:
             note = f"gave {len(found):,} answers where {len(users):,} users were asked for: set user to match them by key"
             return RequestFailure(CoverageReason.MALFORMED, note)
-        times, told = Counter(keys), dict(zip(keys, found, strict=True))
-        return {
-            user: _NOT_ONCE[times[user] > 1] if times[user] != 1 else self._read_one(user, told[user], usual) for user in users
-        }
+        times, answers = Counter(keys), dict(zip(keys, found, strict=True))
+        read = dict[str, ListAnswer | RequestFailure]()
+        for user in users:
+            if times[user] > 1:
+                read[user] = _TWICE
+            elif times[user] == 0:
+                read[user] = _not_applied("user", answer, [user]) if _NO_KEY in times else _LEFT_OUT
+            else:
+                read[user] = self._read_user(user, answers[user], usual)
+        return read
+
+    def _key_of(self, answer: object) -> object:
+        try:
+            return user_key(self._user(answer)) if self._user else None
+        except NotAppliedError:
+            return _NO_KEY
 
 
-_NOT_ONCE = (
-    RequestFailure(CoverageReason.MISSING, "left the user out of its answer to a batch"),
-    RequestFailure(CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch"),
-)
+def _not_applied(which: str, answer: object, users: Sequence[str]) -> RequestFailure:
+    note = f"gave an answer to which the {which} expression cannot be applied, {shape_of(answer, users)}"
+    return RequestFailure(CoverageReason.MALFORMED, note)
+
+
+def unreadable(error: Exception) -> RequestFailure:
+    """The failure for an answer that raised this error while it was read."""
+    return RequestFailure(CoverageReason.MALFORMED, f"gave an answer that cannot be read ({type(error).__name__})")
+
+
+_NO_KEY = object()
+"""Stands for the user of an answer from which the user cannot be read."""
+_LEFT_OUT = RequestFailure(CoverageReason.MISSING, "left the user out of its answer to a batch")
+_TWICE = RequestFailure(CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch")
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:

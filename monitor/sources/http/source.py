@@ -37,7 +37,14 @@ from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, tr
 from monitor.sources.http.hosts import HOSTS
 from monitor.sources.http.lockstep import Companion
 from monitor.sources.http.pull_process import pull_in_place
-from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
+from monitor.sources.http.request import (
+    AnswersByUser,
+    ListAnswer,
+    RequestFailure,
+    RequestTemplate,
+    read_body,
+    unreadable,
+)
 from monitor.sources.http.traces import TraceCollector
 from monitor.sources.kept_answers import AnswerFile
 from monitor.sources.list_collector import ListCollector, spell_items
@@ -107,6 +114,7 @@ _CAUSES = 3
 """So many causes of one reason are named."""
 _DEAD_AFTER = 2  # times the concurrency: so many requests in a row without an answer, and the source is given up
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_WHOLE_ANSWERS = (HTTPStatus.OK, HTTPStatus.CREATED)
 _LIKELY_OURS = {
     CoverageReason.MISSING: "is url right?",
     CoverageReason.WRONG_USER: "are url and user right?",
@@ -224,12 +232,18 @@ class _HttpPull:
         for user in users:
             answer = outcome if isinstance(outcome, RequestFailure) else outcome[user]
             if isinstance(answer, ListAnswer):
-                self._lists.add(user, answer.items, answer.scores, answer.version)
+                self._take(user, answer)
             else:
                 self._fail(user, answer)
         if isinstance(outcome, RequestFailure) and self._silent_requests >= _DEAD_AFTER * self._options.concurrency:
             self._given_up = outcome
             self._host.breakers["" if outcome.is_of_host else self._what].is_open = True
+
+    def _take(self, user: str, answer: ListAnswer) -> None:
+        try:
+            self._lists.add(user, answer.items, answer.scores, answer.version)
+        except Exception as error:  # noqa: BLE001 - the answer came from outside
+            self._fail(user, unreadable(error))
 
     async def _ask_patiently(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
         """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
@@ -259,24 +273,29 @@ class _HttpPull:
         if self._given_up:
             return self._given_up
         asking = self._asking
+        url, body = asking.url(users), asking.body(users)
         try:
-            async with session.request(
-                asking.method, asking.url(users), data=asking.body(users), **self._of_each_request
-            ) as response:
-                if response.status != HTTPStatus.OK and (failure := status_failure(response)):
-                    response.close()  # its body is of no use: do not read it to keep the connection
-                    return failure
-                content = await read_body(response, self._options.max_bytes)
-                if content is None:
-                    response.close()
-                    note = f"answered with more than max_bytes, {self._options.max_bytes}"
-                    return RequestFailure(CoverageReason.TOO_LARGE, note, is_too_large=True)
+            async with session.request(asking.method, url, data=body, **self._of_each_request) as response:
+                return await self._read(users, response)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return connection_failure(error, self._options)
         except zlib.error:
             return RequestFailure(CoverageReason.MALFORMED, "answered in a compression that is broken or unknown")
-        self._traces.add(users, response.headers)
-        return asking.read(users, content, response)
+
+    async def _read(self, users: tuple[str, ...], response: aiohttp.ClientResponse) -> AnswersByUser | RequestFailure:
+        if response.status != HTTPStatus.OK and (failure := status_failure(response)):
+            response.close()  # its body is of no use: do not read it to keep the connection
+            return failure
+        content = await read_body(response, self._options.max_bytes)
+        if content is None:
+            response.close()
+            note = f"answered with more than max_bytes, {self._options.max_bytes}"
+            return RequestFailure(CoverageReason.TOO_LARGE, note, is_too_large=True)
+        try:
+            self._traces.add(users, response.headers)
+            return self._asking.read(users, content, response)
+        except Exception as error:  # noqa: BLE001 - the answer came from outside
+            return unreadable(error)
 
     def _close_books(self) -> None:
         """Give a reason to whoever was not asked, or not to the end."""
@@ -350,7 +369,7 @@ def refuse_proxied(options: HttpOptions) -> None:
 
 
 def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
-    """Return what a status other than 200 means; None when the body counts."""
+    """Return what a status means whose body is no answer; None when the body counts."""
     status = response.status
     note = f"answered {status} {_PHRASES.get(status, '')}".rstrip()
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):
@@ -360,7 +379,7 @@ def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
         return RequestFailure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=pause_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return RequestFailure(CoverageReason.SERVER_ERROR, note, is_retried=True, retry_after_s=pause_s)
-    if status >= HTTPStatus.MULTIPLE_CHOICES:
+    if status not in _WHOLE_ANSWERS:
         is_too_large = status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         return RequestFailure(CoverageReason.HTTP_ERROR, note, is_too_large=is_too_large)
     return None
@@ -388,8 +407,11 @@ def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure
             is_retried = False
         case aiohttp.ClientConnectorDNSError():
             note = "is a name that DNS could not resolve"
-        case aiohttp.ClientResponseError() | ValueError():
+        case aiohttp.ClientResponseError():
             reason, note, is_retried = CoverageReason.MALFORMED, "answered, but not in HTTP", False
+        case ValueError():
+            note = "was not asked: no such request can be made, see url, headers and token"
+            is_retried = False
         case _:
             number = getattr(error, "errno", None)
             note = f"refused or lost the connection: {os.strerror(number) if number else 'its end was not seen'}"

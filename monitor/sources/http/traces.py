@@ -31,7 +31,7 @@ class TraceCollector:
         """Take an answer about these users."""
         sign, age_s = _find_cache(headers)
         self._sign = self._sign or sign
-        told = next((headers[name].encode() for name in _IDS if name in headers), None)
+        told = next((headers[name].encode("utf-8", "surrogateescape") for name in _IDS if name in headers), None)
         of_answer = time.monotonic(), age_s, crc32(told) if told else nan
         for user in users:
             self._users.append(user)

@@ -55,7 +55,7 @@ class HttpUsers(Table):
         if failure is not None or content is None:
             note = failure.note if failure else f"answered with more than max_bytes, {options.max_bytes}"
             raise SourceError(f"{options.host} {note}", permanent=False)
-        with suppress(ValueError, RecursionError):  # errors of JMESPath are ValueErrors
+        with suppress(ValueError):
             answer = from_json(content)
             if isinstance(found := finder(options.users)(answer), list):
                 return found

@@ -90,7 +90,7 @@ class RedisSource:
         lists = ListCollector(request.k, has_scores=self._options.scores is not None, no_item=self._options.no_item)
         try:
             for reply in self._replies(request, users):
-                self._settle(lists, users[answered], reply)
+                self._take(lists, users[answered], reply)
                 answered += 1
         except _ERRORS as error:
             for user in users[answered:]:
@@ -130,6 +130,13 @@ class RedisSource:
         else:
             pipeline.hget(key, field)
 
+    def _take(self, lists: ListCollector, user: str, reply: object) -> None:
+        try:
+            self._settle(lists, user, reply)
+        except Exception as error:  # noqa: BLE001 - the reply came from outside
+            note = f"what stands there cannot be read ({type(error).__name__})"
+            lists.fail(user, CoverageReason.MALFORMED, note)
+
     def _settle(self, lists: ListCollector, user: str, reply: object) -> None:
         if isinstance(reply, Exception):
             lists.fail(user, _reason(reply), self._server.tell(reply))
@@ -147,7 +154,7 @@ class RedisSource:
         try:
             answer = from_json(text)
             items, scores = self._items(answer), self._scores(answer) if self._scores else None
-        except ValueError:  # errors of JMESPath are ValueErrors
+        except ValueError:
             lists.fail(user, CoverageReason.MALFORMED, "what stands there is no JSON to which items and scores can be applied")
             return
         if items is None:

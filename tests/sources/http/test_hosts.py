@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -73,6 +74,24 @@ def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at
     assert other.failures == dict.fromkeys(USERS, CoverageReason.RATE_LIMITED)
     told = "answered 429 Too Many Requests and asked for a pause of 3,600 s (Retry-After), beyond the run's deadline"
     assert other.notes[CoverageReason.RATE_LIMITED].endswith(told)
+
+
+def test_a_pause_that_nobody_can_mean_stops_its_own_path_alone() -> None:
+    clock, deadline = Clock(), Deadline.after(60)
+    host, options = Host(lambda: clock.now_s, clock.sleep), options_of()
+
+    async def answers(outcome: Any) -> Any:
+        return outcome
+
+    async def run() -> list[Any]:
+        limited = replace(LIMITED, retry_after_s=1e18)
+        given = [("odd", limited), ("odd", OK), ("other", OK)]
+        return [await host.ask(partial(answers, outcome), what, options, deadline) for what, outcome in given]
+
+    first, again, other = asyncio.run(run())
+    assert first.note == "answered 429"
+    assert again.note.startswith("answered 429 and asked for a pause of 3,600 s")
+    assert other is OK
 
 
 def pulls_at_once(*sources: dict[str, Any]) -> list[Pull]:

@@ -163,13 +163,14 @@ def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(
 
 def test_no_secret_is_printed_or_noted(recommender: Recommender) -> None:
     url = f"http://canary:canary@127.0.0.1:{recommender.port}/recs/{{user}}/canary?token=canary"
-    options = HttpSourceOptions.model_validate({"url": url, "token": "canary-t", "headers": {"X-Key": "canary-h"}})
+    options = HttpSourceOptions.model_validate({"url": url, "headers": {"X-Key": "canary-h"}})
+    by_token = HttpSourceOptions.model_validate({"url": url.replace("canary:canary@", ""), "token": "canary-t"})
     recommender.behaviour.update({"a": "redirect", "b": "cut", "c": "html", "d": "server_error"})
 
     pull = pull_of("a", "b", "c", "d", http={"url": url, "retries": 0})
 
     assert len(pull.failures) == 4
-    assert "canary" not in f"{options!r} {options} {pull.notes}"
+    assert "canary" not in f"{options!r} {options} {by_token!r} {by_token} {pull.notes}"
 
 
 def traced(*answers: dict[str, str]) -> tuple[list[float], list[float], str]:

@@ -1,0 +1,91 @@
+"""No link and no name leads to files that nobody configured, and nothing of such a file is shown."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.errors import SourceError
+from servers.lists import as_lists, pull_of
+
+HEADER = "user,items\n"
+ROW = 'ann,"[1]"\n'
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file outside of the folder of lists."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    path = outside / "secret.csv"
+    path.write_text(f"hunter2\n{HEADER}")
+    return path
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Path:
+    """The folder of lists."""
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    return folder
+
+
+def pulled(path: Path | str, **more: Any) -> Any:
+    return as_lists(pull_of("ann", file={"path": str(path), "user": "user", "items": "items", **more}))
+
+
+@pytest.mark.parametrize("path", ["a.csv", "*.csv", ""])
+def test_a_link_out_of_the_configured_folder_is_refused(path: str, lists: Path, secret: Path) -> None:
+    (lists / "a.csv").symlink_to(secret)
+
+    with pytest.raises(SourceError, match="symbolic link that leads out of .*: put the file itself") as caught:
+        pulled(lists / path)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_link_out_of_the_folder_is_followed_where_that_is_allowed(lists: Path, secret: Path) -> None:
+    secret.write_text(HEADER + ROW)
+    (lists / "a.csv").symlink_to(secret)
+
+    assert pulled(lists / "a.csv", follow_links=True) == {"ann": ["1"]}
+
+
+def test_links_within_the_folder_and_of_the_folder_itself_are_followed(lists: Path, tmp_path: Path) -> None:
+    (lists / "day").mkdir()
+    (lists / "day" / "a.csv").write_text(HEADER + ROW)
+    (lists / "latest.csv").symlink_to(lists / "day" / "a.csv")
+    current = tmp_path / "current"
+    current.symlink_to(lists)
+
+    assert pulled(current / "latest.csv") == {"ann": ["1"]}
+
+
+def test_the_first_line_of_a_file_that_is_no_table_is_not_shown(lists: Path) -> None:
+    (lists / "a.csv").write_text("hunter2,swordfish\nx,y\n")
+
+    with pytest.raises(SourceError, match=r"a\.csv has no column 'user', 'items': check the path") as caught:
+        pulled(lists / "a.csv")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_columns_of_a_table_are_shown_where_one_is_nearly_right(lists: Path) -> None:
+    (lists / "a.csv").write_text("users,items\nx,y\n")
+
+    with pytest.raises(SourceError, match=r"no column 'user' \(did you mean 'users'\?\): it has users, items"):
+        pulled(lists / "a.csv")
+
+
+def test_a_folder_without_parts_is_no_folder_that_does_not_exist(lists: Path) -> None:
+    (lists / "gone").symlink_to(lists / "nothing")
+    os.mkfifo(lists / "pipe")
+
+    with pytest.raises(SourceError, match="lists holds no file"):
+        pulled(lists)
+
+
+def test_a_part_that_is_a_link_to_nothing_is_named(lists: Path) -> None:
+    (lists / "a.csv").symlink_to(lists / "nothing.csv")
+
+    with pytest.raises(SourceError, match=r"a\.csv is a link to a file that does not exist"):
+        pulled(lists)

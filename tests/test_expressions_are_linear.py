@@ -1,0 +1,228 @@
+"""Every regular expression in the program is linear: 100 kB of adverse text take no time.
+
+Python's `re` keeps the interpreter's lock, so one slow expression stops the whole daemon.
+"""
+
+import ast
+import importlib
+import re
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from re import _parser  # type: ignore[attr-defined]  # how an expression is made up
+from re._constants import (  # type: ignore[import-not-found]
+    ANY,
+    BRANCH,
+    CATEGORY,
+    CATEGORY_DIGIT,
+    CATEGORY_SPACE,
+    IN,
+    LITERAL,
+    MAX_REPEAT,
+    MIN_REPEAT,
+    NEGATE,
+    NOT_LITERAL,
+    RANGE,
+    SUBPATTERN,
+)
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from monitor.model.id_forms import speller
+from monitor.reading import dialects
+from monitor.sources.columns import number_column
+
+ROOT = Path(__file__).parents[1]
+LENGTH = 100_000
+LIMIT_S = 1.0
+"""Of processor time. A linear expression takes a few milliseconds, a quadratic one half a minute."""
+
+AT_MOST = {
+    ("alerts.notification_policy", "_MATCHER"): 1000,
+    ("alerts.verdicts", "_LOST"): 2000,
+    ("metrics.metric", "_SHAPE"): 200,
+    ("options", "_PART"): 100,
+    ("reading.dialects", "each.pattern"): 400,
+    ("receivers.message.safe_text", "_FINDING"): 2000,
+}
+"""The longest text that callers apply these expressions to, by module and name."""
+
+OURS = {
+    "service.message_pictures": "the style sheet of the program",
+    "settings.yaml_document": "the configuration file, which the operator writes",
+    "web.access": "certificates that the operator configures",
+    "web.pages.report": "pages of the program, in which text from outside is escaped",
+}
+"""Modules whose expressions never see text from outside, and what they see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression, and the method that it is used by."""
+
+    module: str
+    name: str
+    method: str
+    pattern: re.Pattern[Any]
+
+
+def expressions() -> Iterator[Expression]:
+    """All expressions that a file of the program compiles or uses."""
+    for path in sorted((ROOT / "monitor").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if any(isinstance(node, ast.Import) and node.names[0].name == "re" for node in ast.walk(tree)):
+            yield from _of_module(importlib.import_module(name), tree)
+    for each in dialects._DIALECTS:
+        yield Expression("reading.dialects", "each.pattern", "fullmatch", re.compile(each.pattern, re.DOTALL))
+
+
+def _of_module(module: ModuleType, tree: ast.Module) -> Iterator[Expression]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        owner, method = node.func.value, node.func.attr
+        short = module.__name__.removeprefix("monitor.")
+        found = vars(module).get(owner.id) if isinstance(owner, ast.Name) else None
+        if isinstance(found, re.Pattern):
+            yield Expression(short, owner.id, method, found)
+        elif found is re and method not in ("compile", "escape"):
+            text = ast.unparse(node.args[0])
+            flags = [*node.args[2:], *(keyword.value for keyword in node.keywords)]
+            if (value := _value(module, text)) is not None:
+                yield Expression(short, text, method, _compiled(module, value, flags))
+
+
+def _compiled(module: ModuleType, text: str | bytes, flags: list[ast.expr]) -> re.Pattern[Any]:
+    given = [value for each in flags if isinstance(value := _value(module, ast.unparse(each)), re.RegexFlag)]
+    found: re.Pattern[Any] = re.compile(text, *given)
+    return found
+
+
+def _value(module: ModuleType, text: str) -> Any:
+    try:
+        return eval(text, {**vars(module), "name": "name", "pattern": "x"})  # noqa: S307 - our own source
+    except (AttributeError, NameError):  # of a variable
+        return None
+
+
+def attacks(pattern: re.Pattern[Any], length: int) -> Iterator[str]:
+    """Texts that match the beginning of an expression in many places, and never to the end."""
+    text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    parts = {"1", "a", " ", *_beginnings(_parser.parse(text, pattern.flags & re.VERBOSE))} - {""}
+    for start, part in [("", each) for each in parts] + [(whole, whole[-1]) for whole in parts]:
+        body = (start + part * (length // len(part) + 1))[:length]
+        yield from (body, f"{body}\x7f")
+
+
+def _beginnings(parsed: Iterable[Any]) -> Iterator[str]:
+    """An example of each beginning of a parsed expression, also within its groups and repetitions."""
+    text = ""
+    for kind, given in parsed:
+        inner = _inner(kind, given)
+        for each in inner:
+            yield from (text + beginning for beginning in _beginnings(each))
+        text += _example(kind, given, inner)
+        yield text
+
+
+def _inner(kind: Any, given: Any) -> list[Any]:
+    if kind is SUBPATTERN:
+        return [given[3]]
+    if kind in (MAX_REPEAT, MIN_REPEAT):
+        return [given[2]]
+    return list(given[1]) if kind is BRANCH else []
+
+
+def _example(kind: Any, given: Any, inner: list[Any]) -> str:
+    if kind in (LITERAL, IN, ANY, NOT_LITERAL):
+        return _one_of(given) if kind is IN else chr(given) if kind is LITERAL else "a"
+    whole = [*_beginnings(inner[0])][-1:] if inner else []
+    least = given[0] if kind in (MAX_REPEAT, MIN_REPEAT) else 1
+    return "".join(whole) * max(least, 1)
+
+
+def _one_of(members: list[Any]) -> str:
+    kind, given = members[0]
+    if kind is NEGATE:
+        return "~" if any(each is RANGE for each, _ in members) else "a"
+    if kind is CATEGORY:
+        return {CATEGORY_DIGIT: "1", CATEGORY_SPACE: " "}.get(given, "a")
+    return chr(given[0] if kind is RANGE else given)
+
+
+def within_limit(work: Callable[[], object]) -> bool:
+    """Whether the work takes less processor time than the limit."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
+    try:
+        work()
+    except TimeoutError:
+        return False
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    return True
+
+
+def apply(expression: Expression, text: str) -> object:
+    """Use the expression as the program does."""
+    given = text.encode() if isinstance(expression.pattern.pattern, bytes) else text
+    use = getattr(expression.pattern, expression.method)
+    if expression.method == "sub":
+        return use(lambda found: found[0], given)
+    return list(use(given)) if expression.method == "finditer" else use(given)
+
+
+@pytest.mark.integration  # some seconds of CPU
+def test_no_expression_takes_more_than_linear_time() -> None:
+    slow, found = [], dict.fromkeys(expressions())
+    assert {"receivers.slack", "sources.columns", "sources.http.traces", "web.forms"} <= {each.module for each in found}
+    for each in found:
+        if each.module in OURS:
+            continue
+        length = AT_MOST.get((each.module, each.name), LENGTH)
+        slow += [
+            f"{each.module}: {each.name}.{each.method} of {text[:40]!r}..."
+            for text in attacks(each.pattern, length)
+            if not within_limit(partial(apply, each, text))
+        ]
+
+    assert slow == []
+
+
+def test_a_quadratic_expression_is_found() -> None:
+    quadratic = Expression("", "", "fullmatch", re.compile(r"\d+\.?\d*"))
+
+    assert not all(within_limit(partial(apply, quadratic, text)) for text in attacks(quadratic.pattern, LENGTH))
+
+
+@pytest.mark.parametrize("pattern", ["([a-z]+)*-item", "((a?){20}){20}-item", "(a|a)*b"])
+def test_an_expression_of_the_configuration_cannot_backtrack(pattern: str) -> None:
+    adverse = f"{'a' * 999}!"
+
+    assert within_limit(lambda: speller([{"regex": pattern}])([adverse] * 100))
+    assert speller([{"regex": pattern}])([adverse]) == [adverse]
+
+
+@pytest.mark.parametrize("text", ["1" * LENGTH, f"{'1' * LENGTH}x", " " * LENGTH, f"0.{'1' * LENGTH}"])
+def test_a_long_text_in_a_column_of_numbers_is_no_number(text: str) -> None:
+    found = []
+    assert within_limit(lambda: found.extend(number_column(pa.array([text, "7"]), "score", "the table")))
+
+    numbers, is_bad = found
+    assert is_bad.tolist() == [True, False]
+    assert numbers[1] == 7
+
+
+def test_an_id_that_is_a_long_number_stays_as_it_is() -> None:
+    assert speller(["int"])(["0" * LENGTH]) == ["0" * LENGTH]
