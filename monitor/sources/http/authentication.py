@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from monitor import USER_AGENT
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
+from monitor.link_local import LinkLocalError
 from monitor.model.instants import utc_now
 from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions, OAuth2Options
 from monitor.sources.http.connection_pool import open_socket
@@ -98,6 +99,8 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
 
 
 def _no_answer(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, LinkLocalError):
+        return f"gave no answer ({error.os_error.strerror})"
     number = getattr(error, "errno", None)
     return f"gave no answer ({os.strerror(number) if number else type(error).__name__})"
 
