@@ -39,7 +39,7 @@ def pulled(path: Path | str, **more: Any) -> Any:
 def test_a_link_out_of_the_configured_folder_is_refused(path: str, lists: Path, secret: Path) -> None:
     (lists / "a.csv").symlink_to(secret)
 
-    with pytest.raises(SourceError, match="symbolic link that leads out of .*: put the file itself") as caught:
+    with pytest.raises(SourceError, match=r"symbolic link that leads out of .*: put the file itself") as caught:
         pulled(lists / path)
     assert "hunter2" not in str(caught.value)
 
