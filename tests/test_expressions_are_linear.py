@@ -46,7 +46,7 @@ AT_MOST = {
     ("alerts.notification_policy", "_MATCHER"): 1000,
     ("alerts.verdicts", "_LOST"): 2000,
     ("metrics.metric", "_SHAPE"): 200,
-    ("options", "_PART"): 100,
+    ("options", "_PART"): 1000,
     ("reading.dialects", "each.pattern"): 400,
     ("receivers.message.safe_text", "_FINDING"): 2000,
 }

@@ -175,9 +175,8 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) 
     from pydantic import ValidationError
 
     try:
-        return kind.model_validate(
-            {"path": str(path), "follow_links": True, **{key: value for key, value in columns.items() if value}}
-        )
+        given = {key: value for key, value in columns.items() if value}
+        return kind.model_validate({"path": str(path), "follow_links": True, **given})
     except ValidationError as error:
         problems = "; ".join(str(each["msg"]).removeprefix("Value error, ") for each in error.errors(include_input=False))
         raise InputError(f"{path}: {problems}") from None

@@ -205,9 +205,11 @@ def problems(text: str, **environ: str) -> str:
     return ""
 
 
-def test_rotating_a_password_or_token_keeps_the_hash() -> None:
+@pytest.mark.parametrize(("login", "token"), [("user:{}@", ""), ("", "token: {}, ")])
+def test_rotating_a_password_or_token_keeps_the_hash(login: str, token: str) -> None:
     def hash_with(secret: str) -> str:
-        http = f'{{url: "http://user:{secret}@a.internal/{{user}}", token: {secret}, headers: {{X-Key: {secret}}}}}'
+        url = f"http://{login.format(secret)}a.internal/{{user}}"
+        http = f'{{url: "{url}", {token.format(secret)}headers: {{X-Key: {secret}}}}}'
         sql = f'url: "postgresql://me:{secret}@db.internal/recs", user: u'
         users = f"baseline: {{http: {http}}}, users: {{sql: {{{sql}, table: users}}}}"
         text = f"{{name: feed, every: 15m, {users}, candidate: {{sql: {{{sql}, table: lists, items: i}}}}}}"

@@ -14,9 +14,11 @@ from monitor.deadline import BackgroundCall, Deadline
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.plugins import Guard
+from monitor.sources.file import FileUsersOptions
+from monitor.sources.file.source import FileUsers
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.source import _HttpPull
-from servers.lists import as_lists, request, source_of
+from servers.lists import SLOT, as_lists, request, source_of
 
 MALFORMED = CoverageReason.MALFORMED
 GOOD = b'{"items": [{"id": "i1", "score": 0.9}], "outputs": []}'
@@ -232,3 +234,15 @@ def test_ctrl_c_in_a_plugin_that_the_main_thread_calls_ends_the_command() -> Non
 
     with pytest.raises(KeyboardInterrupt):
         guard.run(raise_interrupt)
+
+
+def test_an_odd_segment_value_costs_its_user_the_segment_alone(tmp_path: Path) -> None:
+    path = tmp_path / "users.jsonl"
+    rows = [{"user": "good", "country": "UK"}, {"user": "odd", "country": {"code": ["UK"]}}]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    file = {"path": str(path), "user": "user", "max_unreadable": 0.5}
+
+    table = FileUsers(FileUsersOptions.model_validate(file)).users(SLOT, ("country",))
+
+    assert set(table.users) == {"good", "odd"}
+    assert table.segments["country"].categories.tolist() == ["UK"]

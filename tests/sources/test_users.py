@@ -70,7 +70,7 @@ def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write: W
     options = write(ROWS, tmp_path)
     for segment, reason in (
         ("county", r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column \(county\)"),
-        ("more", r"segment column 'more' of .* must hold text, numbers or booleans"),
+        ("more", r"column 'more' of .* must hold text, numbers or booleans"),
     ):
         with pytest.raises(SourceError) as caught:
             users_of(options, segment)

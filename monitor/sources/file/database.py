@@ -185,15 +185,14 @@ class FileView:
         return tuple(unreadable)
 
     def label(self, column: str) -> str:
-        """The expression for a column of segment values: text that may be a value, and other values as they are."""
+        """The expression for a column of segment values: text that may be a value, and other values as they are.
+
+        Null for a list or an object, which are counted as unreadable.
+        """
         if not self.is_json:
             return self.text(column) if is_text(self._empty[column].type) else sql_name(column)
-        odd = sql_text(
-            f"rankwatch: segment column {column!r} of {self.where} holds lists or objects: "
-            "it must hold text, numbers or booleans"
-        )
         name = sql_name(column)
-        bare = f"CASE WHEN json_type({name}) IN ('ARRAY', 'OBJECT') THEN error({odd}) ELSE CAST({name} AS VARCHAR) END"
+        bare = f"CASE WHEN json_type({name}) NOT IN ('ARRAY', 'OBJECT') THEN CAST({name} AS VARCHAR) END"
         return f"coalesce({self.text(column)}, CASE WHEN json_type({name}) <> 'VARCHAR' THEN {bare} END)"
 
     def text(self, column: str) -> str:
