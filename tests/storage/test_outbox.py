@@ -79,7 +79,7 @@ def test_a_lease_that_ran_out_is_taken_by_whoever_comes(owed: SqlStore) -> None:
 
 def test_what_is_begun_may_be_known_and_stays_leased_meanwhile(owed: SqlStore) -> None:
     first = lease(owed, NOW)[0]
-    owed.outbox.mark_sending([first], owner="a:1", until=NOW + 2 * MINUTE)
+    owed.outbox.mark_sending([first], message_key="key", owner="a:1", until=NOW + 2 * MINUTE)
 
     assert lease(owed, NOW + MINUTE, owner="b:2") == ()
     assert [each.may_be_known for each in lease(owed, NOW + 2 * MINUTE, owner="b:2")] == [True, False, False]
@@ -150,7 +150,7 @@ def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed: SqlStore) ->
         return [each.id for each in owed.outbox.due_repetitions(receiver, now=now, limit=9)]
 
     assert (due(NOW + HOUR - MINUTE), due(NOW + HOUR), due(NOW + HOUR, "pager")) == ([], [lasting.id], [])
-    owed.outbox.schedule_repetition([lasting], at=NOW + 2 * HOUR)
+    owed.outbox.schedule_repetition([lasting], at=NOW + 2 * HOUR, message_key=None)
     assert (due(NOW + HOUR), due(NOW + 2 * HOUR)) == ([], [lasting.id])
 
 
@@ -201,7 +201,7 @@ def test_whoever_stands_in_is_owed_what_was_routed_past_him_but_nothing_else_of_
 
 def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlStore) -> None:
     first, second, _ = lease(owed, NOW)
-    owed.outbox.mark_sending([second], owner="a:1", until=NOW + MINUTE)
+    owed.outbox.mark_sending([second], message_key="key", owner="a:1", until=NOW + MINUTE)
     changes = [first.transition, second.transition]
     snapshot = owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW)
     assert snapshot.delivered == {second.transition.dedup_key}
@@ -239,7 +239,7 @@ def test_storing_telling_recording_and_retiring_take_as_many_statements_for_a_hu
         changes = [each.transition for each in hook]
         acts: list[Callable[[], object]] = [
             lambda name=name: lease(store, NOW, receiver=name),  # type: ignore[misc]  # a default binds
-            lambda hook=hook: store.outbox.mark_sending(hook, owner="a:1", until=NOW + MINUTE),  # type: ignore[misc]
+            lambda hook=hook: store.outbox.mark_sending(hook, message_key="key", owner="a:1", until=NOW + MINUTE),  # type: ignore[misc]
             lambda name=name, told=changes: store.outbox.firing_snapshot(name, "hook", told, now=NOW),  # type: ignore[misc]
             lambda sent=sent: store.outbox.record(*sent),  # type: ignore[misc]
             lambda refused=refused: store.outbox.record(*refused),  # type: ignore[misc]
