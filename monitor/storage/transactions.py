@@ -1,10 +1,14 @@
 """Connections and transactions of one database, fenced by the lease, with the driver's errors translated."""
 
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, create_engine, event, exists, func, select, text
@@ -12,7 +16,7 @@ from sqlalchemy.engine import URL, Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from monitor.errors import ConfigError, DatabaseError, LeaseLostError
+from monitor.errors import ConfigError, DatabaseError, DatabaseTrouble, LeaseLostError
 from monitor.model.runs import Lease
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of
@@ -22,6 +26,8 @@ from monitor.storage.tables.run_tables import leases
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one that writes."""
+QUEUE_WAIT_S = 300.0
+"""How long a writer of SQLite waits for the other writers of this process."""
 LEADING = "daemon"
 """The name of the lease on leading."""
 
@@ -65,6 +71,43 @@ class LeaseFence:
         query = select(leases.c.epoch, _limit(self.patience / 3)).where(is_current(self.lease)).with_for_update(read=True)
         if connection.execute(query).one_or_none() is None:
             raise _lost(connection, self.lease)
+
+
+@dataclass(slots=True)
+class WriterQueue:
+    """The writers of this process to one SQLite file, one after the other in the order in which they came.
+
+    SQLite lets one write at a time, but its own waiting is no queue: under load some never have their turn.
+    """
+
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _turns: deque[threading.Event] = field(default_factory=deque)
+
+    @contextmanager
+    def turn(self, place: str) -> Iterator[None]:
+        """Wait for the turn, and keep it; DatabaseError when it does not come within `QUEUE_WAIT_S`."""
+        turn = threading.Event()
+        with self._guard:
+            self._turns.append(turn)
+            self._turns[0].set()
+        try:
+            if not turn.wait(QUEUE_WAIT_S):
+                raise DatabaseError(
+                    f"{place}: other work of this process has been writing for {QUEUE_WAIT_S:g} s: try again",
+                    permanent=False,
+                    trouble=DatabaseTrouble.CONFLICT,
+                )
+            yield
+        finally:
+            with self._guard:
+                self._turns.remove(turn)
+                if self._turns:
+                    self._turns[0].set()
+
+
+@cache
+def _writers_of(_file: Path) -> WriterQueue:
+    return WriterQueue()
 
 
 class Database:
@@ -113,7 +156,7 @@ class Database:
         ``is_fenced`` False is for what any daemon may do at any time, leading or not.
         """
         fence = self.fence if is_fenced else None
-        with self._transaction(is_writing=True) as connection:
+        with self._turn(), self._transaction(is_writing=True) as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SET LOCAL lock_timeout = {self._lock_wait_s * 1000:.0f}"))
             if fence is not None:
@@ -122,6 +165,14 @@ class Database:
             if fence is not None:
                 fence.leave(connection)
             self._require_pinned()  # once more: it may have been replaced meanwhile
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        file = file_of(self.url)
+        with ExitStack() as stack:
+            if file is not None:
+                stack.enter_context(_writers_of(file.resolve()).turn(describe(self.url)))
+            yield
 
     def pin(self) -> None:
         """Refuse from now on to work when the files of SQLite are not the ones any more that they are at the first call."""
@@ -166,6 +217,9 @@ class Database:
             ):
                 yield connection
         except DatabaseError as error:
+            if error.trouble is DatabaseTrouble.READ_ONLY:
+                # A connection that was opened to a file that is read-only stays so.
+                self.renew()
             self.on_error(error)
             raise
 

@@ -135,7 +135,9 @@ class AccessTokens:
         connector = aiohttp.TCPConnector(socket_factory=open_socket)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, headers=headers) as session,
-            session.post(options.token_url, data=sent, ssl=self._tls or True, allow_redirects=False) as response,
+            session.post(
+                options.token_url.get_secret_value(), data=sent, ssl=self._tls or True, allow_redirects=False
+            ) as response,
         ):
             match await response.json(content_type=None) if response.status == HTTPStatus.OK else None:
                 case {"access_token": str(token), **more} if re.fullmatch(r"[\x21-\x7e]+", token):
