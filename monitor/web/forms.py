@@ -21,7 +21,7 @@ from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
 from monitor.ports import AlertStore
 from monitor.web.pages.site import Site
-from monitor.web.server import PLAIN_HEADERS
+from monitor.web.server import PLAIN_HEADERS, comes_from_here
 
 _MOST_BYTES = 16_384
 
@@ -59,11 +59,8 @@ class FormTokens:
 
 async def read_form(request: Request) -> Mapping[str, str]:
     """The fields of a form."""
-    headers, body = request.headers, b""
-    # Over HTTPS browsers say what kind of site a form came from, over HTTP from which; other clients need not say either.
-    kind, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    is_from_here = origin is None or origin.partition("://")[2] == headers.get("host")
-    if not (is_from_here if kind is None else kind == "same-origin"):
+    body = b""
+    if not comes_from_here(request.headers):
         raise HTTPException(
             403, "this form comes from another site, or a proxy without HTTPS changed the header Host: use HTTPS"
         )
