@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ class BadReceiver:
         return sum(
             not is_settled and following not in (key, ends.get(incident))
             for incident, messages in by_incident.items()
-            for (key, is_settled), (following, _) in zip(messages, messages[1:], strict=False)
+            for (key, is_settled), (following, _) in pairwise(messages)
         )
 
     @property
@@ -198,7 +199,7 @@ def _live_and_die(config: Path, on_request: threading.Event, draw: random.Random
     try:
         if draw.random() < 2 / 3:
             on_request.wait(20)
-            ended(process, draw.choice([0.0, 0.02, 1.0, 3.0]))
+            ended(process, draw.choice([0.0, 0.02, 1.0, 3.0, 6.0]))
         else:
             ended(process, draw.uniform(0.5, 8.0))
     finally:
