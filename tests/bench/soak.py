@@ -1,7 +1,8 @@
 """A daemon with default rules, and a Prometheus that scrapes it: whether its memory grows once it has warmed up.
 
 `make bench ARGS="soak --seconds 7200"` runs one comparison of 40 users every second.
-`make bench ARGS="soak --comparisons 60 --users 1000 --every 60 --scrapes 20 --seconds 3600"` adds 20 scrapes a second.
+With 20 scrapes a second of a large page:
+`make bench ARGS="soak --comparisons 60 --users 1000 --segments 8 --every 60 --scrapes 20 --seconds 3600 --most 20"`.
 It ends with 1 if resident memory grows by more than ``--most`` MB an hour in the second half.
 The table also shows what malloc gave out and what it holds: the difference is fragmentation.
 Nothing collects garbage for the daemon before a look, so cyclic garbage counts.
@@ -34,6 +35,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="checkout whose daemon is measured")
     parser.add_argument("--comparisons", type=int, default=1)
     parser.add_argument("--users", type=int, default=40)
+    parser.add_argument("--segments", type=int, default=0, help="countries of the users")
     parser.add_argument("--every", type=int, default=1, help="seconds between two slots of a comparison")
     parser.add_argument("--scrapes", type=float, default=0, help="scrapes a second")
     parser.add_argument("--seconds", type=int, default=7200)
@@ -48,6 +50,7 @@ def main(arguments: list[str]) -> None:
         every=given.every,
         seconds=given.seconds,
         is_spread=True,
+        segments=given.segments,
     )
     with canned_server(None) as address, tempfile.TemporaryDirectory() as name:
         seen = Path(name) / "seen"

@@ -87,7 +87,7 @@ class OAuth2Options(Options):
     """OAuth 2 client credentials (RFC 6749, 4.4): the token is kept until it ends, and fetched once more after a 401."""
 
     token_url: Annotated[SecretStr, _is_token_url] = Field(
-        description="Where tokens are fetched. Treated as a secret: only its scheme and host are ever shown."
+        description="Where tokens are fetched. Treated as a secret: it is never shown."
     )
     client_id: HeaderText = Field(description="The client's id.")
     client_secret: SecretStr = Field(description="The client's secret.")
