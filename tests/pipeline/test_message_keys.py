@@ -22,10 +22,10 @@ class KeptMessages(FakeReceiver):
         if error is not None:
             raise error
 
-    @property
-    def read(self) -> list[tuple[str | None, list[str]]]:
-        """The messages: their keys, and segments of what changes or fires."""
-        return [(each.key, sorted(change.segment for change in each.changes or each.firing)) for each in self.sent]
+
+def messages_of(scene: Scene) -> list[tuple[str | None, list[str]]]:
+    """The messages that were read: their keys, and segments of what changes or fires."""
+    return [(each.key, sorted(change.segment for change in each.changes or each.firing)) for each in scene.receiver.sent]
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene: Scene
     scene.deliver()
     scene.deliver(after=HOUR)
 
-    (key, _), *again = scene.receiver.read
+    (key, _), *again = messages_of(scene)
     assert again == [(key, ["all"]), (key, ["all"])]
     assert scene.receiver.sent[-1].is_update is False
     scene.end(HOUR, watched=EACH, segments=("all", "a=1"))
     scene.deliver(after=HOUR)
-    assert scene.receiver.read[-1][1] == ["a=1", "all"]
+    assert messages_of(scene)[-1][1] == ["a=1", "all"]
     assert scene.owed() == 0
 
 
@@ -57,23 +57,21 @@ def test_a_message_that_never_left_is_composed_again_with_what_joined(scene: Sce
     scene.fire(HOUR, watched=EACH, segments=("all", "a=1"))
     scene.deliver(after=HOUR)
 
-    assert [segments for _, segments in scene.receiver.read] == [["a=1", "all"]]
+    assert [segments for _, segments in messages_of(scene)] == [["a=1", "all"]]
 
 
 def test_a_part_that_ended_is_repeated_with_the_rest(scene: Scene) -> None:
     scene.receiver.errors = [SILENT]
     scene.fire(watched=EACH, segments=("all", "a=1"))
     scene.deliver()
-    scene.store.alerts.resolve(
-        "home-feed", [("SimilarityLow", "a=1")], reason="resolved by anna", at=scene.clock.at
-    )
+    scene.store.alerts.resolve("home-feed", [("SimilarityLow", "a=1")], reason="resolved by anna", at=scene.clock.at)
     scene.deliver(after=HOUR)
 
-    first, second = scene.receiver.read
+    first, second = messages_of(scene)
     assert first == second
     scene.end(HOUR, watched=EACH, segments=("all", "a=1"))
     scene.deliver(after=HOUR)
-    assert scene.receiver.read[2][1] == ["a=1", "all"]
+    assert messages_of(scene)[2][1] == ["a=1", "all"]
 
 
 def test_a_part_that_is_silenced_holds_back_nothing_of_a_message_that_may_have_arrived(scene: Scene) -> None:
@@ -83,7 +81,7 @@ def test_a_part_that_is_silenced_holds_back_nothing_of_a_message_that_may_have_a
     scene.silence("segment=a=1")
     scene.deliver(after=HOUR)
 
-    first, second = scene.receiver.read
+    first, second = messages_of(scene)
     assert first == second
     assert scene.held() == 0
 
@@ -98,7 +96,7 @@ def test_a_sender_that_died_is_followed_under_the_same_key(scene: Scene) -> None
     scene.fire(HOUR, watched=EACH, segments=("all", "a=1"))
     scene.deliver(after=HOUR)
 
-    assert scene.receiver.read == [(left.message_key, ["all"])] * 2
+    assert messages_of(scene) == [(left.message_key, ["all"])] * 2
 
 
 def test_a_message_that_is_split_gets_new_keys(scene: Scene) -> None:
@@ -106,8 +104,8 @@ def test_a_message_that_is_split_gets_new_keys(scene: Scene) -> None:
     scene.fire(watched=EACH, segments=("all", "a=1"))
     scene.deliver()
 
-    keys = {key for key, _ in scene.receiver.read}
-    assert (len(scene.receiver.read), len(keys)) == (2, 2)
+    keys = {key for key, _ in messages_of(scene)}
+    assert (len(messages_of(scene)), len(keys)) == (2, 2)
 
 
 def test_a_repetition_that_may_have_arrived_keeps_its_key_until_it_has(scene: Scene) -> None:
@@ -126,7 +124,7 @@ def test_a_repetition_that_may_have_arrived_keeps_its_key_until_it_has(scene: Sc
     scene.clock.pass_by((DAY + MINUTE).total_seconds())
     sender.repeat_due()
 
-    start, first, same, next_day = (key for key, _ in scene.receiver.read)
+    start, first, same, next_day = (key for key, _ in messages_of(scene))
     assert first == same
     assert len({start, first, next_day}) == 3
     assert replace(scene.receiver.sent[1], picture=None) == replace(scene.receiver.sent[2], picture=None)
