@@ -4,7 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -156,7 +156,7 @@ class Database:
         ``is_fenced`` False is for what any daemon may do at any time, leading or not.
         """
         fence = self.fence if is_fenced else None
-        with self._turn(), self._transaction(is_writing=True) as connection:
+        with self._transaction(is_writing=True) as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SET LOCAL lock_timeout = {self._lock_wait_s * 1000:.0f}"))
             if fence is not None:
@@ -166,13 +166,11 @@ class Database:
                 fence.leave(connection)
             self._require_pinned()  # once more: it may have been replaced meanwhile
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _turn(self, *, is_writing: bool) -> AbstractContextManager[None]:
         file = file_of(self.url)
-        with ExitStack() as stack:
-            if file is not None:
-                stack.enter_context(_writers_of(file.resolve()).turn(describe(self.url)))
-            yield
+        if file is None or not is_writing:
+            return nullcontext()
+        return _writers_of(file.resolve()).turn(describe(self.url))
 
     def pin(self) -> None:
         """Refuse from now on to work when the files of SQLite are not the ones any more that they are at the first call."""
@@ -211,6 +209,7 @@ class Database:
         try:
             self._require_pinned()
             with (
+                self._turn(is_writing="is_writing" in options),
                 translated(self.url, self._driver_error),
                 self._engine.connect() as connection,
                 connection.execution_options(**options).begin(),
