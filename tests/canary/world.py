@@ -220,7 +220,8 @@ class World:
             asked = self.asking(self.place("good"))["http"] | {"profile": "torchserve", "auth": {name: auth}}
             variables = {"model": name, "request": {"of": "{user}", "key": canary(f"{name}body")}}
             yield comparison_of(f"http-{name}", {"http": asked | {"with": variables}})
-        client = {"token_url": self.place("refuse"), "client_id": "me", **given("client_secret", canary("oauthheader"))}
+        client = {"client_id": "me", **given("client_secret", canary("oauthheader"))}
+        client |= given("token_url", self.url("refuse", "oauth"))
         asked = self.asking(f"{self.place('good')}/{{user}}")["http"] | {"auth": {"oauth2": client}}
         yield comparison_of("http-oauth", {"http": asked})
 
