@@ -166,11 +166,10 @@ def test_states_of_postgres_are_told_in_words(name: str, text: str, says: str) -
 
 def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sqlite_file: Path) -> None:
     with closing(open_store(f"sqlite:///{sqlite_file}", create=False)) as store:
-        with store.database.read() as connection:
-            connection.exec_driver_sql("PRAGMA query_only = ON")
-
         writes: list[Callable[[], object]] = [lambda: attempt(store), store.maintenance.probe_write]
         for write in writes:
+            with store.database.read() as connection:
+                connection.exec_driver_sql("PRAGMA query_only = ON")
             with pytest.raises(
                 DatabaseError, match="cannot be written: give this account write permission on the file"
             ) as caught:

@@ -149,7 +149,11 @@ class AccessTokens:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, headers=headers) as session,
             session.post(
-                options.token_url, data=sent, ssl=self._tls or True, allow_redirects=False, **self._proxied
+                options.token_url.get_secret_value(),
+                data=sent,
+                ssl=self._tls or True,
+                allow_redirects=False,
+                **self._proxied,
             ) as response,
         ):
             match await response.json(content_type=None) if response.status == HTTPStatus.OK else None:
