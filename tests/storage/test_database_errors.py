@@ -148,6 +148,7 @@ TooManyConnections | | takes no more connections
 ReadOnlySqlTransaction | | is read-only
 DeadlockDetected | | gave way to another transaction
 LockNotAvailable | | is locked by another transaction
+DependentObjectsStillExist | | holds what a view or another object is made of: drop that first
 AdminShutdown | | is starting, stopping or ended the statement
 DuplicateTable | | has a table of this name already, made elsewhere at this moment: try again
 UndefinedTable | "scores_2024_01_08" | drops a partition of scores at this moment: try again
