@@ -262,16 +262,6 @@ def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_na
     assert [start.labels for start in starts] == [{}, {"installation": "a"}, {"installation": "b"}]
 
 
-def test_of_several_outages_in_a_row_each_is_logged_with_how_long_it_lasted_itself(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logged = captured(monkeypatch, outage)
-    for away_s in (50, 5):
-        world.database.failed(AWAY)
-        world.clock.pass_by(away_s)
-        world.database.answered()
-        world.clock.pass_by(CALM_S / 2)
-    assert [entry["away_s"] for entry in logged.entries if entry["event"] == "database back"] == [50.0, 5.0]
 
 
 def test_a_database_that_comes_and_goes_is_one_outage_until_a_minute_of_calm(world: World) -> None:
