@@ -17,8 +17,8 @@ IdForms = Annotated[
     readable_by(speller),
     Field(
         description="How these ids are spelled before they are looked up and compared, step by step: `strip` blanks, `lower`, "
-        "`int` (`007` is 7), `{prefix: 'item:'}` off, or `{regex: 'sku-([0-9]+)'}` (RE2), the group where all of an id matches. "
-        "What a step does not fit stays as it is, as with `string`. Users who become one by it are `duplicate_user`."
+        "`int` (`007` is 7), `{prefix: 'item:'}` off, or `{regex: 'sku-([0-9]+)'}` (RE2), the group where all of an id "
+        "matches. What a step does not fit stays as it is, as with `string`. Users who become one by it are `duplicate_user`."
     ),
 ]
 
