@@ -38,7 +38,7 @@ mlserver: $(DEV)/.done .venv/mlserver/.done
 
 # What may go wrong with each kind of source, and what is said of it, as a table.
 faults: $(DEV)/.done
-	$(DEV)/bin/python -m pytest --quiet -rP tests/sources/test_fault_matrix.py $(ARGS)
+	$(DEV)/bin/python -m pytest --quiet -rP tests/sources/test_fault_matrix.py tests/sources/test_private_faults.py $(ARGS)
 
 lint: $(DEV)/.lint
 	$(DEV)/bin/ruff check

@@ -6,7 +6,7 @@
     │   └── MetricError             2   no such metric or parameter, or its value is out of range
     ├── SourceError                 3   a source (of lists or of users) could not be read as a whole
     │   ├── UserDataError           3   by what it holds of one user
-    │   └── UnreadableError         3   too many of its rows cannot be read
+    │   └── UnreadableError         3   by what it holds: rows that cannot be read, names that are not the expected ones
     ├── OutputError                 3   scores could not be written to where `scores_to` says
     ├── RunError                    3   a run could not be brought to an end
     │   └── SlotTakenError          3   the slot is being run by somebody else at this moment
@@ -67,6 +67,11 @@ class SourceError(MonitorError):
 
     exit_code = 3
 
+    @property
+    def shown(self) -> str:
+        """The text where users need not be hidden; it may name what the source holds."""
+        return str(self)
+
 
 class UserDataError(SourceError):
     """What a source holds of one ``user`` makes all of it unreadable; ``what`` is the text without the user."""
@@ -77,11 +82,16 @@ class UserDataError(SourceError):
 
 
 class UnreadableError(SourceError):
-    """Too many rows of a source cannot be read. Its text has no value of them; ``shown`` has one for example."""
+    """What a source holds cannot be read. The text has no value or name that it holds; ``shown`` has examples."""
 
     def __init__(self, message: str, shown: str) -> None:
         super().__init__(message)
-        self.shown = shown
+        self._shown = shown
+
+    @property
+    def shown(self) -> str:
+        """The text with examples."""
+        return self._shown
 
 
 class OutputError(MonitorError):

@@ -195,7 +195,7 @@ def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     except UnicodeDecodeError:
         return _Unreadable(f"cannot read {path}: it is not UTF-8 text")
     except (OSError, ValueError) as error:
-        return _Unreadable(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+        return _Unreadable(f"cannot read {path}: {getattr(error, 'strerror', None) or type(error).__name__}")
     return text or _Unreadable(f"{path} is empty: it must hold the value")
 
 

@@ -77,7 +77,13 @@ def _entry_points(group: str) -> Any:  # noqa: ANN401 - of a module that takes a
 def _why_not_imported(error: BaseException) -> str:
     if isinstance(error, ImportError) and (wanted := re.search(r"\bplugin_v(?!1\b)(\d+)", str(error))):
         return f"was written for version {wanted[1]} of the port, and this rankwatch has version 1: install versions that fit"
-    return f"cannot be imported ({_one_line(f'{type(error).__name__}: {error}')}): install what it lacks, or uninstall it"
+    lacking = f"{type(error).__name__} {error.name or ''}".rstrip() if isinstance(error, ImportError) else _place_of(error)
+    return f"cannot be imported ({lacking}): install what it lacks, or uninstall it"
+
+
+def _place_of(error: BaseException) -> str:
+    place = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in line {place.lineno} of {Path(place.filename).name}"
 
 
 def _one_line(text: str) -> str:
@@ -108,9 +114,7 @@ class Guard:
             is_main = threading.current_thread() is threading.main_thread()
             if is_main and isinstance(error, KeyboardInterrupt):
                 raise
-            place = extract_tb(error.__traceback__)[-1]
-            told = f"failed with {type(error).__name__} in line {place.lineno} of {Path(place.filename).name}"
-            raise self._kind(f"{self._who} {told}", **self._fields) from None
+            raise self._kind(f"{self._who} failed with {_place_of(error)}", **self._fields) from None
         finally:
             self._free.release()
 

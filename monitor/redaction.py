@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -43,16 +43,6 @@ def require_whole_password(url: URL) -> None:
     """ValueError where a password's unescaped @ has made the rest of it a part of the host, which messages name."""
     if "@" in (url.host or ""):
         raise ValueError("has an @ in its user or password: write special characters there as %XX, @ as %40")
-
-
-def without_secrets(text: str, url: URL) -> str:
-    """The text of a database's driver with *** for the URL's password and its query's values but sslmode, encoded or not."""
-    values = [value for name, given in url.normalized_query.items() if name != "sslmode" for value in given]
-    secrets = {str(secret) for secret in (url.password, *values) if secret}
-    forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret))}
-    for form in sorted(forms, key=len, reverse=True):
-        text = text.replace(form, "***")
-    return text
 
 
 def escape_controls(text: str) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from monitor.model.comparison import Comparison, Keep, SampleSize
 from monitor.model.rankings import ALL, Panel, UserTable
+from monitor.model.segments import name_value
 
 UNKNOWN_VALUE = "unknown"
 """Value of a user who has none in a dimension."""
@@ -124,7 +125,8 @@ def split(
         codes = np.asarray(categories.codes)
         named: dict[str, list[npt.NDArray[np.intp]]] = {}
         for code in kept[dimension]:
-            named.setdefault(_shortened(str(categories.categories[code])), []).append(np.flatnonzero(codes == code))
+            name = _shortened(name_value(str(categories.categories[code])))
+            named.setdefault(name, []).append(np.flatnonzero(codes == code))
         named.setdefault(OTHER_VALUE, []).append(np.flatnonzero((codes >= 0) & ~np.isin(codes, list(kept[dimension]))))
         named.setdefault(UNKNOWN_VALUE, []).append(np.flatnonzero(codes < 0))
         for value in sorted(named):

@@ -17,6 +17,8 @@ from monitor.model.instants import utc_now
 
 SPILL = "200GB"
 """Most that a scratch database writes to its directory."""
+_NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left on device", "Failed to create directory")
+"""Words of DuckDB when memory and temporary files are too small."""
 _PREFIX = "rankwatch-spill-"
 _YOUNG_S = 60
 _folders: set[str] = set()
@@ -44,7 +46,8 @@ def scratch_database(
         for store in stores:
             database.register_filesystem(store)
         # Given when connecting it would be shown as set and not be kept to.
-        database.execute(f"SET max_temp_directory_size = {sql_text(SPILL)}")
+        if folder:
+            database.execute(f"SET max_temp_directory_size = {sql_text(SPILL)}")
         if threads is not None:
             database.execute(f"SET threads = {threads:d}")
         database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
@@ -58,9 +61,16 @@ def scratch_database(
 
 @contextmanager
 def _own_folder() -> Iterator[str]:
-    """An empty folder, locked as long as this process lives, so that what a killed one left is told from what is in use."""
-    _remove_left_over()
-    folder = tempfile.mkdtemp(prefix=_PREFIX)
+    """An empty folder, locked as long as this process lives, so that what a killed one left is told from what is in use.
+
+    Empty text if no folder can be written: what fits into memory needs none.
+    """
+    try:
+        _remove_left_over()
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
+    except OSError:
+        yield ""
+        return
     _folders.add(folder)
     descriptor = os.open(folder, _OPEN_FOLDER)
     try:
@@ -91,6 +101,30 @@ def _remove_left_over() -> None:
                     shutil.rmtree(folder, ignore_errors=True)
                 finally:
                     os.close(descriptor)
+
+
+def room_trouble(said: str) -> str | None:
+    """Why memory and temporary files are too small, if that is what DuckDB said, and what to do."""
+    if not any(words in said for words in _NO_ROOM):
+        return None
+    try:
+        folder = tempfile.gettempdir()
+    except OSError:
+        return f"it needs temporary files, and {no_temporary_folder()}"
+    if not os.access(folder, os.W_OK):
+        return f"it needs temporary files, and {folder} cannot be written: set TMPDIR to a folder that can be written"
+    if "No space left on device" in said:
+        return f"the disk of the temporary folder {folder} is full: free some space, or set TMPDIR to another folder"
+    if "max_temp_directory_size" in said:
+        return f"it needs more than {SPILL} of temporary files in {folder}: ask fewer users, or write shorter lists"
+    return f"temporary files in {folder} do not help: ask fewer users, or write shorter lists and texts"
+
+
+def no_temporary_folder() -> str:
+    """That no temporary folder can be written, with the folders that were tried, and what to do."""
+    tried = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+    folders = ", ".join(dict.fromkeys([*tried, "/tmp", "/var/tmp", "/usr/tmp", str(Path.cwd())]))  # noqa: S108 - names only
+    return f"none of {folders} can be written: set TMPDIR to a folder that can be written"
 
 
 def sql_text(value: str) -> str:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 
 from monitor.errors import OutputError
 from monitor.files import replacing
+from monitor.foreign_errors import file_cause
 from monitor.model.runs import Scores
 from monitor.options import ConfigPath, OneOf, Options
 from monitor.slot_templates import check_placeholders, fill_slot
@@ -65,7 +66,9 @@ class ScoreFiles:
             ):
                 yield lambda scores: _write(writer, scores)
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: text that is none, in names and in the path
-            raise OutputError(f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}") from None
+            raise OutputError(
+                f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or file_cause(error)}"
+            ) from None
 
 
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:

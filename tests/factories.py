@@ -12,9 +12,9 @@ from monitor.alerts.rule_evaluation import evaluate_rules
 from monitor.model.alerts import AlertState, Expectation, Outcome, Standstill, State, Transition
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.memory import Memory, PastRun
-from monitor.model.rankings import Coverage, CoverageReason, Panel, Pull, RankingTable
-from monitor.model.rules import CoverageRule, Direction, FixedLimit, LearnedLimit, Learning, Limit, Severity, SimilarityRule
-from monitor.model.runs import ArmScore, Claim, Findings, Histogram, MeasuredRun, RunStatus, Summary
+from monitor.model.rankings import CoverageReason, Panel, Pull, RankingTable
+from monitor.model.rules import CoverageRule, Direction, FixedLimit, LearnedLimit, Limit, Severity, SimilarityRule
+from monitor.model.runs import Claim, Findings, Histogram, MeasuredRun, RunStatus, Summary
 from monitor.model.statistics import CoverageShare, Statistic
 from monitor.pipeline.expectations import compute_expectations
 
@@ -40,35 +40,31 @@ class HeldClock:
         self.seconds += seconds
 
 
-def limit(
-    direction: Direction = Direction.BELOW,
-    threshold: float = 0.35,
-    resolve_at: float | None = None,
-    learned: Learning | None = None,
-) -> Limit:
+def take_limit(changes: dict[str, Any], **usual: Any) -> Limit:
+    """Take the parts of a limit out of the changes: ``direction``, ``threshold``, ``resolve_at`` and ``learned``."""
+    given = {"direction": Direction.BELOW, "threshold": 0.35, "resolve_at": None, "learned": None, **usual}
+    direction, value, resolve_at, learned = (changes.pop(name, default) for name, default in given.items())
     if learned is not None:
-        return LearnedLimit(learning=learned, direction=direction, value=threshold)
-    return FixedLimit(direction=direction, value=threshold, resolve_at=threshold if resolve_at is None else resolve_at)
+        return LearnedLimit(learning=learned, direction=direction, value=value)
+    return FixedLimit(direction=direction, value=value, resolve_at=value if resolve_at is None else resolve_at)
 
 
 def rule(**changes: Any) -> SimilarityRule:
     """A rule on similarity; parts of its limit, and the statistic by its name, are given like its own fields."""
-    limits = {name: changes.pop(name) for name in ("direction", "threshold", "resolve_at", "learned") if name in changes}
     base = SimilarityRule(
         alert="SimilarityLow",
         metric="extended_tau",
         statistic=Statistic.parse(changes.pop("statistic", "mean")),
-        limit=limit(**limits),
+        limit=take_limit(changes),
         for_runs=2,
         severity=Severity.CRITICAL,
     )
     return replace(base, **changes)
 
 
-def coverage_rule(share: str, *, alert: str = "ListsMissing", **changes: Any) -> CoverageRule:
-    limits = {name: changes.pop(name) for name in ("direction", "threshold", "resolve_at", "learned") if name in changes}
-    limits = {"direction": Direction.ABOVE, "threshold": 1.0, **limits}
-    return replace(CoverageRule(alert=alert, share=CoverageShare.parse(share), limit=limit(**limits)), **changes)
+def coverage_rule(share: str, **changes: Any) -> CoverageRule:
+    limit = take_limit(changes, direction=Direction.ABOVE, threshold=1.0)
+    return replace(CoverageRule(alert="ListsMissing", share=CoverageShare.parse(share), limit=limit), **changes)
 
 
 def comparison(**changes: Any) -> Comparison:
@@ -192,16 +188,10 @@ def transition(**changes: Any) -> Transition:
 
 
 def findings(
-    slot: datetime = SLOT,
-    *,
-    status: RunStatus = RunStatus.OK,
-    run_reason: str | None = None,
-    summaries: Sequence[Summary] = (),
-    coverage: Coverage | None = None,
-    arm_scores: Sequence[ArmScore] = (),
+    slot: datetime = SLOT, *, status: RunStatus = RunStatus.OK, run_reason: str | None = None, **measured: Any
 ) -> Findings:
-    measured = MeasuredRun(coverage=coverage, summaries=tuple(summaries), arm_scores=tuple(arm_scores))
-    return Findings(slot=slot, status=status, reason=run_reason, measured=measured)
+    found = {name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()}
+    return Findings(slot=slot, status=status, reason=run_reason, measured=MeasuredRun(**found))
 
 
 def evaluate(
@@ -215,9 +205,8 @@ def evaluate(
     **found: Any,
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """All rules evaluated, at the time of the slot unless another is given."""
-    run = findings(slot, **found)
     memory = Memory(states=tuple(states))
-    return evaluate_rules(what, run, memory, at or slot, expectations=expectations, standstills=standstills)
+    return evaluate_rules(what, findings(slot, **found), memory, at or slot, expectations=expectations, standstills=standstills)
 
 
 def expect(

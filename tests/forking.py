@@ -20,9 +20,6 @@ from clocks import shift_clock
 
 Done = subprocess.CompletedProcess[str]
 
-NOBODY = Path("a pipe whose reader has gone")
-"""As a file for output."""
-
 # Starting a process also polls all others. An exit code can be read once: of two threads that poll at once, one finds nothing.
 _polling = threading.Lock()
 
@@ -44,20 +41,17 @@ def context() -> ForkServerContext:
     return forking
 
 
-def rankwatch(
-    *args: str, cwd: Path, env: Mapping[str, str] | None = None, out: Path | None = None, timeout_s: float = 60.0
-) -> Done:
-    """What ``python -m monitor`` with these arguments prints, and its exit code; ``out`` takes its output instead."""
+def rankwatch(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> Done:
+    """What ``python -m monitor`` with these arguments prints, and its exit code."""
     with tempfile.TemporaryDirectory() as aside:
-        printed, err = Path(aside, "out"), Path(aside, "err")
-        process = started(args, cwd=cwd, env=env, out=out or printed, err=err)
-        exit_code = ended(process, timeout_s)
+        out, err = Path(aside, "out"), Path(aside, "err")
+        process = started(args, cwd=cwd, env=env, out=out, err=err)
+        exit_code = ended(process, 60)
         if exit_code is None:
             process.kill()
             ended(process, None)
-            raise subprocess.TimeoutExpired(args, timeout_s)
-        shown = printed.read_text(encoding="utf-8") if out is None else ""
-        return Done(args, exit_code, shown, err.read_text(encoding="utf-8"))
+            raise subprocess.TimeoutExpired(args, 60)
+        return Done(args, exit_code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
 
 
 @contextmanager
@@ -100,7 +94,7 @@ def run_command(args: Sequence[str], cwd: str, environment: Mapping[str, str], o
     os.environ.clear()
     os.environ.update(environment)
     for number, path in ((1, out), (2, err)):
-        opened = _unread() if path == str(NOBODY) else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(opened, number)
         os.close(opened)
     sys.stdout = os.fdopen(1, "w", encoding=os.environ.get("PYTHONIOENCODING", "utf-8"), closefd=False)
@@ -108,9 +102,3 @@ def run_command(args: Sequence[str], cwd: str, environment: Mapping[str, str], o
     sys.argv = ["rankwatch", *args]
     shift_clock(pytest.MonkeyPatch())
     main()
-
-
-def _unread() -> int:
-    reading, writing = os.pipe()
-    os.close(reading)
-    return writing

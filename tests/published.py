@@ -201,13 +201,5 @@ def pages(**given: Any) -> Starlette:
 
 def series_names() -> set[str]:
     """Every name that a query over rankwatch's own series may use; histograms by their parts."""
-    parts = {
-        f"{one.name}_{part}" for one in SERIES.values() if one.kind is Kind.HISTOGRAM for part in ("bucket", "sum", "count")
-    }
-    of_gauges = {
-        f"{one.name}_{part}"
-        for one in SERIES.values()
-        if one.kind is Kind.GAUGE_HISTOGRAM
-        for part in ("bucket", "gsum", "gcount")
-    }
-    return parts | of_gauges | {one.name for one in SERIES.values() if one.kind not in (Kind.HISTOGRAM, Kind.GAUGE_HISTOGRAM)}
+    parts = {Kind.HISTOGRAM: ("_bucket", "_sum", "_count"), Kind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount")}
+    return {one.name + part for one in SERIES.values() for part in parts.get(one.kind, ("",))}

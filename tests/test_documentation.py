@@ -17,6 +17,7 @@ from monitor.export.exposition import DAEMON_GAUGES
 from monitor.export.series import PREFIX
 from monitor.metrics import METRICS
 from monitor.storage import schema_version
+from monitor.web.app import describe_api
 from servers import require
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -116,6 +117,12 @@ def test_the_guide_and_its_help_state_the_exit_codes_of_the_gate() -> None:
     for text in (of_gate, COMMANDS["gate",].help):
         named = set(re.findall(r"\b\d+\b", text))
         assert set(map(str, (*VERDICT_EXITS.values(), USAGE_EXIT, INTERNAL_EXIT, OUTPUT_EXIT))) <= named
+
+
+def test_the_description_of_the_api_has_the_options_of_gate_with_their_defaults() -> None:
+    known = [(each.name, each.required, each.default) for each in COMMANDS["gate",].params][1:7]
+    told = describe_api()["paths"]["/api/v1/gate/{name}"]["get"]["parameters"][1:-1]
+    assert [(each["name"], each["required"], each["schema"].get("default") or None) for each in told] == known
 
 
 def test_the_guide_names_every_environment_variable_that_the_program_reads() -> None:

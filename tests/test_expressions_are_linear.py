@@ -33,9 +33,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from monitor.model.id_forms import speller
 from monitor.reading import dialects
 from monitor.sources.columns import number_column
-from monitor.sources.id_forms import speller
 
 ROOT = Path(__file__).parents[1]
 LENGTH = 100_000

@@ -114,24 +114,14 @@ def test_what_cannot_be_opened_is_an_oserror_with_words(tmp_path: Path, name: st
     assert caught.value.strerror
 
 
-@pytest.mark.parametrize(
-    ("name", "may_be_pipe"),
-    [
-        ("/dev/null", False),
-        ("socket", False),
-        ("fifo", False),
-        ("/dev/zero", False),
-        (".", False),
-        ("/dev/zero", True),
-        (".", True),
-    ],
-)
+@pytest.mark.parametrize("name", ["/dev/null", "socket", "fifo", "/dev/zero", "."])
 @pytest.mark.usefixtures("fifo")
-def test_devices_directories_sockets_and_unwanted_pipes_are_no_files(tmp_path: Path, name: str, may_be_pipe: bool) -> None:
+def test_devices_directories_sockets_and_unwanted_pipes_are_no_files(tmp_path: Path, name: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.path.relpath(tmp_path / "socket"))
-        with pytest.raises(OSError, match="it is no file"):
-            read_bounded(tmp_path / name, 4, may_be_pipe=may_be_pipe)
+        for may_be_pipe in (False,) if name == "fifo" else (False, True):
+            with pytest.raises(OSError, match="it is no file"):
+                read_bounded(tmp_path / name, 4, may_be_pipe=may_be_pipe)
 
 
 def test_a_pipe_is_read_to_its_end_where_it_may_be_one(fifo: Path) -> None:

@@ -66,20 +66,6 @@ def test_whose_scores_are_kept_is_the_same_in_each_run() -> None:
     assert not kept_among(today, Keep.NONE, both).any()
 
 
-@pytest.mark.parametrize("keep", [Keep.PANEL, 30])
-def test_whose_scores_are_kept_batch_by_batch_are_those_kept_of_all(keep: Keep | int) -> None:
-    both = comparison(sample=SampleSize(fixed=50, rotating=50))
-    asked = draw(users(1000), both, SLOT).users if keep is Keep.PANEL else users(1000).users
-    parts = [part[kept_among(part, keep, both)] for part in (asked[:40], asked[40:])]
-    again = parts[0].append(parts[1])
-    assert set(again[kept_among(again, keep, both)]) == set(asked[kept_among(asked, keep, both)])
-
-
-def test_a_user_who_joins_displaces_at_most_one() -> None:
-    before, after = (drawn(users(n), sample=SampleSize(fixed=100)) for n in (1000, 1001))
-    assert len(before - after) <= 1
-
-
 @pytest.mark.parametrize("other", [{"seed": 1}, {"name": "other"}])
 def test_another_seed_or_comparison_draws_other_users(other: dict[str, Any]) -> None:
     table, size = users(1000), SampleSize(fixed=100)

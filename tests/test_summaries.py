@@ -14,6 +14,7 @@ from monitor.model.rankings import Panel
 from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
 from monitor.summaries import ScoreAccumulator, SummaryAccumulator, ordinary_rows, rows_of_segments, summarize_one, worst_rows
+from tables import cells
 
 PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
@@ -79,23 +80,23 @@ def test_of_few_users_there_are_few_examples(values: list[float], n: int) -> Non
     assert len(worst_rows(scores, pd.Index(["a"] * len(values)), 5)) == len(ordinary_rows(scores, 5, 0.5)) == n
 
 
-@pytest.mark.parametrize(
-    ("values", "bounds", "ends"),
-    [
-        ([1.0, 4.0, 2.0], (0.0, np.inf), (0.0, 4.0)),
-        ([-1.0, 4.0], (-np.inf, np.inf), (-1.0, 4.0)),
-        ([-3.0, -1.0], (-np.inf, 0.0), (-3.0, 0.0)),
-        ([5.0, 5.0], (-np.inf, np.inf), (5.0, 6.0)),
-        ([0.0], (0.0, np.inf), (0.0, 1.0)),
-        ([], (0.0, np.inf), (0.0, 1.0)),
-        ([np.nan], (-np.inf, np.inf), (0.0, 1.0)),
-    ],
-)
-def test_without_bounds_the_histogram_spans_what_was_seen(
-    values: list[float], bounds: tuple[float, float], ends: tuple[float, float]
-) -> None:
-    found = summarize(values, bounds)
-    assert (found.histogram.low, found.histogram.high) == ends
+SPANS = """
+# scores  bounds    ends of the histogram
+1 4 2     0 inf     0 4
+-1 4      -inf inf  -1 4
+-3 -1     -inf 0    -3 0
+5 5       -inf inf  5 6
+0         0 inf     0 1
+none      0 inf     0 1
+nan       -inf inf  0 1
+"""
+
+
+@pytest.mark.parametrize("row", cells(SPANS))
+def test_without_bounds_the_histogram_spans_what_was_seen(row: list[str]) -> None:
+    values, (low, high), ends = ([float(each) for each in cell.split() if each != "none"] for cell in row)
+    found = summarize(values, (low, high))
+    assert [found.histogram.low, found.histogram.high] == ends
     assert sum(found.histogram.counts) == found.n == int(np.isfinite(values).sum())
 
 

@@ -136,8 +136,9 @@ def retire_alerts(
 ) -> tuple[Transition, ...]:
     """Transitions to quiet for every pending or firing state that no rule looks at any more; announced as any other end.
 
-    ``comparisons``: all there are now; under ``segments: each`` a segment is never gone. ``causes``: stored transitions, oldest
-    first, whose last has the metric and labels that receivers know. Such an end belongs to no slot; ``at`` stands for it.
+    ``comparisons``: all there are now; under ``segments: each`` or ``named`` a segment is never gone. ``causes``: stored
+    transitions, oldest first, whose last has the metric and labels that receivers know. Such an end belongs to no slot;
+    ``at`` stands for it.
     """
     # A rule that only changed keeps its alert; only one that is gone ends it.
     rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
@@ -157,7 +158,7 @@ def _why(state: AlertState, rules: dict[str, dict[str, Rule]]) -> str | None:
     rule = rules[state.comparison].get(state.alert)
     if rule is None:
         return "rule removed from the configuration"
-    if rule.segments == "each":
+    if rule.segments in ("each", "named"):
         return None
     watched = (ALL,) if rule.segments == "all" else rule.segments
     return None if state.segment in watched else "segment removed from the rule in the configuration"

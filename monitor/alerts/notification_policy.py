@@ -69,7 +69,8 @@ def _trouble_of(pattern: str) -> str | None:
         _search(pattern, "")  # by itself: within what it is wrapped in, `a)(b` would be one
         _search(_whole(pattern), "")
     except ValueError as error:
-        return str(error).removeprefix("Invalid regular expression: ")[:200]
+        # What follows the colon is the pattern again.
+        return str(error).removeprefix("Invalid regular expression: ").partition(":")[0]
     return None
 
 
@@ -129,6 +130,12 @@ class NotificationPolicy:
     fallbacks: Mapping[str, str] = field(default_factory=dict)  # who gets what a receiver rejects permanently
     group_for: Mapping[str, timedelta] = field(default_factory=dict)  # by comparison
     shows_items: bool = True  # whether messages name items and show lists
+
+    @property
+    def selectors(self) -> dict[str, tuple[Matcher, ...]]:
+        """The matchers of each route and window, by what a person calls it."""
+        routes = {f"routes[{place}]": route.matchers for place, route in enumerate(self.routes)}
+        return routes | {f"maintenance {window.name}": window.matchers for window in self.windows}
 
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
         """Whether the first route that matches (and further ones if that goes on) leads to the receiver."""

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from monitor.alerts.conditions import STILL, apply_ignored, judge_condition, judge_standstill
 from monitor.alerts.machine import Evaluation, advance
+from monitor.alerts.unmatched import named_segments
 from monitor.alerts.verdicts import (
     BOTH_FAILED,
     Reading,
@@ -27,6 +28,8 @@ from monitor.model.rankings import ALL, Arm, Coverage, CoverageRow
 from monitor.model.rules import ConditionRule, CoverageRule, Rule, RuleKind, SeriesRule, SimilarityRule, StandstillRule
 from monitor.model.runs import ArmScore, Findings, RunStatus, Summary, untrusted_floor
 from monitor.model.statistics import TRAITS, CoverageShare, Lack, parse_derived
+
+NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class _Run:
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
     verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)  # of rules that measure, for conditions
+    awaited: frozenset[str] = frozenset()  # segments that rules name, or in which an alert fires that has no data
 
     def is_unknown(self, segment: str) -> bool:
         """Whether nobody asked belongs to the segment, although it is known who was asked."""
@@ -121,6 +125,7 @@ def evaluate_rules(
     run = replace(run, verdicts=_by_segment(on_drift, RuleKind.COVERAGE) | _by_segment(on_drift, RuleKind.SIMILARITY))
     # A condition of a segment that nobody belongs to any more matters only while its alert lasts.
     alarmed = [state for state in states if state.state is not State.QUIET]
+    run = replace(run, awaited=_find_awaited(rules, run, alarmed))
     on_conditions = [each for rule in rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run, alarmed)]
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
@@ -153,7 +158,11 @@ def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[st
 
 def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[tuple[Rule, str, Verdict]]:
     measured = run.figures.segments(rule) if isinstance(rule, SeriesRule) else run.verdicts
-    for segment in segments_of(rule, measured, states):
+    segments = segments_of(rule, measured, states)
+    if rule.segments == "named":
+        lasting = {state.segment for state in states if state.alert == rule.alert}
+        segments = (ALL, *sorted((run.awaited | lasting) - {ALL}))
+    for segment in segments:
         verdict = JUDGES[rule.kind](rule, segment, run)
         if verdict is not None:
             yield rule, segment, verdict
@@ -199,7 +208,19 @@ def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict
     return judge_standstill(rule, found.status, found.measured.arm_scores, run.standstills.get(rule.alert), found.reason)
 
 
+def _find_awaited(rules: Sequence[Rule], run: _Run, alarmed: Iterable[AlertState]) -> frozenset[str]:
+    on_drift = {rule.alert for rule in rules if rule.kind is not RuleKind.CONDITION}
+    firing = {state.segment for state in alarmed if state.state is State.FIRING and state.alert in on_drift}
+    lacking = {name for name in firing if any(each.outcome is Outcome.NO_DATA for each in run.verdicts.get(name, ()))}
+    return frozenset({*lacking, *named_segments(rules)})
+
+
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
+    if rule.segments == "named" and segment != ALL:
+        if run.found.status is not RunStatus.OK:
+            return None  # the alert of all users says so
+        if segment not in run.awaited:
+            return Verdict(outcome=Outcome.OK, reason=NOT_AWAITED, value=None, users=0, is_recovered=True)
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
     return judge_condition(rule, run.found.status, run.found.reason, run.verdicts.get(segment, ()), is_unknown=is_unknown)
 
@@ -225,7 +246,7 @@ def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertSta
 
     ``each``: ``all``, those ``measured``, and those in alarm or with data when this rule was judged last.
     """
-    if rule.segments == "all":
+    if isinstance(rule.segments, str) and rule.segments != "each":
         return (ALL,)
     if rule.segments != "each":
         return tuple(dict.fromkeys(rule.segments))

@@ -21,6 +21,7 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.runs import RunStatus, Summary
+from monitor.model.segments import find_nearest
 from monitor.model.statistics import TRAITS, Lack, Statistic
 
 _MOST_NAMED = 3
@@ -169,7 +170,9 @@ def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
     kin = sorted((row for row in rows if row.segment.startswith(f"{dimension}=")), key=lambda row: (-row.asked, row.segment))
     named = ", ".join(row.segment for row in kin[:_MOST_NAMED]) or f"no segment by {dimension}"
     rest = f" and {len(kin) - _MOST_NAMED:,} more" if len(kin) > _MOST_NAMED else ""
-    return undecided(Outcome.NO_DATA, f"no user of the panel belongs to {segment}; there is {named}{rest}")
+    nearest = find_nearest(segment, [row.segment for row in kin])
+    meant = "" if nearest is None else f" (did you mean {nearest}?)"
+    return undecided(Outcome.NO_DATA, f"no user of the panel belongs to {segment}{meant}; there is {named}{rest}")
 
 
 def undecided(outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False) -> Verdict:

@@ -214,6 +214,8 @@ class ExposureShift:
 def compare_exposure(before: Codes, after: Codes, top: int, name: Callable[[int], str] = str) -> ExposureShift:
     """The ``top`` items that gained and that lost most exposure from one set of lists to another; equals go by code.
 
+    Items that are in fewer lists by whole per cents gained nothing, and items in more lists lost nothing.
+
     ``before`` (n, k), ``after`` (m, j): codes >= 0, padding -1 at the end, distinct within a row, of one meaning; ``name``: a
     code's id. An item at rank r (from 1) is exposed by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). A
     side without lists exposes nothing. O(places + items).
@@ -223,6 +225,9 @@ def compare_exposure(before: Codes, after: Codes, top: int, name: Callable[[int]
     exposures = [_expose(codes, len(items)) for codes in (ours, theirs)]
     shares = [np.bincount(codes[codes >= 0], minlength=len(items)) / max(1, len(codes)) for codes in (ours, theirs)]
     change = exposures[1] - exposures[0]
+    # An item that moved up in fewer lists, or down in more, would contradict the shares that are shown of it.
+    percents = np.rint(100 * shares[0]), np.rint(100 * shares[1])
+    change[(percents[1] - percents[0]) * change < 0] = 0.0
 
     def describe(places: Rows) -> tuple[ExposedItem, ...]:
         columns = zip(items[places].tolist(), *(values[places].tolist() for values in (*exposures, *shares)), strict=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from monitor.attribution.decomposition import AND, MeanDrop
 from monitor.model.explanation import Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
 from monitor.model.rankings import ALL, Arm
+from monitor.texts.id_mismatches import write_mismatch, write_setting
 
 LONGEST_SENTENCE = 250
 """Characters of what is said of a run."""
@@ -47,6 +48,9 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     ``has_stood``: the other arm did not change at all (True), no more than usual (False), or nothing can be said (None).
     """
     tail: list[str] = []
+    if finding.spelling is not None and finding.spelling.forms:
+        setting = write_setting(finding.spelling)
+        tail.append(f"{setting[:1].upper()}{setting[1:]}.")
     if drop is None:
         tail.append(f"({_WITHOUT_PAST})")
     elif finding.explained is not None:
@@ -126,10 +130,25 @@ def _write_what(finding: Finding, arms: str) -> str:
         lists, popular = detail["lists"], detail["popular"] >= _POPULAR
         what = f"all get the same list from the {arms}" if lists == 1 else f"get one of {lists:.0f} lists from the {arms}"
         return f"{what}: the most popular items" if popular else what
+    if finding.kind is FaultKind.RESPELLED:
+        return _write_respelled(finding, arms)
     if finding.kind is FaultKind.REORDERED:
         return f"get the same {'first three ' if detail['top'] else ''}items from the {arms}, but in another order"
     figures = {name: f"{value:,.0f}" if value > 1 else _percent(value, 1) for name, value in detail.items()}
     return _WHAT[finding.kind].format(arms=arms, **figures)
+
+
+def _write_respelled(finding: Finding, arms: str) -> str:
+    if len(finding.arms) > 1:
+        return f"get items whose ids are spelled otherwise by {arms}{_write_spellings(finding, *finding.arms)}"
+    return f"get items from the {arms} whose ids are spelled otherwise than before{_write_spellings(finding, 'before', 'now')}"
+
+
+def _write_spellings(finding: Finding, first: str, second: str) -> str:
+    if finding.spelling is None or finding.spelling.examples is None:
+        return ""
+    one, other = map(_shorten_part, finding.spelling.examples)
+    return f": {one} ({first}), {other} ({second})"
 
 
 def shorten_name(name: str) -> str:
@@ -162,13 +181,23 @@ def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str
 
 
 def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
-    """A sentence on everybody's fall, and one on this segment's where it is known; what has a cause comes first."""
+    """Sentences on everybody's fall, on this segment's where it is known, and on odd ids; what has a cause comes first."""
     fall = next((each for each in explanation.falls if each.segment == segment), None)
-    sentence = explanation.sentence
+    sentence, hints = explanation.sentence, _write_hints(explanation)
     if segment == ALL or fall is None:
-        return (sentence,)
+        return (sentence, *hints)
     own = write_fall(fall, explanation.drop)
-    return (sentence, own) if explanation.finding else (own, f"All users: {sentence[:1].lower()}{sentence[1:]}")
+    if explanation.finding:
+        return (sentence, own, *hints)
+    return (own, f"All users: {sentence[:1].lower()}{sentence[1:]}", *hints)
+
+
+def _write_hints(explanation: Explanation) -> list[str]:
+    """What is odd about the ids of the run, but for what the finding says already."""
+    is_told = explanation.finding is not None and explanation.finding.kind is FaultKind.RESPELLED
+    untold = [each for each in explanation.id_mismatches if not (is_told and each.is_spelling)]
+    sentences = map(write_mismatch, untold)
+    return [f"{each[:1].upper()}{each[1:]}." for each in sentences]
 
 
 def _write_items(explanation: Explanation) -> list[str]:

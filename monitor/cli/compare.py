@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -63,6 +63,10 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     max_unreadable: Annotated[
         float | None, typer.Option(min=0, max=1, help="Largest share of rows that may be unreadable; default: 0.01.")
     ] = None,
+    item_ids: Annotated[
+        str | None, typer.Option("--item-ids", help="How items are spelled before they are compared, such as '[strip, int]'.")
+    ] = None,
+    user_ids: Annotated[str | None, typer.Option("--user-ids", help="The same for users.")] = None,
     users: Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")] = None,
     titles: Annotated[Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")] = None,
     catalogue: Annotated[
@@ -81,11 +85,20 @@ def compare_lists(  # noqa: PLR0913 - one a flag
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     allowed = None if max_unreadable is None else str(max_unreadable)  # 0 is given, too
-    common = {"user": user, "scores": scores, "no_item": no_item, "max_unreadable": allowed}
+    forms_of_users = _read_forms("--user-ids", user_ids)
+    common = {
+        "user": user,
+        "scores": scores,
+        "no_item": no_item,
+        "max_unreadable": allowed,
+        "item_ids": _read_forms("--item-ids", item_ids),
+        "user_ids": forms_of_users,
+    }
     lists = {**common, "item": item, "rank": rank, "in_order": in_order or None}
     shapes = [lists] * bool(item or rank or in_order) + [{**common, "items": items}]
     arms = (_shaped(baseline, shapes), _shaped(candidate, shapes))
-    asked = None if users is None else _options(FileUsersOptions, users, {"user": user, "max_unreadable": allowed})
+    of_users = {"user": user, "user_ids": forms_of_users, "max_unreadable": allowed}
+    asked = None if users is None else _options(FileUsersOptions, users, of_users)
     if html is not None:
         output.require_writable(html)
     count = worst or (_DRAWN if html else 0)
@@ -119,6 +132,18 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
     return metrics
 
 
+def _read_forms(option: str, text: str | None) -> list[object] | None:
+    """The forms of ids as a configuration has them, of one alone too. InputError for what is no YAML."""
+    import yaml
+
+    try:
+        forms = None if text is None else yaml.safe_load(text)
+    except yaml.YAMLError:
+        msg = f"{option} {text!r} cannot be read: write forms as in a configuration, such as '[strip, int]'"
+        raise InputError(msg) from None
+    return forms if forms is None or isinstance(forms, list) else [forms]
+
+
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
     from monitor.model.instants import utc_now
     from monitor.model.runs import items_of
@@ -129,7 +154,7 @@ def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
     try:
         return source.titles(utc_now(), items_of(users))
     except SourceError as error:
-        raise InputError(str(error)) from None
+        raise InputError(error.shown) from None
 
 
 def _shaped(path: Path, shapes: Sequence[Mapping[str, object]]) -> FileSourceOptions:
@@ -175,7 +200,13 @@ def _who(found: FileComparison, k: int) -> list[str]:
     coverage = found.coverage.all
     reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
     compared = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}"
-    return [compared + (f" ({reasons})" if reasons else ""), *found.notes]
+    return [compared + (f" ({reasons})" if reasons else ""), *found.notes, *_mismatch_lines(found)]
+
+
+def _mismatch_lines(found: FileComparison) -> list[str]:
+    from monitor.texts.id_mismatches import Surface, write_mismatch
+
+    return [write_mismatch(each, Surface.COMMAND) for each in found.id_mismatches]
 
 
 def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, object]]:
@@ -236,7 +267,8 @@ def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
         "typical_length": found.length,
         "segments": {row.segment: _segment_dict(found, row) for row in segments},
         "worst": [output.pick(each, "user", "scores", "baseline", "candidate") for each in found.worst],
-        "notes": found.notes,
+        "notes": [*found.notes, *_mismatch_lines(found)],
+        "id_mismatches": [asdict(each) for each in found.id_mismatches],
     }
 
 

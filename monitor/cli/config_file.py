@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -87,11 +88,7 @@ def check_config(
     open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
     ending = {told for options in (settings, settings.access) for told in _ends_of(options, SystemClock().now())}
     wiring = wire(settings)
-    candidates = {each.name: each.candidate for each in settings.comparisons}
-    previews = [
-        preview_users(watched, candidates[watched.comparison.name], users)
-        for watched in select_watched(wiring.watched, comparison)
-    ]
+    previews = [preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)]
     for preview in previews:
         if as_json:
             output.print_json(_preview_dict(preview))
@@ -137,10 +134,18 @@ def _print_preview(preview: Preview) -> None:
         for (arm, reason), count in preview.coverage.all.reasons.items():
             told = f" ({note})" if (note := preview.notes.get((arm, reason))) else ""
             output.print_line(f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}{told}")
-    for sentence in preview.matches:
+    for sentence in _write_matches(preview):
         output.print_line(f"  {sentence}")
     output.print_evidence(preview.evidence, preview.titles)
     output.print_line()
+
+
+def _write_matches(preview: Preview) -> list[str]:
+    from monitor.texts.id_mismatches import write_mismatch
+    from monitor.texts.unmatched_names import write_unmatched
+
+    counts = [f"{each.matching:,} of {each.of:,} {each.ids}s match" for each in preview.matches]
+    return [*counts, *map(write_mismatch, preview.id_mismatches), *map(write_unmatched, preview.unmatched)]
 
 
 def _preview_dict(preview: Preview) -> dict[str, object]:
@@ -150,7 +155,9 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         **output.pick(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
         "troubles": [*preview.troubles, *(f"{arm}: {note}" for (arm, _), note in preview.notes.items())],
-        "matches": list(preview.matches),
+        "matches": _write_matches(preview),
+        "unmatched": [asdict(each) for each in preview.unmatched],
+        "id_mismatches": [asdict(each) for each in preview.id_mismatches],
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
         "users": [output.pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],
         "titles": preview.titles,

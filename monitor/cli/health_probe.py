@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.foreign_errors import system_cause
 
 _READ_BYTES = 1000
 _OK = 200
@@ -25,10 +26,13 @@ def probe(host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float
         # Sockets' own time limits begin anew with every byte, and looking up a name has none.
         call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
         status, answer = call.wait(Deadline.after(timeout_s))
-    except OverdueError:
+    except (OverdueError, TimeoutError):
         return False, f"no answer from {address}: timed out"
+    except _RefusedError as error:
+        return False, f"no answer from {address}: {error}"
     except (OSError, http.client.HTTPException) as error:
-        return False, f"no answer from {address}: {str(error) or type(error).__name__}"
+        cause = system_cause(error)
+        return False, f"no answer from {address}: {cause.what if cause else type(error).__name__}"
     if (status, answer) == (_OK, word):
         return True, answer
     if status == _UNAVAILABLE and answer.partition(":")[0] == f"not {word}":
@@ -61,9 +65,13 @@ def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
         return answer.status, answer.read(_READ_BYTES).decode(errors="replace").strip()
 
 
-def _refusal(error: Exception) -> ConnectionError:
+class _RefusedError(ConnectionError):
+    """The daemon ended TLS; the text is ours."""
+
+
+def _refusal(error: Exception) -> _RefusedError:
     how = getattr(error, "reason", None) or "no word"
-    return ConnectionError(
+    return _RefusedError(
         f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it trusts with --cert"
     )
 
@@ -81,7 +89,7 @@ def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
             raise typer.BadParameter(f"{file}: is no file")
     try:
         context.load_cert_chain(cert, key, password="")  # without it OpenSSL would ask for one on a terminal
-    except OSError as error:  # ssl.SSLError is one
-        msg = f"{cert} and {key} must be a certificate and its key in PEM, the key without a password ({error})"
+    except OSError:  # ssl.SSLError is one
+        msg = f"{cert} and {key} must be a certificate and its key in PEM, the key without a password"
         raise typer.BadParameter(msg) from None
     return context

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli import parameters
-from monitor.cli.output import DELIVERY_EXIT, instant, log_errors_only, pick, print_json, print_line, print_records
+from monitor.cli.output import (
+    DELIVERY_EXIT,
+    instant,
+    log_errors_only,
+    pick,
+    print_error,
+    print_json,
+    print_line,
+    print_records,
+)
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -199,8 +208,11 @@ def add_silence(  # noqa: PLR0913 - the command's options
     starts_at = now if start is None else parameters.parse_instant(start)
     signed = Signature(author=parameters.author_name(by), comment=comment, at=now)
     silence = make_silence(matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until))
-    with parameters.opened_database(config) as (store, _):
-        print_records([_silence_dict(store.alerts.add_silence(silence))], _SILENCE_COLUMNS, as_json=as_json)
+    with parameters.opened_database(config) as (store, configured):
+        silence = store.alerts.add_silence(silence)
+        states = store.alerts.states()
+    print_records([_silence_dict(silence)], _SILENCE_COLUMNS, as_json=as_json)
+    _print_unmatched([silence], states, configured)
 
 
 @silence_app.command("ls")
@@ -213,9 +225,11 @@ def list_silences(
     """List silences that hold now or later."""
     from monitor.model.instants import utc_now
 
-    with parameters.opened_database(config) as (store, _):
+    with parameters.opened_database(config) as (store, configured):
         found = store.alerts.silences(ending_after=None if every else utc_now())
+        states = store.alerts.states()
     print_records(map(_silence_dict, found), _SILENCE_COLUMNS, as_json=as_json)
+    _print_unmatched(found, states, configured)
 
 
 @silence_app.command("expire")
@@ -240,6 +254,14 @@ def expire_silences(
         print_json({"ended": numbers})
     else:
         print_line(f"ended: {', '.join(map(str, numbers))}")
+
+
+def _print_unmatched(silences: Sequence[Silence], states: Sequence[AlertState], comparisons: Sequence[str]) -> None:
+    from monitor.alerts.unmatched import find_unmatched_silences
+    from monitor.texts.unmatched_names import write_unmatched
+
+    for each in find_unmatched_silences(silences, states, comparisons):
+        print_error(write_unmatched(each))
 
 
 def _silence_dict(silence: Silence) -> dict[str, object]:

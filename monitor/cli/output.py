@@ -83,7 +83,7 @@ def report_unwritten(error: OSError) -> None:
     if isinstance(error, BrokenPipeError) and error.filename is None:
         return
     with suppress(OSError):
-        typer.echo(f"rankwatch: {error.filename or 'output'}: {error.strerror or error}", err=True)
+        typer.echo(f"rankwatch: {error.filename or 'output'}: {error.strerror or type(error).__name__}", err=True)
 
 
 def print_json(*values: object) -> None:

@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,12 @@ from monitor.frames.side_information import Graded, Weights, read_graded_items, 
 from monitor.kernels.exposure import distinct_items
 from monitor.metrics import DEFAULT_METRICS, Metric, Need, chance_scores, parse, score_all, typical_length
 from monitor.model.arrays import Floats, Rows
+from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, RankingTable
-from monitor.pairing.ids import decode, find_users, unlike_ids_note
+from monitor.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
+from monitor.pairing.ids import decode, find_users
 from monitor.reading.padding import without_items
+from monitor.texts.id_mismatches import Surface, write_mismatch
 
 _SHOWN = 50
 
@@ -154,7 +157,7 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
         None if item_weights is None else read_item_weights(item_weights),
         None if relevance is None else read_graded_items(relevance),
     )
-    _warn_of_unlike_ids(lists, pairs)
+    _warn_of_mismatches(pairs)
     _, batch, _ = next(chunks_of_pairs(pairs))
     found = PairScores({name: float(values[0]) for name, values in score_all(batch, wanted).items()})
     found.lists = decode(batch.baseline[0], pairs.vocabulary), decode(batch.candidate[0], pairs.vocabulary)
@@ -226,7 +229,8 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     The index is named as the baseline's users are: ``user``, or its index where it is a Series that names it. Rows come in
     the baseline's order. Users of one arm alone are left out, with a warning; ``frame.attrs`` has them as ``only_baseline`` and
     ``only_candidate`` (tuples of users), beside ``duplicated_baseline`` and ``duplicated_candidate`` (how many of the
-    compared lists held duplicates), ``catalogue`` (the items that could be listed: as given, else as many as either arm
+    compared lists held duplicates), ``id_mismatches`` (as dicts: why hardly any id is in both arms, and items that fill
+    up lists; there is a warning of each), ``catalogue`` (the items that could be listed: as given, else as many as either arm
     lists), and ``by_chance`` (by metric the mean that unrelated lists would have: of the length that nine in ten of the
     compared lists have, drawn from the catalogue; None where lists are more ragged than that or longer than 1000, or the
     metric needs more than lists). ``progress`` is called with the number of users done since the last call.
@@ -250,12 +254,13 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
         None if item_weights is None else read_item_weights(item_weights),
         None if relevance is None else read_relevance(relevance, user, item),
     )
-    _warn_of_unlike_ids(lists, pairs)
+    mismatches = _warn_of_mismatches(pairs)
     size = read_catalogue(catalogue, len(distinct_items(*(arm.codes for arm in pairs.arms))))
     frame = _frame(lists, pairs, *_score(pairs, wanted, progress))
     _warn_of_users_alone(frame)
     own = baseline.index.name if isinstance(baseline, pd.Series) else None
     frame.index.name = user if own is None else own
+    frame.attrs["id_mismatches"] = tuple(map(asdict, (*mismatches, *_warn_of_unlike_users(lists, pairs))))
     frame.attrs["catalogue"] = size
     frame.attrs["by_chance"] = chance_scores(wanted, typical_length(pairs.lengths), size)
     return frame
@@ -267,9 +272,22 @@ def _warn_of_users_alone(frame: pd.DataFrame) -> None:
         warnings.warn(f"{len(frame):,} users were compared, and left out {told}", UserWarning, stacklevel=4)
 
 
-def _warn_of_unlike_ids(lists: tuple[RankingTable, RankingTable], pairs: CodedPairs) -> None:
-    if note := unlike_ids_note([table.items for table in lists], [arm.codes for arm in pairs.arms]):
-        warnings.warn(note, UserWarning, stacklevel=4)
+def _warn_of_mismatches(pairs: CodedPairs) -> tuple[IdMismatch, ...]:
+    compares = IdComparison()
+    compares.add(pairs.arms, pairs.vocabulary, pairs.k)
+    for each in compares.mismatches:
+        warnings.warn(write_mismatch(each, Surface.PYTHON), UserWarning, stacklevel=4)
+    return compares.mismatches
+
+
+def _warn_of_unlike_users(lists: tuple[RankingTable, RankingTable], pairs: CodedPairs) -> tuple[IdMismatch, ...]:
+    if len(pairs.rows[0]) >= LEAST_COMMON * min(map(len, lists)):
+        return ()
+    found = find_user_mismatch(lists[0].users, lists[1].users)
+    if found is None:
+        return ()
+    warnings.warn(write_mismatch(found, Surface.PYTHON), UserWarning, stacklevel=4)
+    return (found,)
 
 
 def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
@@ -277,10 +295,8 @@ def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
     found = find_users(baseline.users, candidate.users)
     shared = np.flatnonzero(found >= 0)
     if len(baseline) and len(candidate) and not len(shared):
-        raise InputError(
-            f"no user is in both arms: baseline has users such as {baseline.users[:1].tolist()[0]!r}, candidate such as "
-            f"{candidate.users[:1].tolist()[0]!r}; spell them alike"
-        )
+        mismatch = find_user_mismatch(baseline.users, candidate.users)
+        raise InputError("no user is in both arms" if mismatch is None else write_mismatch(mismatch, Surface.PYTHON))
     return shared, found[shared]
 
 

@@ -49,8 +49,8 @@ def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with t
     try:
         return pa.table(data).to_pandas(types_mapper=_as_pandas, split_blocks=True)
     except (TypeError, ValueError, NotImplementedError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise InputError(f"{what} is a table of type {type(data).__name__} that cannot be read: {reason}") from None
+        failure = f"reading it raised {type(error).__name__}: hand over a pyarrow.Table or a pandas.DataFrame"
+        raise InputError(f"{what} is a table of type {type(data).__name__} that cannot be read: {failure}") from None
 
 
 def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array with the protocol, a Series too

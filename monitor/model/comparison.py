@@ -1,6 +1,7 @@
 """A comparison: what is watched, how it is measured, and how it is judged. Immutable configuration."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -58,6 +59,7 @@ class JudgingPlan:
     group_for: timedelta = timedelta(days=1)  # how long after its last one firings join an incident
     shows_items: bool = True  # whether the texts of alerts name items
     by_model: bool = False  # whether what is learned to be normal is that of each version of the arms' models
+    selectors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # matchers of routes and windows for its alerts
     holidays: tuple[tuple[datetime, datetime], ...] = ()  # begin and end of days on which nothing is learned or judged by it
 
     def is_holiday(self, slot: datetime) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm
 
 
@@ -37,6 +38,7 @@ class FaultKind(StrEnum):
     CUT_SHORT = "cut_short"
     STALE = "stale"  # lists stayed as they were in the last run while others changed
     ITEMS_GONE = "items_gone"  # nobody is shown them any more
+    RESPELLED = "respelled"  # the same items, whose ids are spelled otherwise
     MIXED_UP = "mixed_up"  # users get other users' lists
     NOISE = "noise"  # lists that fit nobody
     REPLACED = "replaced"  # other items, more of them than the arm is used to change
@@ -56,6 +58,12 @@ class Finding:
     explained: float | None = None  # share of the drop that would not be there otherwise; None without a drop
     detail: Mapping[str, float] = field(default_factory=dict)  # figures of the kind, such as items gone
     is_exact: bool = False  # whether ``users`` are all that have it, and all of the segment
+    spelling: IdMismatch | None = None  # of respelled ids: before and now in one arm, else baseline and candidate
+
+    @property
+    def without_examples(self) -> "Finding":
+        """The same without ids."""
+        return self if self.spelling is None else replace(self, spelling=self.spelling.without_examples)
 
     @property
     def share(self) -> float:
@@ -175,6 +183,7 @@ class Explanation:
     arm: Arm | None = None
     titles: Mapping[str, str] = field(default_factory=dict)  # of items of the examples
     since: datetime | None = None  # slot of the run whose lists these are held against
+    id_mismatches: tuple[IdMismatch, ...] = ()  # of the run, whatever explains the drop
 
     @property
     def examples(self) -> tuple[ExampleLists, ...]:

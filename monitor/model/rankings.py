@@ -260,5 +260,4 @@ class Pairing:
     panel_rows: Rows
     vocabulary: pd.Index | None  # None where the code is the item's id itself
     coverage: Coverage
-    unlike_ids: str | None = None  # a note where one arm's ids are numbers, the other's text, and none is in both
     input_hashes: npt.NDArray[np.uint64]  # of both lists of each user of the panel, who has none included

@@ -99,7 +99,8 @@ class BaseRule:
     kind: ClassVar[RuleKind]
 
     alert: str
-    segments: Literal["all", "each"] | tuple[str, ...] = "all"  # each: every segment, `all` included
+    # each: every segment, `all` included; named, of conditions: `all`, and those that rules or firing alerts wait for
+    segments: Literal["all", "each", "named"] | tuple[str, ...] = "all"
     for_runs: int = 1  # fires after so many breaches in a row
     resolve_after: int = 1  # and resolves after so many recovered runs
     min_users: int = 1

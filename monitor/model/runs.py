@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
 from monitor.model.explanation import Explanation, Split
+from monitor.model.id_mismatches import IdMismatch
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
@@ -212,6 +213,7 @@ class MeasuredRun:
     gap_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # quantiles of `Answers.gaps`: not stored
     models: Models | None = None  # None as long as no version is known
     input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
+    id_mismatches: tuple[IdMismatch, ...] = ()  # stored with the explanation, and in words in the reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -46,7 +47,9 @@ class Unreadable:
             text = "".join(char if char.isprintable() else " " for char in self.example[:_LONGEST_EXAMPLE])
             shown = f", such as {text}"
         counted = f"{self.count:,} of {self.rows:,} rows cannot be read"
-        return f"column {self.column!r} of {self.where}: {counted} ({self.found}{shown}): {self.hint or self.need}"
+        # A field that is named for example comes from the data, where fields may be users.
+        hint = self.hint if shows_example else re.sub(r"`[^`]*`", f"`{self.column}.FIELD`", self.hint)
+        return f"column {self.column!r} of {self.where}: {counted} ({self.found}{shown}): {hint or self.need}"
 
 
 def add_up(parts: Iterable[Unreadable]) -> tuple[Unreadable, ...]:

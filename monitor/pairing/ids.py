@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.engines import choice
-from monitor.kernels.exposure import distinct_items, look_up
+from monitor.kernels.exposure import look_up
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
@@ -109,18 +109,6 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
     row_of = np.full(len(codes), -1, dtype=np.intp)
     row_of[codes[len(wanted) :]] = np.arange(len(present))
     return row_of[: len(wanted)]
-
-
-def unlike_ids_note(arms: Sequence[Ids], codes: Sequence[Integers]) -> str | None:
-    """A note where one arm's ids are numbers, the other's text, and no id is in both; None otherwise."""
-    kinds = [_kind(ids.categories if isinstance(ids, pd.Categorical) else ids) for ids in arms]
-    if not all(map(len, arms)) or "other" in kinds or kinds.count("text") != 1:
-        return None
-    # Fewer distinct codes together than apart: some id is in both.
-    if len(distinct_items(*codes)) < sum(len(distinct_items(each)) for each in codes):
-        return None
-    seen = [f"{'text' if kind == 'text' else 'numbers'} such as {ids[0]!s}" for kind, ids in zip(kinds, arms, strict=True)]
-    return f"no item is in both arms: the baseline's ids are {seen[0]}, the candidate's {seen[1]}; spell them alike"
 
 
 def _kind(ids: Ids | pd.Index) -> str:

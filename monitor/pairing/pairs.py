@@ -27,7 +27,8 @@ from monitor.model.rankings import (
 )
 from monitor.model.runs import KeptLists
 from monitor.pairing.batches import PaddedLists, attach, encode_arms, encode_knowledge, make_batch, pad_both
-from monitor.pairing.ids import encode, find_users, hash_ids, unlike_ids_note
+from monitor.pairing.id_mismatches import IdComparison
+from monitor.pairing.ids import encode, find_users, hash_ids
 
 LISTED = 0
 """Standing of a user whose list can be compared."""
@@ -46,7 +47,7 @@ class ArmStanding:
     is_duplicated: Flags
 
 
-def pair(
+def pair(  # noqa: PLR0913 - two arms, and what is known beside them
     panel: Panel,
     baseline: Pull,
     candidate: Pull,
@@ -54,14 +55,18 @@ def pair(
     *,
     item_weights: ItemWeights | None = None,
     relevance: RelevanceTable | None = None,
+    compares: IdComparison | None = None,
 ) -> Pairing:
     """Pair the panel's users whose lists both arms gave.
 
     Lists are cut to k, duplicates dropped keeping the first, then items tied by their scores are put in the order of their
     ids. A user is paired when both lists hold an item; any other one is counted under the reason and arm (or both) in the way.
+    ``compares`` looks at the ids of both arms.
     """
     pulls = (baseline, candidate)
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
+    if compares is not None:
+        compares.add(arms, vocabulary, k)
     padded = pad_both(arms, (None, None), k, max(len(arm.codes) for arm in arms))
     rows = [find_users(panel.users, pull.rankings.users) for pull in pulls]
     standings = {
@@ -77,7 +82,6 @@ def pair(
         panel_rows=panel_rows,
         vocabulary=vocabulary,
         coverage=_count_coverage(panel.segments, standings, is_paired),
-        unlike_ids=unlike_ids_note([pull.rankings.items for pull in pulls], [arm.codes for arm in arms]),
         input_hashes=_hash_input(padded, rows, vocabulary),
     )
 

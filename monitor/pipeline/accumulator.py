@@ -9,10 +9,12 @@ import numpy as np
 
 from monitor.metrics import Metric, parse, score_all
 from monitor.model.comparison import Comparison, Keep
+from monitor.model.id_mismatches import IdMismatch
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import Arm, AskedUsers, Coverage, CoverageReason, ItemWeights, Pairing, RelevanceTable, UserBatch
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
+from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.ids import find_users
 from monitor.pairing.pairs import mix
 from monitor.pipeline import score
@@ -39,7 +41,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPart:
-    """What `RunAccumulator` gathered of some users: metrics by name, ``worst`` with what they are ranked by, ``unlike`` ids."""
+    """What `RunAccumulator` gathered of some users: metrics by name, ``worst`` with what they are ranked by."""
 
     metrics: tuple[str, ...]
     listed: ListedItems
@@ -54,7 +56,7 @@ class RunPart:
     sampled: tuple[UserBatch, Scores]
     unmeasured: tuple[str, ...]
     failed: Mapping[str, str]
-    unlike: list[str | None]
+    id_mismatches: list[tuple[IdMismatch, ...]]
 
 
 class RunAccumulator:
@@ -88,13 +90,13 @@ class RunAccumulator:
         self._sampled: list[tuple[UserBatch, Scores]] = []
         self._pairing: Pairing | None = None
         self._unmeasured: dict[str, None] = {}
-        self._unlike: list[str | None] = []
+        self._compares = IdComparison()
 
     def add(self, batch: UserBatch) -> None:
         """Take the next batch."""
         measuring = self._comparison.measuring
         with self._stage("pair"):
-            pairing = pair_users(batch, measuring.k)
+            pairing = pair_users(batch, measuring.k, self._compares)
         with self._stage("score"):
             metrics, unmeasured = score.scorable_metrics(measuring, pairing.batch)
             floor = score.measure_floor(batch, pairing, measuring.k, metrics, self.failed)
@@ -108,7 +110,6 @@ class RunAccumulator:
             self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
             self._coverage.append(pairing.coverage)
             self._unmeasured |= dict.fromkeys(unmeasured)
-            self._unlike.append(pairing.unlike_ids)
             self._keep_worst(pairing, scores, [metric for metric in metrics if str(metric) not in self.failed])
             for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
                 for reason, note in pull.notes.items():
@@ -144,7 +145,7 @@ class RunAccumulator:
             sampled=(replace(sampled, weights=None, relevance=None), of_sampled),
             unmeasured=tuple(self._unmeasured),
             failed=self.failed,
-            unlike=self._unlike,
+            id_mismatches=self._compares.batches,
         )
 
     def merge(self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None) -> None:
@@ -164,7 +165,7 @@ class RunAccumulator:
         users, scores = part.sampled
         self._sampled.append((replace(users, weights=weights, relevance=relevance), scores))
         self._unmeasured |= dict.fromkeys(part.unmeasured)
-        self._unlike += part.unlike
+        self._compares.batches += part.id_mismatches
         self._gather(part.scores)
 
     @property
@@ -175,9 +176,12 @@ class RunAccumulator:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Sentences about what could not be measured, or not of everybody."""
-        # Ids are spelled alike where any batch has an item in both arms.
-        unlike = self._unlike[0] if all(self._unlike) else None
-        return (*self._unmeasured, *self.failed.values(), *filter(None, (unlike, self.listed.unweighted_note)))
+        return (*self._unmeasured, *self.failed.values(), *filter(None, [self.listed.unweighted_note]))
+
+    @property
+    def id_mismatches(self) -> tuple[IdMismatch, ...]:
+        """What is odd about the items of both arms."""
+        return self._compares.mismatches
 
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:

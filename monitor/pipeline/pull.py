@@ -15,7 +15,7 @@ import numpy as np
 from monitor import ports
 from monitor.alerts.rule_evaluation import segments_of
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import SourceError, UnreadableError
+from monitor.errors import SourceError
 from monitor.model.arrays import Floats
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
@@ -57,6 +57,7 @@ class Arms:
     lists can join them. ``tell`` and ``kept_at``, of a slot and an arm by its own name, are for each pull's request.
     ``scores_to``: where all scores are written beside the database. ``pseudonyms``: what users go by in
     all that leaves this module, where they are not to go by their ids; ``relevance`` hides them itself.
+    ``listed``: the users of an arm's lists, of arms that can name them.
     """
 
     baseline: ports.Source
@@ -72,6 +73,7 @@ class Arms:
     kept_at: Callable[[datetime, str], str | None] = lambda *_: None
     scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
+    listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
 
     def hide(self, users: UserBatch) -> UserBatch:
         """The same users by what they go by."""
@@ -84,7 +86,7 @@ class Arms:
 
     def reason(self, error: SourceError) -> str:
         """What the error says, without an example where users are hidden."""
-        return error.shown if isinstance(error, UnreadableError) and self.pseudonyms is None else str(error)
+        return error.shown if self.pseudonyms is None else str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

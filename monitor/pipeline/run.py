@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import chain
 
 from monitor.alerts.rule_evaluation import thin_segments
+from monitor.alerts.unmatched import find_unmatched
 from monitor.alerts.verdicts import BOTH_FAILED, describe_lost
 from monitor.errors import OutputError, SourceError
 from monitor.model.comparison import Comparison, Keep
@@ -27,6 +28,8 @@ from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, rec
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
 from monitor.ports import Clock, ScoreSink
+from monitor.texts.id_mismatches import write_mismatch
+from monitor.texts.unmatched_names import write_unmatched
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
 """Reasons that keep no list from being compared."""
@@ -196,9 +199,12 @@ def assess(measurement: Measurement, comparison: Comparison) -> tuple[RunStatus,
     # Sources know no more of the deadline than what is left.
     deadline = f"the run's deadline (deadline: {comparison.measuring.deadline.total_seconds():g}s)"
     told = (each.replace("the run's deadline", deadline) for each in _obstacles(measurement, _EXPECTED if is_ok else ()))
-    obstacles = "; ".join(told)
+    asked = [row.segment for row in measurement.coverage.rows if row.asked]
+    unmatched = find_unmatched(comparison, asked)
+    hints = [*map(write_mismatch, measurement.run.id_mismatches), *map(write_unmatched, unmatched)]
     if is_ok:
-        return RunStatus.OK, "; ".join(filter(None, (*measurement.left_out, obstacles))) or None
+        return RunStatus.OK, "; ".join((*hints, *measurement.left_out, *told)) or None
+    obstacles = "; ".join((*told, *hints))
     if whole.paired == 0:
         return RunStatus.FAILED, f"{obstacles}; nothing could be compared"
     share = whole.paired / whole.asked

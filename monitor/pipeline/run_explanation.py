@@ -21,6 +21,7 @@ from monitor.model.alerts import State, Transition
 from monitor.model.arrays import Rows
 from monitor.model.comparison import Comparison
 from monitor.model.explanation import ExampleLists, Explanation, FaultKind, Finding, Split
+from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Arm, PairBatch, Pairing
 from monitor.model.rules import RuleKind
@@ -28,6 +29,7 @@ from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
+from monitor.pipeline.respelled import find_respelled
 from monitor.pipeline.score import leading_metric
 
 _MOST, _SOME = 0.5, 0.05
@@ -61,7 +63,7 @@ def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric 
     return leading_metric(comparison, [metric for metric in measured if can_split(metric)])
 
 
-def explain_run(
+def explain_run(  # noqa: PLR0913 - the past is three of them
     comparison: Comparison,
     sample: Sample,
     measured: Sequence[Metric],
@@ -69,11 +71,13 @@ def explain_run(
     *,
     former: RecodedLists | None = None,
     last: RecodedLists | None = None,
+    mismatches: Sequence[IdMismatch] = (),
 ) -> tuple[Split | None, Explanation | None]:
     """What the run keeps for later ones of one of the measured metrics, and its own explanation; neither without parts.
 
     ``past``: splits of earlier healthy runs; ``former``: lists of a healthy run before, against which each user's are held;
-    ``last``: those of the last run. Costs six scorings of the metric, and sixteen more where lists are held against others.
+    ``last``: those of the last run; ``mismatches``: what is odd about this run's ids.
+    Costs six scorings of the metric, and sixteen more where lists are held against others.
     """
     metric = choose_metric(comparison, measured)
     if metric is None:
@@ -98,7 +102,20 @@ def explain_run(
     split = Split(metric=str(metric), asked=sample.pairing.coverage.all.asked, means=means, habits=_share_habits(scene))
     names = _Names(pairing=sample.pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    return split, _explain(split, parts, scene, drop, names, examples)
+    fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
+    explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
+    return split, replace(explanation, id_mismatches=tuple(mismatches))
+
+
+def _find_cause(
+    scene: Scene, names: _Names, mismatches: Sequence[IdMismatch], *, shows_items: bool
+) -> tuple[Finding | None, bool | None]:
+    """The fault, or the changed spelling of ids that looks like it; and whether the other arm stood still."""
+    finding, has_stood = find_fault(scene) or (None, None)
+    respelled = find_respelled(scene, finding, names.name_item, mismatches)
+    if respelled is None:
+        return finding, has_stood
+    return respelled if shows_items else respelled.without_examples, has_stood if len(respelled.arms) == 1 else None
 
 
 def _compare_metric(
@@ -113,8 +130,17 @@ def _compare_metric(
     return found if found.is_known.any() else None
 
 
-def _explain(split: Split, parts: Parts, scene: Scene, drop: MeanDrop | None, names: _Names, examples: int) -> Explanation:
-    finding, has_stood = find_fault(scene) or (None, None)
+def _explain(  # noqa: PLR0913 - all that is known of a run
+    split: Split,
+    parts: Parts,
+    scene: Scene,
+    drop: MeanDrop | None,
+    names: _Names,
+    examples: int,
+    *,
+    fault: tuple[Finding | None, bool | None],
+) -> Explanation:
+    finding, has_stood = fault
     leader = None if drop is None else drop.leader
     segment = finding.segment if finding is not None else ALL if leader is None else leader.segment
     rows = rows_of_place(segment, scene.segments)

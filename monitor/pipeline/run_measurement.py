@@ -20,9 +20,11 @@ from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.freshness import summarize_gaps
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles, pull_until_certain
+from monitor.pipeline.respelled import hide_examples
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.pipeline.score import RunScores, draw_scores, without_failed
+from monitor.pipeline.unmatched_users import explain_missing_users
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import Clock
 
@@ -99,6 +101,10 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather)
         _add_all(found, answers, RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms), watch, size)
     gathered.failed = found.failed
+    seconds_left = deadline - watch.clock.monotonic()
+    mismatches = (*found.id_mismatches, *explain_missing_users(asked, found.coverage, slot, seconds_left))
+    if not comparison.judging.shows_items:
+        mismatches = hide_examples(mismatches)
     sample = found.sample()
     with watch.stage("arms"):
         last, former = _recode(memory, measuring, sample)
@@ -106,7 +112,9 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     with watch.stage("explain"):
         split, why, unexplained = None, None, None
         try:
-            split, why = explain_run(comparison, sample, found.metrics, memory.splits, former=former, last=last)
+            split, why = explain_run(
+                comparison, sample, found.metrics, memory.splits, former=former, last=last, mismatches=mismatches
+            )
         except MetricError as error:  # of one that a package brings
             unexplained = f"not explained: {error}"
         why = why and replace(why, since=memory.former_slot if why.paired else None)
@@ -127,6 +135,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         gap_seconds=summarize_gaps(answers.gaps),
         models=follow(memory.last_ok.models if memory.last_ok else None, found.versions, slot),
         input_hash=f"{found.input_hash % 2**64:016x}",
+        id_mismatches=mismatches,
     )
     left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [unexplained, untitled]))
     return Measurement(run=measured, coverage=found.coverage, notes=found.notes, left_out=left_out)

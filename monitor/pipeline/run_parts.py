@@ -13,9 +13,11 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError
 from monitor.model.comparison import Comparison, Keep
+from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow, Panel, Pull, RankingTable, UserBatch
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.model.statistics import Statistic
+from monitor.model.unreadable import Need, Unreadable
 from monitor.pairing.pairs import DistinctIds, ListedItems
 from monitor.pipeline.accumulator import RunAccumulator, RunPart
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -27,10 +29,12 @@ _VALUES = {
     each.__name__: each
     for each in (
         *(RunPart, SummaryAccumulator, ScoreAccumulator, Moments, FineBins, ListedItems, DistinctIds, Coverage, CoverageRow),
-        *(Evidence, Scores, KeptLists, UserBatch, Panel, Pull, RankingTable, Statistic),
+        *(Evidence, Scores, KeptLists, UserBatch, Panel, Pull, RankingTable, Statistic, IdMismatch, Unreadable),
     )
 }
-_ENUMS: dict[str, type[Enum]] = {each.__name__: each for each in (Arm, CoverageReason, EvidenceKind)}
+_ENUMS: dict[str, type[Enum]] = {
+    each.__name__: each for each in (Arm, CoverageReason, EvidenceKind, IdKind, MismatchKind, Need)
+}
 _LARGE = 10_000  # numbers; of as many that mostly are zero, such as counts in bins, only the others are packed
 _FASTEST = 1  # of zlib: what compresses at all compresses well
 
@@ -49,7 +53,7 @@ def unpack_part(data: bytes) -> RunPart:
         start = 8 + int.from_bytes(whole[:8], "big")
         part = _Unpacking(whole[start:]).value(json.loads(bytes(whole[8:start])))
     except (zlib.error, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(type(error).__name__) from None
     if not isinstance(part, RunPart):
         raise ValueError(f"holds {type(part).__name__}")  # noqa: TRY004 - what is wrong is the data
     return part

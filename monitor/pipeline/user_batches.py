@@ -12,6 +12,7 @@ from monitor.model.arrays import Flags, Floats, Ids, Rows
 from monitor.model.rankings import Pairing, Panel, Pull, RankingTable, UserBatch
 from monitor.model.runs import KeptLists
 from monitor.pairing import pair
+from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.ids import find_users
 from monitor.summaries import SegmentRows
 
@@ -21,9 +22,17 @@ def users_at_once(k: int) -> int:
     return max(10_000, min(50_000, 1_000_000 // k))
 
 
-def pair_users(users: UserBatch, k: int) -> Pairing:
-    """Both arms' lists cut to k and paired, with weights and relevance."""
-    return pair(users.panel, users.baseline, users.candidate, k, item_weights=users.weights, relevance=users.relevance)
+def pair_users(users: UserBatch, k: int, compares: IdComparison | None = None) -> Pairing:
+    """Both arms' lists cut to k and paired, with weights and relevance; ``compares`` looks at the ids of both arms."""
+    return pair(
+        users.panel,
+        users.baseline,
+        users.candidate,
+        k,
+        item_weights=users.weights,
+        relevance=users.relevance,
+        compares=compares,
+    )
 
 
 def take_users(users: UserBatch, is_taken: Flags) -> UserBatch:

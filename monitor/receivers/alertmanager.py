@@ -12,7 +12,7 @@ from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.options import Duration, HeaderSecret, LabelName, Options, must
-from monitor.receivers.fields import CaFile, ReceiverEntry, ReceiverName, Url, without_path
+from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import page_url
@@ -34,7 +34,7 @@ class BasicAuth(Options):
     password: SecretStr = Field(description="Password.")
 
 
-class AlertmanagerOptions(ReceiverEntry):
+class AlertmanagerOptions(HttpReceiverEntry):
     """Notify every peer of a Prometheus Alertmanager, each by itself."""
 
     urls: Annotated[tuple[_PeerUrl, ...], _are_once] = Field(
@@ -46,7 +46,6 @@ class AlertmanagerOptions(ReceiverEntry):
     )
     basic_auth: BasicAuth | None = Field(None, description="Basic authentication.")
     bearer_token: HeaderSecret | None = Field(None, description="Token of an Authorization: Bearer header.")
-    ca_file: CaFile = None
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict,
         description="Further labels of every alert sent here: those that Prometheus gives its alerts of this rankwatch (`job`, "
@@ -55,7 +54,8 @@ class AlertmanagerOptions(ReceiverEntry):
     )
     resend_every: Duration = Field(
         timedelta(minutes=1),
-        description="How often a firing alert is sent again. With run-once, not serve: how often run-once is started.",
+        description="How often a firing alert is sent again. `run-once` takes the comparison's interval where that is longer; "
+        "if it is started less often, write how often.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -91,13 +91,16 @@ class Alertmanager(HttpReceiver):
         url = options.urls[options.names("alertmanager").index(name)].rstrip("/") + PATH
         # Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself.
         treatment = Treatment(resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH)
-        super().__init__(url, name, options, treatment=treatment, ca_file=options.ca_file)
+        super().__init__(url, name, options, treatment=treatment)
         self._options, self._external_url = options, external_url
+        self.intervals: Mapping[str, timedelta] = {}
+        """How often `run-once` is started for each comparison. Empty in a daemon, which sends again by itself."""
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post starts and ends in batches, no acknowledgements; DeliveryError when the peer did not accept one."""
-        ends_at = now + max(_RESENDS_AHEAD * self._options.resend_every, _SHORTEST_END)
+        every = max(self._options.resend_every, self.intervals.get(message.comparison, timedelta()))
+        ends_at = now + max(_RESENDS_AHEAD * every, _SHORTEST_END)
         # A message without changes says again what fires.
         changes = [change for change in message.changes or message.firing if not change.is_acknowledgement]
         alerts = [alert_of(transition, ends_at, self._external_url, self._options.labels) for transition in changes]

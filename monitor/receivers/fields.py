@@ -14,6 +14,7 @@ from monitor.model.notifications import Message, Treatment, Updates
 from monitor.options import ConfigPath, Duration, OneOf, Options, check_headers, must, web_url_of
 from monitor.plugins import OPENING_S, Guard, PluginError
 from monitor.ports import Receiver
+from monitor.web_proxy import Proxy
 
 # Deliveries are leased for longer than this, so that no other daemon sends them meanwhile.
 LONGEST_TIMEOUT = timedelta(seconds=30)
@@ -68,6 +69,13 @@ class ReceiverEntry(Options):
     def names(self, kind: str) -> tuple[str, ...]:
         """Names of the receivers that this entry opens; ``kind`` is its key in the configuration."""
         return (self.name or kind,)
+
+
+class HttpReceiverEntry(ReceiverEntry):
+    """What every kind of receiver over HTTP has besides."""
+
+    ca_file: CaFile = None
+    proxy: Proxy = None
 
 
 def repeated(every: timedelta | None, updates: Updates = Updates.NONE, *, shows_pictures: bool = False) -> Treatment:

@@ -1,7 +1,7 @@
 """POST and PUT over HTTP under one deadline, and what the status of the answer means for a delivery.
 
 The deadline holds for the whole exchange, from looking up the name on. Bodies are never unpacked, redirects not followed,
-certificates verified; cookies, .netrc and the environment's proxies are not used.
+certificates verified; cookies, .netrc and the environment's proxies are not used. The option `proxy` names a proxy.
 """
 
 from collections.abc import Mapping
@@ -10,19 +10,23 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import ClassVar
 
+from pydantic import SecretStr
+
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DeliveryError
 from monitor.model.instants import retry_after_s
 from monitor.model.notifications import Treatment
-from monitor.receivers.fields import ReceiverEntry
-from monitor.receivers.network_failures import failure_reason
+from monitor.receivers.fields import HttpReceiverEntry
+from monitor.receivers.network_failures import failure_reason, proxy_reason
 from monitor.redaction import origin
+from monitor.web_proxy import open_proxy
 
 _ADVICE = {
     401: "check its credentials",
     403: "check its credentials",
     404: "check its URL",
     405: "check its URL",
+    407: "check the credentials in proxy",
     410: "check its URL",
     413: "the message is too large for it",
 }
@@ -51,8 +55,11 @@ class HttpAnswer:
 class HttpClient:
     """Posts to one URL, each time over a new connection, from any thread; ``self.who`` is name and origin, for messages."""
 
-    def __init__(self, url: str, *, who: str, timeout_s: float, ca_file: str | None = None) -> None:
+    def __init__(
+        self, url: str, *, who: str, timeout_s: float, ca_file: str | None = None, proxy: SecretStr | None = None
+    ) -> None:
         self._url, self._timeout_s, self._ca_file = url, timeout_s, ca_file
+        self._proxy = open_proxy(proxy)
         self.who = f"{who} at {origin(url)}"
 
     def post(self, content: bytes, headers: Mapping[str, str], *, method: str = "POST") -> HttpAnswer:
@@ -61,12 +68,20 @@ class HttpClient:
 
         body, deadline, reason = http.RequestBody(content), Deadline.after(self._timeout_s), ""
         exchange = http.HttpExchange(
-            method=method, url=self._url, headers=headers, body=body, ca_file=self._ca_file, deadline=deadline
+            method=method,
+            url=self._url,
+            headers=headers,
+            body=body,
+            ca_file=self._ca_file,
+            proxy=self._proxy,
+            deadline=deadline,
         )
         try:
             BackgroundCall(exchange.perform, name="http").wait(deadline)
         except (*http.VENDOR_ERRORS, OverdueError) as error:
             reason = failure_reason(error, self._timeout_s, protocol="HTTP")
+            if self._proxy is not None and not exchange.is_connected:
+                reason = proxy_reason(error, self._proxy.name, reason)
         if exchange.head is not None:
             status, found = exchange.head
             return HttpAnswer(status=status, headers=found, body=exchange.content)
@@ -79,9 +94,10 @@ class HttpReceiver:
 
     is_bounded: ClassVar[bool] = False  # messages have one size for any number of changes: a part would be refused as well
 
-    def __init__(self, url: str, name: str, entry: ReceiverEntry, *, treatment: Treatment, ca_file: str | None) -> None:
+    def __init__(self, url: str, name: str, entry: HttpReceiverEntry, *, treatment: Treatment) -> None:
         self.name, self.treatment = name, treatment
-        self._client = HttpClient(url, who=name, timeout_s=entry.timeout.total_seconds(), ca_file=ca_file)
+        timeout_s = entry.timeout.total_seconds()
+        self._client = HttpClient(url, who=name, timeout_s=timeout_s, ca_file=entry.ca_file, proxy=entry.proxy)
 
     def _post(self, content: bytes, headers: Mapping[str, str], now: datetime) -> HttpAnswer:
         answer = self._client.post(content, headers)

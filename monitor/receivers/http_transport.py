@@ -18,6 +18,7 @@ from urllib3.exceptions import HTTPError
 from monitor import USER_AGENT
 from monitor.deadline import Deadline, interrupt_when_given_up
 from monitor.link_local import refuse_link_local
+from monitor.web_proxy import WebProxy, refuse_link_local_behind
 
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
 """What requests, urllib3 and the standard library raise when there is no answer."""
@@ -49,7 +50,9 @@ class HttpExchange:
     headers: Mapping[str, str]
     body: RequestBody
     ca_file: str | None
+    proxy: WebProxy | None = None
     deadline: Deadline
+    is_connected: bool = False
     head: tuple[int, Mapping[str, str]] | None = None  # status and headers, once they have come
     content: bytes | None = None  # the start of the body, where it came to its end
 
@@ -61,25 +64,33 @@ class HttpExchange:
         with closing(self._connection()) as connection:
             # Half the time for each address of the name, so that one that is dead leaves time for another.
             connection.timeout = self.deadline.remaining_s / 2
+            if self.proxy is not None:
+                refuse_link_local_behind(self.url)
             connection.connect()
             refuse_link_local(connection.sock.getpeername()[0])  # nothing was sent yet
+            self.is_connected = True
             sock = connection.sock  # the connection forgets it once it knows that the answer ends it
             with interrupt_when_given_up(partial(sock.shutdown, socket.SHUT_RDWR)):
                 connection.timeout = self.deadline.remaining_s
                 headers = dict(request.headers)
-                connection.request(
-                    self.method, request.path_url, request.body, headers, preload_content=False, decode_content=False
-                )
+                target = request.path_url
+                if self.proxy is not None and not isinstance(connection, HTTPSConnection):
+                    target, headers = str(request.url), headers | self.proxy.headers
+                connection.request(self.method, target, request.body, headers, preload_content=False, decode_content=False)
                 with closing(connection.getresponse()) as response:
                     self.deadline.require_time()  # what was cut looks like the end of headers
                     self.head = response.status, response.headers
                     self.content = read_answer(response, self.deadline)
 
     def _connection(self) -> HTTPConnection:
-        parts = urlsplit(self.url)
-        if parts.scheme == "https":
-            return HTTPSConnection(parts.hostname or "", parts.port, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
-        return HTTPConnection(parts.hostname or "", parts.port)
+        parts, proxy = urlsplit(self.url), self.proxy
+        host, port = (parts.hostname or "", parts.port) if proxy is None else (proxy.host, proxy.port)
+        if parts.scheme != "https":
+            return HTTPConnection(host, port)
+        connection = HTTPSConnection(host, port, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
+        if proxy is not None:
+            connection.set_tunnel(parts.hostname or "", parts.port or 443, proxy.headers)
+        return connection
 
 
 def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:

@@ -11,7 +11,7 @@ from monitor.errors import DeliveryError
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
 from monitor.options import must
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, repeated, without_path
+from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, Url, repeated, without_path
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
@@ -31,7 +31,7 @@ _LONGEST_WORD = 24
 _WORD = re.compile(r"[0-9A-Za-z]{6,}")
 
 
-class PagerDutyOptions(ReceiverEntry):
+class PagerDutyOptions(HttpReceiverEntry):
     """Page through PagerDuty's Events API v2: one alert there for each incident here, acknowledged and resolved with it."""
 
     routing_key: Annotated[SecretStr, _is_key] = Field(
@@ -41,7 +41,6 @@ class PagerDutyOptions(ReceiverEntry):
         "https://events.pagerduty.com",
         description="Where events go; https://events.eu.pagerduty.com for the EU service region.",
     )
-    ca_file: CaFile = None
     repeat_every: RepeatEvery = None  # PagerDuty escalates by itself
 
 
@@ -103,7 +102,7 @@ class PagerDuty(HttpReceiver):
     def __init__(self, options: PagerDutyOptions, name: str, *, external_url: str) -> None:
         url = options.url.rstrip("/") + _PATH
         treatment = repeated(options.repeat_every, Updates.UNPAGED)
-        super().__init__(url, name, options, treatment=treatment, ca_file=options.ca_file)
+        super().__init__(url, name, options, treatment=treatment)
         self._key, self._external_url = options.routing_key.get_secret_value(), external_url
 
     def send(self, message: Message, *, now: datetime) -> None:

@@ -18,6 +18,7 @@ from monitor.options import Options
 from monitor.receivers.fields import CaFile, ReceiverName, SecretUrl, Timeout
 from monitor.receivers.http_client import HttpClient, require_accepted
 from monitor.receivers.message.safe_text import clean
+from monitor.web_proxy import Proxy
 
 _Name = Annotated[str, Field(min_length=1)]
 
@@ -40,6 +41,7 @@ class PingOptions(Options):
     )
     name: ReceiverName = Field("ping", description="Name in the log.")
     ca_file: CaFile = None
+    proxy: Proxy = None
     timeout: Timeout = Field(timedelta(seconds=10), description="How long one ping may take from first to last byte.")
 
 
@@ -128,7 +130,13 @@ class RunPings:
 
     def _post(self, url: str, body: str) -> None:
         options = self._options
-        client = HttpClient(url, who=options.name, timeout_s=options.timeout.total_seconds(), ca_file=options.ca_file)
+        client = HttpClient(
+            url,
+            who=options.name,
+            timeout_s=options.timeout.total_seconds(),
+            ca_file=options.ca_file,
+            proxy=options.proxy,
+        )
         answer = client.post(body.encode(), {"Content-Type": "text/plain; charset=utf-8"})
         require_accepted(answer, who=client.who, now=utc_now())
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, SecretUrl, repeated
+from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, SecretUrl, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import ChangeContent, MessageContent, content_of
 from monitor.receivers.message.plain_text import list_lines
@@ -25,13 +25,12 @@ _MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
 _REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
 
 
-class SlackOptions(ReceiverEntry):
+class SlackOptions(HttpReceiverEntry):
     """Post to a Slack channel by its incoming webhook."""
 
     url: SecretUrl = Field(
         description="The incoming webhook's URL, https://hooks.slack.com/services/... A secret: it lets anybody post."
     )
-    ca_file: CaFile = None
     repeat_every: RepeatEvery = timedelta(days=1)
 
 
@@ -144,7 +143,7 @@ class Slack(HttpReceiver):
 
     def __init__(self, options: SlackOptions, name: str, *, external_url: str) -> None:
         url, treatment = options.url.get_secret_value(), repeated(options.repeat_every)
-        super().__init__(url, name, options, treatment=treatment, ca_file=options.ca_file)
+        super().__init__(url, name, options, treatment=treatment)
         self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:

@@ -14,7 +14,7 @@ from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
 from monitor.options import HeaderSecret
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, SecretUrl, check_further_headers, repeated
+from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, SecretUrl, check_further_headers, repeated
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels, idempotency_key, label_fingerprint
 from monitor.receivers.message.safe_text import clean, page_url
@@ -25,7 +25,7 @@ _NO_END = "0001-01-01T00:00:00Z"
 MAX_BYTES = 16_000
 
 
-class WebhookOptions(ReceiverEntry):
+class WebhookOptions(HttpReceiverEntry):
     """Post each message as signed JSON, in the shape of Alertmanager's webhooks."""
 
     url: SecretUrl = Field(description="Where to post. Treated as a secret: only its scheme and host are ever shown.")
@@ -38,7 +38,6 @@ class WebhookOptions(ReceiverEntry):
         description='Whether alerts that join an incident are sent at once, as `"update": true`. For programs that page nobody '
         "for these; without it the next message of the incident has them.",
     )
-    ca_file: CaFile = None
     repeat_every: RepeatEvery = None
 
 
@@ -158,7 +157,7 @@ class Webhook(HttpReceiver):
 
     def __init__(self, options: WebhookOptions, name: str, *, external_url: str) -> None:
         treatment = repeated(options.repeat_every, Updates.UNPAGED if options.updates else Updates.NONE)
-        super().__init__(options.url.get_secret_value(), name, options, treatment=treatment, ca_file=options.ca_file)
+        super().__init__(options.url.get_secret_value(), name, options, treatment=treatment)
         self._options, self._external_url = options, external_url
 
     def send(self, message: Message, *, now: datetime) -> None:

@@ -11,20 +11,31 @@ import structlog
 
 from monitor.alerts.machine import INSTALLATION, retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy
+from monitor.alerts.unmatched import share_selectors
 from monitor.errors import ConfigError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.comparison import Comparison
+from monitor.model.rankings import Arm
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.ports import Clock, Receiver, Store
+from monitor.ports import Clock, Receiver, Store, UserSource
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sinks import ScoreFiles
-from monitor.sources import open_item_titles, open_item_weights, open_joined, open_relevance, open_source, open_users
+from monitor.sources import (
+    UsersOptions,
+    all_users_problem,
+    open_item_titles,
+    open_item_weights,
+    open_joined,
+    open_relevance,
+    open_source,
+    open_users,
+)
 from monitor.sources.kept_answers import AnswerFolder
 from monitor.storage.database_url import file_of, parse_url
 
@@ -48,6 +59,7 @@ class Wiring:
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
     shared: Mapping[str, SharedAnswers] = field(default_factory=dict)
+    selectors: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def find_user(self, asked: str) -> str:
         """What a user goes by in all that is stored, of the id that a person asks for."""
@@ -68,7 +80,8 @@ class Wiring:
         """Reopen a comparison's sources: a hung run holds the old ones."""
         for each in self.settings.comparisons:
             if each.name == comparison and comparison in self.watched:
-                self.watched[comparison] = watch(each, self.settings, self.pseudonyms, self.shared.get(each.family))
+                renewed = watch(each, self.settings, self.pseudonyms, self.shared.get(each.family))
+                self.watched[comparison] = _with_selectors(renewed, self.selectors)
 
 
 def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:
@@ -78,15 +91,25 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_:
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
+    policy = policy_of(settings)
+    watched = {each.name: watch(each, settings, pseudonyms, shared.get(each.family)) for each in settings.comparisons}
+    selectors = share_selectors(policy.selectors, [each.comparison for each in watched.values()])
     return Wiring(
         settings=settings,
-        watched={each.name: watch(each, settings, pseudonyms, shared.get(each.family)) for each in settings.comparisons},
+        watched={name: _with_selectors(each, selectors) for name, each in watched.items()},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
-        policy=policy_of(settings),
+        policy=policy,
         pseudonyms=pseudonyms,
         pings=tuple(RunPings(each, on_outcome=on_ping) for each in settings.pings),
         shared=shared,
+        selectors=selectors,
     )
+
+
+def _with_selectors(watched: Watched, selectors: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Watched:
+    comparison = watched.comparison
+    judging = replace(comparison.judging, selectors=selectors[comparison.name])
+    return replace(watched, comparison=replace(comparison, judging=judging))
 
 
 def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Sequence[str] = ()) -> None:
@@ -126,6 +149,7 @@ def watch(
         joined=open_joined(options.baseline, options.candidate, options.users, again),
         scores_to=ScoreFiles(path=options.scores_to.given.path) if options.scores_to else None,
         pseudonyms=pseudonyms,
+        listed=_listed(options),
     )
     comparison = _installed(to_comparison(options), settings)
     is_live = options.baseline.is_live or options.candidate.is_live
@@ -133,6 +157,12 @@ def watch(
         arms = shared.shared_by(comparison, arms)
     answers = _answers_of(options.family, settings) if is_live else None
     return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options), answers=answers, is_live=is_live)
+
+
+def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:
+    lists = {Arm.BASELINE: options.baseline, Arm.CANDIDATE: options.candidate}
+    everybody = UsersOptions(all=True)
+    return {arm: open_users(everybody, each) for arm, each in lists.items() if all_users_problem(each) is None}
 
 
 def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, TextIO
@@ -56,13 +57,13 @@ def configure(
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    write_error = structlog.dev.plain_traceback if shows_tracebacks else _write_fault
+    write_error = _print_traceback if shows_tracebacks else _write_fault
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if as_json
         else structlog.dev.ConsoleRenderer(exception_formatter=write_error, colors=sys.stderr.isatty())
     )
-    last: list[structlog.typing.Processor] = [structlog.processors.format_exc_info] if as_json else []
+    last: list[structlog.typing.Processor] = [structlog.processors.ExceptionRenderer(format_traceback)] if as_json else []
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level.upper()),
@@ -83,6 +84,26 @@ def configure(
     logging.getLogger(_OURS).setLevel(least)
     for name, library_least in _QUIET.items():
         logging.getLogger(name).setLevel(max(least, library_least))
+
+
+def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
+    """The traceback of an error and of those behind it. Texts of other programs' errors can quote ids, so they are left out."""
+    lines = list[str]()
+    for each in reversed(list(_shown_chain(exc_info[1]))):
+        lines += ["Traceback (most recent call last):\n", *traceback.format_tb(each.__traceback__)]
+        text = f": {each}" if isinstance(each, MonitorError) else ""
+        lines.append(f"{type(each).__qualname__}{text}\n")
+    return "".join(lines).rstrip()
+
+
+def _shown_chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _print_traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    stream.write(format_traceback(exc_info))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from monitor.alerts.incidents import find_leads
 from monitor.charts.svg import element, read_style
 from monitor.charts.time_chart import HEIGHT, LEFT, WIDTH
 from monitor.deadline import BackgroundCall, Deadline
+from monitor.foreign_errors import describe_error
 from monitor.model.notifications import Message
 from monitor.ports import Store
 from monitor.receivers.message.content import weight_of
@@ -58,7 +59,7 @@ class MessagePictures:
             return BackgroundCall(partial(self._draw, message), name="picture").wait(Deadline.after(PATIENCE_S))
         except Exception as error:  # noqa: BLE001 - whatever it is, the message is what matters
             self._again_at_s = time.monotonic() + REST_S
-            log.warning("messages go without pictures for a while", reason=f"{type(error).__name__}: {error}", for_s=REST_S)
+            log.warning("messages go without pictures for a while", reason=describe_error(error), for_s=REST_S)
             return None
 
     def _draw(self, message: Message) -> bytes | None:

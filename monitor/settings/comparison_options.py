@@ -46,13 +46,19 @@ class ErrorOptions(ConditionOptions):
 class NoDataOptions(ErrorOptions):
     """Runs that compared too few users to be judged, as a whole or by a rule."""
 
-    segments: Literal["all", "each"] = Field(
-        default="all", description="One alert for `all` users together, or one for `each` segment (`all` included)."
+    segments: Literal["all", "named", "each"] = Field(
+        default="named",
+        description="One alert for `all` users together. With `named` also one for each segment that a rule names, or in "
+        "which an alert fires. With `each` one for every segment.",
     )
 
 
-class TooFewOptions(NoDataOptions):
+class TooFewOptions(ErrorOptions):
     """Rules that had fewer users than their `min_users`."""
+
+    segments: Literal["all", "each"] = Field(
+        default="all", description="One alert for `all` users together, or one for `each` segment (`all` included)."
+    )
 
     for_runs: value_types.RunCount = Field(default=3, alias="for", description="Consecutive runs before the alert fires.")
     severity: Severity = Field(default=Severity.INFO, description="Severity of the alert.")
@@ -99,7 +105,7 @@ class ConditionsOptions(Options):
             ConditionRule(
                 alert=CONDITION_ALERTS[condition],
                 condition=condition,
-                segments=each.segments if isinstance(each, NoDataOptions) else "all",
+                segments=each.segments if isinstance(each, NoDataOptions | TooFewOptions) else "all",
                 for_runs=each.for_runs if isinstance(each, ErrorOptions) else 1,
                 severity=each.severity,
                 runbook_url=each.runbook_url,

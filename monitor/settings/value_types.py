@@ -14,6 +14,7 @@ from monitor.errors import ConfigError, MonitorError
 from monitor.metrics import Metric, parse
 from monitor.model.comparison import Keep
 from monitor.model.rankings import ALL
+from monitor.model.segments import name_segment
 from monitor.model.statistics import CoverageShare, Statistic
 from monitor.options import Duration, must, readable_by, web_url_of
 from monitor.settings.addresses import split_address
@@ -95,7 +96,9 @@ DaysText = Annotated[str, readable_by(parse_days)]
 HoursText = Annotated[str, readable_by(parse_hours)]
 CronText = Annotated[str, readable_by(Cron.parse)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]
-SegmentName = Annotated[str, must(_SEGMENT, f"must be {ALL} or dimension=value, such as country=UK")]
+SegmentName = Annotated[
+    str, must(_SEGMENT, f"must be {ALL} or dimension=value, such as country=UK"), AfterValidator(name_segment)
+]
 _is_choice = must(
     lambda given: not isinstance(given, str) or given in {ALL, "each"},
     "must be all, each, or a list of segments such as [all, country=UK]",

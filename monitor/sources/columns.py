@@ -15,27 +15,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
 
-from monitor.errors import SourceError
+from monitor.errors import SourceError, UnreadableError
 from monitor.model.arrays import Flags, Floats
+from monitor.model.id_forms import Forms, speller
 from monitor.model.unreadable import Need
 from monitor.reading.ids import describe_type, is_list, is_text
-from monitor.sources.id_forms import Forms, speller
 
 _LONGEST_NUMBER = 1000  # characters
-_NUMBER = re.compile(
-    r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE
-)
+_NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
 
 
 def require_columns(names: Sequence[str], present: Sequence[str], where: str) -> None:
-    """SourceError naming the first column that is not there, those that are, and the likeliest one."""
+    """UnreadableError naming the first column that is not there; if shown, those that are, and the likeliest one.
+
+    Names can be users: in a file without a header, or in objects whose keys are users.
+    """
     for name in names:
         if name in present:
             continue
         near = difflib.get_close_matches(name, present, n=1)
         meant = f" (did you mean {on_one_line(near[0])!r}?)" if near else ""
         shown = ", ".join(map(on_one_line, present[:20])) + (", ..." if len(present) > 20 else "")  # noqa: PLR2004 - a screenful
-        raise SourceError(f"{where} has no column {name!r}{meant}: it has {shown or 'no columns'}")
+        hidden = f"{where} has no column {name!r}: check the name in the options. Its own names are not shown with privacy"
+        raise UnreadableError(hidden, f"{where} has no column {name!r}{meant}: it has {shown or 'no columns'}")
 
 
 def on_one_line(name: str, most: int = 60) -> str:

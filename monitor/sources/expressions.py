@@ -1,7 +1,7 @@
 """JMESPath in options, and over answers in JSON, with `tensors` and `rows`, which http/profiles/README.md explains."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any, cast
 
 import jmespath
@@ -26,8 +26,16 @@ def require_expression(expression: str) -> str:
     try:
         jmespath.compile(expression)
     except JMESPathError as error:
-        raise ValueError(f"is no JMESPath expression: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"is no JMESPath expression{_place_in(error)}: see jmespath.org for its syntax") from None
     return expression
+
+
+def _place_in(error: JMESPathError) -> str:
+    position = getattr(error, "lex_position", getattr(error, "lexer_position", None))
+    token = getattr(error, "token_value", None)
+    if position is None:
+        return ""
+    return f" (character {position + 1}{f', {token!r}' if token else ''})"
 
 
 Expression = Annotated[str, AfterValidator(require_expression)]
@@ -68,14 +76,15 @@ def finder(expression: str) -> Find:
     return find
 
 
-def shape_of(answer: object) -> str:
-    """What an answer looks like, without what it says: the names of its fields at most."""
+def shape_of(answer: object, users: Collection[str] = ()) -> str:
+    """What an answer looks like, without what it says: the names of its fields at most, none of ``users``."""
     if not isinstance(answer, dict):
         if not isinstance(answer, list):
             return "a single value"
-        first = f", the first {shape_of(answer[0])}" if answer and isinstance(answer[0], dict) else ""
+        first = f", the first {shape_of(answer[0], users)}" if answer and isinstance(answer[0], dict) else ""
         return f"an array of {len(answer):,}{first}"
-    names = [name if is_plain(name) else "..." for name in answer]
+    hidden = set(users)
+    names = [name if is_plain(name) and name not in hidden else "..." for name in answer]
     return f"an object of {', '.join(names[:_NAMES])}{', ...' * (len(names) > _NAMES)}" if names else "an empty object"
 
 

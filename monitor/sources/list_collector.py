@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
+from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.reading.dialects import recognize_dialect
 from monitor.reading.ids import canonical_id, describe_value, item_ids
 from monitor.reading.padding import NoItems, drop_padding
 from monitor.sources.columns import number_list
-from monitor.sources.id_forms import Forms, speller
 
 try:
     from pydantic_core import from_json as _read_json

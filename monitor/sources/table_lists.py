@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.errors import SourceError
+from monitor.foreign_errors import file_cause
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers
+from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.model.unreadable import Need
@@ -26,7 +28,6 @@ from monitor.reading.ids import describe_type, id_array, is_list, is_text
 from monitor.reading.padding import NoItems, is_padding, without_items
 from monitor.reading.tally import Tally
 from monitor.sources import columns
-from monitor.sources.id_forms import Forms, speller
 from monitor.sources.list_collector import ListCollector, pull_without, spell_items
 
 _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
@@ -338,8 +339,7 @@ def arrow_errors(where: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        msg = f"{where} cannot be understood: {(str(error).splitlines() or ['no reason given'])[0][:200]}"
-        raise SourceError(msg) from None
+        raise SourceError(f"{where} cannot be read: {file_cause(error)}") from None
 
 
 def check_size(nbytes: int, most: int | None, where: str) -> None:

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from monitor.model.id_forms import speller
 from monitor.model.unreadable import MAX_UNREADABLE
 from monitor.options import NOT_IN_HASH, Duration, Options, readable_by
-from monitor.sources.id_forms import speller
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -17,8 +17,8 @@ IdForms = Annotated[
     readable_by(speller),
     Field(
         description="How these ids are spelled before they are looked up and compared, step by step: `strip` blanks, `lower`, "
-        "`int` (`007` is 7), `{prefix: 'item:'}` off, or `{regex: 'sku-([0-9]+)'}` (RE2), the group where all of an id matches. "
-        "What a step does not fit stays as it is, as with `string`. Users who become one by it are `duplicate_user`."
+        "`int` (`007` is 7), `{prefix: 'item:'}` off, or `{regex: 'sku-([0-9]+)'}` (RE2), the group where all of an id "
+        "matches. What a step does not fit stays as it is, as with `string`. Users who become one by it are `duplicate_user`."
     ),
 ]
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
-from monitor.redaction import without_secrets
+from monitor.foreign_errors import note_error, sqlstate_of
 from monitor.storage.database_url import describe, file_of
 
 _T = DatabaseTrouble
@@ -60,18 +60,6 @@ _POSTGRES = {
     "XX": ("reports an internal error: look at the server's log", False, _T.DAMAGED),
 }
 
-# libpq gives no SQLSTATE for a connection that never stood, only words; a server set to another language ends in the last line.
-_CONNECTING = {
-    "password authentication failed": "28P01",
-    "no password supplied": "28P01",
-    "no pg_hba.conf entry": "28",
-    "FATAL:  role": "28",
-    "does not exist": "3D000",
-    "too many": "53300",
-    "remaining connection slots": "53300",
-    "starting up": "57",
-    "shutting down": "57",
-}
 _READ_ONLY_DISK = "lies on a file system that is read-only, where not even reading works: mount it writable, or copy the file"
 _PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
 _DROPPED = "drops a partition of scores at this moment: try again"
@@ -138,7 +126,7 @@ def _is_read_only(file: Path | None) -> bool:
 
 def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
     words = str(error)
-    state = getattr(error, "sqlstate", None) or next((code for part, code in _CONNECTING.items() if part in words), "")
+    state = sqlstate_of(error) or ""
     if state == "42P01" and _PARTITION.search(words):
         return DatabaseError(f"{describe(url)} {_DROPPED}", permanent=False, trouble=_T.CONFLICT)
     if state in {"42P01", "42703", "3F000"}:
@@ -152,6 +140,7 @@ def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
 
 
 def _unforeseen(error: BaseException | None, url: URL, state: str = "") -> DatabaseError:
-    line = without_secrets(str(error).partition("\n")[0], url)
-    code = f" (SQLSTATE {state})" if state else ""
-    return DatabaseError(f"{describe(url)} refused a statement{code}: {line}")
+    if error is not None:
+        note_error(error)
+    code = f"SQLSTATE {state}" if state else getattr(error, "sqlite_errorname", type(error).__name__)
+    return DatabaseError(f"{describe(url)} refused a statement ({code}): the database's log says more")

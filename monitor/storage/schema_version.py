@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, func, inspect, select, text
 
 from monitor.errors import DatabaseError, SchemaError
+from monitor.foreign_errors import note_error
 from monitor.storage.database_errors import UPGRADE, translated
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.leases import read_lease
@@ -176,7 +177,9 @@ def _migrating(database: Database) -> Iterator[Config]:
         try:
             yield _config(connection)
         except CommandError as error:
-            msg = f"{describe(database.url)} cannot be migrated: {error}: known versions are base, {', '.join(_known()[::-1])}"
+            note_error(error)
+            known = ", ".join(_known()[::-1])
+            msg = f"{describe(database.url)} cannot be migrated to that version: known versions are base, {known}"
             raise SchemaError(msg) from None
 
 

@@ -8,8 +8,9 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.errors import OutputError
+from monitor.foreign_errors import file_cause
 from monitor.model.runs import Scores
-from monitor.scratch import SPILL, scratch_database
+from monitor.scratch import room_trouble, scratch_database
 
 MEMORY = "100MB"
 THREADS = 2
@@ -59,9 +60,6 @@ def _one_sentence() -> Iterator[None]:
         yield
     # What a stream of batches runs into comes as an error of Arrow's or the system's.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        said = (str(error).splitlines() or [""])[0][:200]
-        msg = (
-            f"the scores of the run do not fit into temporary files, {SPILL} at most: free disk where TMPDIR says, or set "
-            f"keep_scores to a number of users ({said})"
-        )
+        trouble = room_trouble(str(error)) or file_cause(error)
+        msg = f"the scores of the run were not written to temporary files: {trouble}, or set keep_scores to a number of users"
         raise OutputError(msg, permanent=False) from None

@@ -16,8 +16,9 @@ import bcrypt
 import structlog
 from pydantic import SecretStr
 
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, MonitorError
 from monitor.files import read_bounded
+from monitor.foreign_errors import describe_error
 from monitor.web.access_options import AccessOptions, TlsOptions, cost_of
 
 _LARGEST_FILE = 1 << 20
@@ -154,7 +155,8 @@ class CertificateStore:
             if stamp == self._failed:
                 return
             self._failed = stamp
-            log.error("certificate not read again; the old one stays in force", reason=str(error) or repr(error))  # noqa: TRY400 - the reason is all
+            reason = str(error) if isinstance(error, MonitorError) else describe_error(error)
+            log.error("certificate not read again; the old one stays in force", reason=reason)  # noqa: TRY400 - the reason is all
         else:
             self._seen, self._failed = stamp, None
             log.info("certificate read again")

@@ -13,6 +13,7 @@ from monitor.model.alerts import AlertState, Outcome, State, Transition
 from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Condition, ConditionRule, Learning, Rule, Severity, StandstillRule
 from monitor.model.runs import RunStatus, Summary
+from tables import cells
 
 QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING
 OK, INSUFFICIENT, FAILED = RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED
@@ -74,8 +75,8 @@ insufficient  quiet   firing   held     not_judged
 failed        firing  held     held     not_judged
 abandoned     firing  held     held     not_judged
 """
-ALERTS, *ROWS = (line.split() for line in TABLE.strip().splitlines())
-CELLS = {(row[0], alert): cell for row in ROWS for alert, cell in zip(ALERTS, row[1:], strict=True)}
+ALERTS, *ROWS = cells(TABLE)
+CELLS = {(run, alert): cell for run, *row in ROWS for alert, cell in zip(ALERTS, row, strict=True)}
 
 
 @pytest.mark.parametrize("was", [QUIET, FIRING])

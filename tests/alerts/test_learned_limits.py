@@ -13,6 +13,7 @@ from monitor.model.memory import PastRun
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, SimilarityRule, StandstillRule
 from monitor.model.runs import ArmScore, RunStatus
+from tables import cells
 
 DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}
 TREND = {**DROP, "learned": Learning.TREND}
@@ -56,27 +57,30 @@ def test_a_share_of_users_is_told_with_what_is_normal() -> None:
     assert found == said
 
 
-@pytest.mark.parametrize(
-    ("learning", "z", "fault", "recovered"),
-    [
-        # Half of the way back, or normal again.
-        (DROP, 3.1, 9.0, False),
-        (DROP, 3.0, 9.0, True),
-        (DROP, 2.1, 4.1, False),
-        (DROP, 2.0, 3.0, True),
-        (DROP, 2.1, None, False),
-        # Rounding differs.
-        (TREND, -1.0, None, True),
-        (TREND, 3e-14, None, True),
-        (TREND, 1.5, None, True),
-        (TREND, 1.6, None, False),
-    ],
-)
+ENDS = """
+# rule  z      fault  ends
+# Half of the way back, or normal again.
+drop    3.1    9.0    no
+drop    3.0    9.0    yes
+drop    2.1    4.1    no
+drop    2.0    3.0    yes
+drop    2.1    nan    no
+# Rounding differs.
+trend   -1.0   nan    yes
+trend   3e-14  nan    yes
+trend   1.5    nan    yes
+trend   1.6    nan    no
+"""
+
+
+@pytest.mark.parametrize(("learning", "z", "fault", "ends"), cells(ENDS))
 def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back_and_a_trend_once_it_is_normal(
-    learning: dict[str, Any], z: float, fault: float | None, *, recovered: bool
+    learning: str, z: str, fault: str, ends: str
 ) -> None:
-    found = verdict(rule(**learning), 0.45, expectation(z=z, fault=fault, evidence=0.6, evidence_limit=1e8))
-    assert (found.outcome, found.is_recovered) == (Outcome.OK, recovered)
+    watched = rule(**{**DROP, "learned": Learning(learning)})
+    of_fault = None if fault == "nan" else float(fault)
+    found = verdict(watched, 0.45, expectation(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8))
+    assert (found.outcome, found.is_recovered) == (Outcome.OK, ends == "yes")
 
 
 def test_a_trend_is_evidence_that_reached_its_limit_whatever_this_run_says() -> None:
@@ -133,23 +137,29 @@ def play(*moves: Churn, **changes: Any) -> list[tuple[Outcome, str, Transition |
 UNKNOWN, TRAINED, STILL = (None, None), (0.25, 0.25), (0.25, 0.0)
 
 
-WEEK: list[Churn] = [TRAINED, *[STILL] * 6]
-HOURS: list[Churn] = [(0.25, 0.0), (0.0, 0.0), (0.0, 0.25), (0.0, 0.0)]
-FIRED: dict[str, tuple[list[Churn], list[int]]] = {
-    "a candidate that misses three trainings of the baseline": ([UNKNOWN, *[TRAINED] * 3, *[STILL] * 4], [6]),
-    "an arm of which a tenth is trained": ([TRAINED, TRAINED, *[*[(0.25, 0.024)] * 3, (0.25, 0.03)] * 4, TRAINED], [4]),
-    "neither arm is trained": ([TRAINED, TRAINED, *[(0.0, 0.0)] * 50], []),
-    "a candidate trained some hours after the baseline": (HOURS * 20, []),
-    "a candidate trained weekly, seen twice": (WEEK * 6, []),
-    "then more than the 2 + 9 of its weeks": ([*WEEK * 6, *[STILL] * 6], [6 * 7 + 5]),
-    "a standstill that was told is no rhythm": ([TRAINED, TRAINED, *[STILL] * 20, TRAINED, TRAINED, *[STILL] * 4], [4, 26]),
-}
+MOVES = {"u": UNKNOWN, "t": TRAINED, "s": STILL, "0": (0.0, 0.0), "c": (0.0, 0.25), "p": (0.25, 0.024), "q": (0.25, 0.03)}
+FIRED = """
+# A candidate that misses three trainings of the baseline, and an arm of which a tenth is trained.
+utttssss        6
+tt pppq*4 t     4
+# Neither arm is trained; the candidate is trained some hours after the baseline.
+tt 0*50         -
+s0c0*20         -
+# It is trained weekly, seen twice; then more than the 2 + 9 of its weeks.
+tssssss*6       -
+tssssss*6 s*6   47
+# A standstill that was told is no rhythm.
+tt s*20 tt s*4  4 26
+"""
+"""What the arms do day after day, and the days on which it fires."""
 
 
-@pytest.mark.parametrize("case", FIRED)
-def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(case: str) -> None:
-    moves, days = FIRED[case]
-    assert [day for day, (*_, change) in enumerate(play(*moves)) if change is not None and change.is_start] == days
+@pytest.mark.parametrize(("moves", "days"), cells(FIRED))
+def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(moves: str, days: str) -> None:
+    played = [(word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()]
+    told = play(*(MOVES[letter] for letter in "".join(played)))
+    fired = [str(day) for day, (*_, change) in enumerate(told) if change is not None and change.is_start]
+    assert fired == days.replace("-", "").split()
 
 
 def test_it_is_told_once_and_ends_with_the_next_change() -> None:
@@ -162,34 +172,19 @@ def test_it_is_told_once_and_ends_with_the_next_change() -> None:
     assert (start.value, start.threshold, start.users) == (3.0, 2.0, 700)
 
 
-@pytest.mark.parametrize(
-    ("moves", "changes", "outcome", "reason"),
-    [
-        (
-            [UNKNOWN, *[STILL] * 4],
-            {},
-            Outcome.TOO_FEW,
-            "learning how often the lists of the candidate change: 0 of 2 changes seen",
-        ),
-        (
-            [STILL],
-            {"arm": Arm.BASELINE},
-            Outcome.TOO_FEW,
-            "learning how often the lists of the baseline change: 1 of 2 changes seen",
-        ),
-        ([UNKNOWN], {}, Outcome.NO_DATA, "there are no lists of an earlier run to compare with"),
-        (
-            [TRAINED],
-            {"min_users": 701},
-            Outcome.TOO_FEW,
-            "only 700 users had a list in the last run too, fewer than the 701 needed",
-        ),
-    ],
-)
-def test_what_is_not_known_of_a_standstill_is_said(
-    moves: list[Churn], changes: dict[str, Any], outcome: Outcome, reason: str
-) -> None:
-    assert play(*moves, **changes)[-1] == (outcome, reason, None)
+UNTOLD = """
+# moves  rule      outcome  reason
+ussss    usual     too_few  learning how often the lists of the candidate change: 0 of 2 changes seen
+s        baseline  too_few  learning how often the lists of the baseline change: 1 of 2 changes seen
+u        usual     no_data  there are no lists of an earlier run to compare with
+t        of 701    too_few  only 700 users had a list in the last run too, fewer than the 701 needed
+"""
+RULES: dict[str, dict[str, Any]] = {"usual": {}, "baseline": {"arm": Arm.BASELINE}, "of 701": {"min_users": 701}}
+
+
+@pytest.mark.parametrize(("moves", "changes", "outcome", "reason"), cells(UNTOLD))
+def test_what_is_not_known_of_a_standstill_is_said(moves: str, changes: str, outcome: str, reason: str) -> None:
+    assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (outcome, reason, None)
 
 
 def test_a_run_that_is_not_ok_says_nothing_of_it() -> None:

@@ -1,4 +1,3 @@
-import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,6 +10,7 @@ from factories import DAY, SLOT, comparison, rule, transition
 from monitor.alerts.machine import INSTALLATION, Evaluation, advance, retire_alerts
 from monitor.model.alerts import AlertState, Outcome, State, Transition, Verdict
 from monitor.model.rules import Rule, Severity
+from tables import cells
 
 QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING
 BAND = rule(threshold=0.35, resolve_at=0.4, for_runs=2)
@@ -55,8 +55,8 @@ firing     firing 0   firing 1  firing 0    firing 0   firing 0   firing 0   qui
 recovered  firing 0   quiet 0   firing 0    firing 1   firing 1   firing 1   quiet 0
 """
 """Under a rule with ``for: 2`` and ``resolve_after: 2``: the state and its streak after each verdict."""
-HEAD, *ROWS = ([cell.strip() for cell in re.split(r"  +", line)] for line in TABLE.strip("\n").splitlines())
-CELLS = [(row[0], verdict, cell) for row in ROWS for verdict, cell in zip(HEAD[1:], row[1:], strict=True)]
+NAMES, *ROWS = cells(TABLE)
+CELLS = [(start, verdict, cell) for start, *row in ROWS for verdict, cell in zip(NAMES, row, strict=True)]
 
 
 @pytest.mark.parametrize(("start", "verdict", "cell"), CELLS)

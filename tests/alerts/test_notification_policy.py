@@ -10,12 +10,23 @@ from hypothesis import strategies as st
 
 from factories import HOUR, MINUTE, SLOT, comparison, coverage_rule, rule, transition
 from monitor.alerts.incidents import GROUP_FOR, assign_incidents, count_pages, find_leads
-from monitor.alerts.notification_policy import Dispatch, MaintenanceWindow, Matcher, NotificationPolicy, Route, compose_messages
+from monitor.alerts.notification_policy import (
+    Dispatch,
+    MaintenanceWindow,
+    Matcher,
+    NotificationPolicy,
+    Route,
+    compose_messages,
+    matchable_labels,
+    matches_all,
+)
+from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Silence, Treatment, Updates
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, ConditionRule, Severity
 from storage.worked import fired
+from tables import cells
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
 START = transition(incident="i")
@@ -57,33 +68,55 @@ def decide(
     return [(each.status, each.reason) for each in dispatch.decide(owed(*changes, known=known))]
 
 
-AGAIN = replace(START, dedup_key="again", slot=SLOT + 3 * MINUTE)
 TOLD: dict[str, Any] = {"told": (START,)}
 OVER: dict[str, Any] = {"lasting": ()}
 SEND = (SENT, None)
+SEGMENT = replace(START, segment="country=UK", dedup_key="uk", slot=SLOT + MINUTE)
+
+CHANGES = {
+    "start": START,
+    "again": replace(START, dedup_key="again", slot=SLOT + 3 * MINUTE),
+    "other": replace(START, incident="j"),
+    "acknowledgement": ACKNOWLEDGEMENT,
+    "end": END,
+    "segment": SEGMENT,
+    "segment_end": replace(END, segment="country=UK", dedup_key="uk"),
+}
+BECOMES = {"sent": SEND, "ended": (DROPPED, ENDED), "never": (DROPPED, NEVER), "waits": (HELD, WAITS)}
+DECISIONS = """
+# owed                 fires  told           becomes
+start                  start  -              sent
+start                  -      -              ended
+start?                 start  -              sent
+start end              -      -              ended never
+start? end             -      -              ended sent
+end                    -      start          sent
+end                    -      -              never
+end again              again  start          waits sent
+start acknowledgement  start  -              sent sent
+acknowledgement        start  start          sent
+acknowledgement        start  -              never
+acknowledgement        -      start          ended
+segment_end            start  start segment  waits
+segment_end end        -      start segment  sent sent
+segment_end start      start  segment        waits sent
+segment_end            start  segment        sent
+segment_end            other  start segment  sent
+"""
+"""The receiver may know of ``start?``; where its incidents are not grouped, nothing waits."""
 
 
-@pytest.mark.parametrize(
-    ("changes", "known", "becomes"),
-    [
-        ((START,), {}, [SEND]),
-        ((START,), OVER, [(DROPPED, ENDED)]),
-        ((START,), {"known": True}, [SEND]),
-        ((START, END), OVER, [(DROPPED, ENDED), (DROPPED, NEVER)]),
-        ((START, END), {**OVER, "known": True}, [(DROPPED, ENDED), SEND]),  # the start may have arrived
-        ((END,), {**OVER, **TOLD}, [SEND]),
-        ((END,), OVER, [(DROPPED, NEVER)]),
-        ((END, AGAIN), {"lasting": (AGAIN,), **TOLD}, [(HELD, WAITS), SEND]),  # it fires anew
-        ((START, ACKNOWLEDGEMENT), {}, [SEND, SEND]),
-        ((ACKNOWLEDGEMENT,), TOLD, [SEND]),
-        ((ACKNOWLEDGEMENT,), {}, [(DROPPED, NEVER)]),
-        ((ACKNOWLEDGEMENT,), {**OVER, **TOLD}, [(DROPPED, ENDED)]),
-    ],
-)
-def test_what_is_owed_is_sent_or_dropped(
-    changes: tuple[Transition, ...], known: dict[str, Any], becomes: list[tuple[DeliveryStatus, str | None]]
+@pytest.mark.parametrize(("owed", "fires", "told", "becomes"), cells(DECISIONS))
+def test_what_is_owed_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(
+    owed: str, fires: str, told: str, becomes: str
 ) -> None:
-    assert decide(*changes, **known) == becomes
+    changes, lasting, known = (
+        [CHANGES[word.strip("?")] for word in text.split() if word != "-"] for text in (owed, fires, told)
+    )
+    for ungrouped in (False, True):
+        text = becomes.replace("waits", "sent") if ungrouped else becomes
+        found = decide(*changes, lasting=tuple(lasting), told=tuple(known), known="?" in owed, ungrouped=ungrouped)
+        assert found == [BECOMES[word] for word in text.split()]
 
 
 SILENCE = Silence(
@@ -142,27 +175,6 @@ def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only() -> None:
     for of, drift, status in ((ALL, "country=UK", HELD), ("country=UK", "country=UK", HELD), ("country=UK", ALL, SENT)):
         change = replace(START, segment=drift)
         assert decide(change, lasting=(change, replace(condition("no_data"), segment=of)))[0][0] is status
-
-
-SEGMENT = replace(START, segment="country=UK", dedup_key="uk", slot=SLOT + MINUTE)
-SEGMENT_END = replace(END, segment="country=UK", dedup_key="uk")
-
-
-@pytest.mark.parametrize(
-    ("changes", "lasting", "told", "becomes"),
-    [
-        ((SEGMENT_END,), (START,), (START, SEGMENT), [(HELD, WAITS)]),
-        ((SEGMENT_END, END), (), (START, SEGMENT), [SEND, SEND]),
-        ((SEGMENT_END, START), (START,), (SEGMENT,), [(HELD, WAITS), SEND]),  # more begins
-        ((SEGMENT_END,), (START,), (SEGMENT,), [SEND]),  # what lasts was never told
-        ((SEGMENT_END,), (replace(START, incident="j"),), (START, SEGMENT), [SEND]),
-    ],
-)
-def test_an_end_waits_for_what_lasts_of_its_incident(
-    changes: tuple[Transition, ...], lasting: tuple[Transition, ...], told: tuple[Transition, ...], becomes: list[Any]
-) -> None:
-    assert decide(*changes, lasting=lasting, told=told) == becomes
-    assert decide(*changes, lasting=lasting, told=told, ungrouped=True) == [SEND] * len(changes)
 
 
 def route(text: str, receiver: str, *, goes_on: bool = False) -> Route:
@@ -365,3 +377,67 @@ def test_what_is_pending_has_no_incident() -> None:
     state = replace(begin(SLOT)[0], state=State.PENDING, dedup_key=None)
     states, changes = named((state, pending))
     assert (states[0].incident, changes[0].incident) == (None, None)
+
+
+MATCHED = {"segment": "country=UK", "severity": "critical", "team": "ranking", "odd": 'a"b\\c', "bare": "a\ud800\x00\nz"}
+
+MATCHING = r"""
+severity=critical
+severity = critical
+severity="critical"
+segment=country=UK
+segment=~country=.*
+team=~rank.*|search
+absent=
+odd="a\"b\\c"
+odd=~"a\"\w.c"
+bare=~a.+z
+"""
+"""The last one matches what no database could store."""
+NOT_MATCHING = """
+severity!=critical
+severity=crit
+segment=~country
+segment!~"country=(UK|US)"
+absent!=
+absent=~.+
+segment=country.UK
+"""
+"""The whole value is compared, and `=` takes no regular expression."""
+
+
+@pytest.mark.parametrize("matches", [True, False])
+def test_a_matcher_matches_the_whole_value(*, matches: bool) -> None:
+    for text in (MATCHING if matches else NOT_MATCHING).strip().splitlines():
+        assert Matcher.parse(f" {text} ").matches(MATCHED) is matches, text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "is no matcher: write name=value") for text in ("", "severity", "=x", "1a=x", "a b=c", "x=" + "y" * 1000)),
+        # Also what could take for ever, or what nothing could store.
+        *((f"a=~{text}", "is no regular expression") for text in ("(", "a)(b", "(?=a)", r"(a)\1", "a{1001}", "[", "a\ud800")),
+    ],
+)
+def test_what_is_no_matcher_is_refused_with_how_to_write_one(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Matcher.parse(text)
+
+
+def test_an_alert_is_matched_by_our_names_first_and_by_its_rule_s_labels() -> None:
+    alert = transition(labels={"team": "ranking", "severity": "none"})
+    assert matchable_labels(alert)["severity"] == "critical"
+    assert matches_all([Matcher.parse("team=ranking"), Matcher.parse("metric=extended_tau")], alert)
+    assert not matches_all([Matcher.parse("team=ranking"), Matcher.parse("severity=none")], alert)
+    assert matches_all([], alert)
+
+
+def test_a_name_from_outside_cannot_become_a_matcher() -> None:
+    assert not Matcher.parse("segment=all").matches(matchable_labels(transition(segment='all" or segment=~".*')))
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*.*.*.*.*x", "(.*a){20}b"])
+def test_no_expression_takes_for_ever_on_a_name_of_a_megabyte(pattern: str) -> None:
+    matcher = Matcher.parse(f"segment=~{pattern}")
+    assert not matcher.matches({"segment": "a" * 1_000_000})

@@ -14,8 +14,6 @@ from monitor.model.comparison import Comparison
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.rules import (
     KIND_OF_LABEL,
-    METRIC_LABELS,
-    BaseRule,
     Condition,
     ConditionRule,
     Rule,
@@ -24,6 +22,7 @@ from monitor.model.rules import (
 )
 from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import TRAITS, CoverageShare, Lack
+from tables import cells
 
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
 
@@ -91,49 +90,40 @@ def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_
     assert (state.outcome, state.reason) == (Outcome.NO_DATA, f"no user of the panel belongs to {said}")
 
 
-ONE_OF_EACH: dict[RuleKind, Rule] = {
-    RuleKind.SIMILARITY: rule(),
-    RuleKind.COVERAGE: coverage_rule("missing"),
-    RuleKind.STANDSTILL: StandstillRule(alert="Frozen", arm=Arm.CANDIDATE),
-    RuleKind.CONDITION: ConditionRule(alert="NoData", condition=Condition.NO_DATA),
-}
-
-
-def test_every_kind_of_rule_has_a_judge_a_class_and_a_label_that_leads_back_to_it_and_is_evaluated_in_its_order() -> None:
-    assert set(JUDGES) == {kind.kind for kind in BaseRule.__subclasses__()} == set(RuleKind) == set(ONE_OF_EACH)
-    assert len({kind.__qualname__ for kind in BaseRule.__subclasses__()}) == len(RuleKind)
-    assert set(METRIC_LABELS) == set(RuleKind) - {RuleKind.SIMILARITY}
-    for kind, each in ONE_OF_EACH.items():
-        assert (each.kind, KIND_OF_LABEL.get(each.subject.metric, RuleKind.SIMILARITY)) == (kind, kind)
-    rules = tuple(ONE_OF_EACH.values())
-    for ordered in (rules[:3], rules[2::-1]):  # conditions come last
-        states, _ = evaluate(comparison(rules=(*ordered, rules[3])))
-        assert [state.alert for state in states] == [each.alert for each in (*ordered, rules[3])]
+def test_every_kind_of_rule_is_found_by_its_label_and_conditions_are_evaluated_last() -> None:
+    others = rule(), coverage_rule("missing"), StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
+    last = ConditionRule(alert="NoData", condition=Condition.NO_DATA)
+    assert set(JUDGES) == {each.kind for each in (*others, last)} == set(RuleKind)
+    for each in (*others, last):
+        assert KIND_OF_LABEL.get(each.subject.metric, RuleKind.SIMILARITY) == each.kind
+    for rules in ((last, *others), (*others[::-1], last)):
+        states, _ = evaluate(comparison(rules=rules))
+        assert [state.alert for state in states] == [each.alert for each in rules if each is not last] + ["NoData"]
 
 
 def unchanged(segment: str, users: int, of: int) -> ArmScore:
     return ArmScore(segment=segment, arm=Arm.CANDIDATE, metric="unchanged_list", value=users / of, n=of)
 
 
-@pytest.mark.parametrize(
-    ("of_all", "of_a", "of_b", "judged"),
-    [
-        # Where the arm was not trained they are no news.
-        ((1000, 1000), (400, 400), None, set()),
-        ((900, 1000), (360, 400), (540, 600), set()),
-        ((899, 1000), (359, 400), (540, 600), {"all", "s=b"}),
-        # A segment is judged by the others, however large it is.
-        ((902, 1000), (900, 900), (2, 100), {"s=a"}),
-        ((102, 1000), (2, 900), (100, 100), {"all", "s=b"}),
-        ((500, 1000), (500, 1000), None, {"all", "s=a"}),
-    ],
-)
-def test_unchanged_lists_are_judged_where_others_changed(
-    of_all: tuple[int, int], of_a: tuple[int, int], of_b: tuple[int, int] | None, judged: set[str]
-) -> None:
-    found = {"all": of_all, "s=a": of_a, "s=b": of_b}
-    scores = [unchanged(segment, *users) for segment, users in found.items() if users is not None]
-    assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == judged
+UNCHANGED = """
+# all      a          b        judged
+# Where the arm was not trained they are no news.
+1000/1000  400/400    -        -
+900/1000   360/400    540/600  -
+899/1000   359/400    540/600  all b
+# A segment is judged by the others, however large it is.
+902/1000   900/900    2/100    a
+102/1000   2/900      100/100  all b
+500/1000   500/1000   -        all a
+"""
+
+
+@pytest.mark.parametrize("row", cells(UNCHANGED))
+def test_unchanged_lists_are_judged_where_others_changed(row: list[str]) -> None:
+    *counts, judged = row
+    found = [(name, *map(int, count.split("/"))) for name, count in zip(("all", "a", "b"), counts, strict=True) if count != "-"]
+    scores = [unchanged(*each) for each in found]
+    assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == set(judged.split()) - {"-"}
 
 
 def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> tuple[Outcome, str]:

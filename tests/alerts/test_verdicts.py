@@ -14,6 +14,7 @@ from monitor.model.rules import Direction, Learning, SimilarityRule
 from monitor.model.runs import RunStatus, Summary
 from monitor.model.statistics import Statistic
 from monitor.summaries import summarize_one
+from tables import cells
 
 
 def judge_similarity(
@@ -35,22 +36,22 @@ def verdict(mean: float | None, *, segment: str = "all", n: int = 1874, **change
     return judge_similarity(rule(**{**LOW, **changes}), found, segment=segment)
 
 
-@pytest.mark.parametrize(
-    ("mean", "outcome", "is_recovered", "said"),
-    [
-        (0.512, Outcome.BREACH, False, "0.512 over 1,874 users, below 0.6"),
-        (0.59999, Outcome.BREACH, False, "0.59999 over 1,874 users, below 0.6"),
-        (0.6, Outcome.OK, False, "0.6 over 1,874 users, not below 0.6 but still below 0.65, where it resolves"),
-        (0.65, Outcome.OK, True, "0.65 over 1,874 users, not below 0.65"),
-    ],
-)
+BELOW = """
+0.512    breach  no   0.512 over 1,874 users, below 0.6
+0.59999  breach  no   0.59999 over 1,874 users, below 0.6
+0.6      ok      no   0.6 over 1,874 users, not below 0.6 but still below 0.65, where it resolves
+0.65     ok      yes  0.65 over 1,874 users, not below 0.65
+"""
+
+
+@pytest.mark.parametrize(("mean", "outcome", "recovers", "said"), cells(BELOW))
 def test_a_rule_below_breaches_under_its_threshold_and_recovers_at_resolve_at(
-    mean: float, outcome: Outcome, is_recovered: bool, said: str
+    mean: str, outcome: str, recovers: str, said: str
 ) -> None:
-    found = verdict(mean)
-    assert (found.outcome, found.is_recovered, found.value, found.users) == (outcome, is_recovered, mean, 1874)
-    assert found.reason == f"mean of rbo(p=0.9) is {said}"
-    assert " over 1 user of country=UK, " in verdict(mean, segment="country=UK", n=1).reason
+    found = verdict(float(mean))
+    assert (found.outcome, found.is_recovered, found.value) == (outcome, recovers == "yes", float(mean))
+    assert (found.users, found.reason) == (1874, f"mean of rbo(p=0.9) is {said}")
+    assert " over 1 user of country=UK, " in verdict(float(mean), segment="country=UK", n=1).reason
 
 
 def test_a_rule_above_breaches_on_the_other_side() -> None:
@@ -71,20 +72,18 @@ def test_the_shown_figure_never_contradicts_the_verdict(value: float, threshold:
     assert (shown < threshold) == (found.outcome is Outcome.BREACH)
 
 
-@pytest.mark.parametrize(
-    ("status", "reason", "outcome", "said"),
-    [
-        (RunStatus.FAILED, "candidate is down", Outcome.ERROR, "candidate is down"),
-        (RunStatus.FAILED, None, Outcome.ERROR, "the run failed"),
-        (RunStatus.ABANDONED, None, Outcome.ERROR, "the run was abandoned before its end"),
-        (RunStatus.RUNNING, None, Outcome.ERROR, "the run has not ended"),
-        (RunStatus.INSUFFICIENT, "3 of 9", Outcome.NO_DATA, "3 of 9"),
-    ],
-)
-def test_a_run_that_is_not_ok_never_speaks_of_similarity(
-    status: RunStatus, reason: str | None, outcome: Outcome, said: str
-) -> None:
-    found = judge_similarity(rule(), summary(mean=0.9), status, reason=reason)
+NOT_OK = """
+failed        candidate is down  error    candidate is down
+failed        -                  error    the run failed
+abandoned     -                  error    the run was abandoned before its end
+running       -                  error    the run has not ended
+insufficient  3 of 9             no_data  3 of 9
+"""
+
+
+@pytest.mark.parametrize(("status", "reason", "outcome", "said"), cells(NOT_OK))
+def test_a_run_that_is_not_ok_never_speaks_of_similarity(status: str, reason: str, outcome: str, said: str) -> None:
+    found = judge_similarity(rule(), summary(mean=0.9), RunStatus(status), reason=None if reason == "-" else reason)
     assert (found.outcome, found.reason, found.value, found.users) == (outcome, said, None, 0)
 
 
@@ -153,20 +152,22 @@ def test_a_bound_at_the_limit_is_not_beyond_it() -> None:
         assert [bounded(each, 90, mean=0.5).outcome for each in rules] == [Outcome.NO_DATA, Outcome.OK]
 
 
-@pytest.mark.parametrize(
-    ("missing", "outcome", "expected"),
-    [
-        (0, Outcome.OK, Outcome.OK),
-        (2, Outcome.OK, Outcome.OK),  # at worst 0.370
-        (4, Outcome.OK, Outcome.NO_DATA),  # at worst 0.340
-        (4, Outcome.BREACH, Outcome.NO_DATA),
-        (1, Outcome.NO_DATA, Outcome.NO_DATA),
-        (50, Outcome.TOO_FEW, Outcome.TOO_FEW),
-    ],
-)
-def test_a_decision_that_the_missing_could_turn_is_none(missing: int, outcome: Outcome, expected: Outcome) -> None:
-    found = bounded(rule(**SCORES), missing, replace(OK, outcome=outcome, is_recovered=outcome is Outcome.OK))
-    assert (found.outcome, found.is_recovered, found.value) == (expected, expected is Outcome.OK, 0.4)
+TURNED = """
+# missing  judged   becomes
+0          ok       ok
+# At worst 0.370, and 0.340.
+2          ok       ok
+4          ok       no_data
+4          breach   no_data
+1          no_data  no_data
+50         too_few  too_few
+"""
+
+
+@pytest.mark.parametrize(("missing", "judged", "becomes"), cells(TURNED))
+def test_a_decision_that_the_missing_could_turn_is_none(missing: str, judged: str, becomes: str) -> None:
+    found = bounded(rule(**SCORES), int(missing), replace(OK, outcome=Outcome(judged), is_recovered=judged == "ok"))
+    assert (found.outcome.value, found.is_recovered, found.value) == (becomes, becomes == "ok", 0.4)
 
 
 def test_it_is_told_how_many_are_missing_and_what_they_could_do() -> None:

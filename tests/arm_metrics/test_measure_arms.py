@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from kernels.reference import padded
 from monitor.arm_metrics import ARM_METRICS, ArmNeed, LastLists, measure_arms, parse_arm_metric
 from monitor.errors import MetricError
 from monitor.kernels.exposure import churn, compact_codes, count_items, gini, kolmogorov_smirnov
-from monitor.model.rankings import Arm, ByArm, PairBatch
+from monitor.model.rankings import Arm, ByArm
+from tables import cells
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 BATCH = reference.batch([([1, 2], [1, 9]), ([1, 3], [1, 9]), ([1, 2], [1, 4])])
@@ -38,43 +40,60 @@ def last(lists: list[list[int]], exposed: list[int] | None = None) -> LastLists:
 WEIGHTS = ByArm(baseline=places([6, 2], [6, 1], [6, 2]), candidate=places([6, math.nan], [6, math.nan], [6, 4]))
 SCORES = ByArm(baseline=places([4, 3], [4, 3], [4, math.nan]), candidate=places([4, 3], [9, 8], [9, 8]))
 NAN = ByArm(baseline=np.full((3, 2), np.nan), candidate=np.full((3, 2), np.nan))
-NOBODY = last([[], [], []])
 
 
-@pytest.mark.parametrize(
-    ("name", "batch", "known", "expected"),
-    [
-        ("catalogue_coverage", BATCH, {"catalogue_size": 10}, [(B, 0.3, 3), (C, 0.3, 3)]),
-        # Of what either arm lists, also where the catalogue is said to be smaller than that.
-        ("catalogue_coverage", BATCH, {}, [(B, 3 / 5, 3), (C, 3 / 5, 3)]),
-        ("catalogue_coverage", BATCH, {"catalogue_size": 2}, [(B, 3 / 5, 3), (C, 3 / 5, 3)]),
-        # A catalogue of one item has no normalized entropy.
-        ("exposure_entropy", ONE_ITEM, {}, [(B, 0.0, 3), (C, 0.0, 3)]),
-        ("exposure_entropy_normalized", ONE_ITEM, {}, [(B, None, 0), (C, None, 0)]),
-        # Over places whose item has a weight.
-        ("mean_popularity", replace(BATCH, weights=WEIGHTS), {}, [(B, 23 / 6, 3), (C, 22 / 4, 3)]),
-        ("mean_popularity", replace(BATCH, weights=NAN), {}, [(B, None, 0), (C, None, 0)]),
-        # The share of places with items listed to nobody last time.
-        (
-            "novelty",
-            BATCH,
-            {"last": {B: last([[1], [2], [3]]), C: last([[], [], []], exposed=[-1, 1, 4, 4, 77])}},
-            [(B, 0.0, 3), (C, 2 / 6, 3)],
-        ),
-        # Of users of both runs.
-        ("self_churn", BATCH, {"last": {B: last([[2, 1], [4, 5], []]), C: NOBODY}}, [(B, 0.5, 2), (C, None, 0)]),
-        # Of the candidate.
-        ("score_shift", replace(BATCH, scores=SCORES), {}, [(C, 1 - 1 / 3, 3)]),
-        ("score_shift", replace(BATCH, scores=NAN), {}, [(C, None, 0)]),
-        # What is not known is None and no error.
-        *((name, BATCH, {}, [(arm, None, 0) for arm in metric.arms]) for name, metric in ARM_METRICS.items() if metric.need),
-    ],
-)
-def test_values_are_those_worked_by_hand(name: str, batch: PairBatch, known: dict[str, Any], expected: list[object]) -> None:
-    options = {"catalogue_size": None, "last": None, **known}
-    found = measure_arms(batch, {"all": np.arange(3)}, [parse_arm_metric(name)], **options)
+SEEN = {B: last([[1], [2], [3]]), C: last([[], [], []], exposed=[-1, 1, 4, 4, 77])}
+KNOWN: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "10 items": {"catalogue_size": 10},
+    "2 items": {"catalogue_size": 2},
+    "one item": {"batch": ONE_ITEM},
+    "weights": {"batch": replace(BATCH, weights=WEIGHTS)},
+    "no weights": {"batch": replace(BATCH, weights=NAN)},
+    "scores": {"batch": replace(BATCH, scores=SCORES)},
+    "no scores": {"batch": replace(BATCH, scores=NAN)},
+    "lists": {"last": SEEN},
+    "some lists": {"last": {B: last([[2, 1], [4, 5], []]), C: last([[], [], []])}},
+}
+WORKED = """
+# metric                     known       baseline  candidate
+catalogue_coverage           10 items    3/10 3    3/10 3
+# Of what either arm lists, also where the catalogue is said to be smaller than that.
+catalogue_coverage           nothing     3/5 3     3/5 3
+catalogue_coverage           2 items     3/5 3     3/5 3
+# A catalogue of one item has no normalized entropy.
+exposure_entropy             one item    0 3       0 3
+exposure_entropy_normalized  one item    None 0    None 0
+# Over places whose item has a weight.
+mean_popularity              weights     23/6 3    22/4 3
+mean_popularity              no weights  None 0    None 0
+# The share of places with items listed to nobody last time.
+novelty                      lists       0 3       2/6 3
+# Of users of both runs.
+self_churn                   some lists  1/2 2     None 0
+# Of the candidate.
+score_shift                  scores      -         2/3 3
+score_shift                  no scores   -         None 0
+# What is not known is None and no error.
+mean_popularity              nothing     None 0    None 0
+novelty                      nothing     None 0    None 0
+self_churn                   nothing     None 0    None 0
+score_shift                  nothing     -         None 0
+"""
+"""The value of each arm, and of how many users."""
 
-    assert [(score.arm, score.value, score.n) for score in found] == expected
+
+@pytest.mark.parametrize(("name", "known", "baseline", "candidate"), cells(WORKED))
+def test_values_are_those_worked_by_hand(name: str, known: str, baseline: str, candidate: str) -> None:
+    options = {"batch": BATCH, "catalogue_size": None, "last": None, **KNOWN[known]}
+    found = measure_arms(options.pop("batch"), {"all": np.arange(3)}, [parse_arm_metric(name)], **options)
+
+    scores = {score.arm: (score.value, score.n) for score in found}
+    expected = {}
+    for arm, (value, _, users) in ((B, baseline.partition(" ")), (C, candidate.partition(" "))):
+        if users:
+            expected[arm] = (None if value == "None" else pytest.approx(float(Fraction(value)), abs=1e-15), int(users))
+    assert scores == expected
 
 
 def test_a_segment_of_nobody_and_one_of_empty_lists_say_nothing() -> None:

@@ -2,23 +2,25 @@
 
 import unicodedata
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messages import explanation
 from monitor.attribution.decomposition import MeanDrop
 from monitor.attribution.sentences import (
     LONGEST_SENTENCE,
     shorten_name,
     write_alert_text,
-    write_distance,
     write_drop,
     write_fall,
     write_finding,
 )
-from monitor.model.explanation import Explanation, ExposedItem, FaultKind, Finding, Part, PartMeans, SegmentFall
+from monitor.model.explanation import ExposedItem, FaultKind, Finding, Part, SegmentFall
 from monitor.model.rankings import Arm
+from tables import cells
 
 
 def parts_of(**parts: float) -> dict[Part, float]:
@@ -35,39 +37,33 @@ def drop_of(leader: SegmentFall | None = None, *, noise: float = 0.001, **parts:
     )
 
 
-@pytest.mark.parametrize(
-    ("drop", "says"),
-    [
-        (drop_of(membership=0.1), "No clear cause. Similarity fell by 0.1000: items replaced 100 %."),
-        (
-            drop_of(membership=0.12, order=-0.02),
-            "No clear cause. Similarity fell by 0.1000: items replaced 0.1200, items moved -0.0200.",
-        ),
-        (
-            drop_of(membership=-0.14, length=0.15),
-            "No clear cause. Similarity fell by 0.0100: lists of other lengths 0.1500, items replaced -0.1400.",
-        ),
-        (
-            drop_of(fall(order=0.125), order=0.125, membership=0.125),
-            (
-                "No clear cause. In country=DE similarity fell by 0.5000, 50 % of everybody's drop: items moved 100 %. "
-                "Similarity fell by 0.2500: items replaced 50 %, items moved 50 %."
-            ),
-        ),
-        # Other users are a clear cause.
-        (drop_of(composition=0.1), "Similarity fell by 0.1000: other users asked than before 100 %."),
-        # Of what is no drop beyond doubt no parts are told.
-        (drop_of(order=-0.0205), "No drop: similarity rose by 0.0205."),
-        (drop_of(), "No drop: similarity rose by 0.0000."),
-        (drop_of(order=0.0019), "No clear drop: similarity fell by 0.0019."),
-        (
-            drop_of(fall(order=0.125), order=-0.02),
-            "No drop: similarity rose by 0.0200. In country=DE similarity fell by 0.5000: items moved 100 %.",
-        ),
-    ],
-)
-def test_a_drop_without_a_fault_is_put_in_plain_words(drop: MeanDrop, says: str) -> None:
-    assert write_drop(drop) == says
+DROPS = """
+membership=0.1                 No clear cause. Similarity fell by 0.1000: items replaced 100 %.
+membership=0.12 order=-0.02    No clear cause. Similarity fell by 0.1000: items replaced 0.1200, items moved -0.0200.
+membership=-0.14 length=0.15   No clear cause. Similarity fell by 0.0100: lists of other lengths 0.1500, items replaced -0.1400.
+# Other users are a clear cause.
+composition=0.1                Similarity fell by 0.1000: other users asked than before 100 %.
+# Of what is no drop beyond doubt no parts are told.
+order=-0.0205                  No drop: similarity rose by 0.0205.
+order=0                        No drop: similarity rose by 0.0000.
+order=0.0019                   No clear drop: similarity fell by 0.0019.
+"""
+
+
+@pytest.mark.parametrize(("parts", "says"), cells(DROPS))
+def test_a_drop_without_a_fault_is_put_in_plain_words(parts: str, says: str) -> None:
+    amounts = dict(part.split("=") for part in parts.split())
+    assert write_drop(drop_of(**{name: float(amount) for name, amount in amounts.items()})) == says
+
+
+def test_a_segment_that_leads_is_told_with_its_share_of_a_drop() -> None:
+    fell = "In country=DE similarity fell by 0.5000"
+    assert write_drop(drop_of(fall(order=0.125), order=0.125, membership=0.125)) == (
+        f"No clear cause. {fell}, 50 % of everybody's drop: items moved 100 %. "
+        "Similarity fell by 0.2500: items replaced 50 %, items moved 50 %."
+    )
+    rose = f"No drop: similarity rose by 0.0200. {fell}: items moved 100 %."
+    assert write_drop(drop_of(fall(order=0.125), order=-0.02)) == rose
 
 
 @pytest.mark.parametrize(
@@ -91,15 +87,6 @@ def test_a_segment_s_fall_is_told_with_its_share_of_the_drop_and_its_parts(
     found: SegmentFall, drop: float, expected: str
 ) -> None:
     assert write_fall(found, drop) == expected
-
-
-def test_without_a_past_the_distance_is_told_by_parts() -> None:
-    apart = PartMeans(n=9, membership=0.3, order=0.1, length=0.0)
-    assert write_distance(apart) == (
-        "No earlier lists to hold this against. Lists lie 0.4000 from identical ones: items replaced 75 %, items moved 25 %."
-    )
-    same = PartMeans(n=9, membership=0.0, order=0.0, length=0.0)
-    assert write_distance(same) == "No earlier lists to hold this against. Lists lie 0.0000 from identical ones."
 
 
 CUT = Finding(
@@ -150,38 +137,31 @@ def item(name: str, title: str | None = None) -> ExposedItem:
     return ExposedItem(item=name, title=title, before=0.0, after=0.5, share_before=0.0, share_after=1.0)
 
 
-def explanation(**changes: object) -> Explanation:
-    given: dict[str, object] = {
-        "metric": "extended_tau",
-        "sentence": "No clear cause.",
-        "segment": "all",
-        "now": 0.75,
-        "before": 0.5,
-        "gained": (),
-        "lost": (),
-        "entered": 4,
-        "left": 1,
-        "groups": (),
-        "falls": (fall(membership=0.1, order=0.025), fall("country=UK", share=0.75, order=0.125)),
-    } | changes
-    return Explanation(**given)  # type: ignore[arg-type] # each is of its field's type
+FALLS = (fall(membership=0.1, order=0.025), fall("country=UK", share=0.75, order=0.125))
+
+
+def text(segment: str = "all", **changes: Any) -> str:
+    """The text of an alert on this segment; the explanation has no clear cause unless another is given."""
+    usual = {"sentence": "No clear cause.", "now": 0.75, "before": 0.5, "falls": FALLS, "gained": (), "lost": ()}
+    return write_alert_text(explanation(**{**usual, **changes}), metric="extended_tau", segment=segment)
 
 
 def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_where_known() -> None:
-    shown = explanation(gained=(item("a", "Tea"), item("b"), item("c"), item("d")), lost=(item("x"),))
-    told = write_alert_text(shown, metric="extended_tau", segment="all")
+    told = text(gained=(item("a", "Tea"), item("b"), item("c"), item("d")), lost=(item("x"),))
     assert told == "No clear cause. Items shown more: Tea, b, c; less: x."
-    local = write_alert_text(explanation(segment="country=DE", lost=(item("x"),)), metric="extended_tau", segment="all")
-    assert local == "No clear cause. Items shown in country=DE less: x."
+    # The explanation is of one segment.
+    base = explanation(sentence="No clear cause.", segment="country=DE", gained=(), lost=(item("x"),))
+    told = write_alert_text(base, metric="extended_tau", segment="all")
+    assert told == "No clear cause. Items shown in country=DE less: x."
 
 
 def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known() -> None:
-    assert write_alert_text(explanation(), metric="extended_tau", segment="country=UK") == (
+    assert text("country=UK") == (
         "In country=UK similarity fell by 0.1667, 50 % of everybody's drop: items moved 100 %. All users: no clear cause."
     )
-    assert write_alert_text(explanation(), metric="extended_tau", segment="activity=new") == "No clear cause."
+    assert text("activity=new") == "No clear cause."
 
 
 def test_a_cause_that_is_known_comes_before_the_segment_s_fall() -> None:
-    told = write_alert_text(explanation(finding=CUT, sentence="Lists are short."), metric="extended_tau", segment="country=UK")
+    told = text("country=UK", finding=CUT, sentence="Lists are short.")
     assert told.startswith("Lists are short. In country=UK similarity fell by 0.1667")

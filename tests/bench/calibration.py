@@ -215,11 +215,16 @@ def _append(past: T, now: T) -> T:
     return np.concatenate((past, now[np.newaxis]))[-KEPT_RUNS:]
 
 
-def begin(world: World, stated: float) -> Watch:
+def shares(world: World, stated: float, looks: dict[str, float]) -> Floats:
+    """Each column's share of the budget, if all looks weigh the same."""
     names = [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
-    budget = Budget(runs=stated, segments=names, looks=LOOKS)
-    parts = np.array([budget.share(name, f"drop {SERIES[0]}") for name in names])
-    share = np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
+    budget = Budget(runs=stated, segments=names, looks=looks)
+    parts = np.array([budget.share(name, next(iter(looks))) for name in names])
+    return np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
+
+
+def begin(world: World, stated: float) -> Watch:
+    share = shares(world, stated, LOOKS)
     none, never = np.empty((0, share.size)), np.empty((0, share.size), dtype=bool)
     return Watch(
         values=none,
@@ -369,15 +374,11 @@ def count_pages_of_suggested(world: World, history: int, seed: int = 2) -> npt.N
     """
     runs = list(draw(replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), np.random.default_rng(seed)))
     values, errors = (np.array([run[part] for run in runs]) for part in (0, 1))
-    names = [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
-    budget = Budget(runs=STATED, segments=names, looks=dict.fromkeys(SERIES, 1.0))
-    share = np.array([[budget.share(name, look) for look in SERIES] for name in names])
-    flat = values.shape[1], -1
+    share = shares(world, STATED, dict.fromkeys(SERIES, 1.0))
     past = values[:history].reshape(history, -1), errors[:history].reshape(history, -1)
-    limit = propose(
-        refer(*past), np.nanmax(past[1], axis=0), np.tile(share.ravel(), flat[0]), direction=Direction.BELOW, worst=-np.inf
-    ).limit
-    breach: npt.NDArray[np.bool_] = np.any((values[history:].reshape(HELD_BACK, -1) < limit).reshape(HELD_BACK, *flat), axis=2)
+    limit = propose(refer(*past), np.nanmax(past[1], axis=0), share, direction=Direction.BELOW, worst=-np.inf).limit
+    below = values[history:].reshape(HELD_BACK, -1) < limit
+    breach: Flags = np.any(below.reshape(HELD_BACK, world.copies, -1), axis=2)
     before = np.concatenate((np.zeros((1, world.copies), dtype=bool), breach[:-1]))
     return np.asarray(np.sum(breach & ~before, axis=0))
 

@@ -38,6 +38,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -76,20 +77,23 @@ _WORDS = {
 }
 """By what a reader knows what is told."""
 KINDS = {
-    Kind.SHARED_LIST: "shared list",
-    Kind.SLOW_LOSS: "shared list",
-    Kind.REORDERED: "reordered",
-    Kind.TOP_SHUFFLED: "top reordered",
-    Kind.TRUNCATED: "shorter",
-    Kind.STALE: "stale",
-    Kind.MIXED_UP: "others' lists",
-    Kind.ITEMS_GONE: "items gone",
-    Kind.CATEGORY_GONE: "items gone",
-    Kind.ONE_SEGMENT: "other items",
-    Kind.NOISE: "random",
-    Kind.ARM_BROKE: "other items",
-    Kind.BOTH_BROKE: "other items",
-    Kind.MISSING: "no list",
+    Kind(kind): told
+    for kind, told in yaml.safe_load("""
+        one shared list: shared list
+        slow loss: shared list
+        reordering only: reordered
+        top 3 shuffled: top reordered
+        truncation: shorter
+        stale: stale
+        mixed-up users: others' lists
+        items gone: items gone
+        category gone: items gone
+        one segment: other items
+        random noise: random
+        one arm broke: other items
+        both broke: other items
+        missing users: no list
+    """).items()
 }
 """What is to be told of each kind."""
 _ARMS = "(?P<arms>baseline and candidate|baseline|candidate)"

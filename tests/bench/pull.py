@@ -89,19 +89,26 @@ def _pin(core: int | None) -> None:
 
 
 @contextmanager
-def canned_server(core: int | None, answers: type[asyncio.Protocol] = Lists) -> Iterator[str]:
-    """Address of a canned recommender in a process of its own."""
+def _apart(work: Callable[..., None], *given: object) -> Iterator[int]:
+    """The port that this work, in a process of its own, sends when it is ready."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, core, answers), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(theirs, *given), daemon=True)
     process.start()
     try:
         if not ours.poll(30):
             msg = "the server did not start"
             raise RuntimeError(msg)
-        yield f"http://127.0.0.1:{ours.recv()}"
+        yield ours.recv()
     finally:
         process.terminate()
         process.join(10)
+
+
+@contextmanager
+def canned_server(core: int | None, answers: type[asyncio.Protocol] = Lists) -> Iterator[str]:
+    """Address of a canned recommender in a process of its own."""
+    with _apart(_serve, core, answers) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager
@@ -163,15 +170,10 @@ def _hold_up(port: Connection, target: int) -> None:
 @contextmanager
 def distant_redis() -> Iterator[tuple[str, redis.Redis]]:
     """Address of a Redis that holds a list a user, and a client of it."""
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_hold_up, args=(theirs, shared_redis()), daemon=True)
-    process.start()
     with emptied_redis() as near:
         near.mset({f"user-{number}": json.dumps(_list_of(f"user-{number}", "baseline")) for number in range(REDIS_USERS)})
-    with redis.Redis(port=(port := ours.recv())) as client:
+    with _apart(_hold_up, shared_redis()) as port, redis.Redis(port=port) as client:
         yield f"redis://127.0.0.1:{port}", client
-    ours.send(None)
-    process.join(10)
 
 
 def _with_gets(client: redis.Redis, users: pd.Index) -> int:

@@ -137,6 +137,7 @@ class World:
         for way in ("good", *FAULTS):
             headers, secret = {"X-Key": canary(f"hook{way}header")}, canary(f"hook{way}secret")
             told = {"name": f"hook-{way}", "timeout": "500ms", "headers": headers, "secret": secret}
+            told |= self.proxied("hook") if way == "closed" else {}
             yield {"webhook": told | {"url": self.url(way, f"hook{way}")}}
         for way in ("good", "refuse", "fail", "redirect", "odd", "garbage", "lie"):
             yield {"slack": {"name": f"slack-{way}", "timeout": "500ms", "url": self.url(way, f"slack{way}")}}
@@ -145,6 +146,10 @@ class World:
         basic: dict[str, Any] = {"basic_auth": {"username": "me", "password": canary("basic")}}
         for way, auth in {"good": basic, "refuse": {"bearer_token": canary("bearer")}}.items():
             yield {"alertmanager": {"name": f"peer-{way}", "urls": [self.place(way)], "timeout": "500ms", **auth}}
+        good = self.place("good")
+        places: dict[str, dict[str, Any]] = {"slack": {"url": good}, "pagerduty": {"url": good, "routing_key": "0" * 32}}
+        for kind, its_place in (places | {"alertmanager": {"urls": [good]}}).items():
+            yield {kind: {"name": f"{kind}-proxy", "timeout": "500ms", **its_place, **self.proxied(kind)}}
         for name, server in (("mail-good", self.mail), ("mail-refuse", self.hostile_mail)):
             login = {"username": "me", "password": canary("mail")}
             where = {"host": "127.0.0.1", "port": server.port, "ca_file": str(self.certificate), "timeout": "1s"}
@@ -154,9 +159,14 @@ class World:
             url = f"{place}/{canary(f'apprise{way}path')}?-k={canary(f'apprise{way}query')}"
             yield {"apprise": {"name": f"apprise-{way}", "timeout": "1s", "urls": {"one": url}}}
 
+    def proxied(self, what: str) -> dict[str, str]:
+        """A proxy that nobody answers at, whose password is a canary."""
+        return {"proxy": f"http://me:{canary(what + 'proxy')}@127.0.0.1:{self.closed}"}
+
     def pings(self) -> list[dict[str, Any]]:
         ways = ("good", "refuse", "odd", "garbage", "untrusted", "nowhere")
-        return [{"name": f"ping-{way}", "timeout": "500ms", "url": self.url(way, f"ping{way}")} for way in ways]
+        pings = [{"name": f"ping-{way}", "timeout": "500ms", "url": self.url(way, f"ping{way}")} for way in ways]
+        return [*pings, {"name": "ping-proxy", "timeout": "500ms", "url": self.place("good"), **self.proxied("ping")}]
 
     def http(self, url: str, **options: Any) -> dict[str, Any]:
         return {"http": {"timeout": "500ms", "retries": 0, "concurrency": 4, "url": url, **options}}
@@ -197,7 +207,8 @@ class World:
             text = place.render_as_string(hide_password=False)
             yield comparison_of(f"sql-{name}", {"sql": {"url": text, "table": "lists", **columns}})
         for way in FAULTS:
-            yield comparison_of(f"http-{way}", self.http(self.lists_url(way, f"source{way}")))
+            proxied = self.proxied("source") if way == "closed" else {}
+            yield comparison_of(f"http-{way}", self.http(self.lists_url(way, f"source{way}"), **proxied))
         remote = f"sc://127.0.0.1:{self.closed}/;use_ssl=true;token={canary('spark')}"
         spark = {"remote": remote, "conf": {"spark.key": canary("sparkconf")}}
         rows = {"spark": {**spark, "table": "lists", **columns}}
@@ -208,6 +219,8 @@ class World:
         headers = {"X-Key": canary("peopleheader")}
         people = {"timeout": "500ms", "url": self.url("good", "people"), "token": canary("peopletoken"), "headers": headers}
         yield comparison_of("http-users", lists, {"http": people})
+        proxied = {"timeout": "500ms", "url": self.place("good"), **self.proxied("people")}
+        yield comparison_of("http-proxied-users", lists, {"http": proxied})
         where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
         yield comparison_of("http-user", self.http(f"{where}/{{user}}"))
         keys = {"region": "r", "access_key": canary("awstoken"), "secret_key": canary("awssecret")}
@@ -247,14 +260,6 @@ def comparison_of(name: str, candidate: dict[str, Any], users: dict[str, Any] | 
     lists = {"file": {"path": "baseline.jsonl", "user": "user_id", "items": "items"}}
     least = {"deadline": "30s", "users": users or {"all": True, "sample": 4}, "metrics": ["rbo"]}
     return {"name": name, "every": "5m", "k": 5, "baseline": lists, "candidate": candidate, **least}
-
-
-def write_small(folder: Path, database: str) -> Path:
-    """A configuration of a database and little else."""
-    tree = {"database": database, "comparisons": [comparison_of("feed", {"file": {"path": "x", "user": "u", "items": "i"}})]}
-    path = folder / "small.yaml"
-    path.write_text(json.dumps(tree))
-    return path
 
 
 def fill(connection: psycopg.Connection) -> None:

@@ -55,13 +55,6 @@ def test_ticks_are_round_and_told_apart(low: float, high: float, expected: list[
     assert len({write_value(value, found) for value in found}) == len(found)
 
 
-@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
-def test_ticks_lie_within_the_scale_and_are_few(low: float, span: float) -> None:
-    found = ticks(Axis(low, low + span, 0, 1))
-    assert len(found) <= 6
-    assert all(low - span * 1e-6 <= value <= low + span * (1 + 1e-6) for value in found)
-
-
 def test_text_and_attributes_are_escaped_and_what_steers_the_writing_is_spelled_out() -> None:
     drawn = element("text", '<b>&"\u202e\x1b', x='"><script>')
     assert drawn == '<text x="&#34;&gt;&lt;script&gt;">&lt;b&gt;&amp;&#34;\\u202e\\u001b</text>'

@@ -1,27 +1,95 @@
 """An unexpected error ends each command with its exit code and one line, shows no data, and aborts nothing."""
 
 import importlib
+import os
 import re
 import sys
+import time
 from pathlib import Path
+from threading import Event
 from types import ModuleType
+from typing import Any
 
+import duckdb
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import monitor.cli
-from cli.faulty_commands import COMMANDS, NEEDLE, done, fail_after_start, fail_inside
+from forking import Done, ended, run_command, start
 from monitor.cli.main import app
+from monitor.deadline import BackgroundCall
+from monitor.service.daemon.daemon import Daemon
 from service.lists_world import write_world
 
 FAULT = re.compile(
     r"rankwatch: internal error: KeyError in \w+\.py, line \d+\. This is a fault of rankwatch: "
     r"please report it\. RANKWATCH_TRACEBACK=1 shows the traceback, which can contain data\.\n"
 )
+NEEDLE = "ann@example.com"
+"""Data in the text of the error."""
+ENDS_AS_PYTHON = 99
+"""The exit code of a command that leaves its end to Python, which the thread would abort."""
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_ends_with_one_line_after_an_error_inside_while_a_source_still_works(
+def fail(*_: object, **__: object) -> None:
+    """Raise KeyError while DuckDB works in a thread: a process that ends as Python does is aborted then."""
+    begun = Event()
+
+    def go_on() -> int:
+        begun.set()
+        while True:
+            time.sleep(0.001)
+
+    def query() -> None:
+        with duckdb.connect() as database:
+            database.create_function("go_on", go_on, [], int)
+            database.execute("SELECT go_on()")
+
+    BackgroundCall(query, name="query")
+    assert begun.wait(60)
+    raise KeyError(NEEDLE)
+
+
+def fail_inside(words: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+    """Run this command, which fails at once."""
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    command.params, command.callback = [], fail
+    _run(words, folder, environment)
+
+
+def fail_after_start(words: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+    """Run the daemon, which fails once its threads run."""
+    start_daemon = Daemon.start
+
+    def start_and_fail(self: Daemon) -> None:
+        start_daemon(self)
+        fail()
+
+    Daemon.start = start_and_fail  # type: ignore[method-assign]
+    _run(words, folder, environment)
+
+
+def _run(words: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+    try:
+        run_command(words, str(folder), environment, str(folder / "out"), str(folder / "err"))
+    finally:
+        os._exit(ENDS_AS_PYTHON)
+
+
+def done(target: Any, words: tuple[str, ...], folder: Path, **environment: str) -> Done:
+    """What the command printed in a process of its own, and its exit code."""
+    process = start(target, words, folder, environment)
+    code = ended(process, 60)
+    process.kill()
+    assert code is not None, "it still runs"
+    return Done(words, code, (folder / "out").read_text(), (folder / "err").read_text())
+
+
+@pytest.mark.parametrize("words", [("runs",), ("db", "current"), ("gate",)], ids=" ".join)
+def test_a_command_ends_with_one_line_after_an_error_inside_while_a_source_still_works(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:
     found = done(fail_inside, words, tmp_path)

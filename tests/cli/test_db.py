@@ -3,7 +3,6 @@
 import json
 import shutil
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -21,8 +20,6 @@ from monitor.model.retention import Pruned
 from monitor.model.runs import Lease
 from monitor.storage import open_leases, open_store, parse_url, schema_version
 from monitor.storage.sqlite_file import FileLock
-from servers import require
-from servers.disk import small_disk
 from settings.minimal import MINIMAL
 from storage.worked import run
 
@@ -83,17 +80,6 @@ def _overwrite() -> None:
         opened.write(b"\xff" * 4096)
 
 
-def _cut_off_behind_the_log() -> None:
-    log = Path(f"{FILE}-wal")
-    with closing(sqlite3.connect(FILE)) as connection:
-        connection.execute("UPDATE runs SET reason = 'seen'")
-        connection.execute("CREATE TABLE one_more (id INTEGER)")
-        connection.commit()
-        content, logged = FILE.read_bytes(), log.read_bytes()
-    FILE.write_bytes(content[: -4 * 4096])
-    log.write_bytes(logged)
-
-
 def _desynchronize() -> None:
     with closing(sqlite3.connect(FILE, isolation_level=None)) as connection:
         row = connection.execute("SELECT * FROM sqlite_master WHERE name = 'ix_runs_scheduled_for'").fetchone()
@@ -110,7 +96,6 @@ def _desynchronize() -> None:
     ("spoil", "says", "advice"),
     [
         (_overwrite, "pages do not hold what they should", "restore it from a backup"),
-        (_cut_off_behind_the_log, "pages do not hold what they should", "restore it from a backup"),
         (_desynchronize, "wrong # of entries in index ix_runs_scheduled_for", "rankwatch.db REINDEX`"),
     ],
 )
@@ -216,12 +201,3 @@ def test_check_tells_of_a_file_that_is_not_there_and_makes_none() -> None:
     assert not FILE.exists()
     FILE.touch()
     assert "the schema is empty" in db("check").stderr
-
-
-@pytest.mark.integration
-def test_a_file_system_that_cannot_be_written_is_named(config: Path, tmp_path: Path) -> None:
-    config.write_text(CONFIG.replace("rankwatch.db", "disk/rankwatch.db"), encoding="utf-8")
-    with small_disk(tmp_path / "disk", "8m") as disk:
-        db("upgrade")
-        subprocess.run([require("mount"), "-o", "remount,ro", str(disk)], check=True)
-        assert_refused("db size | 4 | lies on a file system that is read-only")

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from typer.main import get_command
+
+from monitor.cli.main import app
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = DEPLOY / "prometheus/rankwatch.rules.yml"
@@ -81,3 +84,17 @@ def recorded_in(text: str) -> set[str]:
 def blocks_in(page: str, language: str) -> list[str]:
     """Lines of the page's code blocks in this language."""
     return [line for block in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+
+
+def parse_command(arguments: list[str]) -> dict[str, Any]:
+    """What rankwatch makes of the arguments; wrong usage is an error. Nothing is run."""
+    command: Any = get_command(app)
+    while arguments and arguments[0] in getattr(command, "commands", {}):
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    if arguments == ["--help"]:
+        return {}
+    if hasattr(command, "commands"):
+        assert not arguments, f"no command {arguments}"
+        return {}
+    params: dict[str, Any] = command.make_context("rankwatch", arguments).params
+    return params

@@ -95,15 +95,13 @@ def test_each_query_tells_of_the_runs_what_its_title_says(reader: psycopg.Connec
 
     worst = rows(reader, "Worst users")
     assert worst[0]["Similarity"] == min(row["Similarity"] for row in worst)
-    assert all(len(row["Baseline"].split(", ")) == len(row["Candidate"].split(", ")) == 10 for row in worst)
 
-    movers = rows(reader, "Movers")
-    assert {row["Change"] for row in movers} == {"gained", "lost"}
-    assert all(row["Exposure now"] > row["Exposure before"] for row in movers if row["Change"] == "gained")
+    is_more = {(row["Change"], row["Exposure now"] > row["Exposure before"]) for row in rows(reader, "Movers")}
+    assert is_more == {("gained", True), ("lost", False)}
 
-    firing = [row for row in rows(reader, "Alert changes") if row["State"].endswith("firing")]
-    assert any(row["Alert"] == "FarUsers" and row["Segment"] == "all" for row in firing)
-    assert {row["Time"].day for row in firing} == {8}
+    changes = [row for row in rows(reader, "Alert changes") if row["State"].endswith("firing")]
+    assert {(row["Alert"], row["Time"].day) for row in changes} >= {("FarUsers", 8)}
+    assert {row["Time"].day for row in changes} == {8}
 
     times = [row["time"] for row in rows(reader, "One user over time", page)]
     assert 1 < len(times) <= 14

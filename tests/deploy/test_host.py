@@ -6,14 +6,11 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 
 import monitor
-from deploy.shipped import DEPLOY, text_of
-from monitor.cli.main import app
+from deploy.shipped import DEPLOY, parse_command, text_of
 from monitor.settings.loader import load_settings
 from servers import require
 
@@ -78,13 +75,6 @@ def test_the_unit_reloads_by_hangup_and_notifies(unit: Path) -> None:
 CRON = re.compile(r"^\*/15 \* \* \* \* rankwatch (flock .+)$", re.MULTILINE)
 
 
-def _parse(arguments: list[str]) -> dict[str, Any]:
-    """What rankwatch makes of the arguments; wrong usage is an error. Nothing is run."""
-    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined] # a click group
-    params: dict[str, Any] = commands[arguments[0]].make_context(arguments[0], arguments[1:]).params
-    return params
-
-
 @pytest.fixture(scope="module")
 def line() -> str:
     return str(CRON.findall(text_of("cron/rankwatch"))[0])
@@ -103,7 +93,7 @@ def _cron(line: str, tmp_path: Path, program: str) -> int:
 
 
 def test_crons_command_is_one_that_rankwatch_has(line: str) -> None:
-    asked = _parse(line.partition("/bin/rankwatch ")[2].removesuffix(" >/dev/null").split())
+    asked = parse_command(line.partition("/bin/rankwatch ")[2].removesuffix(" >/dev/null").split())
     assert asked["comparison"] == "home-feed"
 
 
@@ -125,7 +115,7 @@ def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_a
 def test_airflows_task_asks_for_a_command_and_an_image_that_exist() -> None:
     source = text_of("airflow/rankwatch_home_feed.py")
     given = {node.arg: node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.keyword)}
-    asked = _parse(ast.literal_eval(given["arguments"]))
+    asked = parse_command(ast.literal_eval(given["arguments"]))
 
     assert asked["comparison"] == "home-feed"
     assert asked["slot"] == "{{ data_interval_end | ts }}"

@@ -6,21 +6,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jsonschema
 import pytest
 import requests
 import yaml
-from typer.main import get_command
 
 import forking
 from deploy.shipped import yaml_of
-from monitor.cli.main import app
-from monitor.web.app import describe_api
 from servers import require
 from servers.daemon import serving, wait_for
 from service.lists_world import APART, write_lists, write_world
+
+pytestmark = pytest.mark.integration
 
 
 class World(NamedTuple):
@@ -54,7 +53,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("name", "query", "code"),
     [
@@ -73,7 +71,6 @@ def test_the_certificate_is_that_of_the_command(world: World, name: str, query: 
 NEEDED = "margin: Field required. What may be given: margin, alpha, metric, segment, since, reference, verdict"
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
@@ -91,7 +88,6 @@ def test_what_cannot_be_asked_is_told_and_is_no_verdict(world: World, path: str,
     assert words in answer.json()["reason"]
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("name", "more", "verdict"),
     [("home-feed", "", "safe"), ("apart", "", "breach"), ("apart", "&alpha=1e-99", "inconclusive")],
@@ -114,7 +110,6 @@ def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back
         assert answer.text.startswith(f"{verdict}: ")
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("pipeline", ["github-actions.yaml", "gitlab-ci.yaml"])
 def test_a_step_ends_with_the_gates_exit_code_and_leaves_a_summary(world: World, tmp_path: Path, pipeline: str) -> None:
     found = yaml_of(f"rollouts/{pipeline}")
@@ -126,17 +121,9 @@ def test_a_step_ends_with_the_gates_exit_code_and_leaves_a_summary(world: World,
     assert "### Rollout gate of home-feed\n```text\napart  margin 0.5" in (tmp_path / "gate.md").read_text()
 
 
-@pytest.mark.integration
 def test_a_question_is_judged_once_until_a_run_is_new(world: World) -> None:
     answers = [world.get("apart?margin=0.5").json() for _ in range(4)]
     assert len({each["at"] for each in answers}) <= 2, "ten minutes may end between two of them"
     newest = answers[-1]["runs"][-1]
     assert forking.rankwatch("run-once", "--again", "--slot", newest["slot"], "apart", cwd=world.folder).returncode == 0
     assert world.get("apart?margin=0.5").json()["runs"][-1]["run_id"] != newest["run_id"]
-
-
-def test_the_description_has_the_options_of_the_command_with_their_defaults() -> None:
-    command: Any = get_command(app).commands["gate"]  # type: ignore[attr-defined] # of a click group
-    known = [(each.name, each.required, each.default) for each in command.params][1:7]
-    told = describe_api()["paths"]["/api/v1/gate/{name}"]["get"]["parameters"][1:-1]
-    assert [(each["name"], each["required"], each["schema"].get("default") or None) for each in told] == known

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from typer.main import get_command
 
 import published
 from deploy.shipped import (
@@ -24,6 +23,7 @@ from deploy.shipped import (
     alerts,
     blocks_in,
     groups_of_rules,
+    parse_command,
     recorded_in,
     rules,
     runbooks,
@@ -31,7 +31,6 @@ from deploy.shipped import (
     text_of,
     yaml_of,
 )
-from monitor.cli.main import app
 from monitor.export.series import SERIES
 from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
 from monitor.settings.comparison_options import CONDITION_ALERTS as OF_CONDITIONS
@@ -170,12 +169,6 @@ def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_o
         assert all(names == "" or names.startswith(PLACE) for _, names in groupings), rule["expr"]
 
 
-def test_recorded_series_are_named_level_metric_operation() -> None:
-    names = [rule["record"] for rule in rules() if "record" in rule]
-
-    assert [name for name in names if not re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z]+\w*", name)] == []
-
-
 def test_the_rules_use_only_series_that_exist() -> None:
     used = {name for rule in rules() for name in series_in(rule["expr"])}
     recorded = {rule["record"] for rule in rules() if "record" in rule}
@@ -294,19 +287,6 @@ def _commands(page: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in spoken if line.startswith("rankwatch ")]
 
 
-def _parse(arguments: list[str]) -> None:
-    """Fail as the command line would, without doing anything."""
-    command: Any = get_command(app)
-    while arguments and arguments[0] in getattr(command, "commands", {}):
-        command, arguments = command.commands[arguments[0]], arguments[1:]
-    if arguments == ["--help"]:
-        return
-    if hasattr(command, "commands"):
-        assert not arguments, f"no command {arguments}"
-    else:
-        command.make_context("rankwatch", list(arguments))
-
-
 def test_the_index_links_the_page_of_every_alert_and_says_what_the_rules_say() -> None:
     of_rankwatch = set(re.findall(r"^\| `.*\| \[(\w+)\]", INDEX, re.MULTILINE))
     named = {name for row in re.findall(r"^\| (`.*`) \| \[", INDEX, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
@@ -333,7 +313,7 @@ def test_a_page_has_its_four_parts(name: str) -> None:
 def test_a_page_names_only_commands_and_series_that_exist(name: str) -> None:
     page = runbooks()[name]
     for arguments in _commands(page):
-        _parse(arguments)
+        parse_command(arguments)
     assert series_in("\n".join(blocks_in(page, "promql"))) <= published.series_names()
     assert recorded_in(page) <= {rule["record"] for rule in rules() if "record" in rule}
 

@@ -23,7 +23,7 @@ from servers.alertmanager import AlertmanagerServer
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.prometheus import Prometheus, running_prometheus
 from servers.recommender import Recommender, running_recommender
-from servers.webhook import Collector, Reply, Request, answer, serve
+from servers.webhook import Reply, Request, answer, serve
 
 pytestmark = [pytest.mark.early, pytest.mark.integration]
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -151,7 +151,7 @@ def told(folder: Path) -> Iterator[Story]:
 
 def _played(folder: Path, pace: int, stack: ExitStack) -> Story:
     heard = Heard()
-    collector, pinged = _collector(stack), _collector(stack)
+    collector, pinged = (stack.enter_context(contextmanager(serve)()) for _ in range(2))
     collector.respond = heard.take
     alertmanager = AlertmanagerServer(folder / "alertmanager", config=_routes(collector.url, pace))
     stack.callback(alertmanager.stop)
@@ -172,13 +172,6 @@ def _played(folder: Path, pace: int, stack: ExitStack) -> Story:
     alertmanager.start()
     play(story, daemon, candidate)
     return story
-
-
-def _collector(stack: ExitStack) -> Collector:
-    running = serve()
-    collector = next(running)
-    stack.callback(running.close)  # type: ignore[attr-defined]
-    return collector
 
 
 def _routes(url: str, pace: int) -> str:

@@ -56,9 +56,8 @@ def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_
     """)
     assert page.value("run_last_slot_timestamp_seconds", comparison="home-feed") == published.SLOT.timestamp()
     assert page.value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
-    assert {s: page.value("run_status", comparison="home-feed", status=s) for s in FINISHED} == {
-        s: float(s == status) for s in FINISHED
-    }
+    shown = [name for name in FINISHED if page.value("run_status", comparison="home-feed", status=name) == 1]
+    assert shown == [status]
 
 
 FINISHED = ("ok", "insufficient", "failed", "abandoned")
@@ -166,37 +165,33 @@ def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher: Prome
     assert page.value("run_last_finished_timestamp_seconds", comparison="search") is None
 
 
-@pytest.mark.parametrize(
-    ("state", "number", "outcome", "judged", "severity"),
-    [
-        (State.QUIET, 0, Outcome.OK, 1, Severity.CRITICAL),
-        (State.PENDING, 1, Outcome.BREACH, 1, Severity.WARNING),
-        (State.FIRING, 2, Outcome.NO_DATA, 0, Severity.INFO),
-        (State.QUIET, 0, Outcome.TOO_FEW, 0, Severity.INFO),
-        (State.FIRING, 2, Outcome.ERROR, 0, Severity.WARNING),
-    ],
-)
-def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its_verdict_speaks_of_similarity(
-    publisher: PrometheusPublisher, state: State, number: int, outcome: Outcome, judged: int, severity: Severity
-) -> None:
-    publisher.publish([published.latest(states=(published.state(state=state, outcome=outcome, severity=severity),))])
+STATES = """
+quiet    ok       critical  0 1
+pending  breach   warning   1 1
+firing   no_data  info      2 0
+quiet    too_few  info      0 0
+firing   error    warning   2 0
+"""
 
-    page, alert = scraped(publisher), ALERT | {"severity": severity.value}
-    assert (page.value("alert_state", **alert), page.value("alert_judged", **alert)) == (number, judged)
+
+@pytest.mark.parametrize("line", STATES.strip().splitlines())
+def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its_verdict_speaks_of_similarity(
+    publisher: PrometheusPublisher, line: str
+) -> None:
+    state, outcome, severity, number, judged = line.split()
+    told = published.state(state=State(state), outcome=Outcome(outcome), severity=Severity(severity))
+    publisher.publish([published.latest(states=(told,))])
+
+    page, alert = scraped(publisher), ALERT | {"severity": severity}
+    assert (page.value("alert_state", **alert), page.value("alert_judged", **alert)) == (int(number), int(judged))
     shown = {"value": 0.25, "users": 188, "threshold": 0.35, "expected": 0.625, "normal_lower": 0.5, "normal_upper": 0.75}
     assert {name: page.value(f"alert_{name}", **alert) for name in shown} == shown
 
 
-@pytest.mark.parametrize("way", ["published", "watched"])
-def test_a_comparison_taken_away_is_gone_whole_before_anything_is_read_again(publisher: PrometheusPublisher, way: str) -> None:
-    if way == "watched":
-        publisher.watch(["home-feed", "search"], [])
+def test_a_comparison_that_is_not_published_again_is_gone_whole(publisher: PrometheusPublisher) -> None:
     publisher.publish([published.latest(), published.named("search")])
     assert 'comparison="home-feed"' in scraped(publisher).text
-    if way == "watched":
-        publisher.watch(["search"], [])
-    else:
-        publisher.publish([published.named("search")])
+    publisher.publish([published.named("search")])
     page = scraped(publisher)
     assert "home-feed" not in page.text
     assert page.value("run_status", comparison="search", status="ok") == 1
@@ -252,19 +247,6 @@ def test_neither_the_whole_nor_what_fires_may_be_left_out() -> None:
     (found,) = removable_segments(gauges).values()
     quiet = ("feed", "Well", "c=1", "critical")
     assert set(found) == {("panel_users", ("feed", "c=1")), ("alert_state", quiet), ("alert_value", quiet)}
-
-
-@given(
-    users=st.dictionaries(
-        st.tuples(st.sampled_from(["a", "b", "c"]), st.sampled_from([ALL, *(f"s={n}" for n in range(9))])), st.integers(0, 9)
-    ),
-    most=st.integers(0, 40),
-)
-def test_no_more_than_the_bound_stays_and_all_that_went_is_counted(users: dict[tuple[str, str], int], most: int) -> None:
-    shown, left_out = cut(users, most)
-
-    assert 2 * len(shown) <= most
-    assert sum(left_out.values()) == 2 * (sum(segment != ALL for _, segment in users) - len(shown))
 
 
 def test_hundreds_of_segments_do_not_pass_the_bound_of_the_page(publisher: PrometheusPublisher) -> None:

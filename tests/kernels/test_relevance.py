@@ -16,6 +16,7 @@ from monitor.kernels import align
 from monitor.kernels import labels as module
 from monitor.kernels.labels import place_weights
 from monitor.kernels.relevance import average_precision, cg, dcg, ndcg, of_arm, recall, reciprocal_rank
+from monitor.metrics import parse
 from monitor.model.rankings import Labels
 
 
@@ -66,22 +67,19 @@ def test_an_alignment_without_labels_is_refused() -> None:
         of_arm(align(reference.batch([([1], [1])])), "difference", lambda grades, _: cg(grades))
 
 
-Kernel = Callable[[np.ndarray, Labels], np.ndarray]
-
-
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("k", reference.SHORT)
 def test_every_measure_is_its_definition(k: int, even: bool) -> None:
-    measures: list[tuple[Kernel, Callable[..., float]]] = [
-        (lambda grades, _: cg(grades), slow.cg),
-        (lambda grades, _: dcg(grades, "linear"), partial(slow.dcg, gain="linear")),
-        (lambda grades, _: dcg(grades, "exponential"), partial(slow.dcg, gain="exponential")),
-        (lambda grades, labels: ndcg(grades, labels.ideal, "linear"), partial(slow.ndcg, k=k, gain="linear")),
-        (lambda grades, labels: ndcg(grades, labels.ideal, "exponential"), partial(slow.ndcg, k=k, gain="exponential")),
-        (lambda grades, labels: recall(grades, labels.relevant), slow.recall),
-        (lambda grades, _: reciprocal_rank(grades), slow.reciprocal_rank),
-        (lambda grades, labels: average_precision(grades, labels.relevant), slow.average_precision),
-    ]
+    definitions: dict[str, Callable[..., float]] = {
+        "cg({})": slow.cg,
+        "dcg({}, gain=linear)": partial(slow.dcg, gain="linear"),
+        "dcg({}, gain=exponential)": partial(slow.dcg, gain="exponential"),
+        "ndcg({}, gain=linear)": partial(slow.ndcg, k=k, gain="linear"),
+        "ndcg({}, gain=exponential)": partial(slow.ndcg, k=k, gain="exponential"),
+        "recall({})": slow.recall,
+        "mrr({})": slow.reciprocal_rank,
+        "map({})": slow.average_precision,
+    }
     chance = random.Random(1)  # noqa: S311 - test data
     pairs, users = [], []
     for pair in reference.draw(40, 1, even=even, lengths=(k,)):
@@ -93,9 +91,10 @@ def test_every_measure_is_its_definition(k: int, even: bool) -> None:
     alignment = slow.aligned(pairs, users, k)
 
     for place, arm in enumerate(("baseline", "candidate")):
-        for kernel, define in measures:
+        for name, define in definitions.items():
             literal = [define(pair[place], known) for pair, known in zip(pairs, users, strict=True)]
-            np.testing.assert_allclose(of_arm(alignment, arm, kernel), literal, rtol=1e-12, atol=1e-12)
+            found = parse(name.format(f"arm={arm}")).measure(alignment)
+            np.testing.assert_allclose(found, literal, rtol=1e-12, atol=1e-12)
 
 
 def codes(*rows: list[int], k: int = 3) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -16,157 +16,143 @@ from kernels import reference, reference_rbo
 from kernels.conftest import WAYS, in_each_way, limit_all_pairs
 from kernels.reference import padded, with_weights
 from kernels.reference_rbo import tied
-from monitor.kernels import Alignment, align
+from monitor.kernels import align
 from monitor.kernels.engines.positions import inversions, sum_earlier_larger
 from monitor.kernels.exposure import first_differs, is_top_reversed, is_unchanged, largest_group, number_repeated
-from monitor.kernels.footrule import (
-    element_weighted_footrule,
-    element_weighted_footrule_normalized,
-    footrule,
-    footrule_normalized,
-    generalized_footrule,
-    topk_footrule,
-    topk_footrule_normalized,
-)
-from monitor.kernels.kendall.element_weighted import (
-    element_weighted_kendall_distance,
-    element_weighted_kendall_distance_normalized,
-    element_weighted_tau,
-    generalized_kendall_distance,
-    position_weighted_kendall_distance,
-)
-from monitor.kernels.kendall.unweighted import (
-    appended_tau,
-    extended_tau,
-    extended_tau_unscaled,
-    kendall_distance,
-    kendall_distance_normalized,
-    kendall_tau,
-    topk_kendall,
-    topk_kendall_normalized,
-)
-from monitor.kernels.kendall.weighted import rank_tied, tau_ap, tau_ap_symmetric, weighted_tau
-from monitor.kernels.relevance import ndcg_vs_baseline
-from monitor.kernels.sets import average_overlap, common_by_chance, jaccard, overlap
-from monitor.model.arrays import Floats
+from monitor.kernels.kendall.weighted import rank_tied
+from monitor.kernels.sets import common_by_chance
+from monitor.metrics import parse
 from monitor.model.rankings import PairBatch
+from tables import cells
 
-Values = Mapping[Callable[[Alignment], Floats], float]
+Values = Mapping[str, float]
+"""By the measure's name."""
 
-APPLE, PEAR, BANANA, KIWI, GRAPE, LEMON, TOMATO, PINEAPPLE, ORANGE, PLUM = range(10)
-FRUITS = [APPLE, PEAR, BANANA, KIWI, GRAPE]
-OTHERS = [ORANGE, TOMATO, PINEAPPLE, LEMON, PLUM]
+PLAIN = """
+# Lists of digits. (55/145 + 20/29) * 2 / (1 + 20/29) - 1.
+0123456789:9876543210  extended_tau 13/49
+# Van der Geer's table of tau before scaling, of which 1, 0.43, -0.23 and -0.71 are printed.
+01234:01234  extended_tau_unscaled 1
+01234:43210  extended_tau_unscaled 3/7  appended_tau -1
+01234:56074  extended_tau_unscaled -8/35
+# Disjoint lists of l items: -2 l / (3 l - 1), until it is scaled.
+01234:86759  extended_tau_unscaled -5/7  extended_tau -1  appended_tau -5/7
+# His examples of appended mismatches, printed as 0.15 and -0.45.
+70134:01238  appended_tau 3/20
+01234:81734  appended_tau -9/20
+# A list without the last item counts as the whole.
+123:12       appended_tau 1
+# His example of plain tau, a third also without mismatches.
+01237:18203  kendall_tau 2/6
+1239:8312    kendall_distance 2  kendall_distance_normalized 2/3  kendall_tau -1/3
+# A swap at the top. Pairs weigh 3/2, 4/3 and 5/6 for weighted tau, together 11/3; the swap costs its 3/2 twice.
+123:213      weighted_tau 2/11
+# Below 2 nothing above 1 is right, above 3 both are: 2/2 * (0 + 1) - 1.
+123:213      tau_ap 0
+123:213      footrule 2  footrule_normalized 2/4  topk_footrule 2  topk_footrule_normalized 2/12
+123:213      position_weighted_kendall_distance(discount=hyperbolic) 1
+123:213      position_weighted_kendall_distance(discount=dcg) 1
+# One at the bottom. A step between ranks 1 and 2 is worth 1/2, between 2 and 3 1/6, a third of it, paid by both items.
+123:132      weighted_tau 6/11
+123:132      position_weighted_kendall_distance(discount=hyperbolic) 1/9
+# 1 and 3 pay (1 + 1/3) / 2 a step, 2 keeps its rank and pays 1: 2/3 + 2/3 + 4/9.
+123:321      position_weighted_kendall_distance(discount=hyperbolic) 16/9
+# Read against the baseline: 0, then 1 of 2.
+123:312      tau_ap -1/2
+# 2/3 * (0 + 1/2 + 1) - 1, and the mean with 2/3 * (1 + 0 + 1) - 1.
+1234:3124    tau_ap 0  tau_ap_symmetric 1/6
+3124:1234    tau_ap 1/3
+# 4 stands above 1, of which only the second list holds 4 (case 2); 2 and 3 against 4 and 5 (case 3); {2, 3} and {4, 5}
+# (case 4). 1 moves from 1 to 2; 2 and 3 from 2 and 3 to 4; 4 and 5 from 1 and 3 to 4.
+123:415      topk_kendall(penalty=0.0) 5  topk_kendall_normalized(penalty=0.0) 5/9
+123:415      topk_kendall(penalty=0.5) 6  topk_kendall_normalized(penalty=0.5) 6/12
+123:415      topk_kendall(penalty=1.0) 7  topk_kendall_normalized(penalty=1.0) 7/15
+123:415      topk_footrule 8
+# 2 stands above 1 (case 2), {2, 3}, {2, 4} and {3, 4} are unknown to the first list, which ranks 2, 3 and 4 second: 1 moves
+# one, 2 one, 3 one and 4 two. Disjoint: 1 moves from 1 to 5, the others from 1, 2, 3 and 4 to 2.
+1:2134       topk_kendall(penalty=0.5) 5/2  topk_kendall_normalized(penalty=0.5) 5/14
+1:2134       topk_footrule 5  topk_footrule_normalized 5/8
+# Ranks count among the items in common.
+1823:29713   footrule 2
+1234:4918    overlap 1/2
+12:21        overlap 1  jaccard 1
+123:345      jaccard 1/5
+12:2134      overlap 1/2  jaccard 2/4
+12345:21345  average_overlap 4/5
+# Overlaps 1, 1/2, 2/3, 2/4.
+12:1324      average_overlap 2/3
+"""
 
 LOW = -2 / math.sqrt(6)
 IDEAL_OF_THREE = 3 + 2 / math.log2(3) + 1 / 2
 DCG_STEP = (1 / math.log2(3) - 1 / 2) / (1 - 1 / math.log2(3))
-
-
-def topk(penalty: float, distance: float, most: float) -> Values:
-    return {
-        partial(topk_kendall, penalty=penalty): distance,
-        partial(topk_kendall_normalized, penalty=penalty): distance / most,
-    }
-
-
-def by_position(discount: str, distance: float) -> Values:
-    return {partial(position_weighted_kendall_distance, discount=discount): distance}
-
-
-PLAIN: list[tuple[Sequence[int], Sequence[int], Values]] = [
-    (range(10), range(9, -1, -1), {extended_tau: (55 / 145 + 20 / 29) * 2 / (1 + 20 / 29) - 1}),
+LINEAR = "ndcg_vs_baseline(gain=linear)"
+FURTHER: list[tuple[Sequence[int], Sequence[int], Values]] = [
     # Universe of 3: ranks 0 1 1 against 0 1 2. S = 2 of D = sqrt(2 * 3); disjoint S = -2.
-    ([1], [1, 2], {extended_tau: 2 * (-LOW - LOW) / (1 - LOW) - 1}),
-    # Van der Geer's table of tau before scaling, of which 1, 0.43, -0.23 and -0.71 are printed.
-    (FRUITS, FRUITS, {extended_tau_unscaled: 1.0}),
-    (FRUITS, FRUITS[::-1], {extended_tau_unscaled: 3 / 7, appended_tau: -1.0}),
-    (FRUITS, [LEMON, TOMATO, APPLE, PINEAPPLE, GRAPE], {extended_tau_unscaled: -8 / 35}),
-    # Disjoint lists of l items: -2 l / (3 l - 1), until it is scaled.
-    (FRUITS, OTHERS, {extended_tau_unscaled: -5 / 7, extended_tau: -1.0, appended_tau: -5 / 7}),
-    (range(300), range(300, 600), {extended_tau_unscaled: -600 / 899, extended_tau: -1.0}),
+    ([1], [1, 2], {"extended_tau": 2 * (-LOW - LOW) / (1 - LOW) - 1}),
+    (range(300), range(300, 600), {"extended_tau_unscaled": -600 / 899, "extended_tau": -1.0}),
     # Codes that differ in their high bytes alone.
-    ([65_537, 65_535], [1], {overlap: 0.0}),
-    (range(64), range(2**25, 2**25 + 64), {overlap: 0.0}),
-    # His examples of appended mismatches, printed as 0.15 and -0.45.
-    ([PINEAPPLE, APPLE, PEAR, KIWI, GRAPE], [APPLE, PEAR, BANANA, KIWI, ORANGE], {appended_tau: 3 / 20}),
-    (FRUITS, [ORANGE, PEAR, PINEAPPLE, KIWI, GRAPE], {appended_tau: -9 / 20}),
-    # A list without the last item counts as the whole, one without two does not.
-    ([1, 2, 3], [1, 2], {appended_tau: 1.0}),
-    ([1, 2, 3, 4], [1, 2], {appended_tau: 5 / math.sqrt(5 * 6)}),
-    # His example of plain tau, a third also without mismatches.
-    ([APPLE, PEAR, BANANA, KIWI, PINEAPPLE], [PEAR, ORANGE, BANANA, APPLE, KIWI], {kendall_tau: 2 / 6}),
-    ([1, 2, 3, 9], [8, 3, 1, 2], {kendall_distance: 2.0, kendall_distance_normalized: 2 / 3, kendall_tau: -1 / 3}),
-    # A swap at the top. Pairs weigh 3/2, 4/3 and 5/6 for weighted tau, together 11/3; the swap costs its 3/2 twice. Below 2
-    # nothing above 1 is right, above 3 both are.
-    ([1, 2, 3], [2, 1, 3], {weighted_tau: 1 - 2 * (3 / 2) / (11 / 3), tau_ap: 2 / 2 * (0 + 1) - 1}),
-    ([1, 2, 3], [2, 1, 3], {footrule: 2.0, footrule_normalized: 2 / 4, topk_footrule: 2.0, topk_footrule_normalized: 2 / 12}),
-    ([1, 2, 3], [2, 1, 3], {**by_position("hyperbolic", 1.0), **by_position("dcg", 1.0)}),
-    ([1, 2, 3], [2, 1, 3], {partial(ndcg_vs_baseline, gain="linear"): (2 + 3 / math.log2(3) + 1 / 2) / IDEAL_OF_THREE}),
-    ([1, 2, 3], [1, 2, 9], {partial(ndcg_vs_baseline, gain="linear"): 1 - 1 / 2 / IDEAL_OF_THREE}),
-    # One at the bottom. A step between ranks 1 and 2 is worth 1/2, between 2 and 3 1/6, a third of it, paid by both items.
-    ([1, 2, 3], [1, 3, 2], {weighted_tau: 1 - 2 * (5 / 6) / (11 / 3)}),
-    ([1, 2, 3], [1, 3, 2], {**by_position("hyperbolic", 1 / 9), **by_position("dcg", DCG_STEP**2)}),
-    # 1 and 3 pay (1 + 1/3) / 2 a step, 2 keeps its rank and pays 1: 2/3 + 2/3 + 4/9.
-    ([1, 2, 3], [3, 2, 1], by_position("hyperbolic", 16 / 9)),
-    # Read against the baseline: 0, then 1 of 2.
-    ([1, 2, 3], [3, 1, 2], {tau_ap: 2 / 2 * (0 + 1 / 2) - 1}),
-    ([1, 2, 3, 4], [3, 1, 2, 4], {tau_ap: 2 / 3 * (0 + 1 / 2 + 1) - 1, tau_ap_symmetric: (0 + 1 / 3) / 2}),
-    ([3, 1, 2, 4], [1, 2, 3, 4], {tau_ap: 2 / 3 * (1 + 0 + 1) - 1}),
-    # 4 stands above 1, of which only the second list holds 4 (case 2); 2 and 3 against 4 and 5 (case 3); {2, 3} and {4, 5}
-    # (case 4). 1 moves from 1 to 2; 2 and 3 from 2 and 3 to 4; 4 and 5 from 1 and 3 to 4.
-    ([1, 2, 3], [4, 1, 5], {**topk(0.0, 5.0, 9), **topk(0.5, 6.0, 12), **topk(1.0, 7.0, 15)}),
-    ([1, 2, 3], [4, 1, 5], {topk_footrule: 1 + 2 + 1 + 3 + 1}),
-    # 2 stands above 1 (case 2), {2, 3}, {2, 4} and {3, 4} are unknown to the first list, which ranks 2, 3 and 4 second: 1 moves
-    # one, 2 one, 3 one and 4 two. Disjoint: 1 moves from 1 to 5, the others from 1, 2, 3 and 4 to 2.
-    ([1], [2, 1, 3, 4], topk(0.5, 2.5, 4 + 0.5 * 6)),
-    ([1], [2, 1, 3, 4], {topk_footrule: 1 + 1 + 1 + 2, topk_footrule_normalized: 5 / (4 + 1 + 0 + 1 + 2)}),
-    # Ranks count among the items in common.
-    ([1, 8, 2, 3], [2, 9, 7, 1, 3], {footrule: 2.0}),
-    ([1, 2, 3, 4], [4, 9, 1, 8], {overlap: 0.5}),
-    ([1, 2], [2, 1], {overlap: 1.0, jaccard: 1.0}),
-    ([1, 2, 3], [3, 4, 5], {jaccard: 1 / 5}),
-    ([1, 2], [2, 1, 3, 4], {overlap: 0.5, jaccard: 2 / 4}),
-    ([1, 2, 3, 4, 5], [2, 1, 3, 4, 5], {average_overlap: 0.8}),
-    # Overlaps 1, 1/2, 2/3, 2/4.
-    ([1, 2], [1, 3, 2, 4], {average_overlap: (1 + 1 / 2 + 2 / 3 + 1 / 2) / 4}),
+    ([65_537, 65_535], [1], {"overlap": 0.0}),
+    (range(64), range(2**25, 2**25 + 64), {"overlap": 0.0}),
+    # A list without two items does not count as the whole.
+    ([1, 2, 3, 4], [1, 2], {"appended_tau": 5 / math.sqrt(5 * 6)}),
+    ([1, 2, 3], [2, 1, 3], {LINEAR: (2 + 3 / math.log2(3) + 1 / 2) / IDEAL_OF_THREE}),
+    ([1, 2, 3], [1, 2, 9], {LINEAR: 1 - 1 / 2 / IDEAL_OF_THREE}),
+    ([1, 2, 3], [1, 3, 2], {"position_weighted_kendall_distance(discount=dcg)": DCG_STEP**2}),
 ]
 
-WEIGHED: list[
-    tuple[list[int], dict[int, float], Values]
-] = [  # of the candidate, against a baseline in the order of the numbers
-    # 1 1' 2 against 2 1 1', copies tied: of S = 9 + 2 - 2 * 2 = 7 and D = 9 + 2.
-    ([2, 1], {1: 2.0, 2: 1.0}, {element_weighted_tau: (2 * 7 + 9 - 11) / (11 + 9)}),
-    ([2, 1, 3], {1: 5.0, 2: 3.0, 3: 1.0}, {element_weighted_kendall_distance: 15.0}),
-    ([2, 1, 3], {1: 5.0, 2: 3.0, 3: 1.0}, {element_weighted_kendall_distance_normalized: 15 / 23}),
-    ([1, 3, 2], {1: 5.0, 2: 3.0, 3: 1.0}, {element_weighted_kendall_distance: 3.0}),
-    # 1 of weight 5 moves past 3, 2 of weight 3 past 5; reversing either list of 5 3 1 or 3 5 1 costs 5 * 4 + 3 * 4 + 1 * 8
-    # and 3 * 6 + 5 * 2 + 1 * 8.
-    ([2, 1, 3], {1: 5.0, 2: 3.0, 3: 1.0}, {element_weighted_footrule: 30.0}),
-    ([2, 1, 3], {1: 5.0, 2: 3.0, 3: 1.0}, {element_weighted_footrule_normalized: 30 / ((40 + 36) / 2)}),
-    # Hyperbolic: both items of the swap at ranks 2 and 3 pay 1/3 a step.
-    ([1, 3, 2], {1: 5.0, 2: 3.0, 3: 2.0}, {partial(generalized_kendall_distance, discount="hyperbolic"): 3 * 2 / 9}),
-    ([1, 3, 2], {1: 5.0, 2: 3.0, 3: 2.0}, {partial(generalized_footrule, discount="hyperbolic"): 2 * (3 / 3) * (2 / 3)}),
-    # Rounding takes no reversal beyond 1.
-    ([2, 1, 0], {0: 0.1, 1: 0.9, 2: 0.6}, {element_weighted_footrule_normalized: 1.0}),
-]
+WEIGHED = """
+# The candidate's list against 1 2 3, and the weights of 1, 2 and 3.
+# 1 1' 2 against 2 1 1', copies tied: of S = 9 + 2 - 2 * 2 = 7 and D = 9 + 2, (2 * 7 + 9 - 11) / (11 + 9).
+21   2 1          element_weighted_tau 12/20
+213  5 3 1        element_weighted_kendall_distance 15  element_weighted_kendall_distance_normalized 15/23
+132  5 3 1        element_weighted_kendall_distance 3
+# 1 of weight 5 moves past 3, 2 of weight 3 past 5; reversing either list of 5 3 1 or 3 5 1 costs 5 * 4 + 3 * 4 + 1 * 8
+# and 3 * 6 + 5 * 2 + 1 * 8.
+213  5 3 1        element_weighted_footrule 30  element_weighted_footrule_normalized 30/38
+# Hyperbolic: both items of the swap at ranks 2 and 3 pay 1/3 a step. 3 * 2/9, and 2 * 3/3 * 2/3.
+132  5 3 2        generalized_kendall_distance(discount=hyperbolic) 6/9  generalized_footrule(discount=hyperbolic) 4/3
+# Rounding takes no reversal beyond 1.
+321  0.1 0.9 0.6  element_weighted_footrule_normalized 1
+"""
 
 TIED: list[tuple[reference_rbo.Tied, reference_rbo.Tied, Values]] = [
     # Of three pairs one is tied in each list, in none is the order opposite, one is in the same order.
-    (tied([1], [2, 3]), tied([1, 2], [3]), {kendall_tau: 1 / 2}),
-    (tied([1, 2, 3]), tied([1], [2], [3]), {kendall_tau: math.nan, weighted_tau: math.nan}),
+    (tied([1], [2, 3]), tied([1, 2], [3]), {"kendall_tau": 1 / 2}),
+    (tied([1, 2, 3]), tied([1], [2], [3]), {"kendall_tau": math.nan, "weighted_tau": math.nan}),
     # Ranks by either list 0 1 2: the pairs of 1 agree and weigh 3/2 and 4/3, that of 2 and 3 weighs 5/6 and is tied in one.
-    (tied([1], [2, 3]), tied([1], [2], [3]), {weighted_tau: (17 / 6) / math.sqrt(17 / 6 * 11 / 3)}),
+    (tied([1], [2, 3]), tied([1], [2], [3]), {"weighted_tau": (17 / 6) / math.sqrt(17 / 6 * 11 / 3)}),
     # Nothing agrees; the pairs of 1 weigh 3/2 and 4/3 by the one list, 4/3 and 5/6 by the other.
     (
         tied([1], [2, 3]),
         tied([3], [2], [1]),
-        {weighted_tau: -(math.sqrt(17 / 6) + math.sqrt(13 / 6)) / (2 * math.sqrt(11 / 3))},
+        {"weighted_tau": -(math.sqrt(17 / 6) + math.sqrt(13 / 6)) / (2 * math.sqrt(11 / 3))},
     ),
 ]
 
+
+def exact(found: list[str]) -> Values:
+    """Of cells such as "jaccard 1/5"."""
+    return {name: float(Fraction(value)) for name, value in map(str.split, found)}
+
+
+def digits(text: str) -> list[int]:
+    return [*map(int, text)]
+
+
+def plain(lists: str) -> PairBatch:
+    one, other = lists.split(":")
+    return reference.batch([(digits(one), digits(other))])
+
+
+def weighed(text: str, weights: str) -> PairBatch:
+    return with_weights([(sorted(digits(text)), digits(text))], dict(enumerate(map(float, weights.split()), start=1)))
+
+
 BATCHES = [
-    *((reference.batch([(one, other)]), values) for one, other, values in PLAIN),
-    *((with_weights([(sorted(other), other)], weights), values) for other, weights, values in WEIGHED),
+    *((plain(lists), exact(found)) for lists, *found in cells(PLAIN)),
+    *((reference.batch([(one, other)]), values) for one, other, values in FURTHER),
+    *((weighed(other, weights), exact(found)) for other, weights, *found in cells(WEIGHED)),
     *((reference_rbo.batch([(one, other)]), values) for one, other, values in TIED),
 ]
 
@@ -175,8 +161,8 @@ BATCHES = [
 def test_values_are_those_worked_by_hand(batch: PairBatch, values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
     for way in in_each_way(monkeypatch):
         alignment = align(batch)
-        for measure, expected in values.items():
-            assert measure(alignment)[0] == pytest.approx(expected, abs=2e-15, nan_ok=True), (measure, way)
+        for name, expected in values.items():
+            assert parse(name).measure(alignment)[0] == pytest.approx(expected, abs=2e-15, nan_ok=True), (name, way)
 
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 10, 49, 120])
@@ -184,19 +170,22 @@ def test_a_reversed_list_is_at_the_far_end_of_the_range(length: int) -> None:
     top = list(range(length))
     alignment = align(with_weights([(top, top[::-1])], {item: 0.1 + item % 7 / 3 for item in top}))
 
-    for measure in (kendall_tau, weighted_tau, tau_ap, tau_ap_symmetric, appended_tau):
-        assert -1.0 <= measure(alignment)[0] == pytest.approx(-1.0, abs=1e-14)
-    for distance in (kendall_distance_normalized, footrule_normalized):
-        assert distance(alignment)[0] == 1.0
-    for distance in (element_weighted_kendall_distance_normalized, element_weighted_footrule_normalized):
-        assert distance(alignment)[0] == pytest.approx(1.0, abs=1e-14)
-    assert footrule(alignment)[0] == length**2 // 2
+    def value(name: str) -> float:
+        return float(parse(name).measure(alignment)[0])
+
+    for name in ("kendall_tau", "weighted_tau", "tau_ap", "tau_ap_symmetric", "appended_tau"):
+        assert -1.0 <= value(name) == pytest.approx(-1.0, abs=1e-14)
+    for name in ("kendall_distance_normalized", "footrule_normalized"):
+        assert value(name) == 1.0
+    for name in ("element_weighted_kendall_distance_normalized", "element_weighted_footrule_normalized"):
+        assert value(name) == pytest.approx(1.0, abs=1e-14)
+    assert value("footrule") == length**2 // 2
 
 
 def test_weights_and_scores_are_asked_for_in_words() -> None:
     alignment = align(reference.batch([([1], [2])]))
     with pytest.raises(ValueError, match="without weights"):
-        element_weighted_tau(alignment)
+        parse("element_weighted_tau").measure(alignment)
     with pytest.raises(ValueError, match="without scores"):
         rank_tied(alignment, np.arange(1))
 

@@ -23,12 +23,6 @@ def test_scores_come_by_canonical_name_in_the_order_asked_for() -> None:
     assert all(scores.dtype == np.float64 and scores.shape == (14,) for scores in found.values())
 
 
-def test_a_depth_below_every_list_changes_nothing() -> None:
-    found = score_all(reference.batch(PAIRS), METRICS)
-
-    np.testing.assert_array_equal(found["extended_tau@100"], found["extended_tau"])
-
-
 def test_a_pair_alone_scores_the_same_bits_as_among_others() -> None:
     rng = np.random.default_rng(5)
     rows = rng.random((20, 90)).argsort(axis=1)[:, :60].tolist()

@@ -87,26 +87,6 @@ def test_what_is_given_is_never_overwritten() -> None:
     assert ids.ids_of(coded, vocabulary) == names == categories.tolist()
 
 
-TEXT, NUMBERS = pd.array(["7", "b", "42"], dtype="str"), np.array([42, 7, 42])
-
-
-@pytest.mark.parametrize(
-    ("baseline", "candidate", "codes", "known"),
-    [
-        (TEXT, NUMBERS, [0, 1, 2, 2, 0, 2], ["7", "b", "42"]),
-        (NUMBERS, np.array([-1, 7]), [0, 1, 0, 2, 1], [42, 7, -1]),
-        (NUMBERS, np.array([2**40]), [0, 1, 0, 2], [42, 7, 2**40]),
-        (TEXT[:0], TEXT[:0], [], []),
-    ],
-)
-def test_codes_follow_first_appearance(baseline: Any, candidate: Any, codes: list[int], known: list[Any]) -> None:
-    found, vocabulary = ids.encode(baseline, candidate)
-
-    assert np.concatenate(found).tolist() == codes
-    assert vocabulary is not None
-    assert vocabulary.tolist() == known
-
-
 @pytest.mark.parametrize("spelling", ["042", "42.0", " 42", "+42", "-0", "99999999999", "٤٢"])
 def test_only_the_one_spelling_of_a_number_is_that_number(spelling: str) -> None:
     assert ids.codes_of(pd.array([spelling, "42"], dtype="str"), None).tolist() == [-1, 42]
@@ -141,21 +121,3 @@ def test_users_are_found_by_the_same_rule(wanted: list[Any], present: list[Any])
     row_of = {spelt(user): row for row, user in enumerate(present)}
 
     assert found.tolist() == [row_of.get(spelt(user), -1) for user in wanted]
-
-
-@pytest.mark.parametrize(
-    ("baseline", "candidate", "note"),
-    [
-        ([1, 2], ["a", "01"], "the baseline's ids are numbers such as 1, the candidate's text such as a"),
-        (["x"], [15.0], "the baseline's ids are text such as x, the candidate's numbers such as 15"),
-        ([1, 2], ["a", "2"], None),
-        ([1, 2], [3, 4], None),
-        (["1"], ["a"], None),
-        ([], ["a"], None),
-    ],
-)
-def test_numbers_and_text_that_share_nothing_are_noted(baseline: list[Any], candidate: list[Any], note: str | None) -> None:
-    arms = [from_array(pd.Series(each), "ids") for each in (baseline, candidate)]
-    codes, _ = ids.encode(*arms)
-
-    assert ids.unlike_ids_note(arms, codes) == (note and f"no item is in both arms: {note}; spell them alike")

@@ -18,11 +18,11 @@ from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 
 
+@dataclass
 class StillClock(HeldClock):
     """It stands still at a moment after the slot."""
 
-    def __init__(self, moment: datetime = SLOT + MINUTE) -> None:
-        super().__init__(moment)
+    at: datetime = SLOT + MINUTE
 
 
 @dataclass

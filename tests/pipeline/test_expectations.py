@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from factories import DAY, SLOT, comparison, coverage_rule, expect, rule, summary
+from factories import DAY, SLOT, comparison, expect, rule, summary
 from monitor.model.alerts import Expectation, State
 from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun, to_lessons
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, Rule, StandstillRule
-from monitor.model.runs import ArmScore, Summary
+from monitor.model.runs import Summary
 from monitor.pipeline.expectations import NEAR_DROP_Z
 from monitor.reference.thresholds import SAFETY
 
@@ -39,10 +39,10 @@ def history(found: Iterable[Summary | float]) -> list[PastRun]:
     return [PastRun(slot=SLOT + day * DAY, summaries=(each,), states={}) for day, each in enumerate(runs)]
 
 
-def look(past: Sequence[PastRun], now: Summary | float, what: Comparison | None = None, **more: Any) -> Expectation:
+def look(past: Sequence[PastRun], now: Summary | float, what: Comparison | None = None) -> Expectation:
     """What is expected of the day after these runs."""
     found = measured(now) if isinstance(now, float) else now
-    (expected, *_) = expect(what or watched(), SLOT + len(past) * DAY, [found], past, **more)
+    (expected, *_) = expect(what or watched(), SLOT + len(past) * DAY, [found], past)
     return expected
 
 
@@ -133,31 +133,6 @@ def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop()
     assert all(each.evidence is None or each.evidence < (each.evidence_limit or 0) for each in trends[:30])
     assert any((each.evidence or 0) >= (each.evidence_limit or np.inf) for each in trends[30:])
     assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
-
-
-def test_few_of_700_users_with_one_list_add_up_to_a_trend_after_nine_runs_in_which_hardly_two_had_it() -> None:
-    trend = coverage_rule("shared_list", alert="Trend", learned=Learning.TREND, direction=Direction.ABOVE)
-    what = watched(trend, runs_a_false_page=4000.0)
-    for users, least, most in ((7, 3, 3), (4, 4, 8)):
-        past, found = list[PastRun](), list[bool]()
-        for day, count in enumerate([1, 1, 2, 1, 1, 1, 1, 2, 1, *[users] * most]):
-            score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric="shared_list", value=count / 700, n=700)
-            seen = look(past, 0.5, what, arm_scores=[score])
-            assert seen.evidence_limit == pytest.approx(SAFETY * 4000.0)
-            found.append((seen.evidence or 0) >= SAFETY * 4000.0)
-            past.append(PastRun(slot=SLOT + day * DAY, states={}, lessons=to_lessons([seen])))
-        assert least <= found.index(True, 9) - 8 <= most
-
-
-def test_evidence_that_was_gathered_is_not_taken_back_when_the_drift_itself_makes_runs_resemble_each_other() -> None:
-    rng = np.random.default_rng(11)
-    what = watched(drop(alert="Trend", learned=Learning.TREND))
-    healthy, fallen = 0.5 + 0.02 * rng.normal(size=9), 0.44 + 0.005 * rng.normal(size=9)
-    _, expected = told([*healthy, *fallen], what)
-
-    evidence = np.array([each.evidence or 0.0 for (each,) in expected[9:]])
-    assert np.all(evidence[1:] > 0.9 * evidence[:-1])
-    assert evidence[-1] > (expected[-1][0].evidence_limit or np.inf)
 
 
 def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -> None:

@@ -14,7 +14,7 @@ from factories import SLOT, changed, comparison, pull, rule
 from monitor import compare
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg
-from monitor.model.alerts import Outcome, State
+from monitor.model.alerts import Outcome
 from monitor.model.comparison import Keep
 from monitor.model.memory import Memory
 from monitor.model.rankings import Pull, Traces
@@ -23,6 +23,7 @@ from monitor.model.runs import KeptLists, RunResult, RunStatus
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import pull as pulling
 from pipeline.canned import Canned, CannedRelevance, CannedTitles, CannedWeights, ran, users
+from tables import cells
 
 OVERLAP = "overlap"
 FLOORED = comparison(
@@ -123,17 +124,6 @@ def test_ids_as_text_are_matched_between_the_two_answers_of_the_baseline() -> No
     assert pd.api.types.is_string_dtype(first.rankings.items.dtype)
 
 
-def test_a_rule_on_the_excess_breaches_above_its_margin() -> None:
-    over = rule(metric="over_floor(overlap)", direction=Direction.ABOVE, threshold=0.2, for_runs=1, min_users=1)
-    watched = comparison(k=4, metrics=(OVERLAP,), rules=(over,), noise_floor=NoiseFloor.SERVE)
-    same = "a:1234 b:1234 c:1234"
-
-    (transition,) = ran(watched, same, "a:1239 b:1239 c:1239", again=Canned(pull(same))).transitions
-
-    assert transition.to_state is State.FIRING
-    assert transition.reason == "mean of over_floor(overlap) is 0.25 over 3 users, above 0.2"
-
-
 WIDE = comparison(
     k=2, rules=(), arm_metrics=("catalogue_coverage", "mean_popularity", "self_churn", "novelty"), keep_lists=Keep.ALL
 )
@@ -168,20 +158,6 @@ def test_the_last_runs_lists_give_churn_and_novelty() -> None:
     assert (found["self_churn", "baseline"], found["self_churn", "candidate"]) == ((0.5, 1), (0.0, 1))
     # 7 and 9 of 2, 7, 1, 9.
     assert (found["novelty", "baseline"], found["novelty", "candidate"]) == ((0.5, 2), (0.0, 2))
-
-
-@pytest.mark.parametrize("items", [(1, 2, 3), ("x", "y", "z"), (2**40, 5, 7)])
-def test_lists_are_kept_as_they_were_compared(items: tuple[Any, Any, Any]) -> None:
-    x, y, z = items
-    baseline, candidate = pull({"a": [x, x, y, z], "b": [z], "c": []}), pull({"a": [z], "b": [y, x], "c": [x]})
-    asked = users("a", "b", "c", country=["UK", "DE", "DE"])
-    kept = ran(changed(WIDE, min_paired_share=0.4), baseline, candidate, asked).lists
-    assert kept is not None
-    assert list(kept.baseline.users) == list(kept.candidate.users) == ["a", "b"]
-    assert [list(kept.baseline.items), kept.baseline.offsets.tolist()] == [[x, z], [0, 1, 2]]
-    assert [list(kept.candidate.items), kept.candidate.offsets.tolist()] == [[z, y, x], [0, 1, 3]]
-    segments = {name: rows.tolist() for name, rows in kept.segments.items()}
-    assert segments == {"all": [0, 1], "country=DE": [1], "country=UK": [0]}
 
 
 def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> None:
@@ -222,8 +198,7 @@ def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited
         assert result.lists is not None
 
 
-COUNT = 500
-PLACES = np.arange(COUNT)
+PLACES = np.arange(500)
 MANY = [f"u{number:03}" for number in PLACES]
 OVER = rule(metric="over_floor(overlap)", direction=Direction.ABOVE, threshold=0.2, resolve_at=0.2, min_users=1)
 SERVED = comparison(k=4, metrics=("overlap",), rules=(OVER,), noise_floor=NoiseFloor.SERVE)
@@ -233,7 +208,7 @@ FEW, ENOUGH = (np.where(count > PLACES, 0.0, nan) for count in (5, 6))
 def answers(*, last: int = 4, changed: int = 0, came: Any = PLACES, age: Any = nan, ids: Any = nan) -> Pull:
     """Lists that end so, the ``changed`` first ones otherwise."""
     found = pull({name: [1, 2, 3, last + (place < changed)] for place, name in enumerate(MANY)})
-    came_s, age_s, of_ids = (np.full(COUNT, each, dtype=float) for each in (came, age, ids))
+    came_s, age_s, of_ids = (each + 0.0 * PLACES for each in (came, age, ids))
     traces = Traces(came_s=came_s, age_s=age_s, ids=of_ids, sign="Age: 3")
     return replace(found, rankings=replace(found.rankings, traces=traces))
 
@@ -243,29 +218,45 @@ def measured(first: Pull, second: Pull, candidate: Pull | None = None, overlaps:
     return ran(SERVED, first, asked, users(*MANY), memory=memory, again=Canned(second))
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "overlaps", "told"),
-    [
-        ({}, {"age": 3.0}, (), "a cache gave one of both answers for 500 of 500 users (Age: 3)"),
-        ({}, {"age": ENOUGH}, (), "for 6 of 500 users"),
-        ({}, {"age": FEW}, (1.0,) * 20, None),
-        ({"came": PLACES + 0.5, "age": 0.0}, {}, (), "for 500 of 500 users (Age: 3)"),  # where the second one was stored
-        ({"came": PLACES + 0.5, "ids": PLACES}, {"ids": PLACES + 1}, (), None),
-        ({"ids": PLACES}, {"ids": PLACES}, (), "both answers have the same id for 500 of 500 users"),
-        ({"ids": 5}, {"ids": 5}, (), None),  # one for everybody
-        ({"ids": PLACES % 3}, {"ids": PLACES % 3}, (), None),  # that of the machine
-        ({}, {}, (0.91, 0.95, 0.9), "equal for all 500 users, which by the last runs happens once in 1e11"),
-        ({}, {"changed": 1}, (0.9, 0.9, 0.9), None),
-        ({}, {}, (0.9, 0.9), None),  # of two runs one does not know
-        ({}, {}, (0.91, 0.95, 0.97), None),  # by chance once in 4 million runs
-    ],
-)
+ANSWERS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "aged": {"age": 3.0},
+    "six aged": {"age": ENOUGH},
+    "five aged": {"age": FEW},
+    "stored then": {"came": PLACES + 0.5, "age": 0.0},  # the first one, when the second one came
+    "own ids": {"ids": PLACES},
+    "late, own ids": {"came": PLACES + 0.5, "ids": PLACES},
+    "next ids": {"ids": PLACES + 1},
+    "one id": {"ids": 5},
+    "three ids": {"ids": PLACES % 3},  # those of machines
+    "one changed": {"changed": 1},
+}
+UNTRUSTED = """
+# first        second       overlaps before  told
+plain          aged         -                a cache gave one of both answers for 500 of 500 users (Age: 3)
+plain          six aged     -                for 6 of 500 users
+plain          five aged    1 1 1 1 1 1      -
+stored then    plain        -                for 500 of 500 users (Age: 3)
+late, own ids  next ids     -                -
+own ids        own ids      -                both answers have the same id for 500 of 500 users
+one id         one id       -                -
+three ids      three ids    -                -
+plain          plain        0.91 0.95 0.9    equal for all 500 users, which by the last runs happens once in 1e11
+plain          one changed  0.9 0.9 0.9      -
+# Of two runs one does not know, and by chance it happens once in 4 million runs.
+plain          plain        0.9 0.9          -
+plain          plain        0.91 0.95 0.97   -
+"""
+
+
+@pytest.mark.parametrize(("first", "second", "overlaps", "told"), cells(UNTRUSTED))
 def test_a_floor_whose_second_answers_are_the_first_ones_is_not_judged_and_one_without_chance_in_it_is(
-    first: dict[str, Any], second: dict[str, Any], overlaps: tuple[float, ...], told: str | None
+    first: str, second: str, overlaps: str, told: str
 ) -> None:
-    result = measured(answers(**first), answers(**second), overlaps=overlaps)
+    before = tuple(map(float, overlaps.strip("-").split()))
+    result = measured(answers(**ANSWERS[first]), answers(**ANSWERS[second]), overlaps=before)
     (state,), reason = result.states, str(result.reason)
-    if told is None:
+    if told == "-":
         assert (result.reason, state.outcome) == (None, Outcome.BREACH)
     else:
         assert reason.startswith("noise_floor is untrusted: ")

@@ -1,10 +1,8 @@
 """What a run explains, by which metric, and what its alerts say of it."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from factories import SLOT, changed, comparison, pull, rule, transition
@@ -17,12 +15,12 @@ from monitor.model.memory import Memory
 from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
 from pipeline.canned import CannedTitles, ran, users
+from tables import cells
 
 NAMES = [f"u{number}" for number in range(80)]
 SAME = {name: [1, 2, 3] for name in NAMES}
 OTHER = {name: [7, 8, 9] if name in NAMES[:40] else [1, 2, 3] for name in NAMES}
 TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, keep_lists=Keep.ALL)
-METRICS = ("extended_tau", "rbo(p=0.9)", "kendall_tau")
 COUNTRIES = ["DE"] * 40 + ["UK"] * 40
 
 
@@ -36,20 +34,24 @@ def after(*runs: RunResult) -> Memory:
     return Memory(splits=splits, last_lists=runs[-1].lists, former_lists=runs[-1].lists)
 
 
-def chosen(metrics: list[str], *watched: str) -> str | None:
-    rules = tuple(rule(metric=name) for name in watched)
-    found = choose_metric(comparison(rules=rules), [parse(name) for name in metrics])
-    return None if found is None else str(found)
+CHOSEN = """
+# watched               measured                         explained
+overlap extended_tau    extended_tau rbo(p=0.9) overlap  overlap
+jaccard rbo(p=0.9)      extended_tau rbo(p=0.9) overlap  rbo(p=0.9)
+over_floor(rbo(p=0.9))  extended_tau rbo(p=0.9) overlap  rbo(p=0.9)
+jaccard                 extended_tau rbo(p=0.9) overlap  extended_tau
+jaccard                 ndcg                             None
+# One of relevance never is.
+ndcg                    ndcg overlap                     overlap
+"""
 
 
-def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first() -> None:
-    metrics = ["extended_tau", "rbo(p=0.9)", "overlap"]
-    assert chosen(metrics, "overlap", "extended_tau") == "overlap"
-    assert chosen(metrics, "jaccard", "rbo(p=0.9)") == "rbo(p=0.9)"
-    assert chosen(metrics) == "extended_tau"
-    assert chosen(metrics, "over_floor(rbo(p=0.9))") == "rbo(p=0.9)"
-    assert chosen([], "overlap") is None
-    assert chosen(["ndcg", "overlap"], "ndcg") == "overlap"  # one of relevance never is
+@pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
+def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(
+    watched: str, measured: str, explained: str
+) -> None:
+    rules = tuple(rule(metric=name) for name in watched.split())
+    assert str(choose_metric(comparison(rules=rules), [parse(name) for name in measured.split()])) == explained
 
 
 def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop() -> None:
@@ -78,25 +80,6 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
     assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 40, 0.0)]
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_any_run_is_explained_against_any_earlier_one_or_not_at_all(metric: str) -> None:
-    what = changed(TWO, metrics=(metric,), rules=(), min_paired_share=0.01)
-    for seed in range(8):
-        rng, memory = np.random.default_rng(seed), Memory()
-        names = NAMES[: int(rng.integers(1, 25))]
-        asked = users(*names, country=[("DE", "UK")[place % 2] for place in range(len(names))])
-        for _ in range(2):
-            there = [name for name in names if rng.random() < 0.8]
-            a, b = (pull({name: rng.permutation(9)[: rng.integers(5)].tolist() for name in there}) for _ in range(2))
-            result = ran(what, a, b, asked, memory=memory)
-            memory = after(result)
-        found = result.explanation
-        assert (found is None) == (result.split is None)
-        if found is not None:
-            assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
-            assert sum(group.share for group in found.groups) <= 1 + 1e-9
 
 
 def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual() -> None:

@@ -14,7 +14,6 @@ import pytest
 from pandas.api.extensions import ExtensionArray
 
 from factories import SLOT, changed, comparison, pull, rule
-from monitor import summaries
 from monitor.errors import SourceError, UserDataError
 from monitor.model.comparison import Comparison, Keep, SampleSize
 from monitor.model.memory import Memory
@@ -23,11 +22,10 @@ from monitor.model.runs import EvidenceKind, JoinRequest, MeasuredRun
 from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
-from monitor.pipeline.run import _kept_scores
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.score import RunScores
-from monitor.ports import JoinedSource, Measurer
+from monitor.ports import Measurer
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
 ASKED = [f"user-{number:03}" for number in range(300)]
@@ -143,28 +141,6 @@ class MeasuredThere:
         return (there.merge(parts[start : start + 2]) for start in range(0, len(parts), 2)[::-1])
 
 
-@pytest.mark.parametrize(
-    ("keep", "exact", "spell", "most_kept"),
-    [(Keep.ALL, 10**6, TEXTS, 300), (7, 60, NUMBERS, 7 * 8 // 2)],  # of seven parts one comes back alone
-)
-def test_parts_that_come_from_elsewhere_add_up_to_the_same(
-    keep: Keep | int, exact: int, spell: Any, most_kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(summaries, "EXACT", exact)
-    asked, memory = world(spell)
-    plan = changed(EVERYTHING, keep_scores=keep, keep_lists=keep, arm_metrics=("exposure_gini", "novelty"))
-
-    def run(joined: JoinedSource | None, size: int) -> Measurement:
-        watch = Stopwatch(StillClock())
-        return measure_slot(plan, replace(asked, joined=joined), SLOT, memory, watch, batch_users=size, sampled_users=120)
-
-    whole, found = run(None, len(ASKED)), run(MeasuredThere(asked, plan), -(-len(ASKED) // 7))
-    require_same(found, whole, "scores")
-    assert plain(_kept_scores(plan, found.run.scores)) == plain(_kept_scores(plan, whole.run.scores))
-    # All that came back, not only what is stored of it.
-    assert sum(len(each.users) for each in found.run.scores or ()) <= most_kept
-
-
 def test_bytes_that_hold_no_part_are_refused() -> None:
     for data in (b"", b"no part", zlib.compress(b"\0" * 7 + b"\x02[]"), zlib.compress(b"\0" * 99)):
         with pytest.raises(ValueError, match=r"."):
@@ -174,17 +150,14 @@ def test_bytes_that_hold_no_part_are_refused() -> None:
 def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so() -> None:
     whole, found, again = (measure(batch, sampled, int) for batch, sampled in ((300, 300), (300, 100), (50, 100)))
 
-    assert found.run.summaries == whole.run.summaries == again.run.summaries
-    assert found.coverage == whole.coverage == again.coverage
-    explained, seen = found.run.explanation, whole.run.explanation
+    assert (found.run.summaries, found.coverage) == (whole.run.summaries, whole.coverage)
+    require_same(again, found, "scores")
+    explained, split = found.run.explanation, found.run.split
     assert explained is not None
-    assert seen is not None
-    assert found.run.split is not None
-    assert explained == again.run.explanation
-    count = found.run.split.asked
-    assert 70 < count < 130
-    assert explained.sentence.endswith(f"(seen in a sample of {count} of 300 users)")
-    assert "sample" not in seen.sentence
+    assert split is not None
+    assert 70 < split.asked < 130
+    assert explained.sentence.endswith(f"(seen in a sample of {split.asked} of 300 users)")
+    assert "sample" not in str(whole.run.explanation)
     (gini,) = {
         each.n for each in found.run.arm_scores if (each.segment, each.arm, each.metric) == (ALL, Arm.BASELINE, "exposure_gini")
     }
@@ -192,8 +165,7 @@ def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so(
     worst = [[each.user for each in run.evidence if each.kind is EvidenceKind.WORST] for run in (found.run, whole.run)]
     assert worst[0] == worst[1]
     assert sum(each.kind is EvidenceKind.REPRESENTATIVE for each in found.run.evidence) == 4
-    for each in found.run.summaries:  # the statistics of rules are there in every segment
-        assert each.metric != "rbo(p=0.9)" or each.value("share_below(0.4)") is not None, each.segment
+    assert all("share_below(0.4)" in each.statistics for each in found.run.summaries if each.metric == "rbo(p=0.9)")
 
 
 HIDING = Pseudonyms(b"k" * 32)

@@ -9,7 +9,7 @@ from factories import SLOT, transition
 from messages import END, START, message, opened
 from monitor.errors import DeliveryError
 from monitor.ports import Receiver
-from monitor.receivers.apprise import AppriseOptions, defuse, notify_service, open_service
+from monitor.receivers.apprise import AppriseOptions, defuse
 from servers.webhook import Collector, answer, disconnect, hang, serve
 
 
@@ -45,12 +45,6 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not
         said = f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message, and it will be tried again"
         assert str(caught.value) == said
     assert {request.path for request in collector.requests} == {"/canary-token"}
-
-
-def test_no_service_to_notify_is_no_success() -> None:
-    service = open_service("nobody", "json://127.0.0.1")
-    service.clear()
-    assert notify_service(service, title="t", body="b", is_bad=True, timeout_s=1) == "nomatch"
 
 
 def test_only_the_service_that_did_not_accept_it_is_notified_again(collector: Collector) -> None:

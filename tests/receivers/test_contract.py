@@ -18,7 +18,7 @@ from monitor.testing import ReceiverContract
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack
 from servers.smtp import Mail, MailServer
-from servers.webhook import Collector, Reply, Request, answer, hang, trickle_body
+from servers.webhook import Collector, Reply, Request, answer, trickle_body
 
 MOST_BYTES = 400_000
 ME, TO = "rankwatch@example.com", ["kim@example.com"]
@@ -127,14 +127,14 @@ def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack: Fake
 OVER_HTTP = pytest.mark.parametrize("kind", sorted(PLACES.keys() - {"email", "apprise"}))  # these two answer otherwise
 
 
-def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest, timeout: str = "20s") -> tuple[DeliveryError, str]:
+def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest) -> tuple[DeliveryError, str]:
     """What comes of this answer, and who gave it."""
     fixture, _, options = PLACES[kind]
     server = request.getfixturevalue(fixture)
     collector: Collector = getattr(server, "collector", server)
     collector.replies.append(reply)
     with pytest.raises(DeliveryError) as caught:
-        send(message(start()), **{kind: {"timeout": timeout, **options(server)}})
+        send(message(start()), **{kind: options(server)})
     assert not any(secret in str(caught.value) for secret in (KEY, "canary", "/hook"))
     return caught.value, f"{kind} at {collector.url}"
 
@@ -163,9 +163,3 @@ def test_a_message_is_taken_though_the_answer_s_body_does_not_come_to_its_end(
     server = request.getfixturevalue(kind)
     server.collector.replies.append(trickle_body)
     send(message(start()), **{kind: {"timeout": "300ms", **PLACES[kind][2](server)}})
-
-
-@OVER_HTTP
-def test_what_is_not_answered_is_tried_again_and_may_be_known(kind: str, request: pytest.FixtureRequest) -> None:
-    error, _ = refuse(kind, hang, request, timeout="300ms")
-    assert (error.permanent, error.may_be_known) == (False, True)

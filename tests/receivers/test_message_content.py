@@ -1,7 +1,7 @@
 import shlex
 from dataclasses import replace
 from datetime import timedelta
-from itertools import chain
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,6 @@ from factories import SLOT, transition
 from messages import (
     BRITISH,
     EVERYBODY,
-    HOSTILE,
     URL,
     acknowledgement,
     briefing,
@@ -30,24 +29,14 @@ from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
 from monitor.model.alerts import State
 from monitor.model.explanation import Cause, Part
-from monitor.model.notifications import Briefing, Message, MessageStatus
+from monitor.model.notifications import Briefing, MessageStatus
 from monitor.receivers.email import mail_page, mail_subject
-from monitor.receivers.message.content import MessageContent, SideBySide, content_of
+from monitor.receivers.message.content import SideBySide, content_of
 from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean, page_url
 
-
-def content(sent: Message) -> MessageContent:
-    return content_of(sent, URL)
-
-
-def texts(found: MessageContent) -> list[str]:
-    """All that is shown; links and commands aside."""
-    changes = ([change.heading, change.reason, *chain(*change.facts)] for change in found.changes)
-    examples = ([example.user, *chain(*example.rows)] for example in found.examples)
-    lists = (found.why, found.more, found.entered, found.left, chain(*found.shares))
-    return [found.title, *chain(*changes, *examples, *lists)]
+content = partial(content_of, external_url=URL)
 
 
 def test_shares_that_cancel_out_are_given_as_amounts() -> None:
@@ -160,16 +149,6 @@ def test_the_headline_names_the_cause(said: str) -> None:
     change, told = start(reason=said, explanation=said), HEADLINES[said]
     assert content(message(change)).title == summary_of(change) == f"SimilarityLow firing on home-feed: {told}"
     assert mail_subject(message(change)).startswith(f"[FIRING] critical: home-feed: {told} (incident ")
-
-
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_names_are_short_printable_lines(text: str) -> None:
-    found = content(hostile_message(text))
-    lines = texts(found)
-    assert all(line.replace("\u200e", "").isprintable() and len(line) <= 1200 for line in lines)
-    assert sum(map(len, lines)) < 10_000
-    assert all(name == "dashboard" and url.startswith(URL) and len(url) <= 1500 for name, url in found.links)
-    assert all("\n" not in command and len(command) < 2000 for command in found.commands)
 
 
 def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it() -> None:

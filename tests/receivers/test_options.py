@@ -13,7 +13,7 @@ from monitor import receivers
 from monitor.model.notifications import Treatment, Updates
 from monitor.options import Options
 from monitor.receivers import RECEIVERS, ReceiverOptions, open_receivers
-from monitor.receivers.fields import ReceiverEntry
+from monitor.receivers.fields import HttpReceiverEntry, ReceiverEntry
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def test_every_kind_of_receiver_stands_in_the_registry_and_is_kept_from_importin
     """Also one that only a module of the package defines."""
     for found in pkgutil.iter_modules(receivers.__path__, f"{receivers.__name__}."):
         importlib.import_module(found.name)
-    kinds = {*ReceiverEntry.__subclasses__()}
+    kinds = {*ReceiverEntry.__subclasses__(), *HttpReceiverEntry.__subclasses__()} - {HttpReceiverEntry}
     assert {options for options, _ in RECEIVERS.values()} == kinds
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (modules,) = (each["modules"] for each in contracts if each["name"] == "one receiver never imports another")

@@ -69,15 +69,6 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
     assert (slack.posts[0]["unfurl_links"], slack.posts[0]["unfurl_media"]) == (False, False)
 
 
-def test_further_changes_are_a_line_each_and_the_rest_a_count(slack: FakeSlack) -> None:
-    texts = post(slack, messages.message(*messages.many(1000)))
-    lines = next(text for text in texts if text.startswith("• ")).splitlines()
-    assert len(lines) == 5
-    assert lines[0].startswith("• *SimilarityLow firing in shop=0998*: for the same reason")
-    assert lines[-1] == "And 995 more: SimilarityLow in 995 segments."
-    assert len(slack.collector.requests[0].body) < 20_000
-
-
 def test_the_headline_shows_where_the_incident_stands(slack: FakeSlack) -> None:
     goes_on = messages.message(messages.end(), firing=(messages.BRITISH,))
     sent = messages.message(messages.end()), messages.message(messages.acknowledgement()), goes_on

@@ -12,11 +12,9 @@ from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
 from monitor.reference.prediction import predict, refer, surprise
 from monitor.reference.sampling_error import (
-    RARE,
     CountReference,
     estimate_error,
     estimate_interval,
-    from_angle,
     judge_rare,
     share_interval,
     to_angle,
@@ -94,16 +92,6 @@ def test_counts_that_never_vary_are_judged_by_that_too() -> None:
     assert judge(np.full(40, 4.0), 12)[1] < judge(np.random.default_rng(3).poisson(4, 40).astype(float), 12)[1] / 10
 
 
-def test_shares_that_are_not_rare_and_other_series_stay_as_they_were() -> None:
-    often, users = np.full((11, 2), RARE * 3) / USERS, np.full((11, 2), USERS)
-    angles, errors = to_angle(often, users)
-    as_found, is_share = (np.array([0.5, 0.7]), np.array([0.1, 0.2])), np.array([True, False])
-    past, now = (angles[:10], errors[:10]), (angles[10], errors[10])
-
-    found = judge_rare(is_share, past, now, np.full(2, SHARE), by_angle=as_found, always=np.zeros(2))
-    assert [each.tolist() for each in found] == [[0.5, 0.7], [0.1, 0.2], [False, False]]
-
-
 P05, MEAN, BELOW_0 = (Statistic.parse(name) for name in ("p05", "mean", "share_below(0)"))
 
 
@@ -123,32 +111,11 @@ def test_a_percentile_of_even_scores_by_hand() -> None:
     assert estimate_error(summary_of(np.linspace(0, 1, 10_001)), P05) == pytest.approx(0.0021793, abs=1e-6)
 
 
-def test_a_percentile_errs_no_more_than_estimated() -> None:
-    samples = 2 * np.random.default_rng(1).beta(5, 1.8, size=(300, 200)) - 1
-    errors = [estimate_error(summary_of(sample), P05) for sample in samples]
-    true = np.quantile(samples, 0.05, axis=1).std()
-    assert 0.9 * true < np.median([error for error in errors if error is not None]) < 2 * true
-
-
 def test_angles_by_hand() -> None:
     """None of 24.25 + 3/4 = 25 users: arcsin sqrt(0.375 / 25)."""
     assert to_angle(0.0, 24.25) == pytest.approx((0.1227829, 0.5 / np.sqrt(24.75)), abs=1e-6)
     counts, users = np.array([0.0, 1, 7, 999_999]), np.array([1.0, 1500, 33, 1_000_000])
     np.testing.assert_array_equal(to_count(*to_angle(counts / users, users)), (counts, users))
-
-
-@given(st.integers(1, 10**7), st.floats(0, 1))
-def test_angles_come_back(users: int, share: float) -> None:
-    angle, error = to_angle(share, users)
-    assert from_angle(angle, users) == pytest.approx(share, abs=1e-9)
-    assert 0 < angle < np.pi / 2
-    assert error > 0
-
-
-def test_the_error_of_an_angle_is_that_of_many_samples() -> None:
-    for share in (0.02, 0.1, 0.5):
-        angles, error = to_angle(np.random.default_rng(1).binomial(400, share, size=20_000) / 400, 400)
-        assert angles.std() == pytest.approx(float(error), rel=0.05)
 
 
 def test_the_interval_of_a_mean_is_student_s_and_that_of_a_percentile_the_normal_one_within_the_scores() -> None:

@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from monitor.model.rules import Direction
@@ -43,14 +41,11 @@ def test_a_run_of_few_users_weighs_less() -> None:
 def test_runs_left_out_change_nothing() -> None:
     values = draw(9, 3)
     gaps = np.insert(values, [0, 4, 4, 9], np.nan, axis=0)
-    whole, gappy, unknown = refer(values, values**0), refer(gaps, gaps**0), refer(gaps, np.where(np.isnan(gaps), np.nan, 1))
+    # Also those whose value has no sampling error.
+    whole, gappy, unknown = refer(values, values**0), refer(gaps, gaps**0), refer(np.nan_to_num(gaps), gaps * 0 + 1)
     for other in (gappy, unknown):
         assert other.center == pytest.approx(whole.center)
         assert other.spread == pytest.approx(whole.spread)
-
-
-def test_a_value_without_a_sampling_error_does_not_count() -> None:
-    assert refer(FIVE, np.array([[1.0], [1], [1], [1], [np.nan]])).runs.tolist() == [4]
 
 
 def test_only_the_newest_runs_that_count_are_looked_at() -> None:
@@ -133,17 +128,3 @@ def test_the_rate_holds_when_few_users_answer_at_times(between: float) -> None:
     p = surprise(refer(values[:-1], errors[:-1]), values[-1], errors[-1])
     for share in (0.01, 0.001):
         assert np.mean(p < share) < 1.3 * share + 4 * np.sqrt(share / 40_000)
-
-
-@settings(max_examples=30)
-@given(
-    st.lists(st.floats(-1, 1).map(lambda value: round(value, 9)), min_size=2, max_size=15),
-    st.floats(0.01, 0.5),
-    st.floats(-5, 5),
-    st.floats(0.1, 10),
-)
-def test_units_do_not_matter(values: list[float], error: float, shift: float, factor: float) -> None:
-    past, errors = column(*values), np.full((len(values), 1), error)
-    plain = surprise(refer(past, errors), [0.3], [error])
-    moved = surprise(refer(past * factor + shift, errors * factor), [0.3 * factor + shift], [error * factor])
-    assert moved == pytest.approx(plain, rel=1e-6, abs=1e-12)

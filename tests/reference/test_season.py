@@ -43,12 +43,6 @@ def test_two_phases_by_hand() -> None:
     assert moved.doubt == pytest.approx([1 / 3])
 
 
-def test_the_center_is_that_of_the_next_runs_day() -> None:
-    values, day = weekly(56, 200, 3.0)
-    monday, saturday = (refer(values, 0 * values, phases=[Phases(past=day, now=now)]).center for now in (0, 5))
-    assert np.median(monday - saturday) == pytest.approx(6.0, abs=0.3)
-
-
 def test_a_week_that_does_not_show_is_left_in() -> None:
     values, day = weekly(56, 500, 0.0)
     assert np.mean(remove_seasons(values, [Phases(past=day, now=0)]).paid > 0) < 0.1
@@ -62,13 +56,6 @@ def test_what_is_not_known_well_enough_is_no_season() -> None:
     hour = np.arange(120)
     values = np.where(hour < 24, 0.0, 1.0)[:, np.newaxis] + 0.01 * draw(120, 5)
     assert np.array_equal(remove_seasons(values, [Phases(past=hour // 24, now=0)]).values, values)
-
-
-def test_series_with_gaps_stand_alone() -> None:
-    values, day = weekly(56, 2, 5.0)
-    values[::7, 1] = np.nan
-    paid = remove_seasons(values, [Phases(past=day, now=0)]).paid
-    assert paid[0] > 0 == paid[1]
 
 
 def test_hours_and_days_are_removed_one_after_the_other() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.sequential import gate
+from tables import cells
 
 
 def sample(values: list[float] | np.ndarray, missing: int = 0) -> gate.UserSample:
@@ -22,38 +23,38 @@ def gate_sample(one: gate.UserSample, margin: float, alpha: float) -> gate.GateR
     return gate_each([one], margin, alpha)[0]
 
 
-SAFE, BREACH = ("safe", "decided"), ("breach", "decided")
-NO_DATA, TOO_FEW = ("inconclusive", "no_data"), ("inconclusive", "too_few")
+VERDICTS = """
+# value  users    missing  margin  verdict       reason
+0.0      10       0        0.1     inconclusive  too_few
+0.0      100      0        0.1     safe          decided
+1.0      100      0        0.9     breach        decided
+# Exactly at the margin: never.
+0.25     1000000  0        0.25    inconclusive  too_few
+0.0      0        0        0.5     inconclusive  no_data
+0.0      0        40       0.5     inconclusive  no_data
+0.0      1        0        0.5     inconclusive  too_few
+# With the missing users at their worst.
+0.0      990      10       0.05    safe          decided
+0.0      900      100      0.05    inconclusive  no_data
+# Too few users as well, but the missing alone may pass the margin.
+0.0      10       5        0.1     inconclusive  no_data
+# With the missing users at their best.
+1.0      990      10       0.95    breach        decided
+1.0      900      100      0.95    inconclusive  no_data
+# With 5 users at their worst, mean 0.024, they are not safe yet.
+0.0      200      0        0.05    safe          decided
+0.0      200      5        0.05    inconclusive  no_data
+"""
 
 
-@pytest.mark.parametrize(
-    ("value", "users", "missing", "margin", "said"),
-    [
-        (0.0, 10, 0, 0.1, TOO_FEW),
-        (0.0, 100, 0, 0.1, SAFE),
-        (1.0, 100, 0, 0.9, BREACH),
-        (0.25, 10**6, 0, 0.25, TOO_FEW),  # exactly at the margin: never
-        (0.0, 0, 0, 0.5, NO_DATA),
-        (0.0, 0, 40, 0.5, NO_DATA),
-        (0.0, 1, 0, 0.5, TOO_FEW),
-        (0.0, 990, 10, 0.05, SAFE),  # with the missing at their worst
-        (0.0, 900, 100, 0.05, NO_DATA),
-        (0.0, 10, 5, 0.1, NO_DATA),  # too few as well, but the missing alone may pass the margin
-        (1.0, 990, 10, 0.95, BREACH),  # with the missing at their best
-        (1.0, 900, 100, 0.95, NO_DATA),
-        (0.0, 200, 0, 0.05, SAFE),
-        (0.0, 200, 5, 0.05, NO_DATA),  # with 5 at their worst, mean 0.024, they are not safe yet
-    ],
-)
-def test_so_many_equal_scores_and_missing_users_are_a_verdict_or_say_why_not(
-    value: float, users: int, missing: int, margin: float, said: tuple[str, str]
-) -> None:
-    found = gate_sample(sample(np.full(users, value), missing), margin, 0.01)
-    assert (found.verdict.value, found.reason.value) == said
+@pytest.mark.parametrize("row", cells(VERDICTS))
+def test_so_many_equal_scores_and_missing_users_are_a_verdict_or_say_why_not(row: list[str]) -> None:
+    value, users, missing, margin = map(float, row[:4])
+    found = gate_sample(sample(np.full(int(users), value), int(missing)), margin, 0.01)
+    assert [found.verdict.value, found.reason.value] == row[4:]
     if users:
-        assert (found.mean_best, found.mean_worst) == pytest.approx(
-            (value * users / (users + missing), (value * users + missing) / (users + missing))
-        )
+        best, worst = value * users / (users + missing), (value * users + missing) / (users + missing)
+        assert (found.mean_best, found.mean_worst) == pytest.approx((best, worst))
 
 
 def test_the_bounds_hold_every_value_that_the_missing_may_have() -> None:
@@ -63,17 +64,6 @@ def test_the_bounds_hold_every_value_that_the_missing_may_have() -> None:
         filled = gate_sample(sample(np.append(values, np.full(30, fill))), 0.5, 0.01)
         assert with_missing.low <= filled.low + 1e-6
         assert filled.high <= with_missing.high + 1e-6
-
-
-@settings(max_examples=25)
-@given(st.lists(st.floats(0, 1), max_size=60), st.integers(0, 5), st.floats(0.05, 0.95))
-def test_safe_and_breach_exclude_each_other_and_go_with_the_bounds(values: list[float], missing: int, margin: float) -> None:
-    found = gate_sample(sample(values, missing), margin, 0.05)
-    assert not (found.evidence_safe >= math.log10(20) and found.evidence_breach >= math.log10(20))
-    if found.verdict is gate.GateVerdict.SAFE:
-        assert found.high <= margin + 1e-6
-    if found.verdict is gate.GateVerdict.BREACH:
-        assert found.low >= margin - 1e-6
 
 
 @settings(max_examples=25)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -94,18 +95,12 @@ def _file(name: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
 
 def fill_database(url: str, lists: Lists) -> None:
     """Tables ``wide`` (JSON text) and ``tall``."""
+    wide = [(user, json.dumps(items)) for user, items in lists.items()]
+    tall = [(user, str(item), rank) for user, item, rank in long_rows(lists)]
     engine = sa.create_engine(url)
-    wide = [{"who": user, "what": json.dumps(items)} for user, items in lists.items()]
-    long = [{"who": user, "what": str(item), "place": rank} for user, item, rank in long_rows(lists)]
-    with engine.begin() as connection:
-        connection.execute(sa.text("DROP TABLE IF EXISTS wide"))
-        connection.execute(sa.text("DROP TABLE IF EXISTS tall"))
-        connection.execute(sa.text("CREATE TABLE wide (who text, what text)"))
-        connection.execute(sa.text("CREATE TABLE tall (who text, what text, place integer)"))
-        if wide:
-            connection.execute(sa.text("INSERT INTO wide VALUES (:who, :what)"), wide)
-        if long:
-            connection.execute(sa.text("INSERT INTO tall VALUES (:who, :what, :place)"), long)
+    for name, rows in {"wide": wide, "tall": tall}.items():
+        table = pd.DataFrame(rows, columns=["who", "what", "place"][: 2 + (name == "tall")], dtype=object)
+        table.to_sql(name, engine, if_exists="replace", index=False)
     engine.dispose()
 
 

@@ -99,22 +99,6 @@ def test_a_clock_set_back_by_an_hour_runs_at_once_and_what_was_judged_ahead_of_t
         assert watched.value("clock_jumps_total") == 1
 
 
-@pytest.mark.integration
-def test_a_daemon_started_with_a_clock_behind_what_is_stored_runs_and_shows_the_present(tmp_path: Path) -> None:
-    config = world(tmp_path)
-    with watching(config) as watched:
-        watched.await_run(NOON)
-    with watching(config) as watched:
-        watched.clock.set(-5 * HOUR)
-        watched.await_run(NOON - 5 * HOUR)
-        watched.pass_until(lambda: shown(watched) == NOON - 5 * HOUR, "the present run in the metrics", timedelta(0))
-
-
-def shown(watched: Watched) -> datetime | None:
-    latest = watched.daemon._jobs.latest.all
-    return latest[0].run.slot if latest else None
-
-
 # ------ when jobs are due
 
 
@@ -163,13 +147,6 @@ def test_however_the_clock_is_set_the_newest_slot_is_begun_at_the_next_look_and_
         slot = schedule.latest(now)
         assert planned.look(now, jumped=True) is (slot != last)
         last = slot
-
-
-def test_of_the_slots_of_a_year_that_passed_at_once_apscheduler_walks_through_two() -> None:
-    often, year_later = SlotTrigger(Every(timedelta(seconds=1))), NOON + timedelta(days=365)
-    following = often.get_next_fire_time(NOON, year_later)
-    assert following == year_later
-    assert often.get_next_fire_time(following, year_later) == year_later + timedelta(seconds=1)
 
 
 def test_housekeeping_goes_by_the_steady_clock_alone_comes_soon_after_a_start_and_is_put_off_by_no_reload() -> None:

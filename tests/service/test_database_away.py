@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +20,6 @@ from monitor.service.daemon.outage import CALM_S, REFUSED_PAUSE_S, REPEAT_S, Out
 from monitor.storage import schema_version
 from pipeline.test_delivery import DOWN, REFUSED, SILENT, FakeReceiver
 from servers.daemon import wait_for
-from servers.disk import small_disk
 from servers.proxy import Proxy, proxying
 from servers.webhook import Collector
 from service.lists_world import write_world
@@ -133,34 +131,6 @@ def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_c
         schema_version.upgrade(url)
         watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", 5 * SECOND)
         wait_for(lambda: logged() == [*before, "database back"], "the line that says so")
-
-
-@pytest.mark.integration  # mounts
-def test_on_a_full_disk_nothing_is_stored_by_halves_and_once_there_is_space_work_goes_on(
-    tmp_path: Path, collector: Collector
-) -> None:
-    with small_disk(tmp_path / "disk", "4m") as disk:
-        config = write_world(tmp_path, f"sqlite:///{disk}/rankwatch.db", every="1h", receivers=hook(collector))
-        with watching(config) as watched:
-            watched.await_run(NOON)
-            fill(disk / "filler")
-            watched.let_pass(HOUR)
-            watched.pass_until(lambda: is_away(watched), "that nothing can be written", timedelta(0))
-            assert watched.status_of("/-/healthy") == 200
-            assert (watched.value('database_errors_total{reason="disk"}') or 0) >= 1
-            watched.pass_until(lambda: told(collector), "the message", 20 * SECOND)
-            assert b"disk" in collector.requests[0].body
-            (disk / "filler").unlink()
-            watched.pass_until(lambda: watched.value("database_up") == 1, "that it can be written", timedelta(seconds=5))
-            watched.await_run(NOON + HOUR)
-            watched.pass_until(lambda: told(collector)[-1] == "resolved", "the end")
-            assert told(collector) == ["firing", "resolved"]
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, suppress(OSError):
-        while file.write(b"x" * 4096):
-            pass
 
 
 AWAY = DatabaseError("PostgreSQL database x at y:5432 cannot be reached", permanent=False, trouble=DatabaseTrouble.UNREACHABLE)

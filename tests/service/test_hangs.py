@@ -21,6 +21,7 @@ from monitor.settings.schedule import Every
 from servers.daemon import wait_for
 from service.stepped_daemon import SteppedClock, scheduling, watching
 from service.test_clock import NOON, world
+from tables import rows
 
 pytestmark = pytest.mark.usefixtures("url")
 LONG = timedelta(minutes=20)
@@ -149,26 +150,26 @@ def tickets(kinds: str) -> list[Ticket]:
     return [ticket(is_suspect=kind == "s") for kind in kinds]
 
 
-@pytest.mark.parametrize(
-    ("queue", "held", "most", "admitted"),
-    [
-        ("hhh", "", 2, [0, 1]),
-        ("hhh", "h", 2, [0]),
-        ("hh", "hh", 2, []),
-        ("h", "hhh", 2, []),  # a reload lowered the number
-        ("sssh", "", 1, [0, 3]),
-        ("sh", "s", 1, [1]),
-        ("ssss", "hh", 8, [0, 1]),
-        ("ssss", "s", 8, [0]),
-        ("hs", "hhhhhhhhss", 8, []),
-        ("", "", 8, []),
-    ],
-)
-def test_healthy_runs_and_those_after_a_hang_have_places_of_their_own(
-    queue: str, held: str, most: int, admitted: list[int]
-) -> None:
-    waiting = tickets(queue)
-    assert next_runs(waiting, tickets(held), most, now_s=0.0) == [waiting[place] for place in admitted]
+ADMITTED = """
+hhh  | -          | 2 | 0 1
+hhh  | h          | 2 | 0
+hh   | hh         | 2 | -
+h    | hhh        | 2 | -
+sssh | -          | 1 | 0 3
+sh   | s          | 1 | 1
+ssss | hh         | 8 | 0 1
+ssss | s          | 8 | 0
+hs   | hhhhhhhhss | 8 | -
+-    | -          | 8 | -
+"""
+"""Who waits, who has a place, the most at once (a reload may lower it), and which of the waiting are admitted."""
+
+
+@pytest.mark.parametrize(("queue", "held", "most", "admitted"), rows(ADMITTED))
+def test_healthy_runs_and_those_after_a_hang_have_places_of_their_own(queue: str, held: str, most: str, admitted: str) -> None:
+    waiting = tickets(queue.strip("-"))
+    found = next_runs(waiting, tickets(held.strip("-")), int(most), now_s=0.0)
+    assert found == [waiting[int(place)] for place in admitted.strip("-").split()]
 
 
 def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more() -> None:

@@ -25,6 +25,7 @@ from monitor.settings.schedule import Every
 from monitor.storage import SqlStore
 from pipeline.canned import Canned
 from storage.worked import run
+from tables import rows
 
 HOUR, LOOK = timedelta(hours=1), timedelta(minutes=1)
 STALE = condition(Condition.STALE, alert="Stale")
@@ -142,17 +143,6 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(store: SqlStore, logs: Ca
     assert [call.method_name for call in logs.calls] == ["info"]
 
 
-def test_a_clock_that_no_run_confirms_deletes_nothing_and_is_logged(store: SqlStore, logs: CapturingLogger) -> None:
-    publisher = PrometheusPublisher(version="1")
-    run(store, SLOT - 700 * DAY)
-    jobs.prune_old(store, publisher, NOW, RetentionOptions())
-    assert len(store.history.runs(comparison=None, limit=9)) == 1
-
-    (logged,) = logs.calls
-    assert (logged.method_name, "no run is newer than 2022-02-07T00:00:00Z" in logged.kwargs["reason"]) == ("warning", True)
-    assert scraped(publisher).value("prune_last_success_timestamp_seconds") is None
-
-
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -180,27 +170,29 @@ def watched() -> Watched:
     return Watched(comparison=comparison(name="feed"), arms=nothing, schedule=Every(MINUTE))
 
 
-@pytest.mark.parametrize(
-    ("due_s", "overlapped", "counts"),
-    [
-        (None, (), {"missed": 3}),
-        (None, (1, 2), {"overlap": 2, "missed": 1}),
-        (None, (1, 2, 3, 4), {"overlap": 3}),
-        (2 * 60 + 59, (), {"missed": 1, "busy": 2}),
-        (60, (), {"busy": 3}),
-        (2 * 60 + 30, (1, 2), {"overlap": 2, "busy": 1}),
-    ],
-)
+SKIPPED = """
+-   | -       | missed=3
+-   | 1 2     | missed=1 overlap=2
+-   | 1 2 3 4 | overlap=3
+179 | -       | busy=2 missed=1
+60  | -       | busy=3
+150 | 1 2     | busy=1 overlap=2
+"""
+"""Seconds after which it was due, minutes whose slots overlapped, and what was skipped."""
+
+
+@pytest.mark.parametrize(("due_s", "overlapped", "counts"), rows(SKIPPED))
 def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a_place_busy_and_others_missed(
-    due_s: int | None, overlapped: tuple[int, ...], counts: dict[str, int]
+    due_s: str, overlapped: str, counts: str
 ) -> None:
     slots = chooser(Stored())
-    slots.note_overlap("feed", [START + minutes * MINUTE for minutes in overlapped])
+    slots.note_overlap("feed", [START + int(minutes) * MINUTE for minutes in overlapped.strip("-").split()])
     slots.note_overlap("other", [START + 3 * MINUTE])
-    if due_s is not None:
-        slots.note_due("feed", START + timedelta(seconds=due_s))
+    if due_s != "-":
+        slots.note_due("feed", START + timedelta(seconds=int(due_s)))
     choice = slots.choose(watched())
-    assert (choice.slot, choice.is_rerun, choice.skipped) == (START + 4 * MINUTE, False, counts)
+    assert (choice.slot, choice.is_rerun) == (START + 4 * MINUTE, False)
+    assert " ".join(f"{reason}={count}" for reason, count in sorted(choice.skipped.items())) == counts
     assert slots.choose(watched()).skipped == {"missed": 3}  # what was noted counts once
 
 

@@ -57,19 +57,6 @@ def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_as_before(
     assert signal.getsignal(number) is before
 
 
-def test_a_thread_that_gets_no_signals_holds_none_back() -> None:
-    done: list[str] = []
-
-    def work() -> None:
-        with interrupts_held():
-            done.append("all of it")
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert done == ["all of it"]
-
-
 def test_a_slot_claimed_at_the_moment_of_an_interrupt_is_given_back(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = store.runs.claim
 

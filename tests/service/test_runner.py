@@ -10,7 +10,7 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from monitor import scratch
 from monitor.cli.main import app
 from monitor.errors import DatabaseError, OutputError
 from monitor.model.alerts import Transition
-from monitor.model.runs import Claim, RunStatus, Scores
+from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.score import RunScores
 from monitor.service import runner as runner_module
 from monitor.service.composition import wire
@@ -39,58 +39,39 @@ from servers.webhook import Collector
 from service.lists_world import APART, write_lists, write_world
 
 
-class Ear:
-    """Pings that write down what they are to tell."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, str | None]] = []
-
-    def run_started(self, claim: Claim) -> None:
-        self.heard.append((f"start {claim.attempt}", None))
-
-    def run_finished(self, claim: Claim, failure: str | None) -> None:
-        self.heard.append((f"end {claim.attempt}", failure))
-
-    def close(self, timeout_s: float) -> None:
-        pass
-
-
-def watched(*, lists: int) -> Watched:
-    """Of four users so many have lists."""
+def run(store: SqlStore, lists: int, ping: Mock) -> None:
+    """A run of four users of whom so many have lists."""
     some = pull({user: [1] for user in "abcd"[:lists]})
-    return Watched(
-        comparison=comparison(rules=()), arms=arms(some, some, users("a", "b", "c", "d")), schedule=Every(timedelta(days=1))
-    )
+    opened = arms(some, some, users("a", "b", "c", "d"))
+    watched = Watched(comparison=comparison(rules=()), arms=opened, schedule=Every(timedelta(days=1)))
+    Runner(store=store, clock=StillClock(), pings=(ping,), patience_s=0.1).run(watched, SLOT, receivers=())
 
 
-def run(store: SqlStore, lists: int) -> list[tuple[str, str | None]]:
-    ear = Ear()
-    pings: Any = (ear,)
-    Runner(store=store, clock=StillClock(), pings=pings, patience_s=0.1).run(watched(lists=lists), SLOT, receivers=())
-    return ear.heard
+def failure(ping: Mock) -> str | None:
+    """Why the run failed whose start and end were pinged; None if it did not."""
+    assert [name for name, *_ in ping.mock_calls] == ["run_started", "run_finished"]
+    reason: str | None = ping.run_finished.call_args.args[1]
+    return reason
 
 
 def test_a_run_that_is_ok_ends_well_and_a_slot_that_was_run_already_is_not_heard_of(store: SqlStore) -> None:
-    assert run(store, 4) == [("start 1", None), ("end 1", None)]
-    assert run(store, 4) == []
+    first, second = Mock(), Mock()
+    run(store, 4, first)
+    run(store, 4, second)
+    assert failure(first) is None
+    assert second.mock_calls == []
 
 
 def test_a_run_that_compared_too_little_has_failed(store: SqlStore) -> None:
-    (_, (_, failure)) = run(store, 1)
-    assert failure is not None
-    assert failure.startswith("insufficient: ")
+    run(store, 1, ping := Mock())
+    assert (failure(ping) or "").startswith("insufficient: ")
 
 
 def test_a_result_that_cannot_be_stored_is_a_failure(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> bool:
-        msg = "the disk is full"
-        raise DatabaseError(msg)
-
-    monkeypatch.setattr(store.runs, "finish", refuse)
-    ear: Any = Ear()
+    monkeypatch.setattr(store.runs, "finish", Mock(side_effect=DatabaseError("the disk is full")))
     with pytest.raises(DatabaseError):
-        Runner(store=store, clock=StillClock(), pings=(ear,)).run(watched(lists=4), SLOT, receivers=())
-    assert ear.heard == [("start 1", None), ("end 1", "the disk is full")]
+        run(store, 4, ping := Mock())
+    assert failure(ping) == "the disk is full"
 
 
 def test_run_once_pings_and_replay_does_not(tmp_path: Path, url: str, collector: Collector) -> None:
@@ -146,7 +127,7 @@ def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and
     configure("json", "info")
     opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
     watched = Watched(comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True)
-    ping: Any = BegunLog()
+    ping = Mock(run_started=lambda _: structlog.get_logger().info("begun"))
     for _ in range(2):
         Runner(store=store, clock=StillClock(), pings=(ping,)).run(watched, SLOT, receivers=(), rerun=True)
 
@@ -156,11 +137,6 @@ def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and
     first, second = stored["home-feed@1"], stored["home-feed"]
     assert logged == [("begun", 1, first), ("run finished", 1, first), ("begun", 2, None), ("run finished", 2, second)]
     assert structlog.contextvars.get_contextvars() == {}
-
-
-class BegunLog(Ear):
-    def run_started(self, claim: Claim) -> None:
-        structlog.get_logger("monitor.test").info("begun")
 
 
 # ------ scores that wait on disk
@@ -236,21 +212,6 @@ def run_holding(store: SqlStore, held: int, monkeypatch: pytest.MonkeyPatch) -> 
     done = Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=(), rerun=True)
     assert done is not None
     return done.status
-
-
-def test_a_run_stores_the_same_scores_whether_they_are_held_or_wait_on_disk(
-    store: SqlStore, spill: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored = []
-    for held in (99, 5):
-        assert run_holding(store, held, monkeypatch) is RunStatus.OK
-        (found,) = store.history.runs(comparison=None, limit=10)
-        stored.append(store.history.run_scores(found.id, ["extended_tau", "rbo(p=0.9)"]))
-        assert list(spill.iterdir()) == []
-    assert list(stored[0].users) == list(stored[1].users)
-    assert len(stored[0].users) == 20
-    for metric, values in stored[0].by_metric.items():
-        np.testing.assert_array_equal(values, stored[1].by_metric[metric])
 
 
 @pytest.mark.parametrize("spool", [no_spool, FullSpool], ids=["cannot be opened", "cannot be read"])

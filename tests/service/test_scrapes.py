@@ -3,27 +3,28 @@
 import json
 import socket
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-import published
-from factories import HeldClock
+from factories import DAY, HOUR, SLOT, HeldClock
 from monitor.errors import DatabaseError
 from monitor.export.series import SERIES, Kind
-from monitor.model.runs import LatestRun, RunStatus, Watermark
+from monitor.model.runs import LatestRun, RunStatus
 from monitor.service.daemon import daemon as daemon_module
-from monitor.service.daemon.jobs import ROUNDS, LatestRuns
+from monitor.service.daemon.jobs import LatestRuns
+from monitor.storage import SqlStore
 from servers.daemon import wait_for
 from servers.webhook import Collector, answer
 from service.lists_world import APART, write_config, write_lists, write_world
 from service.stepped_daemon import Watched, watching
+from storage.worked import run
 
 Labels = frozenset[tuple[str, str]]
 Page = Mapping[tuple[str, Labels], float]
@@ -176,112 +177,66 @@ def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_
     assert at == still_at < then_at
 
 
-AWAY = DatabaseError("away", permanent=False)
-NAMES = tuple(f"c{number:02}" for number in range(40))
-
-
-@dataclass
-class Stored:
-    """A store that notes what is read of it, and a publisher that notes what is shown."""
-
-    runs: dict[str, LatestRun] = field(default_factory=lambda: {name: published.named(name) for name in NAMES})
-    read: list[str] = field(default_factory=list)
-    shown: tuple[LatestRun, ...] = ()
-    before_reading: Any = None
-
-    @property
-    def history(self) -> "Stored":
-        return self
-
-    def changes(self, comparisons: Sequence[str], seen: Watermark, *, until: datetime) -> tuple[frozenset[str], Watermark]:
-        marks = {name: self.runs[name].run.mark for name in comparisons if name in self.runs}
-        changed = frozenset(name for name, mark in marks.items() if mark != seen.runs.get(name))
-        return changed, Watermark(runs=marks, transition=1)
-
-    def latest(self, comparisons: Sequence[str], *, until: datetime) -> tuple[LatestRun, ...]:
-        found = tuple(self.runs[name] for name in comparisons if name in self.runs)
-        if self.before_reading is not None:
-            act, self.before_reading = self.before_reading, None
-            act()
-        self.read += comparisons
-        return found
-
-    def publish(self, latest: Sequence[LatestRun]) -> None:
-        self.shown = tuple(latest)
+NAMES = ("feed", "mail", "search")
 
 
 @pytest.fixture
-def stored() -> Stored:
-    return Stored()
-
-
-@pytest.fixture
-def latest(stored: Stored) -> LatestRuns:
-    both: Any = stored
-    made = LatestRuns(both, both, HeldClock())
+def latest(store: SqlStore) -> LatestRuns:
+    """Of three comparisons, each with a run."""
+    for name in NAMES:
+        run(store, SLOT, comparison=name)
+    publisher: Any = Mock()
+    made = LatestRuns(store, publisher, HeldClock(SLOT + DAY))
     assert made.all is None
     made.refresh(NAMES)
-    assert sorted(stored.read) == list(NAMES)
-    stored.read.clear()
     return made
 
 
-def status(stored: Stored, name: str) -> RunStatus:
-    return next(one.run.status for one in stored.shown if one.run.comparison == name)
+def failed(store: SqlStore, hours: int) -> None:
+    run(store, SLOT + hours * HOUR, comparison="mail", status=RunStatus.FAILED)
 
 
-def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects(stored: Stored, latest: LatestRuns) -> None:
-    before = {one.run.comparison: one for one in stored.shown}
-    stored.runs["c07"] = published.named("c07", RunStatus.FAILED)
-    latest.read("c07")
-    assert stored.read == ["c07"]
-    assert [one.run.comparison for one in stored.shown] == list(NAMES)
-    assert {one.run.comparison for one in stored.shown if one is not before[one.run.comparison]} == {"c07"}
-    assert latest.all == stored.shown
-    latest.refresh(NAMES)
-    assert stored.read.count("c07") == 1
-    failed = latest.of("c07")
-    stored.runs["c07"] = published.named("c07", RunStatus.FAILED)
-    latest.read("c07")
-    assert latest.of("c07") is failed  # what is equal stays the same object too
+def slot_of(latest: LatestRuns) -> datetime | None:
+    shown = latest.of("mail")
+    return shown and shown.run.slot
 
 
-def test_a_refresh_reads_what_changed_and_in_twenty_everything_once(stored: Stored, latest: LatestRuns) -> None:
-    stored.runs["c07"] = published.named("c07", RunStatus.FAILED)
-    latest.refresh(NAMES)
-    assert status(stored, "c07") is RunStatus.FAILED
-    assert len(stored.read) <= 1 + len(NAMES) // ROUNDS
-    for _ in range(ROUNDS - 1):
-        latest.refresh(NAMES)
-    assert set(stored.read) == set(NAMES)
-    assert len(stored.read) <= len(NAMES) + 1
+def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects(store: SqlStore, latest: LatestRuns) -> None:
+    before = latest.all or ()
+    failed(store, 1)
+    latest.read("mail")
+    after = latest.all or ()
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True, False, True]
+    assert after[1].run.status is RunStatus.FAILED
+    latest.read("mail")
+    assert latest.of("mail") is after[1]  # what is equal stays the same object too
 
 
-def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_place(stored: Stored, latest: LatestRuns) -> None:
-    def run_meanwhile() -> None:
-        stored.runs["c07"] = published.named("c07", RunStatus.FAILED)
-        latest.read("c07")
-
-    stored.runs["c07"], stored.before_reading = published.named("c07", RunStatus.INSUFFICIENT), run_meanwhile
-    latest.refresh(NAMES)
-    assert status(stored, "c07") is RunStatus.FAILED
-
-
-def test_a_comparison_that_was_removed_is_not_brought_back_and_one_that_was_added_is_read(
-    stored: Stored, latest: LatestRuns
+def test_a_refresh_reads_what_changed_also_when_the_one_before_could_not(
+    store: SqlStore, latest: LatestRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored.runs["new"] = published.named("new")
-    latest.refresh((*NAMES[1:], "new"))
-    latest.read("c00")
-    assert [one.run.comparison for one in stored.shown] == [*NAMES[1:], "new"]
-
-
-def test_what_could_not_be_read_is_read_by_the_next_refresh(stored: Stored, latest: LatestRuns) -> None:
-    def fail() -> None:
-        raise AWAY
-
-    stored.runs["c07"], stored.before_reading = published.named("c07", RunStatus.FAILED), fail
-    with pytest.raises(DatabaseError):
-        latest.refresh(NAMES)
+    failed(store, 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(store.history, "latest", Mock(side_effect=DatabaseError("away", permanent=False)))
+        with pytest.raises(DatabaseError):
+            latest.refresh(NAMES)
     latest.refresh(NAMES)
-    assert status(stored, "c07") is RunStatus.FAILED
+    assert slot_of(latest) == SLOT + HOUR
+
+
+def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_place(
+    store: SqlStore, latest: LatestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = store.history.latest
+
+    def read_late(*names: Any, **until: Any) -> tuple[LatestRun, ...]:
+        found = read(*names, **until)
+        monkeypatch.undo()
+        failed(store, 2)
+        latest.read("mail")
+        return found
+
+    failed(store, 1)
+    monkeypatch.setattr(store.history, "latest", read_late)
+    latest.refresh(NAMES)
+    assert slot_of(latest) == SLOT + 2 * HOUR

@@ -63,9 +63,7 @@ def test_lookups_are_made_in_threads_that_nobody_waits_for() -> None:
 
 
 @pytest.mark.parametrize(("left_s", "given_s"), [(STOP_IN_ALL_S, 10.0), (4.0, 4.0), (-1.0, 0.0)])
-def test_each_step_of_a_stop_gets_what_is_left_of_the_time_for_all(
-    left_s: float, given_s: float, tmp_path: Path
-) -> None:
+def test_each_step_of_a_stop_gets_what_is_left_of_the_time_for_all(left_s: float, given_s: float, tmp_path: Path) -> None:
     daemon: Any = Daemon(tmp_path / "rankwatch.yaml")
     assert daemon._seconds_to_stop(10.0) == 10.0
 

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from factories import DAY, SLOT, summary
 from monitor.cli.main import app
 from monitor.errors import ConfigError
-from monitor.model.alerts import State
 from monitor.model.comparison import Comparison
 from monitor.model.runs import RunStatus, Summary
 from monitor.reference.thresholds import SAFETY
@@ -86,14 +85,6 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
     assert found.usually == pytest.approx(np.mean(MEANS) - limit, abs=1e-6)
     assert (found.nearly_always or 0) > (found.usually or 1)
     assert found.rule.min_users == USERS // 2
-
-
-def test_what_it_would_have_caught_is_told_page_by_page(what: Comparison, store: SqlStore) -> None:
-    fill(store, what, [*MEANS, 0.1, 0.12, 0.52, 0.51, 0.05])
-    found = propose(what, store)
-
-    assert [(page.slot - SLOT) // DAY for page in found.caught] == [10, 14]
-    assert {page.to_state for page in found.caught} == {State.FIRING}
 
 
 def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(what: Comparison, store: SqlStore) -> None:

@@ -5,23 +5,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 import requests
 
-from factories import HOUR, HeldClock
-from logs import captured
+from factories import HeldClock
 from monitor.errors import DatabaseError
 from monitor.model.runs import Lease, Occupied, Run, RunStatus
-from monitor.service import logs
 from monitor.service.daemon.leadership import Leadership
 from monitor.storage import open_store
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.recommender import Recommender
-from service.lists_world import SIMILAR, write_config, write_lists, write_world
-from service.stepped_daemon import watching
-from service.test_clock import NOON
+from service.lists_world import SIMILAR, write_config, write_lists
 
 LEASE_S = 8
 
@@ -170,23 +167,6 @@ def _no_write_of_an_old_epoch(url: str) -> None:
     assert seen == [(f"rankwatch epoch {epoch}", epoch) for epoch in (1, 2, 3)]
 
 
-def test_on_sqlite_a_deleted_file_is_told_and_not_made_anew(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = captured(monkeypatch, logs)
-    with watching(write_world(tmp_path, url, every="1h")) as watched:
-        watched.await_run(NOON)
-        assert (watched.value("leader"), watched.value("lease_epoch")) == (1.0, 1.0)
-
-        (tmp_path / "rankwatch.db").unlink()
-
-        told = requests.get(f"{watched.daemon.url}/-/ready", timeout=60)
-        assert told.status_code == 503
-        assert "was deleted or moved away while in use: nothing is written any more" in told.text
-        assert watched.status_of("/-/healthy") == 200
-        watched.let_pass(HOUR)
-        wait_for(lambda: "run not done" in [line["event"] for line in log.entries], "a run refused")
-        assert not (tmp_path / "rankwatch.db").exists()
-
-
 LASTS = timedelta(seconds=15)
 MINE = Lease(holder="a:1", epoch=4, before=None)
 THEIRS = Occupied(holder="b:2", epoch=5, free_in_s=0.4)
@@ -202,20 +182,13 @@ class Script:
         self.answers = list(answers)
         self.released: list[Lease] = []
 
-    def _next(self) -> Lease | Occupied | bool:
+    def acquire(self, _lease: Lease | None = None) -> Any:
         answer = self.answers.pop(0)
         if isinstance(answer, DatabaseError):
             raise answer
         return answer
 
-    def acquire(self) -> Lease | Occupied:
-        answer = self._next()
-        assert not isinstance(answer, bool)
-        return answer
-
-    def renew(self, lease: Lease) -> bool:
-        assert lease == MINE
-        return self._next() is True
+    renew = acquire
 
     def release(self, lease: Lease) -> None:
         self.released.append(lease)
@@ -277,7 +250,7 @@ def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadersh
 
 def test_time_that_the_database_took_to_answer_counts_as_passed(clock: HeldClock) -> None:
     class Slow(Script):
-        def acquire(self) -> Lease | Occupied:
+        def acquire(self, _lease: Lease | None = None) -> Any:
             clock.seconds += 9.0
             return super().acquire()
 

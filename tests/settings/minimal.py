@@ -20,6 +20,7 @@ MINIMAL = f"""comparisons:
     users: {{file: {{path: users.csv, user: id}}}}
 """
 
+RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
 BASE = Path("/srv/rankwatch")
 
 

@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 
 from monitor.model.comparison import Keep
-from monitor.model.rules import Direction, Learning, Rule, RuleKind, is_learned
-from settings.minimal import MINIMAL, comparison_of, learning_of, limit_of, rules_on_drift
-
-RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
+from monitor.model.rules import Learning, Rule, RuleKind, is_learned
+from settings.minimal import MINIMAL, RETRAIN, comparison_of, learning_of, rules_on_drift
 
 
 def watched(rules: Iterable[Rule]) -> dict[str, str]:
@@ -88,25 +86,6 @@ def test_metrics_that_await_relevance_are_not_judged() -> None:
     metrics = {rule.subject.metric for rule in rules_on_drift(text)}
     assert "overlap" in metrics
     assert not any(name.startswith("ndcg") for name in metrics)
-
-
-def test_improvement_and_excess_are_watched_where_they_are_asked_for() -> None:
-    text = f"""{MINIMAL}{RETRAIN}    rules:
-      - {{alert: A, metric: extended_tau, learned: drop, watch: improvement}}
-      - {{alert: B, metric: extended_tau, statistic: share_below(0), learned: drop, watch: improvement}}
-      - {{alert: C, metric: over_floor(extended_tau), above: 0.1, resolve_below: 0.05}}
-      - {{alert: D, metric: floor(rbo), below: 0.5}}
-      - {{alert: E, coverage: short, learned: jump}}
-"""
-    rules = rules_on_drift(text)
-
-    assert [(rule.subject.metric, *limit_of(rule)) for rule in rules] == [
-        ("extended_tau", Direction.ABOVE, 1.0, Learning.DROP),
-        ("extended_tau", Direction.BELOW, 0.0, Learning.DROP),
-        ("over_floor(extended_tau)", Direction.ABOVE, 0.1, 0.05),
-        ("floor(rbo(p=0.9))", Direction.BELOW, 0.5, 0.5),
-        ("coverage", Direction.ABOVE, 1.0, Learning.DROP),
-    ]
 
 
 def test_the_pack_knows_every_lack_of_lists_of_both_arms() -> None:

@@ -8,6 +8,7 @@ from monitor.model.comparison import Comparison
 from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.translation import policy_of, to_comparison
 from settings.minimal import MINIMAL, comparison_of, load_text
+from tables import rows
 
 NOTIFICATION = """
 receivers:
@@ -51,7 +52,7 @@ def test_rules_on_conditions_are_there_unless_told_otherwise() -> None:
     what = comparison_of(MINIMAL)
     assert of_conditions(what) == {
         "RunFailing": (Condition.ERROR, 2, Severity.WARNING, "all"),
-        "NoData": (Condition.NO_DATA, 2, Severity.WARNING, "all"),
+        "NoData": (Condition.NO_DATA, 2, Severity.WARNING, "named"),
         "TooFewUsers": (Condition.TOO_FEW, 3, Severity.INFO, "all"),
         "Stale": (Condition.STALE, 1, Severity.CRITICAL, "all"),
     }
@@ -92,13 +93,19 @@ def test_a_rule_of_its_name_takes_the_place_of_one_on_a_condition() -> None:
     assert [rule.subject.metric for rule in what.judging.rules if rule.alert == "NoData"] == ["coverage"]
 
 
-@pytest.mark.parametrize(
-    ("of_comparison", "of_rule", "wanted"),
-    [("", "", "told"), ("true", "", "muted"), ("true", "false", "told"), ("", "true", "muted"), ("false", "true", "muted")],
-)
+DRY_RUNS = """
+-     | -     | told
+true  | -     | muted
+true  | false | told
+-     | true  | muted
+false | true  | muted
+"""
+
+
+@pytest.mark.parametrize(("of_comparison", "of_rule", "wanted"), rows(DRY_RUNS))
 def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(of_comparison: str, of_rule: str, wanted: str) -> None:
-    own = f", dry_run: {of_rule}" if of_rule else ""
-    whole = f"    dry_run: {of_comparison}\n" if of_comparison else ""
+    own = f", dry_run: {of_rule}" if of_rule != "-" else ""
+    whole = f"    dry_run: {of_comparison}\n" if of_comparison != "-" else ""
     text = (
         f"{MINIMAL}{whole}    default_rules: true\n    rules:\n      - {{alert: Low, metric: extended_tau, below: 0.2{own}}}\n"
     )

@@ -8,55 +8,48 @@ from factories import DAY, SLOT
 from monitor.cli.parameters import parse_instant
 from monitor.metrics import parse
 from monitor.model.comparison import Keep, SampleSize
-from monitor.model.rules import Direction, Learning, Severity
+from monitor.model.rules import Severity
 from monitor.options import parse_duration
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
-from settings.minimal import MINIMAL, comparison_of, limit_of, load_comparison, rules_on_drift
+from settings.minimal import MINIMAL, RETRAIN, comparison_of, limit_of, load_comparison, rules_on_drift
 from tables import rows
 
-RULES = """    rules:
-      - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}, segments: each,
-         min_users: 50, severity: critical, resolve_after: 3}
-      - {alert: Far, metric: overlap, statistic: share_below(0.30), above: 0.2, segments: [all]}
+LIMITS = """
+metric: rbo, below: 0.6, resolve_above: 0.65 | rbo(p=0.9) mean below 0.6 0.65
+metric: overlap, statistic: share_below(0.30), above: 0.2 | overlap share_below(0.3) above 0.2 0.2
+metric: extended_tau, below: 0 | extended_tau mean below 0.0 0.0
+metric: over_floor(extended_tau), above: 0.1, resolve_below: 0.05 | over_floor(extended_tau) mean above 0.1 0.05
+metric: floor(rbo), below: 0.5 | floor(rbo(p=0.9)) mean below 0.5 0.5
+coverage: missing, above: 0.02, resolve_below: 0.01 | coverage missing(candidate) above 0.02 0.01
+coverage: failed(baseline), above: 0 | coverage failed(baseline) above 0.0 0.0
+coverage: unpaired, above: 0.5 | coverage unpaired above 0.5 0.5
+coverage: short, learned: jump | coverage short(candidate) above 1.0 drop
+metric: extended_tau, learned: drop | extended_tau mean below -1.0 drop
+metric: extended_tau, learned: drop, watch: improvement | extended_tau mean above 1.0 drop
+metric: extended_tau, statistic: share_below(0), learned: trend | extended_tau share_below(0) above 1.0 trend
+metric: extended_tau, statistic: share_below(0), learned: drop, watch: improvement | extended_tau share_below(0) below 0.0 drop
+metric: footrule_normalized, statistic: p95, learned: drop | footrule_normalized p95 above 1.0 drop
 """
+"""A rule, and its series, side, threshold, and where it resolves or how it is learned."""
 
 
-def test_rules_on_coverage_speak_of_the_candidate_unless_told_and_a_threshold_of_zero_is_one() -> None:
-    text = f"""{MINIMAL}    rules:
-      - {{alert: A, coverage: missing, above: 0.02, resolve_below: 0.01}}
-      - {{alert: B, coverage: failed(baseline), above: 0}}
-      - {{alert: C, coverage: unpaired, above: 0.5}}
-      - {{alert: D, metric: extended_tau, below: 0}}
-"""
-    rules = rules_on_drift(text)
-
-    assert [(*rule.subject, *limit_of(rule)) for rule in rules] == [
-        ("coverage", "missing(candidate)", Direction.ABOVE, 0.02, 0.01),
-        ("coverage", "failed(baseline)", Direction.ABOVE, 0.0, 0.0),
-        ("coverage", "unpaired", Direction.ABOVE, 0.5, 0.5),
-        ("extended_tau", "mean", Direction.BELOW, 0.0, 0.0),
-    ]
+@pytest.mark.parametrize(("keys", "limit"), rows(LIMITS))
+def test_a_rule_says_or_learns_side_threshold_and_recovery(keys: str, limit: str) -> None:
+    more = f"    metrics: [extended_tau, rbo, overlap, footrule_normalized]\n    rules: [{{alert: A, {keys}}}]\n"
+    (rule,) = rules_on_drift(f"{MINIMAL}{RETRAIN}{more}")
+    assert " ".join(map(str, (*rule.subject, *limit_of(rule)))) == limit
 
 
-def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart() -> None:
-    text = f"""{MINIMAL}    metrics: [extended_tau, footrule_normalized]
-    false_alarm_every: 30d
-    rules:
-      - {{alert: A, metric: extended_tau, learned: drop}}
-      - {{alert: B, metric: extended_tau, statistic: share_below(0), learned: trend}}
-      - {{alert: C, metric: footrule_normalized, statistic: p95, learned: drop}}
-"""
-    found = comparison_of(text)
-
-    assert [limit_of(rule) for rule in rules_on_drift(text)] == [
-        (Direction.BELOW, -1.0, Learning.DROP),
-        (Direction.ABOVE, 1.0, Learning.TREND),
-        (Direction.ABOVE, 1.0, Learning.DROP),
-    ]
-    assert found.judging.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
+def test_a_rule_may_say_when_and_for_whom_it_fires_and_false_alarms_are_counted_in_runs() -> None:
+    keys = "for: 2, labels: {team: 7}, segments: each, min_users: 50, severity: critical, resolve_after: 3"
+    text = f"{MINIMAL}    false_alarm_every: 30d\n    rules: [{{alert: Low, metric: rbo, below: 0.6, {keys}}}]\n"
+    (low,) = rules_on_drift(text)
+    assert (low.for_runs, low.labels) == (2, {"team": "7"})
+    assert (low.segments, low.min_users, low.severity, low.resolve_after) == ("each", 50, Severity.CRITICAL, 3)
+    assert comparison_of(text).judging.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
 
 
 def test_holidays_are_whole_days_of_the_time_zone() -> None:
@@ -68,15 +61,6 @@ def test_holidays_are_whole_days_of_the_time_zone() -> None:
     assert [judging.is_holiday(parse_instant(f"2026-12-{day}:59")) for day in ("30T22", "30T23", "31T22", "31T23")] == [
         *(False, True, True, False)
     ]
-
-
-def test_rules_say_side_threshold_and_recovery() -> None:
-    low, far = rules_on_drift(MINIMAL + RULES)
-    assert (*low.subject, *limit_of(low)) == ("rbo(p=0.9)", "mean", Direction.BELOW, 0.6, 0.65)
-    assert (low.for_runs, low.labels) == (2, {"team": "7"})
-    assert (low.segments, low.min_users, low.severity, low.resolve_after) == ("each", 50, Severity.CRITICAL, 3)
-    assert (far.subject.statistic, *limit_of(far)) == ("share_below(0.3)", Direction.ABOVE, 0.2, 0.2)
-    assert (far.segments, far.min_users, far.for_runs) == (("all",), 30, 1)
 
 
 def test_metrics_are_spelt_as_they_print() -> None:
@@ -221,13 +205,10 @@ def test_lists_are_kept_where_something_will_need_them(*, kept: Keep | int) -> N
         assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
 
 
-@pytest.mark.parametrize(
-    ("more", "within", "after"),
-    [("", 7, 0), (", within: 36h", 1.5, 0), (", after: 2d", 7, 2), (", within: 5d, after: 2d", 5, 2)],
-)
-def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told(more: str, within: float, after: float) -> None:
-    found = comparison_of(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}{more}}}\n").measuring
-    assert (found.relevance_within, found.relevance_after) == (timedelta(days=within), timedelta(days=after))
+def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told() -> None:
+    for more, within, after in (("", 7, 0), (", within: 60h, after: 2d", 2.5, 2)):
+        found = comparison_of(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}{more}}}\n").measuring
+        assert (found.relevance_within, found.relevance_after) == (timedelta(days=within), timedelta(days=after))
 
 
 def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise() -> None:

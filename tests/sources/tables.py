@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -46,18 +47,9 @@ def sqlite(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
 
 def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
     names = list(rows[0] if rows else columns.values())
-    types = {name: "numeric" if all(_is_number(row[name]) for row in rows) else "text" for name in names}
     engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE IF EXISTS filled")
-        connection.exec_driver_sql(f"CREATE TABLE filled ({', '.join(f'{name} {types[name]}' for name in names)})")
-        for row in map(as_text, rows):
-            values = {
-                name: str(value) if isinstance(value, bool | int | float) and types[name] == "text" else value
-                for name, value in row.items()
-            }
-            into = f"INSERT INTO filled VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608 - names of the tests
-            connection.execute(sa.text(into), values)
+    table = pd.DataFrame([*map(as_text, rows)], columns=names, dtype=object)
+    table.to_sql("filled", engine, if_exists="replace", index=False)
     engine.dispose()
     return {"sql": {"url": url, "table": "filled", **columns}}
 
@@ -82,10 +74,6 @@ def http(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
     """Users alone, as an array of objects."""
     (folder / "table.json").write_text(json.dumps({"users": rows}))
     return {"http": {"url": f"{_server()}{folder}/table.json", "users": "users", "user": columns["user"]}}
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 # Every kind that reads more than lists; what writes a table for it and gives the options that read it.

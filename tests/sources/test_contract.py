@@ -1,4 +1,4 @@
-"""What every Source promises, whatever is behind it."""
+"""What every Source promises, whatever is behind it: lists, users, tables, and canonical forms of ids."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from monitor.errors import ConfigError, SourceError
+from monitor.model.id_forms import speller
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources import SOURCES as KINDS
 from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from monitor.testing import SourceContract
 from servers.lists import BY_RING, LONG, SLOT, SOURCES, Given, Lists, as_lists, request, source_of
 from sources.tables import KINDS as TABLES
+from sources.tables import parsed
 
 PULLED = {kind: each for kind, each in KINDS.items() if each.is_pulled}
 every_source = pytest.mark.parametrize("kind", BY_RING)
@@ -151,16 +151,57 @@ def test_all_that_a_kind_declares_is_read_and_its_loss_is_said(kind: str, role: 
         assert "\n" not in str(caught.value)
 
 
-ids = st.one_of(st.integers(-(2**63), 2**63 - 1), st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=5))
-key_texts = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=5).filter(lambda key: key not in (".", ".."))
+FORMS = parsed(r"""
+    [["string"], " A1", " A1"]
+    [["strip"], "\t a b ", "a b"]
+    [["strip"], "  ", "  "]
+    [["lower"], "ÄB-1", "äb-1"]
+    [["int"], "007", "7"]
+    [["int"], "-07.00", "-7"]
+    [["int"], "7.5", "7.5"]
+    [[{"prefix": "item:"}], "item:item:7", "item:7"]
+    [[{"prefix": "item:"}], "item:", "item:"]
+    [[{"prefix": "item:"}, "int"], "item:007", "7"]
+    [["int", {"prefix": "item:"}], "item:007", "007"]
+    [[{"regex": "sku-([0-9]+)(-[a-z]+)?"}], "sku-12-red", "12"]
+    [[{"regex": "sku-([0-9]+)"}], "sku-12-red", "sku-12-red"]
+    [[{"regex": "sku-([0-9]+)?"}], "sku-", "sku-"]
+""")
 
 
-@every_source
-@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lists=st.dictionaries(key_texts, st.lists(ids, min_size=1, max_size=6), max_size=8), k=st.integers(1, 8))
-def test_any_lists_survive_the_way(kind: str, tmp_path: Path, lists: dict[str, list[Any]], k: int) -> None:
-    pull = pulled(kind, lists, tmp_path, *lists, k=k)
+@pytest.mark.parametrize(("forms", "given", "spelled"), FORMS)
+def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(
+    forms: list[str | dict[str, str]], given: str, spelled: str
+) -> None:
+    assert speller(forms)([given]) == [spelled]
 
-    assert {user: items[:k] for user, items in as_lists(pull).items()} == {
-        user: [str(item) for item in items[:k]] for user, items in lists.items()
-    }
+
+def spelled(given: Given, **forms: Any) -> Any:
+    return source_of(**{kind: options | forms for kind, options in given.items()})
+
+
+@pytest.mark.parametrize("kind", BY_RING)
+def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind: str, tmp_path: Path) -> None:
+    users = {"user_ids": ["strip", "lower"]} if kind.startswith(("file", "sql table")) else {}
+    lists = {" U1" if users else "u1": ["item:007", "ITEM:8", "x"], "u2": ["9"], "u3": ["Item:1"]}
+    with SOURCES[kind](lists, tmp_path) as given:
+        pull = spelled(given, item_ids=["lower", {"prefix": "item:"}, "int"], **users).pull(request("u1", "u2", k=3))
+
+    assert as_lists(pull) == {"u1": ["7", "8", "x"], "u2": ["9"]}
+    assert not pull.failures
+
+
+@pytest.mark.parametrize("kind", [case for case in BY_RING if case.id.startswith(("file", "sql table"))])
+def test_users_who_become_one_have_no_list_and_a_reason(kind: str, tmp_path: Path) -> None:
+    with SOURCES[kind]({"u1": [1], "U1": [2, 3], "u2": [4]}, tmp_path) as given:
+        pull = spelled(given, user_ids=["lower"]).pull(request("u1", "u2"))
+
+    assert (as_lists(pull), pull.failures) == ({"u2": ["4"]}, {"u1": CoverageReason.DUPLICATE_USER})
+
+
+def test_items_that_become_one_are_noted(tmp_path: Path) -> None:
+    with SOURCES["file jsonl wide"]({"u1": ["a", "A"]}, tmp_path) as given:
+        pull = spelled(given, item_ids=["lower"]).pull(request("u1"))
+
+    assert as_lists(pull) == {"u1": ["a", "a"]}
+    assert pull.notes[CoverageReason.DUPLICATED].endswith("wide.jsonl.gz: item_ids make one of several items")

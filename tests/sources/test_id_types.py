@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -221,7 +222,7 @@ def test_floats_of_16_bits_in_files_are_ids_where_they_are_exact(tmp_path: Path)
 
 def test_uuids_of_files_databases_and_frames_are_their_text(tmp_path: Path) -> None:
     duckdb.sql(f"COPY (SELECT '{KEY}'::UUID u, ['{KEY}'::UUID] items) TO '{tmp_path / 'a.parquet'}'")
-    with sqlite3.connect(tmp_path / "a.db") as database:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
         database.execute("CREATE TABLE lists (u, items)")
         database.execute("INSERT INTO lists VALUES (?, ?)", (str(KEY), json.dumps([str(KEY)])))
     found = [

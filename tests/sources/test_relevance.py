@@ -30,8 +30,6 @@ def read(slot: datetime = SLOT, **options: Any) -> RelevanceTable | None:
 def by_user(table: RelevanceTable | None) -> dict[str, dict[str, float]]:
     assert table is not None
     assert [str(column.dtype) for column in (table.offsets, table.grades, table.users)] == ["int64", "float64", "str"]
-    assert table.users.is_unique
-    assert table.offsets[-1] == len(table.items) == len(table.grades)
     found = {}
     for row, user in enumerate(table.users):
         part = slice(table.offsets[row], table.offsets[row + 1])

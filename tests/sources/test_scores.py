@@ -1,7 +1,6 @@
 """The models' own scores beside their lists: from every kind of source, through every odd part."""
 
 import json
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import sqlalchemy as sa
 
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
@@ -23,7 +21,6 @@ LONG = {"user": "who", "item": "what", "scores": "how"}
 RANKED = LONG | {"rank": "place"}
 LENIENT: Any = {"max_unreadable": 1}
 OF_LISTS = dict(zip(FORMATS, writers(("who", "what", "how"), **WIDE), strict=True))
-OF_ITEMS = dict(zip(FORMATS, writers(("who", "what", "how", "place"), **RANKED), strict=True))
 
 
 def scores_of(pull: Pull) -> dict[str, list[float | None]]:
@@ -41,37 +38,16 @@ def in_parquet(folder: Path, options: dict[str, str], **columns: Any) -> Source:
     return source_of(file=options | {"path": str(folder / "lists.parquet")})
 
 
-@pytest.mark.parametrize(
-    ("form", "kept"),
-    [("wide", "parquet"), ("wide", "csv"), ("wide", "sqlite"), ("long", "jsonl"), ("long", "csv"), ("long", "sqlite")],
-)
-def test_scores_stand_beside_their_items_whatever_users_are_left_out(form: str, kept: str, tmp_path: Path) -> None:
-    rows: list[tuple[Any, ...]] = [("a", [5, 3, 9], [0.75, 0.5, None]), ("b", [7], [-2.0]), ("c", [1, 2], [3.25, 3.25])]
-    if form == "long":
-        flat = [(who, *each) for who, *lists in rows for each in zip(*lists, range(3), strict=False)]
-        source = source_of(**OF_ITEMS[kept](flat[::-1], tmp_path))
-    else:
-        source = source_of(**OF_LISTS[kept](rows, tmp_path))
+@pytest.mark.parametrize("kept", ["parquet", "csv", "sqlite"])
+def test_scores_stand_beside_their_items_whatever_users_are_left_out(kept: str, tmp_path: Path) -> None:
+    rows = [("a", [5, 3, 9], [0.75, 0.5, None]), ("b", [7], [-2.0]), ("c", [1, 2], [3.25, 3.25])]
+    source = source_of(**OF_LISTS[kept](rows, tmp_path))
 
     pull, part = source.pull(request("c", "a", "b")), source.pull(request("c", "nobody", k=1))
 
     assert as_lists(pull) == {"a": ["5", "3", "9"], "b": ["7"], "c": ["1", "2"]}
     assert scores_of(pull) == {"a": [0.75, 0.5, None], "b": [-2.0], "c": [3.25, 3.25]}
-    assert not pull.failures
     assert [(user, scores[0]) for user, scores in scores_of(part).items()] == [("c", 3.25)]
-
-
-def test_arrays_of_numbers_of_postgresql_are_scores(postgres_url: str) -> None:
-    engine = sa.create_engine(postgres_url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE arrays (who text, what bigint[], how numeric[])")
-        connection.exec_driver_sql("INSERT INTO arrays VALUES ('u', ARRAY[3, 1], ARRAY[0.5, NULL]), ('v', ARRAY[1], '{}')")
-    engine.dispose()
-
-    pull = pull_of("u", "v", sql=WIDE | {"url": postgres_url, "table": "arrays"})
-
-    assert scores_of(pull) == {"u": [0.5, None]}
-    assert pull.failures == {"v": CoverageReason.MALFORMED}
 
 
 NOT_AS_MANY: list[Any] = [[0.5], [0.5, 0.4, 0.3], [], None]
@@ -82,23 +58,23 @@ NO_NUMBERS: list[Any] = [[1.0, "x"], [1.0, True], [1.0, [1]], [1.0, {}], [1.0, 1
 def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malformed(
     kept: str, odd: list[Any], tmp_path: Path
 ) -> None:
-    bad = [(f"odd {number}", [3, 4], scores) for number, scores in enumerate(odd)]
-    rows = [("good", [1, 2], [2.0, 1.0]), *bad, ("fine", [5], [7.0])]
+    bad = [f"odd {number}" for number in range(len(odd))]
+    rows = [("good", [1, 2], [2.0, 1.0]), *((user, [3, 4], scores) for user, scores in zip(bad, odd, strict=True))]
 
-    pull = pull_of("good", "fine", *(user for user, *_ in bad), **OF_LISTS[kept](rows, tmp_path))
+    pull = pull_of("good", *bad, **OF_LISTS[kept](rows, tmp_path))
 
-    assert scores_of(pull) == {"good": [2.0, 1.0], "fine": [7.0]}
-    assert as_lists(pull) == {"good": ["1", "2"], "fine": ["5"]}
-    assert pull.failures == {user: CoverageReason.MALFORMED for user, *_ in bad}
+    assert scores_of(pull) == {"good": [2.0, 1.0]}
+    assert pull.failures == dict.fromkeys(bad, CoverageReason.MALFORMED)
     assert "scores" in pull.notes[CoverageReason.MALFORMED]
 
 
-def test_text_that_is_no_number_makes_its_list_malformed_in_long_form_too(tmp_path: Path) -> None:
+def test_in_long_form_scores_follow_ranks_and_text_that_is_no_number_makes_its_list_malformed(tmp_path: Path) -> None:
     path = tmp_path / "lists.csv"
-    path.write_text("who,what,how,place\na,1,0.5,1\na,2,,2\nb,3,1e2,1\nb,4,oops,2\n")
+    path.write_text("who,what,how,place\na,2,,2\na,1,0.5,1\nb,3,1e2,1\nb,4,oops,2\n")
 
     pull = pull_of("a", "b", file=RANKED | LENIENT | {"path": str(path)})
 
+    assert as_lists(pull) == {"a": ["1", "2"]}
     assert scores_of(pull) == {"a": [0.5, None]}
     assert pull.failures == {"b": CoverageReason.MALFORMED}
 
@@ -123,20 +99,18 @@ def test_a_column_that_cannot_hold_scores_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("kind", "form"),
+    "kind",
     [
-        (pa.int8(), pa.list_),
-        (pa.uint64(), pa.large_list),
-        (pa.float16(), pa.list_),
-        (pa.float32(), lambda kind: pa.list_(kind, 2)),
-        (pa.float64(), pa.large_list),
-        (pa.decimal128(9, 3), pa.list_),
+        pa.list_(pa.int8()),
+        pa.large_list(pa.uint64()),
+        pa.list_(pa.float16()),
+        pa.list_(pa.float32(), 2),
+        pa.list_(pa.decimal128(9, 3)),
     ],
+    ids=str,
 )
-def test_scores_of_every_kind_of_number_are_read(kind: pa.DataType, form: Any, tmp_path: Path) -> None:
-    makes = {pa.float16(): np.float16, pa.decimal128(9, 3): Decimal}
-    flat = pa.array([makes.get(kind, int)(number) for number in (2, 1, 4, 3)], kind)
-    scores = pa.ListArray.from_arrays(pa.array([0, 2, 4], pa.int32()), flat).cast(form(kind))
+def test_scores_of_every_kind_of_number_are_read(kind: pa.DataType, tmp_path: Path) -> None:
+    scores = pa.array([[2, 1], [4, 3]], kind)
 
     pull = in_parquet(tmp_path, WIDE, who=["a", "b"], what=[[1, 2], [3, 4]], how=scores).pull(request("b", "a"))
 

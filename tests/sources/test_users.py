@@ -1,5 +1,6 @@
 """Who may be asked: users and segments from files and databases, or everybody the baseline has."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from sources.tables import FORMATS, Write, parsed, writers
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
 
-def users_of(options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP) -> UserTable:
+def users_of(
+    options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP, max_unreadable: float = 1
+) -> UserTable:
     """The users of a small table, of which one row is a large share."""
-    given = {kind: each | {"max_unreadable": 1} if isinstance(each, dict) else each for kind, each in options.items()}
+    given = {kind: each | {"max_unreadable": max_unreadable} if isinstance(each, dict) else each for kind, each in options.items()}
     return open_users(UsersOptions.model_validate(given), baseline).users(SLOT, dimensions)
 
 
@@ -68,11 +71,12 @@ def test_each_user_counts_once_with_the_first_row_of_a_table_and_the_least_value
 def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write: Write, tmp_path: Path) -> None:
     options = write(ROWS, tmp_path)
     for segment, reason in (
-        ("county", r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column: county"),
+        ("county", r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column \(county\)"),
         ("more", r"column 'more' of .* must hold text, numbers or booleans"),
     ):
-        with pytest.raises(SourceError, match=reason):
-            users_of(options, segment)
+        with pytest.raises(SourceError) as caught:
+            users_of(options, segment, max_unreadable=0.5)
+        assert re.search(reason, caught.value.shown)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +109,9 @@ NO_USERS = parsed(r"""
 @pytest.mark.parametrize(("status", "answer", "options", "told"), NO_USERS)
 def test_an_answer_that_holds_no_users_is_told(status: int, answer: Any, options: dict[str, Any], told: str) -> None:
     answer = answer * 100 if "max_bytes" in options else answer
-    with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError, match=told):
+    with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError) as caught:
         users_of({"http": {"url": url, "timeout": "60s", **options}})
+    assert re.search(told, caught.value.shown)
 
 
 def test_files_of_users_are_read_anew_once_they_changed(tmp_path: Path) -> None:
@@ -123,27 +128,19 @@ def test_files_of_users_are_read_anew_once_they_changed(tmp_path: Path) -> None:
     assert source.users(SLOT, ()).users.tolist() == ["1"]
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_files_that_are_replaced_while_they_are_read_are_read_again(
-    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, left = tmp_path / "users.csv", [times]
+def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once. Then it is an error, see "grows meanwhile" in faults.yaml."""
+    file, new = tmp_path / "users.csv", tmp_path / "new"
     file.write_text("id\n1\n", encoding="utf-8")
+    new.write_text("id\n7\n", encoding="utf-8")
 
     def replaced_meanwhile(*rows: Any) -> UserTable:
-        if left[0]:
-            left[0] -= 1
-            (tmp_path / "new").write_text(f"id\n{left[0] + 7}\n", encoding="utf-8")
-            (tmp_path / "new").replace(file)
+        if new.exists():
+            new.replace(file)
         return user_table(*rows)
 
     monkeypatch.setattr("monitor.sources.file.source.user_table", replaced_meanwhile)
-    options = {"file": {"path": str(file), "user": "id"}}
-    if times == 1:
-        assert users_of(options).users.tolist() == ["7"]
-    else:
-        with pytest.raises(SourceError, match="was written anew while it was read"):
-            users_of(options)
+    assert users_of({"file": {"path": str(file), "user": "id"}}).users.tolist() == ["7"]
 
 
 @pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)

@@ -3,20 +3,15 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import timedelta
 from typing import TypeVar
 
 import pytest
-from sqlalchemy import Pool, event, insert, select, text
 
 from factories import HOUR, SLOT
-from forking import context
 from monitor.model.alerts import State
 from monitor.model.runs import RunStatus
 from monitor.storage import SqlStore, open_store
-from monitor.storage.tables.run_tables import runs
-from statements import plans_of
 from storage.worked import (
     LATER,
     attempt,
@@ -112,27 +107,6 @@ def test_expired_runs_are_abandoned_once_and_say_why_but_not_one_whose_rerun_exp
     assert attempt(store, SLOT - HOUR, rerun=True) is not None
 
 
-def test_expired_claims_and_unlabelled_runs_are_found_without_a_look_at_all_runs(store: SqlStore) -> None:
-    first = claimed(store)
-    finish(store, first)
-    with store.database.write() as connection:
-        row = dict(connection.execute(select(runs)).one()._mapping)
-        slots = [
-            {**row, "id": number, "scheduled_for": SLOT + (number - first.run_id) * HOUR}
-            for number in range(first.run_id + 1, first.run_id + 3000)
-        ]
-        connection.execute(insert(runs), slots)
-        connection.execute(text("ANALYZE"))
-
-    expired = plans_of(lambda: store.runs.abandon_expired(SLOT))
-    waiting = plans_of(lambda: store.runs.awaiting_relevance("home-feed", since=SLOT))
-    shown = plans_of(lambda: store.history.latest(["home-feed"]))
-
-    assert "ix_runs_claimed" in expired[-1]
-    assert "ix_runs_unlabelled" in waiting[-1]
-    assert sum("ix_runs_unlabelled" in plan for plan in shown) == 1
-
-
 def test_runs_come_newest_slot_first_and_up_to_the_limit_whatever_became_of_them(store: SqlStore) -> None:
     for hours in (2, 0, 1):
         claimed(store, SLOT + hours * HOUR)
@@ -176,26 +150,6 @@ def stores(store: SqlStore) -> Iterator[list[SqlStore]]:
     yield [store, *others]
     for other in others:
         other.close()
-
-
-@pytest.mark.parametrize("when", ["used", "opened"])
-def test_what_is_still_used_when_the_store_is_closed_is_closed_when_it_is_given_back(stores: list[SqlStore], when: str) -> None:
-    open_now: set[int] = set()
-    database = stores[1].database
-    database.renew()
-    event.listen(Pool, "connect", opened := lambda connection, _: open_now.add(id(connection)))
-    event.listen(Pool, "close", closed := lambda connection, _: open_now.discard(id(connection)))
-    try:
-        if when == "opened":
-            stores[1].close()
-        with database.read():
-            if when == "used":
-                stores[1].close()
-            assert open_now
-        assert not open_now
-    finally:
-        event.remove(Pool, "connect", opened)
-        event.remove(Pool, "close", closed)
 
 
 @pytest.mark.parametrize("slot_is", ["fresh", "expired", "finished"])
@@ -252,21 +206,6 @@ def test_of_many_that_finish_one_claim_all_agree(stores: list[SqlStore]) -> None
     assert transitions(stores[0]) == (cause,)
     assert stores[0].outbox.waiting(SLOT) == {"hook": (1, 0.0)}
     assert len(user_scores(stores[0], "u1")) == 2
-
-
-def _claim_all(url: str, owner: str) -> list[int]:
-    with closing(open_store(url, create=False)) as store:
-        claims = [attempt(store, SLOT + number * HOUR, owner=owner) for number in range(30)]
-    return [claim.run_id for claim in claims if claim]
-
-
-@pytest.mark.integration
-def test_two_processes_share_the_slots_between_them(database_url: str) -> None:
-    open_store(database_url, create=True).close()
-    with context().Pool(2) as pool:
-        one, two = pool.starmap(_claim_all, [(database_url, "a:1"), (database_url, "b:2")], chunksize=1)
-
-    assert len(one) + len(two) == len({*one, *two}) == 30
 
 
 def test_readers_do_not_wait_for_a_writer(store: SqlStore) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import insert, select
 import factories
 from factories import SLOT
 from monitor.storage import SqlStore
-from monitor.storage.column_types import KEY_BYTES, escape, key, keys, unescape
+from monitor.storage.column_types import KEY_BYTES, escape, key, unescape
 from monitor.storage.tables.run_tables import stages
 from storage.worked import claimed, evidence, fired, result, run, runs_of, scores, transitions
 
@@ -69,11 +69,6 @@ def test_a_key_fits_into_an_index_and_a_name_read_back_has_the_same_key(times: i
 
     assert len(stored.encode()) <= KEY_BYTES
     assert key(unescape(stored)) == stored
-
-
-@given(st.lists(any_text, max_size=5))
-def test_keys_are_the_keys_of_each(names: list[str]) -> None:
-    assert keys(names) == [key(name) for name in names]
 
 
 def test_users_of_any_name_are_stored_and_found(store: SqlStore) -> None:

@@ -11,7 +11,6 @@ import factories
 from factories import DAY, HOUR, SLOT
 from monitor.model.runs import Histogram, RunStatus, Summary
 from monitor.storage import SqlStore
-from monitor.storage import prune as pruning
 from monitor.storage.tables.run_tables import daily
 from storage.worked import LATER, claimed, finish, prune, record, run, runs_of
 
@@ -170,16 +169,6 @@ def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_hav
     prune(store, now=SLOT + 3 * DAY)
 
     assert sums(store) == [(2, 0.6), (1, 0.5)]
-
-
-def test_a_day_that_did_not_change_is_not_added_up_again(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(3):
-        stored(store, SLOT + number * DAY, summary())
-    stored(store, SLOT + 3 * DAY, status=RunStatus.FAILED)
-    prune(store, now=SLOT + 5 * DAY)
-    monkeypatch.setattr(pruning, "sums_of", None)
-
-    assert prune(store, now=SLOT + 5 * DAY) == {}
 
 
 def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_nor_one_that_would_be_deleted_at_once(

@@ -112,16 +112,6 @@ def test_a_user_without_rights_is_told_which_to_grant(postgres_server: PostgresS
             admin.execute("DROP ROLE guest")
 
 
-def test_a_connection_that_was_cut_is_replaced(postgres_server: PostgresServer, migrated_url: str) -> None:
-    with closing(open_store(migrated_url, create=False)) as store:
-        claimed(store)
-        with postgres_server.connect() as admin:
-            cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rankwatch' AND datname = %s"
-            assert admin.execute(cut, [migrated_url.rpartition("/")[2]]).fetchall()
-
-        assert len(store.history.runs(comparison="home-feed", limit=1)) == 1
-
-
 def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(
     postgres_server: PostgresServer, migrated_url: str
 ) -> None:
@@ -162,7 +152,7 @@ AdminShutdown | | is starting, stopping or ended the statement
 DuplicateTable | | has a table of this name already, made elsewhere at this moment: try again
 UndefinedTable | "scores_2024_01_08" | drops a partition of scores at this moment: try again
 UndefinedTable | | lacks tables or columns of this version: run `rankwatch db upgrade`
-CheckViolation | new row {CANARY} DETAIL: {CANARY} | (SQLSTATE 23514): new row ***
+CheckViolation | new row {CANARY} DETAIL: {CANARY} | refused a statement (SQLSTATE 23514): the database's log says more
 """
 
 
@@ -172,12 +162,6 @@ def test_states_of_postgres_are_told_in_words(name: str, text: str, says: str) -
     with pytest.raises(DatabaseError, match=re.escape(says) + ("$" if CANARY in text else "")) as caught:
         raise translate(error, parse_url(f"postgresql://u:{CANARY}@h/d"))
     assert caught.value.permanent is (name == "CheckViolation" or "upgrade" in says)
-
-
-def test_a_store_shows_no_secret(migrated_url: str) -> None:
-    with closing(open_store(SecretStr(migrated_url), create=False)) as store:
-        assert PASSWORD not in f"{store!r} {store.database!r}"
-        assert "127.0.0.1" in repr(store)
 
 
 def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sqlite_file: Path) -> None:

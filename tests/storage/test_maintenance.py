@@ -3,15 +3,13 @@
 from contextlib import closing
 from datetime import datetime, timedelta
 
-import numpy as np
-import pandas as pd
 import pytest
 from sqlalchemy import func, select
 
 from factories import DAY, HOUR, SLOT
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.retention import DataKind, Pruned
-from monitor.model.runs import RunStatus, Scores
+from monitor.model.runs import RunStatus
 from monitor.settings.configuration import RetentionOptions
 from monitor.storage import SqlStore, maintenance, open_store
 from monitor.storage.run_results import RUN_TABLES
@@ -170,11 +168,6 @@ def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migr
     assert in_time.refused is None
 
 
-def many(users: int) -> Scores:
-    names = pd.Index([f"user-{number:06}" for number in range(users)], dtype="str")
-    return Scores(users=names, by_metric={metric: np.full(users, 0.5) for metric in ("extended_tau", "rbo(p=0.9)")})
-
-
 def test_every_table_is_of_one_kind() -> None:
     listed = [table.name for tables in maintenance.TABLES.values() for table in tables]
     assert sorted(listed) == sorted(metadata.tables)
@@ -182,14 +175,13 @@ def test_every_table_is_of_one_kind() -> None:
 
 def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> None:
     for days in range(3):
-        run(store, SLOT + days * DAY, scores=many(2000))
+        run(store, SLOT + days * DAY)
     prune(store, now=SLOT + 3 * DAY)
 
     found = {each.kind: each for each in store.maintenance.measure().kinds}
 
     scores = found[DataKind.SCORES]
     assert (scores.runs, scores.oldest) == (3, SLOT)
-    assert 6_000 * 30 < scores.used_bytes < 6_000 * 300
     assert (found[DataKind.EVIDENCE].runs, found[DataKind.LISTS].runs) == (3, 0)
     assert scores.bytes_per_run == pytest.approx(scores.used_bytes / 3)
     whole = store.maintenance.measure()

@@ -1,9 +1,7 @@
 """Deliveries: who may send what when; what a receiver comes to believe while it fails, senders die and people intervene."""
 
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,20 +12,23 @@ from sqlalchemy import select
 
 from factories import DAY, HOUR, MINUTE, SLOT, comparison, summary
 from factories import rule as alert_rule
-from monitor.errors import DatabaseError, DeliveryError
+from monitor.errors import DeliveryError
 from monitor.model.notifications import Delivery, DeliveryStatus, Message, Treatment, Updates
 from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import SqlStore, rows
 from monitor.storage.tables.alert_tables import notifications
 from pipeline.owed_run import CountingPublisher, store_judged
-from statements import count_statements
 from storage.test_alert_store import OverAFile
-from storage.worked import LATER, claimed, fired, lease, note, resolved, result, run, silence
+from storage.worked import LATER, fired, lease, note, resolved, run, silence
 
 
 @pytest.fixture
-def owed(store: SqlStore) -> SqlStore:
-    """A firing and its end, and a firing of another segment between them, owed to two receivers."""
+def owed(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> SqlStore:
+    """A firing and its end, and a firing of another segment between them, owed to two receivers.
+
+    A statement takes two keys, so that three deliveries need more than one.
+    """
+    monkeypatch.setattr(rows, "IN_LIST", 2)
     firing, other = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, other, receivers=("hook", "pager"))
     run(store, LATER, resolved(LATER, firing[0]), receivers=("hook", "pager"))
@@ -191,62 +192,6 @@ def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlSt
     assert known() == {change.dedup_key for change in changes}
     assert owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW).firing == (second.transition,)
     assert known(receiver="pager") == known("search") == set()
-
-
-def test_a_notification_of_no_delivery_is_an_error(owed: SqlStore) -> None:
-    missing = note(lease(owed, NOW)[0], NOW, delivery_id=999)
-
-    with pytest.raises(DatabaseError, match="no delivery 999"):
-        owed.outbox.record(missing)
-
-
-def test_storing_telling_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one(store: SqlStore) -> None:
-    taken = []
-    run(store, SLOT)  # makes the day's partition
-    for name, count in (("one", 1), ("many", 100)):
-        firing = [fired(SLOT, comparison=name, segment=f"shop={n}") for n in range(count)]
-        claim = claimed(store, SLOT, comparison=name)
-        done = result(claim, states=[each for each, _ in firing], transitions=[cause for _, cause in firing])
-        taken.append([count_statements(partial(store.runs.finish, done, receivers=("hook", "pager")))])
-        hook, pager = (lease(store, NOW, receiver=each, limit=count) for each in ("hook", "pager"))
-        assert len(hook) == len(pager) == count
-        changes = [each.transition for each in hook]
-        ends = [resolved(NOW, state)[1] for state, _ in firing]
-        acts: list[Callable[[], object]] = [
-            partial(lease, store, NOW, receiver=name),
-            partial(store.outbox.mark_sending, hook, owner="a:1", until=NOW + MINUTE),
-            partial(store.outbox.firing_snapshot, name, "hook", changes, now=NOW),
-            partial(store.outbox.record, *(note(each, NOW) for each in hook)),
-            partial(refuse, store, *pager, fallback="hook-2"),
-            partial(store.alerts.retire, ends, receivers=("hook",)),
-        ]
-        taken[-1] += map(count_statements, acts)
-        assert len(lease(store, NOW, receiver="hook-2", limit=200)) == 2 * count  # the starts, and their ends by now
-    assert taken[0] == taken[1]
-    assert store.alerts.states() == ()
-
-
-@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
-def test_more_keys_than_a_statement_holds_are_no_trouble(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    assert rows.IN_LIST < 32_766, "what a statement of SQLite holds"
-    monkeypatch.setattr(rows, "IN_LIST", 20)
-    moves = [fired(SLOT, segment=f"country={number}") for number in range(70)]
-    run(store, SLOT, *moves, receivers=("hook", "other"))
-    refuse(store, *lease(store, SLOT, limit=70), at=SLOT)
-    with store.database.read() as connection:
-        connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 60)  # type: ignore[union-attr]
-    request.addfinalizer(store.database.renew)  # nobody else shall meet this limit
-
-    assert store.outbox.give_up_unknown(known=("hook",), now=SLOT) == 70
-    assert store.outbox.retry_refused(NOW, receivers=("hook",)) == 70
-    assert store.outbox.waiting(NOW)["hook"][0] == 70
-    for each in lease(store, NOW, limit=70):
-        store.outbox.record(note(each, SLOT))
-    changes = [change for _, change in moves]
-    known = store.outbox.firing_snapshot("home-feed", "hook", changes, now=SLOT).delivered
-    assert known == {change.dedup_key for change in changes}
 
 
 SEGMENTS = ("all", "a=1", "a=2")

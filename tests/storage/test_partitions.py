@@ -2,7 +2,6 @@
 
 # ruff: noqa: S608 - statements are put together from names of ours
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +14,9 @@ from sqlalchemy import select
 
 from factories import DAY, HOUR, SLOT
 from monitor.errors import DatabaseError
-from monitor.model.retention import DataKind
 from monitor.storage import SqlStore, open_store, partitions, schema_version
 from monitor.storage.tables.run_tables import daily
 from monitor.storage.transactions import Database
-from servers.daemon import wait_for
 from servers.pgbouncer import pooled
 from storage.worked import LATER, claimed, cutoffs, finish, prune, run, runs_of, scored, user_scores
 
@@ -190,18 +187,6 @@ def test_a_view_of_a_partition_keeps_only_that_one(store: SqlStore, other: psyco
     assert pruned(store, before=3) == 3
 
 
-def test_a_partition_that_was_detached_by_hand_is_left_alone(store: SqlStore, other: psycopg.Connection) -> None:
-    run(store, SLOT)
-    run(store, SLOT + 4 * DAY)
-    other.execute(f"ALTER TABLE scores DETACH PARTITION {name(0)}")
-
-    assert pruned(store, before=3) == 0
-    again = run(store, SLOT)
-
-    assert other.execute(f"SELECT count(*) FROM {name(0)}").fetchone() == (3,)
-    assert (scored(store, again), in_default(other)) == (3, 3)
-
-
 def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> None:
     claims = [claimed(store, SLOT + hours * HOUR) for hours in range(6)]
 
@@ -221,18 +206,6 @@ def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store: Sql
     assert len(store.history.evidence(first)) == 2
 
 
-def test_a_partition_of_any_name_is_measured_and_dropped(store: SqlStore, other: psycopg.Connection) -> None:
-    run(store, SLOT + 3 * DAY)
-    days = f"FROM ('{SLOT:%Y-%m-%d}') TO ('{SLOT + 2 * DAY:%Y-%m-%d}')"
-    other.execute(f'CREATE TABLE "Old; scores" PARTITION OF scores FOR VALUES {days}')
-    first = run(store, SLOT)
-
-    assert next(each.runs for each in store.maintenance.measure().kinds if each.kind is DataKind.SCORES) == 2
-    assert pruned(store, before=2) == 3
-    assert scored(store, first) == 0
-    assert names(store)[0] == name(3)
-
-
 def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,33 +213,6 @@ def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(
 
     with pytest.raises(DatabaseError, match=r"runs PostgreSQL \d+\.\d+: rankwatch needs 99 or newer"):
         store.maintenance.ping()
-
-
-@pytest.mark.parametrize("going", ["up", "down"])
-def test_rows_stored_while_a_migration_begins_are_in_it(url: str, other: psycopg.Connection, going: str) -> None:
-    """A run is being stored when the migration begins, which sees it only once it is there."""
-    schema_version.upgrade(url, "0010" if going == "up" else "head")
-    other.execute("INSERT INTO metrics (name) VALUES ('extended_tau')")
-    other.execute(
-        "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at)"
-        f" VALUES (7, 'home-feed', '{SLOT:%Y-%m-%d}T18:00:00Z', 'ok', 'h', 'a:1', 1, now())"
-    )
-    row = "(run_id, user_id, metric_id, value) VALUES (7, 'u1', 1, 0.5)"
-    if going == "up":
-        other.execute("CREATE TABLE scores_from_1 PARTITION OF scores FOR VALUES FROM (1) TO (9)")
-    else:
-        row = f"(run_id, day, part, user_id, v1) VALUES (7, '{SLOT:%Y-%m-%d}', 0, 'u1', 0.5)"
-    migrate = schema_version.upgrade if going == "up" else schema_version.downgrade
-    thread = threading.Thread(target=migrate, args=(url, "head" if going == "up" else "0010"))
-    with other.transaction():
-        if going == "down":
-            other.execute("INSERT INTO score_places (run_id, metric_id, part, place) VALUES (7, 1, 0, 1)")
-        other.execute(f"INSERT INTO scores {row}")
-        thread.start()
-        wait_for(lambda: other.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone(), "a migration that waits")
-    thread.join()
-
-    assert other.execute("SELECT user_id, metric, value FROM user_scores").fetchall() == [("u1", "extended_tau", 0.5)]
 
 
 def test_partitions_are_dropped_by_whole_days_once_all_their_runs_are_old_also_through_a_pooler_of_transactions(
@@ -289,30 +235,6 @@ def test_partitions_are_dropped_by_whole_days_once_all_their_runs_are_old_also_t
 
 
 DAYS = 8
-
-
-def test_a_day_that_another_adds_up_at_the_same_moment_is_no_error(store: SqlStore, migrated_url: str) -> None:
-    run(store, SLOT)
-    told: list[object] = []
-
-    def work() -> None:
-        told.append(prune(store, now=SLOT + DAY))
-
-    theirs = "INSERT INTO daily (comparison, day, segment, metric, runs, n, n_undefined, shares_below, built_at)"
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    address = migrated_url.replace("+psycopg", "")
-    with psycopg.connect(address) as other, psycopg.connect(address, autocommit=True) as looking:
-        other.execute(theirs + " VALUES ('home-feed', '2024-01-08Z', 'all', 'extended_tau', 1, 7, 0, '{}', '2024-01-08Z')")
-        thread = threading.Thread(target=work)
-        thread.start()
-        wait_for(lambda: looking.execute(waiting).fetchone() or told, "the roll-up at the same row")
-        other.commit()
-        thread.join()
-
-    assert told == [{}]
-    with store.database.read() as connection:
-        found = list(connection.execute(select(daily.c.segment, daily.c.n).order_by(daily.c.segment)))
-    assert [(segment, n != 7) for segment, n in found] == [("activity=new", True), ("all", True)]
 
 
 def pruned_beside(store: SqlStore) -> Counter[str]:

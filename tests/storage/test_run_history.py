@@ -18,7 +18,6 @@ from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm
 from monitor.model.rules import SimilarityRule, describe_series
 from monitor.model.runs import RunStatus, Watermark
-from monitor.model.statistics import Statistic
 from monitor.storage import SqlStore, run_history
 from monitor.storage.tables.run_tables import explanations, lessons
 from storage import worked
@@ -85,18 +84,6 @@ def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(stor
     found = [recall(store, day, runs=1) for day in range(4)]
     assert [each.last_ok and (each.last_ok.slot, each.last_ok.models) for each in found[:3]] == [None, *[(SLOT, models)] * 2]
     assert [run.models for run in found[3].past] == [models]
-
-
-def test_summaries_are_read_only_of_runs_that_do_not_teach_the_rules(store: SqlStore) -> None:
-    stored(store, 0)
-    stored(store, 1, expectations=SEEN)
-
-    def read(*rules: SimilarityRule) -> list[int]:
-        return [len(run.summaries) for run in recall(store, 2, *rules).past]
-
-    assert read(LOW) == [1, 0]
-    assert read() == [0, 0]
-    assert read(replace(LOW, statistic=Statistic.parse("p05"))) == read(LOW, factories.rule(alert="New")) == [1, 1]
 
 
 def test_what_others_stored_since_is_found_without_reading_it(store: SqlStore) -> None:
@@ -205,12 +192,6 @@ def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanati
     with store.database.write() as connection:
         connection.execute(update(explanations).values(details={"metric": "extended_tau", "finding": {"kind": "teleported"}}))
     assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None
-
-
-@pytest.mark.parametrize(("evidence", "limit", "expected"), [(99.9, 1e4, False), (100.0, 1e4, True), (None, 1e4, False)])
-def test_a_trend_half_way_to_firing_is_suspicious(evidence: float | None, limit: float, expected: bool) -> None:
-    found = Expectation(alert="Trend", segment="all", runs=9, evidence=evidence, evidence_limit=limit)
-    assert found.is_suspicious is expected
 
 
 def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlStore) -> None:

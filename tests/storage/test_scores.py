@@ -1,7 +1,5 @@
 """Per-user scores: in fast, out by user and by rank, and by SQL."""
 
-import tracemalloc
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +9,7 @@ from factories import HOUR, SLOT
 from monitor.model.runs import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import claimed, finish, result, run, scores, user_scores
+from storage.worked import claimed, finish, run, scores
 
 NAN = float("nan")
 
@@ -61,65 +59,11 @@ def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(
     assert [tuple(row) for row in rows] == [("b", "ndcg", None), ("b", "rbo", 0.7), ("a", "tau", 0.1), ("b", "tau", 0.2)]
 
 
-def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
+def test_a_run_without_users_or_without_scores_of_a_metric_has_no_scores_of_it(store: SqlStore) -> None:
     nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
-    no_metric = Scores(users=pd.Index(["u1"], dtype="str"), by_metric={})
-
-    for hours, given in enumerate((nobody, no_metric)):
-        assert finish(store, claimed(store, SLOT + hours * HOUR), scores=given)
-    assert user_scores(store, "u1") == []
-
-
-def test_a_person_s_queries_find_scores_by_the_key(store: SqlStore) -> None:
-    for hours in range(8):
-        run_id = store_scores(store, {"tau": {f"u{number:05}": 0.5 for number in range(2000)}}, hours)
-    explain = "EXPLAIN QUERY PLAN " if store.database.is_sqlite else "EXPLAIN "
-    with store.database.write() as connection:
-        connection.execute(text("ANALYZE scores"))
-    of_user = "run_id=? AND part=? AND user_id=?"
-    for asked, key, rows in (
-        ("comparison = 'home-feed' AND metric = 'tau' AND user_id = 'u00007'", of_user, 8),
-        ("comparison = 'home-feed' AND user_id = 'u00007'", of_user, 8),
-        (f"run_id = {run_id} AND metric = 'tau'", "run_id=? AND part=?", 2000),
-    ):
-        query = f"SELECT value FROM user_scores WHERE {asked}"  # noqa: S608 - conditions of ours
-        with store.database.read() as connection:
-            plan = " ".join(str(row) for row in connection.execute(text(explain + query)))
-            assert len(connection.execute(text(query)).all()) == rows
-        assert f"scores USING PRIMARY KEY ({key})" in plan or "scores_2024_01_08_pkey" in plan
-
-
-def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_rows, "CHUNK", 1000)
-    count = 10_000
-    users = pd.Index([f"user-{number:07}" for number in range(count)], dtype="str")
-    many = Scores(users=users, by_metric={metric: np.linspace(0, 1, count) for metric in ("a", "b", "c")})
-    claim = claimed(store)
-    stored = result(claim, scores=many)
-
-    tracemalloc.start()
-    assert store.runs.finish(stored, receivers=())
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert peak < 1.5e6, "1,000 users at once, not 10,000, whose names and numbers alone are 2 MB"
-    assert len(store.history.run_scores(claim.run_id, ["b"]).users) == count
-
-
-def test_all_scores_of_a_run_come_by_user_with_nan_where_undefined(store: SqlStore) -> None:
-    run_id = store_scores(store, {"tau": {"b": 0.5, "a": NAN, "\u2400c": 1.0}, "rbo": {"b": 0.25, "a": 0.75, "\u2400c": 0.0}})
-    store_scores(store, {"tau": {"other": 1.0}}, 1)
-
-    found = store.history.run_scores(run_id, ["tau", "unknown", "rbo", "tau"])
-
-    assert list(found.users) == ["a", "b", "\u2400c"]
-    assert list(found.by_metric) == ["tau", "rbo"]
-    np.testing.assert_array_equal(found.by_metric["tau"], [NAN, 0.5, 1.0])
-    np.testing.assert_array_equal(found.by_metric["rbo"], [0.75, 0.25, 0.0])
-
-
-def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) -> None:
+    without_users = finish(store, claimed(store, SLOT + HOUR), scores=nobody)
+    assert without_users
     run_id = store_scores(store, {"tau": {"a": 0.5}})
-    for number, metrics in ((run_id, ["rbo"]), (run_id, []), (run_id + 1, ["tau"])):
+    for number, metrics in ((without_users, ["tau"]), (run_id, ["rbo"]), (run_id, [])):
         nothing = store.history.run_scores(number, metrics)
         assert (len(nothing.users), dict(nothing.by_metric)) == (0, {})

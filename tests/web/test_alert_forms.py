@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import yaml
 
 import published
 from factories import HeldClock
@@ -191,20 +192,20 @@ def test_of_a_certificate_with_names_but_no_subject_the_first_name_counts() -> N
     assert client_name({"subjectAltName": (("DNS", "b.test"), ("DNS", "a.test"))}) == "a.test"
 
 
+REFUSED = yaml.safe_load(r"""
+- [{do: drop<script>}, 422, "there is no action 'drop<script>'"]
+- [{do: expire, silence: "999999999999999999999999999999"}, 422, "there is no action 'expire' for '999"]
+- [{do: expire, silence: ²}, 422, "there is no action 'expire' for '²'"]
+- [&silence {do: silence, matchers: alert=A, for: ""}, 422, "for how long: not a duration"]
+- [{<<: *silence, for: 0s}, 422, nothing would be held back]
+- [{<<: *silence, for: 2h, matchers: " \r\n"}, 422, a silence needs a matcher]
+- [{<<: *silence, for: 2h, matchers: everything}, 422, "'everything' is no matcher"]
+- [{<<: *silence, for: 2h, matchers: alert=~(}, 422, is no regular expression]
+""")
+
+
 def test_what_cannot_be_done_is_said_with_what_to_do(browser: Browser) -> None:
-    silence = {"do": "silence", "matchers": "alert=A", "for": "2h"}
-    refused: list[tuple[dict[str, str], int, str]] = [
-        ({"do": "drop<script>"}, 422, "there is no action 'drop<script>'"),
-        ({"do": "expire", "silence": "9" * 30}, 422, "there is no action 'expire' for '999"),
-        ({"do": "expire", "silence": "²"}, 422, "there is no action 'expire' for '²'"),
-        ({**silence, "for": ""}, 422, "for how long: not a duration"),
-        ({**silence, "for": "0s"}, 422, "nothing would be held back"),
-        ({**silence, "matchers": " \r\n"}, 422, "a silence needs a matcher"),
-        ({**silence, "matchers": "everything"}, 422, "'everything' is no matcher"),
-        ({**silence, "matchers": "alert=~("}, 422, "is no regular expression"),
-        ({"do": "resolve", "comment": "x" * 20_000}, 413, "at most 16,384 bytes"),
-    ]
-    for fields, status, why in refused:
+    for fields, status, why in (*REFUSED, ({"do": "resolve", "comment": "x" * 20_000}, 413, "at most 16,384 bytes")):
         found, said = browser.post(fields)
         assert (found, why in said) == (status, True), said
     assert browser.is_untouched

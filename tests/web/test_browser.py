@@ -147,31 +147,20 @@ def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_ru
     assert (before != here, tab.run("location.href")) == (True, here)
 
 
-@pytest.mark.integration
-def test_pages_are_whole_without_javascript(browser: Browser, addresses: dict[str, str]) -> None:
-    tab = browser.open_tab(has_script=False)
-    texts = {}
-    for name, address in addresses.items():
-        tab.go(address)
-        node = tab.call("DOM.getDocument")["root"]["nodeId"]
-        body = tab.call("DOM.querySelector", nodeId=node, selector="main")["nodeId"]
-        texts[name] = tab.call("DOM.getOuterHTML", nodeId=body)["outerHTML"]
-    assert all("<svg" in texts[name] for name in ("overview", "comparison", "run", "user"))
-    assert "the same list from the candidate" in texts["overview"]
-    assert re.search(r'<form[^>]*role="search" hidden', texts["overview"])  # what would do nothing is not shown
-
-
 # Machado, Oliveira and Fernandes (2009), severity 1.0, on linear RGB.
-SEEN_WITH: dict[str, npt.NDArray[np.float64]] = {
-    "all cones": np.eye(3),
-    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
-    "deuteranopia": np.array(
-        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
-    ),
+SEEN_WITH = {
+    "all cones": "1 0 0  0 1 0  0 0 1",
+    "protanopia": "0.152286 1.052583 -0.204868  0.114503 0.786281 0.099216  -0.003882 -0.048116 1.051998",
+    "deuteranopia": "0.367322 0.860646 -0.227968  0.280085 0.672501 0.047413  -0.011820 0.042940 0.968881",
 }
+TO_XYZ = "0.4124564 0.3575761 0.1804375  0.2126729 0.7151522 0.0721750  0.0193339 0.1191920 0.9503041"
 TOGETHER = (("bad", "good", "line"), ("band", "bad-soft", "card"), ("line", "warn", "quiet"))
 """Colours of the style sheet that mean different things in one picture."""
 LEAST_APART = 10.0
+
+
+def matrix(text: str) -> npt.NDArray[np.float64]:
+    return np.array(text.split(), dtype=np.float64).reshape(3, 3)
 
 
 def lab(colour: str, seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -180,8 +169,7 @@ def lab(colour: str, seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     digits = "".join(each * 2 for each in digits) if len(digits) == 3 else digits
     rgb = np.array([int(digits[place : place + 2], 16) for place in (0, 2, 4)]) / 255
     linear = np.clip(seen @ np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4), 0, 1)
-    to_xyz = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
-    x, y, z = np.cbrt(np.maximum(np.array(to_xyz) @ linear / [0.95047, 1.0, 1.08883], 1e-9))
+    x, y, z = np.cbrt(np.maximum(matrix(TO_XYZ) @ linear / [0.95047, 1.0, 1.08883], 1e-9))
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
@@ -191,10 +179,7 @@ def test_colours_that_mean_different_things_are_told_apart(sight: str) -> None:
     light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6});", part)) for part in style.split("prefers-color-scheme", 1))
     stacked = re.findall(r"svg \.s\d \{ fill: (#[0-9a-f]{6})", style)
     groups = [[theme[name] for name in names] for theme in (light, light | dark) for names in TOGETHER] + [stacked[:4]]
-    close = [
-        (one, other)
-        for group in groups
-        for one, other in combinations(group, 2)
-        if np.linalg.norm(lab(one, SEEN_WITH[sight]) - lab(other, SEEN_WITH[sight])) < LEAST_APART
-    ]
-    assert close == []
+    seen = matrix(SEEN_WITH[sight])
+    for group in groups:
+        for one, other in combinations(group, 2):
+            assert np.linalg.norm(lab(one, seen) - lab(other, seen)) >= LEAST_APART, (one, other)

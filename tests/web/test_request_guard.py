@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from monitor.web.access import Access, Credentials, open_access
@@ -200,22 +198,18 @@ def test_what_was_right_once_is_remembered_and_nothing_else_is() -> None:
         assert not credentials.remembers(user, password)
 
 
-@settings(max_examples=20)
-@given(
-    costs=st.dictionaries(st.sampled_from(["kim", "joe", "\u00fc", ""]), st.integers(4, 16), min_size=1),
-    user=st.sampled_from([b"kim", b"nobody", b"\xff"]),
-    is_right=st.booleans(),
-)
+@pytest.mark.parametrize("is_right", [False, True])
+@pytest.mark.parametrize("user", ["kim", "joe", "\u00fc", "", "nobody"])
 def test_every_attempt_costs_as_many_rounds_as_the_costliest_hash_whoever_it_is_and_right_or_wrong(
-    costs: dict[str, int], user: bytes, is_right: bool
+    user: str, *, is_right: bool
 ) -> None:
-    users = {each: SecretStr(f"$2b${cost:02d}${'.' * 53}") for each, cost in costs.items()}
-    for name in (*(name.encode() for name in costs), user):
-        rounds: list[int] = []
+    costs = {"kim": 4, "joe": 10, "\u00fc": 16, "": 5}
+    rounds: list[int] = []
 
-        def compare(_: bytes, hashed: bytes, rounds: list[int] = rounds) -> bool:
-            rounds.append(2 ** int(hashed[4:6]))
-            return is_right
+    def compare(_: bytes, hashed: bytes) -> bool:
+        rounds.append(2 ** int(hashed[4:6]))
+        return is_right
 
-        Credentials(users, compare=compare).verify(name, b"password")
-        assert sum(rounds) == 2 ** max(costs.values())
+    users = {name: SecretStr(f"$2b${cost:02d}${'.' * 53}") for name, cost in costs.items()}
+    Credentials(users, compare=compare).verify(user.encode(), b"password")
+    assert sum(rounds) == 2**16

@@ -1,7 +1,6 @@
 """Starting, stopping and sharing the server among clients of every kind, a thousand of which want nothing good."""
 
 import gzip
-import inspect
 import logging
 import select
 import signal
@@ -11,6 +10,7 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
+import yaml
 
 import published
 from monitor.errors import MonitorError
@@ -18,12 +18,8 @@ from monitor.web import app as web_app
 from monitor.web.access import Access
 from monitor.web.connections import Limits
 from monitor.web.server import WebServer
-from servers.certificates import Authority, Pair, authority, server_pair  # noqa: F401 - fixtures
 from servers.daemon import wait_for
 from web.sites import KIM, basic, running, serving
-from web.test_tls import tls_of
-
-# ruff: noqa: F811 - fixtures are imported
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 PROBE = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -47,27 +43,23 @@ def _is_answered(connection: socket.socket) -> bool:
     return received.startswith(OK)
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "is_permanent", "message"),
-    [
-        ("127.0.0.1", None, False, r"cannot listen on 127\.0\.0\.1:\d+: address already in use; "),
-        (
-            "192.0.2.1",
-            29108,
-            True,
-            r"cannot listen on 192\.0\.2\.1:29108: cannot assign requested address; this machine has no",
-        ),
-        ("no.such.host.invalid", 29108, True, r"cannot listen on no\.such\.host\.invalid:29108: no such host; write listen as"),
-        ("127.0.0.1", 70000, True, r"cannot listen on 127\.0\.0\.1:70000: no such port; choose one from 1 to 65535"),
-        ("x" * 64, 29108, True, r"cannot listen on x{64}:29108: no such host; "),
-    ],
-)
-def test_an_address_that_cannot_be_had_is_refused_by_name(
-    host: str, port: int | None, is_permanent: bool, message: str
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(MonitorError, match=message) as caught:
-        WebServer(published.pages(), host, port or other.getsockname()[1]).start()
-    assert caught.value.permanent is is_permanent
+ADDRESSES = yaml.safe_load("""
+- [127.0.0.1, TAKEN, "address already in use; "]
+- [192.0.2.1, 29108, cannot assign requested address; this machine has no]
+- [no.such.host.invalid, 29108, no such host; write listen as]
+- [127.0.0.1, 70000, no such port; choose one from 1 to 65535]
+- [x23456789112345678921234567893123456789412345678951234567896123x, 29108, "no such host; "]
+""")
+
+
+@pytest.mark.parametrize(("host", "port", "message"), ADDRESSES)
+def test_an_address_that_cannot_be_had_is_refused_by_name(host: str, port: Any, message: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        asked = other.getsockname()[1] if port == "TAKEN" else port
+        with pytest.raises(MonitorError) as caught:
+            WebServer(published.pages(), host, asked).start()
+    assert str(caught.value).startswith(f"cannot listen on {host}:{asked}: {message}")
+    assert caught.value.permanent is (port != "TAKEN")
 
 
 @pytest.mark.parametrize(("host", "reached"), [("::1", ["::1"]), ("", ["127.0.0.1", "::1"])])
@@ -228,40 +220,24 @@ def test_a_readiness_that_does_not_answer_counts_as_not_ready(
         health.release.set()
 
 
-def test_no_data_of_a_page_has_a_default_that_would_hide_that_nobody_hands_it_over() -> None:
-    parameters = inspect.signature(web_app.create_app).parameters
-    assert [name for name, each in parameters.items() if each.default is not each.empty] == []
-
-
-HALF_A_HANDSHAKE = b"\x16\x03\x01\x02\x00\x01\x00"
 SLOW = (b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n", PROBE)
 
 
-def _assert_served_among_a_thousand_slow(many: ExitStack, kinds: tuple[bytes, ...], **options: Any) -> None:
+def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(many: ExitStack) -> None:
     """A scraper that connects each time, and one that keeps its connection."""
-    with serving(limits=Limits(connections=128), **options) as site, closing(site.connect()) as regular:
+    with serving(limits=Limits(connections=128)) as site, closing(site.connect()) as regular:
         used = set()
         for _ in range(10):
             regular.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
             assert regular.getresponse().read() == b"page\n"
             used.add(regular.sock)
             for number in range(100):
-                many.enter_context(site.open(kinds[number % len(kinds)], is_small=True))
+                many.enter_context(site.open(SLOW[number % len(SLOW)], is_small=True))
             assert site.get("/metrics", KIM)[::2] == (200, b"page\n")
         assert len(used) == 1
         assert sum(not each.is_gone for each in list(site.server._front.connections)) <= 128
         many.close()
         assert site.status("/metrics", KIM) == 200
-
-
-def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(many: ExitStack) -> None:
-    _assert_served_among_a_thousand_slow(many, SLOW)
-
-
-@pytest.mark.integration
-def test_so_are_scrapers_over_tls(many: ExitStack, authority: Authority, server_pair: Pair) -> None:
-    encrypted = {"tls": authority.client_context(), "tls_server_config": tls_of(server_pair)}
-    _assert_served_among_a_thousand_slow(many, (*SLOW, HALF_A_HANDSHAKE), **encrypted)
 
 
 def test_readers_that_take_no_answer_make_room_for_one_that_does(many: ExitStack) -> None:

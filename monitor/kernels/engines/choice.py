@@ -82,8 +82,9 @@ class Engines:
             raise ConfigError(f"{VARIABLE}={Engine.NUMBA}: {reason}")
         try:
             self._compiled = load()
-        except RuntimeError as error:  # numba finds no place for its cache
-            msg = f"{VARIABLE}={Engine.NUMBA}: {error}; let NUMBA_CACHE_DIR name a directory that can be written"
+        except RuntimeError:
+            what = "numba found no directory for its compiled code"
+            msg = f"{VARIABLE}={Engine.NUMBA}: {what}: let NUMBA_CACHE_DIR name a directory that can be written"
             raise ConfigError(msg) from None
 
 

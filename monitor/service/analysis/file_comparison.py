@@ -14,9 +14,11 @@ from monitor.errors import InputError, SourceError
 from monitor.metrics import Metric, chance_scores, typical_length
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.explanation import Change, PartMeans
+from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import utc_now
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.runs import Evidence, Summary
+from monitor.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
@@ -24,6 +26,7 @@ from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import UserSource
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.source import FileLists, FileUsers
+from monitor.texts.id_mismatches import Surface, write_mismatch
 
 MOST_SEGMENTS = 100
 _LONG = timedelta(hours=12)
@@ -64,6 +67,7 @@ class FileComparison:
     by_chance: Mapping[str, float | None]  # each metric's expected score for it, None where lists have none
     apart: Mapping[str, ChangeBreakdown]  # by segment, by the first metric
     notes: tuple[str, ...]  # sentences about what was left out
+    id_mismatches: tuple[IdMismatch, ...]
 
 
 def compare_files(  # noqa: PLR0913 - what the command is given
@@ -82,7 +86,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     first metric finds least alike. InputError for an unreadable file, nobody with two lists, or too small a ``catalogue``.
     """
     comparison, slot = _comparison(metrics, k, worst), utc_now()
-    shared = {"path", "user", "format", "max_bytes", "max_unreadable", "follow_links"}
+    shared = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
     listed = [FileUsersOptions(**each.model_dump(include=shared)) for each in lists]
     arms = Arms(
         baseline=FileLists(lists[0]),
@@ -101,7 +105,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     if unread := [f"{arm}: {note}" for (arm, reason), note in found.notes.items() if reason in _UNREAD]:
         raise InputError("; ".join(unread))
     notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in found.notes.items())
-    _require_pairs(found.coverage.all, notes)
+    _require_pairs(found.coverage.all, notes, listed, slot)
     sample, items = found.sample(), found.listed.count
     if catalogue is not None and catalogue < items:
         raise InputError(f"--catalogue {catalogue}: {items} different items are listed, give the number of items that could be")
@@ -116,6 +120,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
         by_chance=chance_scores(metrics, length, size),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
         notes=(*notes, *answers.lacks, *found.left_out),
+        id_mismatches=(*found.id_mismatches, *_compare_users(found.coverage.all, listed, slot)),
     )
 
 
@@ -134,8 +139,18 @@ class _Either:
         return UserTable(users=users, segments=segments)
 
 
-def _require_pairs(coverage: CoverageRow, notes: Sequence[str]) -> None:
+def _compare_users(coverage: CoverageRow, listed: Sequence[FileUsersOptions], slot: datetime) -> tuple[IdMismatch, ...]:
+    if coverage.paired >= LEAST_COMMON * coverage.asked:
+        return ()
+    baseline, candidate = (FileUsers(options).users(slot, ()).users for options in listed)
+    mismatch = find_user_mismatch(baseline, candidate)
+    return () if mismatch is None else (mismatch,)
+
+
+def _require_pairs(coverage: CoverageRow, notes: Sequence[str], listed: Sequence[FileUsersOptions], slot: datetime) -> None:
     if not coverage.paired:
+        hints = (write_mismatch(each, Surface.COMMAND) for each in _compare_users(coverage, listed, slot))
+        notes = [*notes, *hints]
         reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
         msg = (
             f"none of {coverage.asked:,} users could be compared ({reasons}): check that both files mean the same users, and "

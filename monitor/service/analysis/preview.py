@@ -1,26 +1,35 @@
 """Preview of a configured comparison: a few users asked of both arms. Stores and sends nothing."""
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
+from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import ConfigError, MonitorError, SourceError
 from monitor.model.comparison import Comparison, SampleSize
+from monitor.model.id_mismatches import IdKind, IdMismatch
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
-from monitor.model.runs import Evidence, items_of
-from monitor.pipeline.pull import Arms, pull_titles
+from monitor.model.runs import Evidence, MeasuredRun, items_of
+from monitor.model.unmatched_names import UnmatchedName
+from monitor.pipeline.pull import Arms, draw_panel, pull_titles
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
+from monitor.pipeline.unmatched_users import compare_users
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
-from monitor.sources import SourceOptions, UsersOptions, open_users
-from monitor.sources.id_forms import speller
 
-_PREFIX = re.compile(r"[^\W\d_]+([^\w\s]+|_|(?=\d))")
+_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """How many of the baseline's distinct ids the candidate has."""
+
+    ids: IdKind
+    matching: int
+    of: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +42,15 @@ class Preview:
     coverage: Coverage | None = None
     evidence: tuple[Evidence, ...] = ()
     troubles: tuple[str, ...]
-    matches: tuple[str, ...] = ()
+    matches: tuple[Match, ...] = ()
+    id_mismatches: tuple[IdMismatch, ...] = ()
+    unmatched: tuple[UnmatchedName, ...] = ()
     notes: Mapping[tuple[Arm, CoverageReason], str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
 
 
-def preview_users(watched: Watched, candidate: SourceOptions, count: int) -> Preview:
-    """Ask both arms of a comparison for a handful of its users; ``candidate``: where the lists of the second come from."""
+def preview_users(watched: Watched, count: int) -> Preview:
+    """Ask both arms of a comparison for a handful of its users."""
     whole = watched.comparison
     measuring = replace(whole.measuring, sample=SampleSize(rotating=count), evidence_users=count)
     few = replace(whole, measuring=measuring)
@@ -57,32 +68,41 @@ def preview_users(watched: Watched, candidate: SourceOptions, count: int) -> Pre
         coverage=found.coverage,
         evidence=found.run.evidence,
         troubles=tuple(filter(None, [untitled])),
-        matches=tuple(_matches(watched.arms, candidate, slot, found.run.evidence)),
+        matches=tuple(_matches(watched.arms, slot, found.run.evidence)),
+        id_mismatches=_find_mismatches(watched.arms, slot, found.run),
+        unmatched=_find_unmatched(whole, watched.arms, slot),
         notes=found.notes,
         titles=titles,
     )
 
 
-def _matches(arms: Arms, candidate: SourceOptions, slot: datetime, evidence: tuple[Evidence, ...]) -> Iterator[str]:
-    """How many of the users asked, and of the baseline's items, the candidate has, and in which form it would have more."""
-    with suppress(ConfigError, SourceError):  # not all lists can name their users; what cannot be read has its own trouble
-        listed = open_users(UsersOptions(all=True), candidate).users(slot, ())
-        yield _match("user", arms.users.users(slot, ()).users, listed.users)
+def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iterator[Match]:
+    """How many of the users asked, and of the items shown, the candidate has too."""
+    with suppress(ConfigError, SourceError):  # what cannot be read has its own trouble
+        if Arm.CANDIDATE in arms.listed:
+            asked, listed = (source.users(slot, ()).users for source in (arms.users, arms.listed[Arm.CANDIDATE]))
+            yield _match(IdKind.USER, asked, listed)
     if evidence:
-        yield _match("item", *([item for each in evidence for item in getattr(each, arm)] for arm in Arm))
+        yield _match(IdKind.ITEM, *([item for each in evidence for item in getattr(each, arm)] for arm in Arm))
 
 
-def _match(what: str, baseline: Iterable[str], candidate: Iterable[str]) -> str:
-    """The sentence about ids of ``what``, ``user`` or ``item``, with each form that would raise the share."""
-    ours, theirs = set(baseline), set(candidate)
-    matching = len(ours & theirs)
-    told = f"{matching:,} of {len(ours):,} {what}s match"
-    usual = Counter(match[0] for each in (*ours, *theirs) if (match := _PREFIX.match(each))).most_common(2)
-    forms: list[str | dict[str, str]] = ["strip", "lower", "int", *({"prefix": text} for text, _ in usual)]
-    for form in forms:
-        spell = speller([form])
-        spelled = set(spell(list(theirs))) if matching < len(ours) else set()
-        if (would := sum(each in spelled for each in spell(list(ours)))) > matching:
-            shown = form if isinstance(form, str) else f'{{prefix: "{form["prefix"]}"}}'
-            told += f"; with {what}_ids: [{shown}] for both arms {would:,} would"
-    return told
+def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Match:
+    ours = set(baseline)
+    return Match(ids=ids, matching=len(ours & set(candidate)), of=len(ours))
+
+
+def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMismatch, ...]:
+    """Those that the run found, and of users those of the whole arms, of which a few may have been asked by chance."""
+    of_users = [compare_users(arms, arm, slot, _WAIT_S) for arm in Arm]
+    of_items = [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
+    return (*filter(None, of_users), *of_items)
+
+
+def _find_unmatched(comparison: Comparison, arms: Arms, slot: datetime) -> tuple[UnmatchedName, ...]:
+    """What the comparison names in vain, looked for among all users, not only those of a sample."""
+    everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))
+    try:
+        segments = draw_panel(everybody, arms, slot, _WAIT_S).segments
+    except (ConfigError, SourceError):  # what cannot be read has its own trouble
+        return ()
+    return find_unmatched(comparison, segments)

@@ -18,12 +18,14 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.export.exposition import FamilyCollector, families_of_comparison, with_counts, write_families, write_textfile
 from monitor.export.publisher import PrometheusPublisher
+from monitor.foreign_errors import note_error, system_cause
 from monitor.model.instants import format_instant
 from monitor.model.runs import PullProgress, RunResult, RunStatus, kept_name
 from monitor.options import web_url_of
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Store
+from monitor.receivers.alertmanager import Alertmanager
 from monitor.service.clock import SKEW, SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, show_outbox, wire
 from monitor.service.interrupts import termination_raised
@@ -206,6 +208,9 @@ def open_one_shot(config: Path, *, reconciles: bool, say: Callable[[str], object
     ):
         if reconciles:
             reconcile(wiring, store, SystemClock())
+        for receiver in wiring.receivers:
+            if isinstance(receiver, Alertmanager):
+                receiver.intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         publisher = PrometheusPublisher(version=__version__)
         set_known_names(publisher, wiring)
         yield OneShot(wiring=wiring, store=store, publisher=publisher, say=say)
@@ -239,8 +244,10 @@ class Gateway:
         except OverdueError:
             raise DeliveryError(f"Pushgateway at {self.url} did not answer within {TIMEOUT_S:g} s", permanent=False) from None
         except (OSError, HTTPException, ValueError) as error:
-            # The text of what it answered is left out: it may repeat what it was sent, the password among it.
-            raise DeliveryError(f"Pushgateway at {self.url} took no metrics: {error}", permanent=False) from None
+            note_error(error)
+            status = getattr(error, "code", None)
+            reason = f"it answered {status}" if status else system_cause(error) or "it did not answer in HTTP"
+            raise DeliveryError(f"Pushgateway at {self.url} took no metrics: {reason}", permanent=False) from None
 
 
 def gateway_at(text: str, *, instance: str = "") -> Gateway:

@@ -17,16 +17,17 @@ import pyarrow.parquet
 
 from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, interrupted_at, interrupted_by_signals
 from monitor.errors import SourceError
+from monitor.foreign_errors import file_cause
+from monitor.model.id_forms import Forms
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
 from monitor.reading.ids import describe_type, exact_half_sql, id_column, id_sql, is_list, is_text, json_id_sql, short_text_sql
 from monitor.reading.tally import unreadable_of
-from monitor.scratch import SPILL, scratch_database, sql_text
-from monitor.sources.columns import on_one_line, require_columns, spell_column
+from monitor.scratch import room_trouble, scratch_database, sql_text
+from monitor.sources.columns import require_columns, spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.diagnosis import diagnosed, utf16_fault
-from monitor.sources.file.file_set import LONGEST_LINE, FileSet, source_errors
-from monitor.sources.id_forms import Forms
+from monitor.sources.file.file_set import LONGEST_LINE, FileSet, opened_parquet, source_errors
 from monitor.sources.list_collector import from_json
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS, ServedOptions
 
@@ -38,7 +39,8 @@ KEY = "rankwatch_key"
 PLACE = "rankwatch_place"
 """The column of a row's place in a table whose rows stand in order."""
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
-_NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left", "temporary directory")
+_OURS = "Invalid Input Error: rankwatch: "
+"""How DuckDB begins an error that one of our views raises."""
 _THREADS = 2  # of more of them each would have too little of the memory
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -100,13 +102,13 @@ def readable(where: str) -> Iterator[None]:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         if "INTERRUPT" in said:
             raise OverdueError from None
-        # What stood in the file is not repeated.
-        reason = on_one_line(said.partition(": Object {")[0] + (", a key stands twice" if "duplicate key" in said else ""), 300)
-        msg = f"{where} cannot be read: {reason}"
-        if any(reason in said for reason in _NO_ROOM):
-            room = f"{MEMORY_MB}MB of memory and {SPILL} of temporary files"
-            msg = f"{where} cannot be read in {room}: free disk where TMPDIR says"
-        raise SourceError(msg, permanent=False) from None
+        if said.startswith(_OURS):
+            raise SourceError(said.removeprefix(_OURS), permanent=False) from None
+        trouble = room_trouble(str(error))
+        if trouble is not None:
+            msg = f"{where} cannot be read in {MEMORY_MB}MB of memory: {trouble}"
+            raise SourceError(msg, permanent=False) from None
+        raise SourceError(f"{where} cannot be read: {file_cause(error)}", permanent=False) from None
 
 
 def sql_name(name: str) -> str:
@@ -294,7 +296,7 @@ def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str
     first: dict[str, pa.DataType] = {}
     how = "hive_partitioning = false"
     for path in files.paths:
-        with source_errors(path), files.open(path) as raw, pyarrow.parquet.ParquetFile(raw) as file:
+        with source_errors(path), opened_parquet(files, path) as file:
             schema = file.schema_arrow
             roots = {name: root_of(name, schema.names) for name in columns}
             _require_once(tuple(roots.values()), schema.names, path)

@@ -22,7 +22,7 @@ from monitor.sources.file.file_set import LONGEST_LINE, FileSet
 _MOST_BYTES = 1 << 26  # a second or two
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LINE_ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
-UNFINISHED = "it may be damaged or still being written"
+UNFINISHED = "the file is cut off or still being written"
 
 
 @contextmanager
@@ -43,8 +43,10 @@ def diagnosed(files: Sequence[FileSet]) -> Iterator[None]:
 def _cause(files: FileSet, path: str) -> str | None:
     try:
         return _CAUSES[files.format](files, path)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        return f"{path} cannot be read, {UNFINISHED}: its gzip data ends too early or is no gzip"
+    except EOFError:
+        return f"{path} ends in the middle of its gzip data: {UNFINISHED}"
+    except (zlib.error, gzip.BadGzipFile):
+        return f"{path} holds no gzip data, or damaged data: write it again"
 
 
 def _head(files: FileSet, path: str) -> bytes:
@@ -57,11 +59,11 @@ def utf16_fault(head: bytes, path: str) -> str | None:
     return f"{path} is written in UTF-16: write it as UTF-8" if head.startswith(_UTF16) else None
 
 
-def _text_fault(head: bytes, path: str) -> str | None:
+def _text_fault(head: bytes, path: str, *, is_whole: bool = False) -> str | None:
     if fault := utf16_fault(head, path):
         return fault
     try:
-        head[: head.rfind(b"\n") + 1].decode()
+        (head if is_whole else head[: head.rfind(b"\n") + 1]).decode()
     except UnicodeDecodeError as error:
         line = head.count(b"\n", 0, error.start) + 1
         odd = f"byte 0x{head[error.start]:02x}"
@@ -71,7 +73,7 @@ def _text_fault(head: bytes, path: str) -> str | None:
 
 def _csv_fault(files: FileSet, path: str) -> str | None:
     head = _head(files, path)
-    if fault := _text_fault(head, path):
+    if fault := _text_fault(head, path, is_whole=len(head) < _MOST_BYTES):
         return fault
     text = head.decode("utf-8-sig", errors="replace")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if files.format == "tsv" else ",", strict=True)
@@ -111,7 +113,7 @@ def _jsonl_fault(files: FileSet, path: str) -> str | None:
             return None
         if line.strip() and (fault := _line_fault(line)):
             if is_last and fault.startswith(_NO_JSON):
-                return f"the last line of {path}, {number}, is cut off: {UNFINISHED}"
+                return f"the last line of {path}, {number}, is incomplete: {UNFINISHED}"
             return f"line {number} of {path} {fault}"
     return None
 
@@ -127,8 +129,8 @@ def _line_fault(line: bytes) -> str | None:
         found = json.loads(line, object_pairs_hook=_once)
     except RecursionError:
         return f"is nested too deeply: {_AN_OBJECT}"
-    except _TwiceError as error:
-        return f"has more than one key {str(error)!r}: write each key once"
+    except _TwiceError:
+        return "has an object with one key twice: write each key once"
     except ValueError as error:
         return f"{_NO_JSON} from character {getattr(error, 'colno', 1)} on: {_AN_OBJECT}"
     if isinstance(found, dict):
@@ -143,8 +145,7 @@ class _TwiceError(ValueError):
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _TwiceError(next(name for name in names if names.count(name) > 1)[:60])
+        raise _TwiceError
     return found
 
 
@@ -156,7 +157,7 @@ def _parquet_fault(files: FileSet, path: str) -> str | None:
                     if not _is_utf8(batch):
                         return f"column {name!r} of {path} holds text that is not UTF-8: write it again as UTF-8"
             except (OSError, pa.ArrowException):
-                return f"column {name!r} of {path} cannot be read, {UNFINISHED}"
+                return f"column {name!r} of {path} cannot be decoded, its bytes are damaged: write the file again"
     return None
 
 

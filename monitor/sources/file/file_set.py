@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from glob import glob, has_magic
@@ -14,14 +14,19 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeVar
 
+import pyarrow.parquet
+
 from monitor.errors import SourceError
+from monitor.foreign_errors import file_cause, store_cause
+from monitor.scratch import no_temporary_folder
 from monitor.slot_templates import fill_slot
-from monitor.sources.columns import on_one_line
 from monitor.sources.file import STORES, FileOptions
 from monitor.sources.tables import MissingTableError
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _MOST_PARTS = 10_000
+_PARQUET = b"PAR1"
+"""What files of Parquet begin and end with."""
 LONGEST_LINE = 16 << 20
 T = TypeVar("T")
 
@@ -84,7 +89,12 @@ def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
     if getattr(options, "served", None) is None or files.store is not None or files.format == "parquet":
         yield files
         return
-    with TemporaryDirectory(prefix="rankwatch-log-") as folder:
+    with ExitStack() as ends:
+        try:
+            folder = ends.enter_context(TemporaryDirectory(prefix="rankwatch-log-"))
+        except OSError:
+            msg = f"{files.where} is a log, which is copied before it is read: {no_temporary_folder()}"
+            raise SourceError(msg, permanent=False) from None
         with source_errors(files.where):
             paths = tuple(_copy_lines(Path(path), Path(folder, str(place))) for place, path in enumerate(files.paths))
         yield replace(files, paths=paths, find=lambda: replace(files, paths=paths))
@@ -214,6 +224,23 @@ def _format_of(paths: Sequence[str], where: str) -> str:
 
 
 @contextmanager
+def opened_parquet(files: FileSet, path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """The file; SourceError if it does not begin and end as Parquet does."""
+    with files.open(path) as raw:
+        head = raw.read(len(_PARQUET))
+        if head != _PARQUET:
+            found = "is empty" if not head else "is no Parquet file"
+            raise SourceError(f"{path} {found}: check the path, and that the job which writes it has ended", permanent=False)
+        raw.seek(-len(_PARQUET), os.SEEK_END)
+        if raw.read() != _PARQUET:
+            msg = f"{path} has no end, it is cut off or still being written: write it under another name until it is whole"
+            raise SourceError(msg, permanent=False)
+        raw.seek(0)
+        with pyarrow.parquet.ParquetFile(raw) as file:
+            yield file
+
+
+@contextmanager
 def source_errors(where: str) -> Iterator[None]:
     """Turn what the system or a store raises into a SourceError of one line."""
     is_stored = where.startswith(STORES)
@@ -226,14 +253,9 @@ def source_errors(where: str) -> Iterator[None]:
         raise MissingTableError(msg, permanent=False) from None
     except PermissionError as error:
         ours = "the credentials in the environment, which may have expired" if is_stored else "its permissions"
-        reason = f" ({on_one_line(str(error), 100)})" if is_stored else ""
+        reason = f" ({store_cause(error).what})" if is_stored and error.__cause__ else ""
         msg = f"{where} may not be read by this user{reason}: check {ours}"
         raise SourceError(msg, permanent=not is_stored) from None
     except Exception as error:  # noqa: BLE001 - stores raise whatever their vendors raise
-        reason = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
-        hint = ""
-        if is_stored:
-            hint = ", check the credentials in the environment"
-        elif not isinstance(error, OSError):  # what a format's library raises
-            hint = ", it may be damaged or still being written"
-        raise SourceError(f"{where} cannot be read{hint}: {on_one_line(reason, 200)}", permanent=False) from None
+        cause = store_cause(error) if is_stored else file_cause(error)
+        raise SourceError(f"{where} cannot be read: {cause}", permanent=False) from None

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import SourceError, UnreadableError
+from monitor.errors import SourceError
 from monitor.model.rankings import Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
 from monitor.model.unreadable import Unreadable, add_up, require_readable
@@ -85,7 +85,7 @@ def _noted(unread: dict[str, str], name: str, request: JoinRequest) -> Iterator[
     try:
         yield
     except SourceError as error:
-        unread[name] = error.shown if isinstance(error, UnreadableError) and request.shows_examples else str(error)
+        unread[name] = error.shown if request.shows_examples else str(error)
 
 
 class _JoinedAnswers:

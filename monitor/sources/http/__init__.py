@@ -28,6 +28,7 @@ from monitor.sources.http.body import body_for_batch
 from monitor.sources.http.profiles import with_profile
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import ColumnName, IdForms, NoItem, UserColumnOptions
+from monitor.web_proxy import Proxy
 
 
 def _check_url(text: str) -> None:
@@ -120,6 +121,7 @@ class HttpOptions(Options):
     key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
         default=None, description="PEM file of its key, without a password; left out where `cert_file` holds it too."
     )
+    proxy: Proxy = None
     allow_link_local: Annotated[bool, NOT_IN_HASH] = Field(
         default=False,
         description="Whether `url` and `token_url` may lead to link-local addresses, such as 169.254.169.254, or others where "

@@ -7,7 +7,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from http import HTTPStatus
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientMiddlewareType, ClientRequest, ClientResponse
+from pydantic import SecretStr
 
 from monitor import USER_AGENT
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
@@ -37,10 +38,17 @@ class TokenError(aiohttp.ClientError):
     """No access token is to be had; the text says why."""
 
 
-def authentication(options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline) -> ClientMiddlewareType:
+def proxy_options(secret: SecretStr | None) -> dict[str, Any]:
+    """What a request through this proxy is made with."""
+    return {} if secret is None else {"proxy": secret.get_secret_value()}
+
+
+def authentication(
+    options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline, proxied: Mapping[str, Any]
+) -> ClientMiddlewareType:
     """What makes the requests of one pull say who asks. SourceError where there are no credentials."""
     if options.oauth2:
-        return _tokens_of(options.oauth2, tls)
+        return _tokens_of(options.oauth2, tls, tuple(proxied.items()))
     return partial(_send_signed, partial(_hash, options.hmac) if options.hmac else _aws_signer(options.given, deadline))
 
 
@@ -89,11 +97,16 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
     return sign
 
 
+def _no_answer(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    return f"gave no answer ({os.strerror(number) if number else type(error).__name__})"
+
+
 class AccessTokens:
     """The access token of one client, fetched when it is needed and kept until it ends; for one event loop."""
 
-    def __init__(self, options: OAuth2Options, tls: ssl.SSLContext | None) -> None:
-        self._options, self._tls = options, tls
+    def __init__(self, options: OAuth2Options, tls: ssl.SSLContext | None, proxied: Mapping[str, Any]) -> None:
+        self._options, self._tls, self._proxied = options, tls, proxied
         self._held: str | TokenError = ""
         self._ends_at = self._again_at = 0.0  # monotonic
         self._lock = asyncio.Lock()
@@ -116,11 +129,7 @@ class AccessTokens:
                 try:
                     self._held, life_s = await self._fetched()
                 except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                    why = (
-                        str(error)
-                        if isinstance(error, TokenError)
-                        else f"gave no answer ({getattr(error, 'strerror', None) or type(error).__name__})"
-                    )
+                    why = str(error) if isinstance(error, TokenError) else _no_answer(error)
                     self._held, life_s = TokenError(why), _FAILED_S
                 self._ends_at = time.monotonic() + life_s
         if isinstance(self._held, TokenError):
@@ -136,7 +145,9 @@ class AccessTokens:
         connector = aiohttp.TCPConnector(socket_factory=open_socket)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, headers=headers) as session,
-            session.post(options.token_url, data=sent, ssl=self._tls or True, allow_redirects=False) as response,
+            session.post(
+                options.token_url, data=sent, ssl=self._tls or True, allow_redirects=False, **self._proxied
+            ) as response,
         ):
             match await response.json(content_type=None) if response.status == HTTPStatus.OK else None:
                 case {"access_token": str(token), **more} if re.fullmatch(r"[\x21-\x7e]+", token):
@@ -147,8 +158,8 @@ class AccessTokens:
 
 
 @cache
-def _tokens_of(options: OAuth2Options, tls: ssl.SSLContext | None) -> AccessTokens:
-    return AccessTokens(options, tls)
+def _tokens_of(options: OAuth2Options, tls: ssl.SSLContext | None, proxied: tuple[tuple[str, Any], ...]) -> AccessTokens:
+    return AccessTokens(options, tls, dict(proxied))
 
 
 os.register_at_fork(after_in_child=_tokens_of.cache_clear)  # its event loop is another one

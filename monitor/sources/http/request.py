@@ -115,7 +115,7 @@ class RequestTemplate:
             if self._is_batched:
                 return self._read_batch(users, answer, self._find_version(answer, usual))
         except NotAppliedError:
-            return _not_applied("answers or error", answer)
+            return _not_applied("answers or error", answer, users)
         return {users[0]: self._read_user(users[0], answer, usual)}
 
     def _read_user(self, user: str, answer: object, usual: object) -> ListAnswer | RequestFailure:
@@ -123,21 +123,21 @@ class RequestTemplate:
         try:
             return self._read_one(user, answer, usual)
         except NotAppliedError:
-            return _not_applied("items, scores, user or error", answer)
+            return _not_applied("items, scores, user or error", answer, [user])
         except Exception as error:  # noqa: BLE001 - the answer came from outside
             return unreadable(error)
 
     def _read_one(self, user: str, answer: object, usual: object) -> ListAnswer | RequestFailure:
-        if failure := self._told_error(answer):
+        if failure := self._told_error(answer, [user]):
             return failure
         if self._user is not None and user_key(self._user(answer)) != user:
             return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
         items = self._items(answer)
         if items is None and answer is not None:
-            note = f"has nothing where items says ({self._options.items}), in {shape_of(answer)}"
+            note = f"has nothing where items says ({self._options.items}), in {shape_of(answer, [user])}"
             return RequestFailure(CoverageReason.MALFORMED, note)
         if self.empty is None and items == []:
-            self.empty = shape_of(answer)
+            self.empty = shape_of(answer, [user])
         return ListAnswer(items, self._scores(answer) if self._scores else None, self._find_version(answer, usual))
 
     def _find_version(self, answer: object, usual: object) -> object:
@@ -145,20 +145,24 @@ class RequestTemplate:
             return (self._version and self._version(answer)) or usual
         return usual
 
-    def _told_error(self, answer: object) -> RequestFailure | None:
+    def _told_error(self, answer: object, users: Sequence[str]) -> RequestFailure | None:
         if self._error is None or not (told := self._error(answer)):
             return None
         code = f" {told}" if isinstance(told, str | int) and told is not True and is_plain(str(told)) else ""
+        if any(user in code for user in users):
+            code = ""
         return RequestFailure(CoverageReason.HTTP_ERROR, f"answered 200 and tells of an error{code} ({self._options.error})")
 
     def _read_batch(self, users: Sequence[str], answer: object, usual: object) -> AnswersByUser | RequestFailure:
-        if failure := self._told_error(answer):
+        if failure := self._told_error(answer, users):
             return failure
         found, keys = self._answers(answer), list[object]()
         if isinstance(found, dict):
             keys, found = list(found), list(found.values())
         elif not isinstance(found, list):
-            where = f" where answers says ({self._options.answers}), in {shape_of(answer)}" if self._options.answers else ""
+            where = (
+                f" where answers says ({self._options.answers}), in {shape_of(answer, users)}" if self._options.answers else ""
+            )
             note = f"gave an answer without an array or object of answers by user{where}"
             return RequestFailure(CoverageReason.MALFORMED, note)
         elif self._user is not None:
@@ -174,7 +178,7 @@ class RequestTemplate:
             if times[user] > 1:
                 read[user] = _TWICE
             elif times[user] == 0:
-                read[user] = _not_applied("user", answer) if _NO_KEY in times else _LEFT_OUT
+                read[user] = _not_applied("user", answer, [user]) if _NO_KEY in times else _LEFT_OUT
             else:
                 read[user] = self._read_user(user, answers[user], usual)
         return read
@@ -186,8 +190,8 @@ class RequestTemplate:
             return _NO_KEY
 
 
-def _not_applied(which: str, answer: object) -> RequestFailure:
-    note = f"gave an answer to which the {which} expression cannot be applied, {shape_of(answer)}"
+def _not_applied(which: str, answer: object, users: Sequence[str]) -> RequestFailure:
+    note = f"gave an answer to which the {which} expression cannot be applied, {shape_of(answer, users)}"
     return RequestFailure(CoverageReason.MALFORMED, note)
 
 

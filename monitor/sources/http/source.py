@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import ssl
 import time
@@ -24,14 +25,14 @@ from pydantic import SecretStr
 
 from monitor import USER_AGENT
 from monitor.deadline import Deadline
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, SourceError
 from monitor.link_local import LinkLocalError
 from monitor.model.instants import retry_after_s, utc_now
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullProgress, PullRequest
 from monitor.options import NOT_IN_HASH
 from monitor.sources.http import HttpOptions, HttpSourceOptions
-from monitor.sources.http.authentication import TokenError, authentication
+from monitor.sources.http.authentication import TokenError, authentication, proxy_options
 from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, trust
 from monitor.sources.http.hosts import HOSTS
 from monitor.sources.http.lockstep import Companion
@@ -47,6 +48,7 @@ from monitor.sources.http.request import (
 from monitor.sources.http.traces import TraceCollector
 from monitor.sources.kept_answers import AnswerFile
 from monitor.sources.list_collector import ListCollector, spell_items
+from monitor.web_proxy import WebProxy, open_proxy, refuse_link_local_behind
 
 LASTS_S = 3.0
 """A pull that ends sooner is as well made again, and nobody asks how far it is."""
@@ -276,13 +278,11 @@ class _HttpPull:
             async with session.request(asking.method, url, data=body, **self._of_each_request) as response:
                 return await self._read(users, response)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return connection_failure(error, self._options.timeout.total_seconds())
+            return connection_failure(error, self._options)
         except zlib.error:
             return RequestFailure(CoverageReason.MALFORMED, "answered in a compression that is broken or unknown")
 
-    async def _read(
-        self, users: tuple[str, ...], response: aiohttp.ClientResponse
-    ) -> AnswersByUser | RequestFailure:
+    async def _read(self, users: tuple[str, ...], response: aiohttp.ClientResponse) -> AnswersByUser | RequestFailure:
         if response.status != HTTPStatus.OK and (failure := status_failure(response)):
             response.close()  # its body is of no use: do not read it to keep the connection
             return failure
@@ -353,7 +353,19 @@ def request_options(options: HttpOptions, tls: ssl.SSLContext | None, deadline: 
         headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
     timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=limit_s / 2)
     made = {"headers": CIMultiDict(headers), "timeout": timeout, "ssl": tls or True, "allow_redirects": False}
-    return made | ({"middlewares": (authentication(options.auth, tls, deadline),)} if options.auth else {})
+    proxied = proxy_options(options.proxy)
+    if proxied and not options.allow_link_local:
+        refuse_proxied(options)
+    made |= proxied
+    return made | ({"middlewares": (authentication(options.auth, tls, deadline, proxied),)} if options.auth else {})
+
+
+def refuse_proxied(options: HttpOptions) -> None:
+    """SourceError if the URL has a link-local address, which a proxy would be asked for."""
+    try:
+        refuse_link_local_behind(options.url.get_secret_value())
+    except LinkLocalError as error:
+        raise SourceError(f"{options.host} was not asked: {error.strerror}, see allow_link_local") from None
 
 
 def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
@@ -373,9 +385,9 @@ def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     return None
 
 
-def connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
+def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure:
     """What an error of a connection means; its note never repeats an address, which may hold a secret."""
-    reason, is_retried = CoverageReason.UNREACHABLE, True
+    reason, is_retried, timeout_s = CoverageReason.UNREACHABLE, True, options.timeout.total_seconds()
     is_of_host = isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError)
     match error:
         case TokenError():
@@ -401,5 +413,21 @@ def connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
             note = "was not asked: no such request can be made, see url, headers and token"
             is_retried = False
         case _:
-            note = f"refused or lost the connection: {getattr(error, 'strerror', None) or 'its end was not seen'}"
-    return RequestFailure(reason, note, is_retried, is_of_host=is_of_host)
+            number = getattr(error, "errno", None)
+            note = f"refused or lost the connection: {os.strerror(number) if number else 'its end was not seen'}"
+    failure = RequestFailure(reason, note, is_retried, is_of_host=is_of_host)
+    proxy = open_proxy(options.proxy)
+    return failure if proxy is None else _proxy_failure(error, proxy, failure)
+
+
+def _proxy_failure(error: Exception, proxy: WebProxy, failure: RequestFailure) -> RequestFailure:
+    """The failure with the proxy's part in it."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        is_login = error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
+        advice = "check the credentials in proxy" if is_login else "check that the proxy may go there"
+        note = f"was not reached: {proxy.name} answered {error.status} to CONNECT: {advice}"
+        return RequestFailure(CoverageReason.UNREACHABLE, note, is_retried=not is_login)
+    is_refused_by_us = isinstance(getattr(error, "os_error", None), LinkLocalError)
+    if failure.is_of_host and not is_refused_by_us:
+        return replace(failure, note=f"was not reached: {proxy.name} {failure.note}")
+    return failure

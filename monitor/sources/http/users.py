@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from monitor.deadline import Deadline
-from monitor.errors import SourceError
+from monitor.errors import SourceError, UnreadableError
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
@@ -51,7 +51,7 @@ class HttpUsers(Table):
             async with session.get(URL(url, encoded=True), **made) as response:
                 failure, content = status_failure(response), await read_body(response, options.max_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, zlib.error) as error:
-            failure, content = connection_failure(error, options.timeout.total_seconds()), None
+            failure, content = connection_failure(error, options), None
         if failure is not None or content is None:
             note = failure.note if failure else f"answered with more than max_bytes, {options.max_bytes}"
             raise SourceError(f"{options.host} {note}", permanent=False)
@@ -59,5 +59,6 @@ class HttpUsers(Table):
             answer = from_json(content)
             if isinstance(found := finder(options.users)(answer), list):
                 return found
-            raise SourceError(f"{options.host} has no array where users says ({options.users}), in {shape_of(answer)}")
+            what = f"{options.host} has no array where users says ({options.users})"
+            raise UnreadableError(what, f"{what}, in {shape_of(answer)}")
         raise SourceError(f"{options.host} answered no JSON to which users ({options.users}) can be applied")

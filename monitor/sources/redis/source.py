@@ -8,19 +8,19 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError, interrupt_when_given_up
 from monitor.errors import ConfigError, SourceError
+from monitor.foreign_errors import redis_cause
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, require_readable
 from monitor.reading.ids import user_key
 from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
-from monitor.sources.columns import on_one_line, require_columns
+from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
 from monitor.sources.list_collector import ListCollector, from_json, spell_items
 from monitor.sources.lookup_tables import user_table
@@ -39,7 +39,6 @@ except ImportError:
 
 _ROWS = 1000
 _RETRIES = 2
-_LONGEST_REASON = 200
 _ERRORS = (redis.RedisError, RedisClusterException, OSError, OverdueError, ValueError)
 _SEVERAL = re.compile(r"(rediss?)\+(sentinel|cluster)(://(?:.*@)?)([^/?]+)/?([^/?]*)(.*)")
 
@@ -68,13 +67,12 @@ class RedisServer:
         return Sentinel(nodes, sentinel_kwargs=given | of_sentinels, **given).master_for(service)
 
     def tell(self, error: Exception) -> str:
-        """What the client or the server says of it, on one line, without the password."""
+        """What happened and what to do, in our own words."""
         if isinstance(error, OverdueError):
             return "no answer when the deadline passed"
         if isinstance(error, MovedError):
             return "is a node of a cluster: write redis+cluster:// in url"
-        password = urlsplit(self._url).password or "\0"
-        return on_one_line(str(error).replace(password, "***").replace(unquote(password), "***"), _LONGEST_REASON)
+        return str(redis_cause(error))
 
 
 class RedisSource:
@@ -160,7 +158,7 @@ class RedisSource:
             lists.fail(user, CoverageReason.MALFORMED, "what stands there is no JSON to which items and scores can be applied")
             return
         if items is None:
-            lists.fail(user, CoverageReason.MALFORMED, f"nothing stands where items says, in {shape_of(answer)}")
+            lists.fail(user, CoverageReason.MALFORMED, f"nothing stands where items says, in {shape_of(answer, [user])}")
         else:
             lists.add(user, items, scores)
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import monitor
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, SourceError
+from monitor.foreign_errors import note_error
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import on_one_line
 from monitor.sources.spark import SparkOptions
@@ -112,7 +113,8 @@ def open_table(session: SparkSession, options: SparkOptions, slot: datetime) -> 
             msg = f"{where} does not exist: check table or path, and that the job which writes it has run"
             raise SourceError(msg, permanent=False) from None
         if condition.startswith(("FAILED_READ_FILE", "UNABLE_TO_INFER_SCHEMA")):
-            msg = f"{where} cannot be read, it may be damaged or still being written: {_first_line(error)}"
+            what = f"{where} cannot be read as {options.format} ({condition})"
+            msg = f"{what}: check the path and format, or write it again"
             raise SourceError(msg, permanent=False) from None
         raise
     return frame, where
@@ -158,8 +160,6 @@ def _reason(error: Exception) -> str:
         if found := re.search(pattern, text):
             name = on_one_line(found.groupdict().get("name") or "numpy, pandas or pyarrow that is new enough", 300)
             return sentence.format(name=name) if "{name}" in sentence else sentence
-    return _first_line(error)
-
-
-def _first_line(error: Exception) -> str:
-    return on_one_line(next(filter(None, map(str.strip, str(error).splitlines())), "no reason given"), 300)
+    note_error(error)
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    return f"the server reported {condition or type(error).__name__}: its log says more"

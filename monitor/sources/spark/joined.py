@@ -76,7 +76,7 @@ class JoinedTables:
                 try:
                     lists[name] = _Lists(session, name, options, request)
                 except SourceError as error:
-                    unread[name] = str(error)
+                    unread[name] = error.shown if request.shows_examples else str(error)
             spark.ship_program(session)
             yield _MeasuredThere(users, lists, request, unread)
 

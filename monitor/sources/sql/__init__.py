@@ -13,6 +13,7 @@ from monitor.options import NOT_IN_HASH, Duration, Options, resolve_path
 from monitor.redaction import require_whole_password
 from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.sql.query import Query, parse_query
 
 QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
 _SOURCE = "monitor.sources.sql.source"
@@ -25,11 +26,6 @@ _Log = Annotated[
         "numbers since 1970."
     ),
 ]
-
-
-def bound_names(query: str) -> frozenset[str]:
-    """Names that the query binds, written ``:name``."""
-    return frozenset(sa.text(query).compile().params)
 
 
 def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
@@ -65,9 +61,24 @@ class SqlOptions(Options):
             yield "give either query or table"
         if self.query and getattr(self, "served", None):
             yield "served goes with table: a query says by itself which rows count, between :slot and some time before"
-        if self.query and (unknown := sorted(bound_names(self.query) - self.binds)):
+        unknown = sorted(self.bound_names - self.binds)
+        if unknown:
             known = ", ".join(f":{name}" for name in sorted(self.binds))
             yield rf"query binds :{unknown[0]}, which nobody sets: use {known}; write \: for a colon of its own"
+        elif self.parsed_query and self.parsed_query.problem:
+            yield f"query {self.parsed_query.problem}"
+
+    @property
+    def parsed_query(self) -> Query | None:
+        """The query as it is executed, if there is one."""
+        if self.query is None:
+            return None
+        return parse_query(self.query, sa.make_url(self.url.get_secret_value()).get_backend_name())
+
+    @property
+    def bound_names(self) -> frozenset[str]:
+        """Names that the query binds, written ``:name``."""
+        return frozenset() if self.parsed_query is None else self.parsed_query.names
 
 
 class SqlTableOptions(SqlOptions):
@@ -83,7 +94,8 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
     query: QueryText | None = Field(
         default=None,
-        description="One SELECT; `user IN :users` asks for the panel's users, batch by batch; `:k` and `:slot` are set too.",
+        description="One SELECT; `user IN :users` or `user = ANY(:users)` asks for the panel's users, batch by batch; `:k` "
+        "and `:slot` are set too. In PostgreSQL `:users` may also be an array, such as `unnest(:users)`.",
     )
     served: _Log = None
     batch: Annotated[int, NOT_IN_HASH] = Field(
@@ -110,7 +122,7 @@ class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
 
 
 def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
-    if lists.query and bound_names(lists.query) & {"users", "k"}:
+    if lists.bound_names & {"users", "k"}:
         raise ConfigError("all: true needs a table, or a query without :users and :k: give users.sql or users.file instead")
     named = {"url", "table", "query", "user", "user_ids", "max_rows", "max_unreadable", "served"}
     return SqlUsersOptions(**lists.model_dump(include=named, exclude={"served": {"arm"}}))
@@ -118,7 +130,7 @@ def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
 
 SQL = SourceKind(
     lists=Reader(SqlSourceOptions, f"{_SOURCE}:SqlSource", _ABOUT),
-    is_live=lambda options: options.served is None and "slot" not in bound_names(options.query or ""),
+    is_live=lambda options: options.served is None and "slot" not in options.bound_names,
     all_users=_all_users,
     users=Reader(SqlUsersOptions, f"{_SOURCE}:SqlTable", "Users in a database."),
     item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:SqlTable", _ABOUT),

@@ -1,6 +1,5 @@
 """Queries and tables of a database as tables, and lists from them; read within limits and without permission to write."""
 
-import re
 import sqlite3
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
+from monitor.foreign_errors import note_error, sql_cause
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
 from monitor.reading.tally import unreadable_of
-from monitor.redaction import without_secrets
 from monitor.sources.columns import require_columns
 from monitor.sources.list_collector import pull_without
-from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions, bound_names
+from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
 from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
 from monitor.sources.tables import Table
@@ -35,7 +34,6 @@ _FETCH_LENGTH = 1 << 26  # of all rows, if each is as long as the longest value 
 _LONGEST_VALUE = 1 << 22
 _SQLITE_STEPS = 10_000
 _LONGEST_CONNECT_S = 10.0
-_LONGEST_REASON = 300
 _HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables read them
 _CANCELLED = "57014"  # SQLSTATE query_canceled: what statement_timeout ends with
 
@@ -57,7 +55,7 @@ class ReadOnlyDatabase:
     ) -> Iterator[TableBatch]:
         """Rows for each set of parameters, in a read-only transaction; OverdueError at the deadline, else SourceError."""
         total, streamed = 0, {"stream_results": True, "max_row_buffer": _FETCH}
-        with self._connection(deadline) as connection:
+        with self._connection(deadline, str(statement)) as connection:
             for parameters in each:
                 with connection.execute(statement, parameters, execution_options=streamed) as result:
                     names = list(result.keys())
@@ -78,8 +76,8 @@ class ReadOnlyDatabase:
                         yield {name: [row[place] for row in rows] for place, name in enumerate(columns)}
 
     @contextmanager
-    def _connection(self, deadline: Deadline) -> Iterator[sa.Connection]:
-        with self._translated(deadline):
+    def _connection(self, deadline: Deadline, statement: str) -> Iterator[sa.Connection]:
+        with self._translated(deadline, statement):
             self._require_file()
             with self._engine.connect() as connection:
                 _limit(connection, deadline)
@@ -93,23 +91,17 @@ class ReadOnlyDatabase:
             raise SourceError(f"database file {file} does not exist: check the url", permanent=False)
 
     @contextmanager
-    def _translated(self, deadline: Deadline) -> Iterator[None]:
+    def _translated(self, deadline: Deadline, statement: str) -> Iterator[None]:
         try:
             yield
         except DBAPIError as error:
             if deadline.is_past or getattr(error.orig, "sqlstate", None) == _CANCELLED:
                 raise OverdueError from None
-            msg = f"{self.where} cannot be read: {self._reason(error)}"
-            raise SourceError(msg, permanent=not isinstance(error, OperationalError | InterfaceError)) from None
+            cause = sql_cause(error.orig or error, statement)
+            raise SourceError(f"{self.where} cannot be read: {cause}", permanent=cause.permanent) from None
         except SQLAlchemyError as error:
+            note_error(error)
             raise SourceError(f"{self.where} cannot be read: {type(error).__name__}; check url, query and table") from None
-
-    def _reason(self, error: DBAPIError) -> str:
-        if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
-            return "the query would do more than read from it: give one SELECT"
-        # The other lines of the error hold the statement and its parameters, which are not shown.
-        reason = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
-        return without_secrets(reason, self._url)[:_LONGEST_REASON]
 
 
 def _engine(url: sa.URL) -> sa.Engine:
@@ -152,19 +144,14 @@ def _permission(action: int, first: str | None, second: str | None, *_: object) 
 
 def statement_of(options: SqlOptions, columns: Sequence[str], slot: datetime, dialect: str) -> sa.Executable:
     """A SELECT of the columns from the table or its newest lists, or the query with the types of what it binds."""
-    query = options.query
     if options.table is not None:
         schema, _, name = options.table.rpartition(".")
         table = sa.table(name, schema=schema or None)
         found: sa.Select[*tuple[Any, ...]] = sa.select(*map(sa.column, columns)).select_from(table)
         served = getattr(options, "served", None)
         return found if served is None else _newest(found, served, columns[0], slot, dialect)
-    text = sa.text(re.sub(r"\(\s*:users\s*\)", ":users", query or ""))
-    known: dict[str, sa.BindParameter[Any]] = {
-        "users": sa.bindparam("users", expanding=True, type_=sa.types.NullType()),  # the database knows the column's type
-        "slot": sa.bindparam("slot", type_=sa.DateTime(timezone=True)),
-    }
-    return text.bindparams(*(known[name] for name in bound_names(query or "") if name in known))
+    assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
+    return options.parsed_query.statement()
 
 
 def _newest(rows: sa.Select[*tuple[Any, ...]], served: ServedOptions, user: str, slot: datetime, dialect: str) -> sa.Executable:
@@ -240,7 +227,7 @@ class SqlTable(Table):
         """Some thousand rows at a time, none when there is no row. SourceError also when they do not come in time."""
         options, database = self._options, self._database
         deadline = Deadline.after(options.timeout.total_seconds())
-        bound = {"slot": slot} if options.query and bound_names(options.query) else {}
+        bound = {"slot": slot} if options.bound_names else {}
         statement = statement_of(options, columns, slot, database.dialect)
         try:
             if getattr(options, "served", None) is not None:
@@ -258,7 +245,7 @@ class SqlSource:
     def __init__(self, options: SqlSourceOptions) -> None:
         self._options = options
         self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
-        self._names = bound_names(options.query) if options.query else frozenset()
+        self._names = options.bound_names
         self._late = f"{self._database.where} had not answered when the run's deadline passed"
 
     def pull(self, request: PullRequest) -> Pull:

@@ -6,10 +6,12 @@ from datetime import datetime
 
 from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import compose_messages, is_silenced
+from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
 from monitor.model.pages import Attempt, IncidentHistory
 from monitor.pipeline.delivery import brief_message
+from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
 _RECENT = 200
@@ -39,6 +41,7 @@ class AlertsPage:
     firing: tuple[Incident, ...]
     ended: tuple[Incident, ...]
     silences: tuple[Silence, ...]
+    unmatched: tuple[str, ...]  # sentences on silences that match nothing
     at: datetime
 
 
@@ -76,10 +79,12 @@ def read_alerts_page(site: Site, _: Query) -> AlertsPage:
     found = [_incident(key, changes, states) for key, changes in by_key.items()]
     found.sort(key=lambda each: each.start, reverse=True)
     ended = [each for each in found if each.end is not None]
+    silences = store.silences(ending_after=now)
     return AlertsPage(
         firing=tuple(each for each in found if each.end is None),
         ended=tuple(ended),
-        silences=store.silences(ending_after=now),
+        silences=silences,
+        unmatched=tuple(map(write_unmatched, find_unmatched_silences(silences, store.states(), site.comparisons()))),
         at=now,
     )
 

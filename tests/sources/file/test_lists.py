@@ -1,9 +1,10 @@
-"""What a file may hold, and what becomes of the odd parts of it."""
+"""What a file, or several files together, may hold, and what becomes of the odd parts."""
 
+import gzip
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -42,18 +43,19 @@ TEXTS = pa.array(["7", "8"])
         (pa.list_(pa.int64(), 2), TEXTS),
         (pa.list_(pa.float32()), pa.array([7.0, 8.0])),
         (pa.large_list(pa.large_string()), TEXTS),
-        (pa.list_(pa.dictionary(pa.int32(), pa.string())), TEXTS),
     ],
     ids=str,
 )
 def test_lists_of_every_kind_of_id_are_read_for_every_kind_of_key(kind: pa.DataType, users: pa.Array, tmp_path: Path) -> None:
-    has_numbers = pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)
-    items = [[7, 5], [1, 2]] if has_numbers else [["7", "5"], ["1", "2"]]
-
-    pull = wide(parquet(tmp_path, user=users, items=pa.array(items, type=kind)), "8", "7")
+    pull = wide(parquet(tmp_path, user=users, items=pa.array([[7, 5], [1, 2]]).cast(kind)), "8", "7")
 
     assert as_lists(pull) == {"7": ["7", "5"], "8": ["1", "2"]}
-    assert (pull.rankings.items.dtype in {np.dtype(np.int32), np.dtype(np.int64)}) is has_numbers
+
+
+def test_lists_of_coded_texts_are_read(tmp_path: Path) -> None:
+    items = pa.array([["7", "5"]], pa.list_(pa.dictionary(pa.int32(), pa.string())))
+
+    assert as_lists(wide(parquet(tmp_path, user=["a"], items=items), "a")) == {"a": ["7", "5"]}
 
 
 def test_numbers_beyond_64_signed_bits_become_texts(tmp_path: Path) -> None:
@@ -86,12 +88,11 @@ def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("odd", [["", "b\0c", "x" * 1001], [2.5, float("nan"), float("inf"), 1e300]], ids=["texts", "numbers"])
 def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd: list[Any], tmp_path: Path) -> None:
-    fit, users = type(odd[0])(2), [f"u{number}" for number in range(len(odd))]
-    path = parquet(tmp_path, user=[*users, "good"], items=[*([fit, each] for each in odd), [fit]])
+    users = [f"u{number}" for number in range(len(odd))]
 
-    pull = wide(path, *users, "good")
+    pull = wide(parquet(tmp_path, user=users, items=[[each] for each in odd]), *users)
 
-    assert (as_lists(pull), pull.failures) == ({"good": ["2"]}, dict.fromkeys(users, CoverageReason.MALFORMED))
+    assert pull.failures == dict.fromkeys(users, CoverageReason.MALFORMED)
 
 
 @pytest.mark.parametrize("values", [[[[1]]], [[True]], [[{"id": 1}]]], ids=["nested", "boolean", "struct"])
@@ -201,3 +202,69 @@ def test_a_damaged_file_is_one_line(name: str, content: bytes, tmp_path: Path) -
         wide(tmp_path / name, "a")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+def part(path: Path, users: list[Any], items: list[Any]) -> None:
+    pq.write_table(pa.table({"user": users, "items": items}), path)
+
+
+@pytest.mark.parametrize("pattern", ["", "**/*.parquet", "[ab].parquet"])
+def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(pattern: str, tmp_path: Path) -> None:
+    part(tmp_path / "a.parquet", ["u1", "twice"], [[1, 2], [3]])
+    part(tmp_path / "b.parquet", ["u2", "null", "twice"], [list(range(10_000)), None, [3]])
+    (tmp_path / "_SUCCESS").touch()
+
+    found = wide(tmp_path / pattern, "u1", "u2", "twice", "null", k=10_000)
+
+    assert {user: len(items) for user, items in as_lists(found).items()} == {"u1": 2, "u2": 10_000}
+    assert found.failures == {"twice": CoverageReason.DUPLICATE_USER, "null": CoverageReason.MISSING}
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: part(path, [7], [[1]]), r"b\.parquet holds int64, and that of .* holds string: write all"),
+        (lambda path: pq.write_table(pa.table({"user": ["b"]}), path), r"b\.parquet has no column 'items'"),
+        (lambda path: path.write_bytes(path.with_stem("a").read_bytes()[:-9]), r"b\.parquet cannot be"),
+        (lambda path: path.with_suffix(".csv").touch(), r"files of several formats \(csv, parquet\)"),
+    ],
+)
+def test_a_part_that_does_not_fit_is_named(damage: Callable[[Path], object], reason: str, tmp_path: Path) -> None:
+    part(tmp_path / "a.parquet", ["a"], [[1]])
+    damage(tmp_path / "b.parquet")
+
+    with pytest.raises(SourceError, match=reason) as caught:
+        wide(tmp_path, "a")
+    assert "\n" not in str(caught.value)
+
+
+def test_csv_parts_have_one_header(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('user,items\na,"[1]"\n')
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b'items,user\n"[1]",b\n'))
+
+    with pytest.raises(SourceError, match=r"the header or the line ends of .*b\.csv\.gz differ from those of .*a\.csv"):
+        wide(tmp_path, "a")
+
+
+def test_a_pattern_without_a_file_may_have_one_later(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"\*\.csv holds no file: check the path") as caught:
+        wide(tmp_path / "*.csv", "a")
+    assert not caught.value.permanent
+
+
+TWICE = pa.table([["a"], [[1]], [[2]]], names=["user", "items", "items"])
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("a.parquet", lambda path: pq.write_table(TWICE, path)),
+        ("a.csv", lambda path: path.write_text("user,items,items\na,[1],[2]\n")),
+        ("a.jsonl", lambda path: path.write_text('{"user": "a", "items": [1], "items": [2]}\n')),
+    ],
+)
+def test_a_column_that_stands_twice_is_an_error(name: str, write: Callable[[Path], object], tmp_path: Path) -> None:
+    write(tmp_path / name)
+
+    with pytest.raises(SourceError, match=r"more than one column 'items'|more than one key 'items'"):
+        wide(tmp_path / name, "a")

@@ -8,6 +8,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from botocore.exceptions import ClientError
 
 from monitor.errors import SourceError
 from monitor.model.runs import JoinRequest
@@ -40,14 +41,6 @@ def store(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     kind.clear_instance_cache()
 
 
-def fill(folder: Path) -> None:
-    for name, start in {"a": 0, "b": 50}.items():
-        users = [f"u{number}" for number in range(start, start + 50)]
-        (folder / "day").mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"user": users, "items": [[n, n + 1] for n in range(50)]}), folder / "day" / f"{name}.parquet")
-    (folder / "lists.csv").write_text('user,items\nu1,"[1, 2]"\n')
-
-
 def joined(path: str) -> dict[str, list[Any]]:
     options = FileSourceOptions(path=path, user="user", items="items")
     source = JoinedFiles({"baseline": options, "candidate": options}, FileUsersOptions(path=path, user="user"), ())
@@ -57,14 +50,16 @@ def joined(path: str) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("path", ["day", "day/*.parquet", "lists.csv"])
 def test_a_store_gives_what_the_disk_gives(path: str, store: Any, tmp_path: Path) -> None:
-    fill(tmp_path)
-    for name in ("day/a.parquet", "day/b.parquet", "lists.csv"):
-        store.put_file(str(tmp_path / name), f"lists/{name}")
+    (tmp_path / "day").mkdir()
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"user": [name, name * 2], "items": [[1, 2], [3]]}), tmp_path / f"day/{name}.parquet")
+    (tmp_path / "lists.csv").write_text('user,items\na,"[1, 2]"\n')
+    store.put(f"{tmp_path}/", "lists", recursive=True)
 
     on_disk, in_store = joined(f"{tmp_path}/{path}"), joined(f"s3://lists/{path}")
 
     assert in_store == on_disk
-    assert "u1" in in_store
+    assert "a" in in_store
 
 
 @pytest.mark.parametrize("path", ["s3://lists/none.csv", "s3://nowhere/lists.csv", "s3://lists/none/*.csv"])
@@ -78,10 +73,11 @@ def test_what_is_not_in_the_store_may_come_later(path: str) -> None:
 def test_credentials_that_are_refused_are_said_and_not_shown(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(*_: object, **__: object) -> None:
         msg = "The provided token has expired."
-        raise PermissionError(msg)
+        answer: Any = {"Error": {"Code": "ExpiredToken", "Message": msg}}
+        raise PermissionError(msg) from ClientError(answer, "ListObjectsV2")
 
     monkeypatch.setattr(type(store), "_call_s3", refused)
-    with pytest.raises(SourceError, match=r"token has expired.*check the credentials in the environment") as caught:
+    with pytest.raises(SourceError, match=r"the credentials have expired.*check the credentials in the environment") as caught:
         pull_of("u1", file={"path": "s3://lists/day", "user": "user", "items": "items"})
     assert not caught.value.permanent
     assert "S3CR3T" not in str(caught.value)

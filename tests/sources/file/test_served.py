@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +35,23 @@ SERVED = json.loads("""{
 }""")
 
 
-def iso(minutes: float) -> str:
-    return (SLOT + timedelta(minutes=minutes)).isoformat()
-
-
-TIMES: dict[str, Callable[[float], Any]] = {
-    "iso": iso,
-    "other zone": lambda minutes: iso(minutes + 120).replace("+00:00", "+02:00"),
-    "no zone": lambda minutes: iso(minutes).removesuffix("+00:00"),
-    "seconds": lambda minutes: SLOT.timestamp() + 60 * minutes,
-    "milliseconds": lambda minutes: int(1000 * (SLOT.timestamp() + 60 * minutes)),
-    "timestamp": lambda minutes: SLOT + timedelta(minutes=minutes),
+TIMES: dict[str, Callable[[datetime], Any]] = {
+    "iso": datetime.isoformat,
+    "other zone": lambda at: at.astimezone(timezone(timedelta(hours=2))).isoformat(),
+    "no zone": lambda at: at.replace(tzinfo=None).isoformat(),
+    "seconds": datetime.timestamp,
+    "milliseconds": lambda at: int(1000 * at.timestamp()),
+    "timestamp": lambda at: at,
 }
 
 
 def write_log(folder: Path, kept: str = "jsonl", form: str = "wide", time: str = "iso") -> dict[str, Any]:
     """Options of the log but for the arm."""
     names = ("served_at", "user", "variant", "items", "request", "country", "tier")
-    rows: list[dict[str, Any]] = [dict(zip(names, (TIMES[time](row[0]), *row[1:], "DE", 1), strict=True)) for row in LOG]
+    rows: list[dict[str, Any]] = []
+    for minutes, *told in LOG:
+        at = SLOT + timedelta(minutes=minutes)
+        rows.append(dict(zip(names, (TIMES[time](at), *told, "DE", 1), strict=True)))
     columns = {"items": "items"}
     if form == "long":
         columns = {"item": "item", "rank": "rank"}
@@ -123,7 +122,7 @@ def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path: Path) -> None:
     with Path(log["path"]).open("a") as file:
         file.write('{"user": "u')
 
-    with pytest.raises(SourceError, match="may be damaged or still being written"):
+    with pytest.raises(SourceError, match="the file is cut off or still being written"):
         pull_of("u1", file=log | {"served": None})
 
 

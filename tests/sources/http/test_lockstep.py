@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import Pull
 from monitor.sources.http import HttpSourceOptions, lockstep
 from monitor.sources.http.lockstep import WINDOW, Companion
 from servers.lists import request, source_of
 from servers.recommender import Recommender, running_recommender
 from sources.http.test_faults import idle_machine  # noqa: F401 - a fixture
+from sources.tables import parsed
 
 USERS = [f"u{number:03}" for number in range(100)]
 
@@ -58,17 +59,17 @@ def test_no_pull_is_far_ahead_of_another(
 
 @pytest.mark.parametrize(
     ("fault", "reason", "timeout_s", "options"),
-    [
-        ("slow", CoverageReason.TIMEOUT, 120, {"timeout": "1s", "retries": 0}),
-        ("server_error", CoverageReason.SERVER_ERROR, 120, {}),
-        ("limited_for_hours", CoverageReason.RATE_LIMITED, 120, {}),
-        ("ok", CoverageReason.TOO_SLOW, 6, {"max_rate": 2}),
-        ("trickle", CoverageReason.TIMEOUT, 6, {"timeout": "60s"}),
-    ],
+    parsed("""
+        ["slow", "timeout", 120, {"timeout": "1s", "retries": 0}]
+        ["server_error", "server_error", 120, {}]
+        ["limited_for_hours", "rate_limited", 120, {}]
+        ["ok", "too_slow", 6, {"max_rate": 2}]
+        ["trickle", "timeout", 6, {"timeout": "60s"}]
+    """),
 )
 @pytest.mark.usefixtures("idle_machine")
 def test_an_arm_that_hangs_fails_or_is_limited_costs_another_one_no_user_and_is_blamed_alone(
-    fault: str, reason: CoverageReason, timeout_s: float, options: dict[str, Any], recommender: Recommender
+    fault: str, reason: str, timeout_s: float, options: dict[str, Any], recommender: Recommender
 ) -> None:
     recommender.otherwise = fault
     with running_recommender() as well:

@@ -7,32 +7,30 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from factories import SLOT
 from monitor.errors import SourceError
-from monitor.model.comparison import Comparison, Keep
-from monitor.model.memory import Memory
+from monitor.model.comparison import Keep
 from monitor.model.rankings import Arm, CoverageReason, UserBatch
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
-from pipeline.canned import StillClock
 from pipeline.test_user_batches import plain
 from servers import missing
 from servers.proxy import Proxy
 from servers.spark import running_spark
-from sources.file.test_joined import DAMAGED, PLAN, REQUEST, SIZE, Files, arms_of, asked_of, found, lists_of, rows_of, write
+from sources.file import test_joined
+from sources.file.test_joined import DAMAGED, SIZE, Files, arms_of, asked_of, found, lists_of, rows_of, write
 
 try:
     from pyspark import cloudpickle
@@ -82,13 +80,7 @@ def there(port: int, files: Files, **conf: str) -> Arms:
     return in_spark(arms_of(*files), port, asked_of(files[0]), *files, **conf)
 
 
-def plan_of(**changes: Any) -> Comparison:
-    return replace(PLAN, measuring=replace(PLAN.measuring, **{"deadline": timedelta(minutes=5), **changes}))
-
-
-def measure(arms: Arms, batch_users: int = 10_000, **changes: Any) -> Measurement:
-    plan = plan_of(**{"keep_scores": Keep.ALL, **changes})
-    return measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=batch_users)
+measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=timedelta(minutes=5))
 
 
 def test_spark_finds_what_files_give_to_the_last_bit(tmp_path: Path, spark: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +88,8 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path: Path, spark: int,
     baseline, candidate, again = (
         write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), "long", int, model_version="country") for seed in (1, 2, 3)
     )
-    asked = asked_of(write(tmp_path / "users.parquet", rows_of(4, odd=False), "wide", int))
+    listed = rows_of(4, odd=False)
+    asked = asked_of(write(tmp_path / "users.parquet", listed + listed[:20], "wide", int))
     arms = arms_of(baseline, candidate, asked, again)
     # More parts than are sent back as they are.
     monkeypatch.setattr(joined, "PARTS_HERE", 10)
@@ -110,26 +103,12 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path: Path, spark: int,
 
 @pytest.mark.usefixtures("shared")
 def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, files: Files) -> None:
-    plan = plan_of(keep_scores=5, keep_lists=6)
-    runs = [
-        measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=70, sampled_users=50).run
-        for arms in (arms_of(*files), there(spark, files))
-    ]
+    both = (arms_of(*files), there(spark, files))
+    runs = [measure(arms, 70, keep_scores=5, keep_lists=6, sampled_users=50).run for arms in both]
     for name in ("evidence", "arm_scores", "lists", "split", "explanation"):
         assert plain(getattr(runs[0], name)) == plain(getattr(runs[1], name)), name
     assert runs[1].scores is not None
     assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3
-
-
-@pytest.mark.usefixtures("shared")
-def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, files: Files) -> None:
-    path = files[0].path
-    pq.write_table(pa.concat_tables([pq.read_table(path)] * 2), f"{path}.twice")
-    users = FileUsersOptions(path=f"{path}.twice", format="parquet", user="user")
-    source = in_spark(replace(arms_of(*files), dimensions=()), spark, users, *files).joined
-    assert source is not None
-    with source.read(replace(REQUEST, timeout_s=300)) as answers:
-        assert answers.asked.count == SIZE
 
 
 def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(

@@ -1,0 +1,466 @@
+"""Errors of other programs in our own words, by class or code: what happened, and what to do.
+
+Texts of other programs can quote ids, and sometimes secrets. So none of them is shown, stored or logged.
+`note_error` logs class, code and place of an error at the level debug. Only the standard library is needed here.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import socket
+import sqlite3
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from traceback import extract_tb
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What happened and what to do. ``permanent``: the same call fails again until somebody does it."""
+
+    what: str
+    advice: str
+    permanent: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.advice}"
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and the errors behind it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def describe_error(error: BaseException) -> str:
+    """Class, code and place of an error and of those behind it, without their texts."""
+    return "; from ".join(map(_describe_one, chain_of(error)))
+
+
+def _describe_one(error: BaseException) -> str:
+    kind = f"{type(error).__module__}.{type(error).__name__}"
+    codes = (str(code) for name in _CODES if (code := getattr(error, name, None)) is not None)
+    frames = extract_tb(error.__traceback__)
+    place = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return " ".join([kind, *codes]) + place
+
+
+_CODES = ("errno", "sqlstate", "sqlite_errorname")
+
+
+def note_error(error: BaseException) -> None:
+    """Log the error for whoever looks for its cause, without its text."""
+    log.debug("error of another program: %s", describe_error(error))
+
+
+def system_cause(error: BaseException) -> Cause | None:
+    """What the operating system, the network or TLS reported, here or behind the error."""
+    for each in chain_of(error):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return _BY_VERIFY_CODE.get(getattr(each, "verify_code", 0), _UNTRUSTED)
+        for kind, cause in _BY_CLASS.items():
+            if isinstance(each, kind):
+                return cause
+        if isinstance(each, OSError) and each.errno in _BY_ERRNO:
+            return _BY_ERRNO[each.errno]
+    return None
+
+
+_REFUSED = Cause("the connection was refused", "check that the server runs and listens there", permanent=False)
+_CLOSED = Cause("the server closed the connection", "check the server's log", permanent=False)
+_NO_NAME = Cause("the host name cannot be resolved", "check the host", permanent=False)
+_NO_ANSWER = Cause("no answer within the timeout", "check the network and the server", permanent=False)
+_NO_ROUTE = Cause("the host cannot be reached", "check the network and the host", permanent=False)
+_FULL = Cause("the disk is full", "free some space", permanent=False)
+_DENIED = Cause("permission denied", "give this account access")
+_NO_TLS = Cause("no TLS connection was made", "check the port, and that the server takes TLS there")
+
+_UNTRUSTED = Cause("the server's certificate is not trusted", "name the file of its authority")
+_OTHER_HOST = Cause("the server's certificate is for another host", "check the host")
+_BY_VERIFY_CODE = {
+    9: Cause("the server's certificate is not valid yet", "set this machine's clock"),
+    10: Cause("the server's certificate has ended", "let its owner renew it"),
+    62: _OTHER_HOST,
+    64: _OTHER_HOST,
+}
+"""By the code of OpenSSL: X509_V_ERR_CERT_NOT_YET_VALID and so on."""
+_BY_CLASS: Mapping[type[BaseException], Cause] = {
+    ssl.SSLError: _NO_TLS,
+    socket.gaierror: _NO_NAME,
+    ConnectionRefusedError: _REFUSED,
+    TimeoutError: _NO_ANSWER,
+}
+_BY_ERRNO = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: Cause("the quota of the disk is used up", "free some space", permanent=False),
+    errno.EROFS: Cause("the file system is read-only", "mount it writable, or name another folder"),
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.ENOENT: Cause("a file does not exist", "check the path", permanent=False),
+    errno.EISDIR: Cause("it is a folder", "name a file"),
+    errno.ENOTDIR: Cause("a part of the path is no folder", "check the path"),
+    errno.EMFILE: Cause("too many files are open", "raise the limit of open files (ulimit -n)", permanent=False),
+    errno.ENFILE: Cause("too many files are open", "raise the system's limit of open files", permanent=False),
+    errno.ENOMEM: Cause("there is too little memory", "give the process more", permanent=False),
+    errno.EIO: Cause("the disk reported an input/output error", "look at the system's log", permanent=False),
+    errno.ESTALE: Cause("the network drive lost the file", "mount the drive again", permanent=False),
+    errno.ECONNRESET: _CLOSED,
+    errno.EPIPE: _CLOSED,
+    errno.EHOSTUNREACH: _NO_ROUTE,
+    errno.ENETUNREACH: _NO_ROUTE,
+}
+
+
+def file_cause(error: BaseException) -> Cause:
+    """What DuckDB, Arrow or the system reported of a file."""
+    note_error(error)
+    return system_cause(error) or _in_words(error) or _by_name(error, _OF_FILES) or _undecoded(error) or _unknown(error)
+
+
+def _undecoded(error: BaseException) -> Cause | None:
+    # So Arrow reports bytes that it cannot decode.
+    is_system = not isinstance(error, OSError) or error.errno is not None
+    return None if is_system else Cause("its bytes cannot be decoded", "write the file again", permanent=False)
+
+
+def _in_words(error: BaseException) -> Cause | None:
+    # DuckDB passes on the system's errors in words.
+    if type(error).__name__ not in {"IOException", "HTTPException", "ArrowException", "OSError"}:
+        return None
+    text = str(error)
+    return next((cause for code, cause in _BY_ERRNO.items() if os.strerror(code) in text), None)
+
+
+def _by_name(error: BaseException, causes: Mapping[str, Cause]) -> Cause | None:
+    names = (kind.__name__ for kind in type(error).__mro__)
+    return next((causes[name] for name in names if name in causes), None)
+
+
+def _unknown(error: BaseException) -> Cause:
+    library = type(error).__module__.partition(".")[0].strip("_").replace("builtins", "Python")
+    return Cause(f"{library} reported {type(error).__name__}", "log: {level: debug} shows its place")
+
+
+_TYPE = Cause("a column has a type that cannot be used there", "write ids as integers or text, lists as arrays of them")
+_VALUE = Cause("a value does not fit the type of its column", "write each column in one type")
+_DEFECT = "this is a fault of the program, please report it"
+_OF_FILES = {
+    "ConversionException": _VALUE,
+    "OutOfRangeException": _VALUE,
+    "TypeMismatchException": _TYPE,
+    "InvalidTypeException": _TYPE,
+    "BinderException": _TYPE,
+    "NotImplementedException": _TYPE,
+    "InvalidInputException": Cause("its content does not have the format it is read in", "write it again in that format"),
+    "UnicodeError": Cause("a text cannot be written or read as UTF-8", "correct the text"),
+    "ValueError": Cause("the path has a character that no path may have", "correct the path"),
+    "EOFError": Cause("its compressed data ends too early", "the file is cut off or still being written, write it again"),
+    "BadGzipFile": Cause("it holds no gzip data, as its name says", "correct its name, or compress it"),
+    "PermissionException": _DENIED,
+    "IOException": Cause("the system could not read it", "look at the system's log", permanent=False),
+    "InternalException": Cause("DuckDB reported an internal error", _DEFECT),
+    "FatalException": Cause("DuckDB reported an internal error", _DEFECT),
+    "ArrowNotImplementedError": _TYPE,
+    "ArrowTypeError": _TYPE,
+    "ArrowMemoryError": _BY_ERRNO[errno.ENOMEM],
+    "ArrowCapacityError": Cause("it holds more than 2 GiB of text in one piece", "write smaller files or shorter texts"),
+    "ArrowInvalid": Cause(
+        "its content does not have the format or the types it is read in", "write it again in one type a column"
+    ),
+    "ParserException": Cause("DuckDB does not understand the statement", _DEFECT),
+}
+
+
+def store_cause(error: BaseException) -> Cause:
+    """What an object store or its library reported."""
+    note_error(error)
+    for each in chain_of(error):
+        answer = getattr(each, "response", None)
+        code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
+        if cause := _OF_STORES.get(str(code)) or _by_name(each, _OF_STORES):
+            return cause
+    return system_cause(error) or file_cause(error)
+
+
+_EXPIRED = Cause("the credentials have expired", "give new ones in the environment", permanent=False)
+_UNSIGNED = Cause("the store refused the credentials", "check the credentials in the environment", permanent=False)
+_OF_STORES = {
+    "NoCredentialsError": Cause("no credentials were found", "give them in the environment", permanent=False),
+    "PartialCredentialsError": Cause("the credentials are incomplete", "give all of them in the environment", permanent=False),
+    "ExpiredToken": _EXPIRED,
+    "ExpiredTokenException": _EXPIRED,
+    "TokenRefreshRequired": _EXPIRED,
+    "InvalidAccessKeyId": _UNSIGNED,
+    "SignatureDoesNotMatch": _UNSIGNED,
+    "InvalidToken": _UNSIGNED,
+    "RequestTimeTooSkewed": Cause("this machine's clock differs from the store's", "set the clock", permanent=False),
+    "AccessDenied": Cause("the store does not let these credentials read it", "grant them the right to read", permanent=False),
+    "403": Cause("the store does not let these credentials read it", "grant them the right to read", permanent=False),
+    "NoSuchBucket": Cause("the bucket does not exist", "check the path", permanent=False),
+    "PermanentRedirect": Cause("the bucket is in another region", "set its region in the environment"),
+    "AuthorizationHeaderMalformed": Cause("the bucket is in another region", "set its region in the environment"),
+    "SlowDown": Cause("the store takes no more requests at this moment", "try again later", permanent=False),
+    "503": Cause("the store takes no more requests at this moment", "try again later", permanent=False),
+    "EndpointConnectionError": _NO_ROUTE,
+    "ConnectTimeoutError": _NO_ANSWER,
+    "ReadTimeoutError": _NO_ANSWER,
+    "ConnectionClosedError": _CLOSED,
+}
+
+
+def sql_cause(error: BaseException, statement: str) -> Cause:
+    """What a database or its driver reported of the statement."""
+    note_error(error)
+    cause = _sql_cause(error)
+    named = _name_in(str(error), statement) if cause in _NAMING else ""
+    return replace(cause, what=f"{cause.what} ({named})") if named else cause
+
+
+def _sql_cause(error: BaseException) -> Cause:
+    if isinstance(error, sqlite3.Error):
+        return _sqlite_cause(error)
+    if (state := sqlstate_of(error)) is not None:
+        return _OF_SQLSTATES.get(state) or _OF_SQLSTATES.get(state[:2]) or _refused_with(f"SQLSTATE {state}")
+    number = error.args[0] if error.args else None
+    if isinstance(number, int):  # drivers of MySQL and MariaDB
+        return system_cause(error) or _OF_MYSQL.get(number) or _refused_with(f"error {number}")
+    return _connecting_cause(error) or system_cause(error) or _unknown(error)
+
+
+def _refused_with(code: str) -> Cause:
+    return Cause(f"the database refused the statement ({code})", "run the query by hand, the database says more")
+
+
+def sqlstate_of(error: BaseException | None) -> str | None:
+    """The SQLSTATE of an error, None where it has none. libpq has none for a connection that failed, only words."""
+    state: str | None = getattr(error, "sqlstate", None)
+    if state is not None:
+        return state
+    text = str(error)
+    return next((code for words, code in _CONNECTING.items() if words in text), None)
+
+
+def _connecting_cause(error: BaseException) -> Cause | None:
+    text = str(error)
+    return next((cause for words, cause in _UNCONNECTED.items() if words in text), None)
+
+
+_CONNECTING = {
+    "password authentication failed": "28P01",
+    "no password supplied": "28P01",
+    "no pg_hba.conf entry": "28",
+    "FATAL:  role": "28",
+    'FATAL:  database "': "3D000",
+    "too many": "53300",
+    "remaining connection slots": "53300",
+    "starting up": "57P03",
+    "shutting down": "57P01",
+}
+_NO_SERVER = Cause("what answers there is no such database server", "check host and port in url")
+_UNCONNECTED = {
+    "SSL was required": Cause(
+        "the server takes no TLS, and sslmode asks for it", "set sslmode=prefer, or let the server take TLS"
+    ),
+    "certificate verify failed": _UNTRUSTED,
+    "does not match host name": _OTHER_HOST,
+    "Connection refused": _REFUSED,
+    "resolve host": _NO_NAME,
+    "translate host name": _NO_NAME,
+    "timeout": _NO_ANSWER,
+    "invalid response": _NO_SERVER,
+    "closed the connection": _CLOSED,
+    "connection is closed": _CLOSED,
+    "connection is lost": _CLOSED,
+    "EOF detected": _CLOSED,
+}
+
+_LOGIN = Cause("the server refused the user or the password", "correct them in url")
+_NO_DATABASE = Cause("the server has no such database", "correct its name in url")
+_NO_GRANT = Cause("the user may not read it", "grant the user the right to select from it")
+_NO_TABLE = Cause("there is no such table", "check the tables' names and schemas in the query or table")
+_NO_COLUMN = Cause("there is no such column", "check the columns' names in the query and in the options")
+_NO_FUNCTION = Cause(
+    "no function or operator takes values of these types", "cast one of them in the query, such as CAST(user_id AS text)"
+)
+_SYNTAX = Cause("the query is no valid SQL of this database", "run the query by hand, the database shows the place")
+_WRITES = Cause("the query would do more than read from it", "give one SELECT")
+_BAD_VALUE = Cause("a value cannot be converted to the type that the query asks for", "cast the column to text in the query")
+_RANGE = Cause("a number is out of the range of its type", "cast it to a wider type in the query")
+_TOO_MANY = Cause("the server takes no more connections", "raise its limit or close others", permanent=False)
+_LOCKED = Cause("it is locked by another process", "wait until that has written, or end it", permanent=False)
+_CONFLICT = Cause("another transaction was given priority", "run the slot again", permanent=False)
+_STOPPING = Cause(
+    "the server is starting or stopping, or an administrator ended the connection", "run the slot again", permanent=False
+)
+_SERVER_DISK = Cause("the server could not read or write its disk", "look at the server's log", permanent=False)
+_NAMING = (_NO_TABLE, _NO_COLUMN)
+
+_OF_SQLSTATES = {
+    "08": _CLOSED,
+    "0A": Cause("the database does not support a part of the query", "run the query by hand, the database says more"),
+    "21": Cause("a subquery gave more than one row", "make it give one row"),
+    "22": _BAD_VALUE,
+    "22003": _RANGE,
+    "22012": Cause("the query divides by zero", "exclude these rows, or use NULLIF"),
+    "22021": Cause("a text is not valid in the database's encoding", "correct the text, or the encoding of the connection"),
+    "22P05": Cause("a text is not valid in the database's encoding", "correct the text, or the encoding of the connection"),
+    "25": _WRITES,
+    "28": _LOGIN,
+    "3D": _NO_DATABASE,
+    "3F": _NO_TABLE,
+    "40": _CONFLICT,
+    "42601": _SYNTAX,
+    "42501": _NO_GRANT,
+    "42703": _NO_COLUMN,
+    "42P01": _NO_TABLE,
+    "42804": _NO_FUNCTION,
+    "42702": Cause("a column of this name is in more than one table of the query", "write its table before it"),
+    "42883": _NO_FUNCTION,
+    "42P18": _NO_FUNCTION,
+    "53": Cause("the server is out of memory or other resources", "look at the server's log", permanent=False),
+    "53100": Cause("the server's disk is full", "free some space there", permanent=False),
+    "53300": _TOO_MANY,
+    "55P03": _LOCKED,
+    "57": _STOPPING,
+    "58": _SERVER_DISK,
+    "XX": Cause("the server reported an internal error or damaged data", "look at the server's log", permanent=False),
+}
+
+_OF_MYSQL = {
+    1040: _TOO_MANY,
+    1044: _NO_GRANT,
+    1045: _LOGIN,
+    1049: _NO_DATABASE,
+    1054: _NO_COLUMN,
+    1064: _SYNTAX,
+    1142: _NO_GRANT,
+    1143: _NO_GRANT,
+    1146: _NO_TABLE,
+    1203: _TOO_MANY,
+    1205: _LOCKED,
+    1213: _CONFLICT,
+    1264: _RANGE,
+    1290: _WRITES,
+    1292: _BAD_VALUE,
+    1305: _NO_FUNCTION,
+    1366: _BAD_VALUE,
+    1792: _WRITES,
+    2003: _NO_ROUTE,
+    2005: _NO_NAME,
+    2006: _CLOSED,
+    2013: _CLOSED,
+    2026: _NO_TLS,
+}
+
+
+def _sqlite_cause(error: sqlite3.Error) -> Cause:
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code in _OF_SQLITE:
+        return _OF_SQLITE[code]
+    text = str(error)
+    known = (cause for words, cause in _SQLITE_WORDS.items() if words in text)
+    return next(known, _refused_with(getattr(error, "sqlite_errorname", None) or type(error).__name__))
+
+
+_OF_SQLITE = {
+    sqlite3.SQLITE_AUTH: _WRITES,
+    sqlite3.SQLITE_READONLY: _WRITES,
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_CANTOPEN: Cause("the file cannot be opened", "give this account access to the file and its folder"),
+    sqlite3.SQLITE_PERM: _DENIED,
+    sqlite3.SQLITE_NOTADB: Cause("the file is not a database of SQLite", "check the path in url"),
+    sqlite3.SQLITE_CORRUPT: Cause("the file is damaged", "restore it from a backup"),
+    sqlite3.SQLITE_IOERR: _BY_ERRNO[errno.EIO],
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_NOMEM: _BY_ERRNO[errno.ENOMEM],
+    sqlite3.SQLITE_TOOBIG: Cause("a value is larger than SQLite's limit", "select shorter values"),
+    sqlite3.SQLITE_MISMATCH: _BAD_VALUE,
+}
+# SQLite has one code for all of these.
+_SQLITE_WORDS = {
+    "one statement at a time": _WRITES,
+    "no such table": _NO_TABLE,
+    "no such column": _NO_COLUMN,
+    "no such function": _SYNTAX,
+    "syntax error": _SYNTAX,
+    "incomplete input": _SYNTAX,
+    "unrecognized token": _SYNTAX,
+    "too many SQL variables": Cause("the statement binds more users than SQLite takes", "lower batch"),
+    "malformed JSON": Cause("a text is no JSON, and the query reads it as JSON", "exclude these rows with json_valid"),
+    "integer overflow": _RANGE,
+    "Could not decode to UTF-8": Cause("a text is not UTF-8", "cast the column to BLOB, or write it again as UTF-8"),
+}
+
+
+def _name_in(text: str, statement: str) -> str:
+    """The name that the database complains of. It is shown only if it is a word of the statement itself."""
+    first_line = text.partition("\n")[0]
+    found = re.findall(r"""["'`]([^"'`]+)["'`]|(?::|column|relation|table|schema) ([\w.$]+)""", first_line)
+    words = (word for pair in found for word in pair if word)
+    shown = (word for word in words if re.search(rf"(?<![\w.]){re.escape(word.rpartition('.')[2])}(?!\w)", statement))
+    return next(shown, "")
+
+
+def redis_cause(error: BaseException) -> Cause:
+    """What Redis or its client reported."""
+    note_error(error)
+    code = str(error).partition(" ")[0]
+    cause = _by_name(error, _OF_REDIS_CLASSES) or _OF_REDIS.get(code)
+    if cause is not None:
+        return cause
+    if isinstance(error, UnicodeError):
+        return Cause("a value is not UTF-8", "write keys and members as UTF-8")
+    behind = system_cause(error)
+    if behind is not None:
+        return behind
+    if re.fullmatch(r"[A-Z]{2,20}", code):
+        return Cause(f"the server refused the command ({code})", "look at the server's log")
+    return _by_name(error, _OF_REDIS_CONNECTIONS) or _unknown(error)
+
+
+_REDIS_LOGIN = Cause("the server refused the user or the password", "correct them in url")
+_REDIS_GRANT = Cause("the user may not run this command or read this key", "grant it in the server's ACL")
+_LOADING = Cause("the server is loading its data", "wait until it has, it takes no commands before", permanent=False)
+_READ_ONLY = Cause("the server is a read-only replica", "name the master in url")
+_MEMORY = Cause("the server has used its maxmemory", "raise it, or let it evict keys", permanent=False)
+_WRONG_TYPE = Cause("the key has another type than the option type says", "correct type")
+_OF_REDIS_CLASSES = {
+    "BusyLoadingError": _LOADING,
+    "ReadOnlyError": _READ_ONLY,
+    "NoPermissionError": _REDIS_GRANT,
+    "AuthenticationError": _REDIS_LOGIN,
+    "AuthorizationError": _REDIS_LOGIN,
+    "MaxConnectionsError": _TOO_MANY,
+    "MasterNotFoundError": Cause("the sentinels know no such master", "check the sentinels and the service's name in url"),
+    "OutOfMemoryError": _MEMORY,
+    "ClusterDownError": Cause("the cluster is down", "look at its nodes", permanent=False),
+    "RedisClusterException": Cause("no node of the cluster answers as one", "check that url names nodes of a cluster"),
+    "InvalidResponse": Cause("what answers there is no Redis server", "check host and port in url"),
+}
+_OF_REDIS_CONNECTIONS = {
+    "TimeoutError": _NO_ANSWER,
+    "ConnectionError": _CLOSED,
+    "ValueError": Cause("an answer has another form than the command gives", "check that url names a Redis server"),
+    "DataError": Cause("the client cannot send such a key", "check key and field"),
+}
+_OF_REDIS = {
+    "WRONGTYPE": _WRONG_TYPE,
+    "NOAUTH": _REDIS_LOGIN,
+    "WRONGPASS": _REDIS_LOGIN,
+    "NOPERM": _REDIS_GRANT,
+    "LOADING": _LOADING,
+    "READONLY": _READ_ONLY,
+    "MASTERDOWN": Cause("the replica has lost its master", "look at the servers", permanent=False),
+    "CLUSTERDOWN": Cause("the cluster is down", "look at its nodes", permanent=False),
+    "OOM": _MEMORY,
+    "BUSY": Cause("the server is busy with a script", "end the script", permanent=False),
+}

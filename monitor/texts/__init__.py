@@ -1,0 +1,1 @@
+"""Sentences for people, written from values. No code decides by them."""

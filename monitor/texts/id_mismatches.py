@@ -1,0 +1,101 @@
+"""What a person reads about ids that do not meet, and which setting helps."""
+
+import shlex
+from collections.abc import Mapping
+from enum import StrEnum
+
+from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
+
+_LONGEST_EXAMPLE = 40
+_DIFFERENCES: Mapping[MismatchKind, str] = {
+    MismatchKind.BLANKS: "the ids differ in blanks",
+    MismatchKind.CASE: "the ids differ in upper and lower case",
+    MismatchKind.LEADING_ZEROS: "the ids differ in leading zeros",
+    MismatchKind.TYPE: "the ids differ in their type",
+    MismatchKind.BYTES: "the ids of an arm are bytes written as text",
+    MismatchKind.QUOTES: "the ids differ in quotation marks",
+    MismatchKind.PREFIX: "the ids differ in their prefix",
+    MismatchKind.SUFFIX: "the ids differ in their suffix",
+    MismatchKind.SEPARATORS: "the ids differ in separators or case",
+    MismatchKind.PAIRS: "the items of an arm are pairs of an item and a score",
+    MismatchKind.SEVERAL: "the ids differ in several ways",
+    MismatchKind.UNKNOWN: "the ids look unrelated",
+}
+
+
+class Surface(StrEnum):
+    """Where the reader can change how ids are read."""
+
+    CONFIGURATION = "configuration"
+    COMMAND = "command"
+    PYTHON = "python"
+
+
+def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
+    """What was found, an example of each arm, and what to do. No full stop at the end."""
+    if mismatch.kind is MismatchKind.PADDING:
+        return _write_padding(mismatch, surface)
+    found = f"{_write_common(mismatch)}: {_DIFFERENCES[mismatch.kind]}{write_examples(mismatch)}"
+    advice = _write_advice(mismatch, surface)
+    return f"{found}. {advice[:1].upper()}{advice[1:]}"
+
+
+def write_examples(mismatch: IdMismatch) -> str:
+    """``, such as '42' in the baseline and '42.0' in the candidate``; nothing where examples are hidden."""
+    if mismatch.examples is None:
+        return ""
+    first, second = map(_quote, mismatch.examples)
+    sides = ("in the baseline", "in the candidate")
+    if mismatch.arm is not None:
+        sides = ("among the users", f"in the {mismatch.arm}")
+    return f", such as {first} {sides[0]} and {second} {sides[1]}"
+
+
+def write_setting(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
+    """The setting under which the ids would meet, or what else to do."""
+    forms = ", ".join(mismatch.forms)
+    if surface is Surface.COMMAND:
+        return f"add --{mismatch.ids}-ids {shlex.quote(f'[{forms}]')}"
+    if surface is Surface.PYTHON:
+        return f"spell them alike, in a configuration with {mismatch.ids}_ids: [{forms}]"
+    whom = "both arms" if mismatch.ids is IdKind.ITEM else "users and both arms"
+    return f"set {mismatch.ids}_ids: [{forms}] for {whom}"
+
+
+def _write_common(mismatch: IdMismatch) -> str:
+    if mismatch.arm is not None:
+        return f"the {mismatch.arm} has {mismatch.common:,} of {mismatch.compared:,} users"
+    if mismatch.common == 0:
+        return f"no {mismatch.ids} is in both arms"
+    return f"only {mismatch.common:,} of {mismatch.compared:,} {mismatch.ids}s are in both arms"
+
+
+def _write_advice(mismatch: IdMismatch, surface: Surface) -> str:
+    if mismatch.kind is MismatchKind.PAIRS:
+        beside = ", and the scores as scores=" if surface is Surface.PYTHON else ", and name the scores apart"
+        return f"give the items alone{beside}"
+    if mismatch.kind is MismatchKind.UNKNOWN:
+        return f"check that the same {mismatch.ids}s are meant, and spell them alike"
+    match = f"then {mismatch.would_match:,} of {mismatch.tried:,} match"
+    if not mismatch.forms:
+        return f"spell them alike: {match}"
+    return f"{write_setting(mismatch, surface)}: {match}"
+
+
+def _write_padding(mismatch: IdMismatch, surface: Surface) -> str:
+    item = None if mismatch.examples is None else mismatch.examples[0]
+    what = "one item" if item is None else f"item {_quote(item)}"
+    arm = "" if mismatch.arm is None else f" of the {mismatch.arm}"
+    value = "..." if item is None else item
+    setting = {
+        Surface.CONFIGURATION: f"set no_item: [{value}]",
+        Surface.COMMAND: f"add --no-item={value}",
+        Surface.PYTHON: f"give no_item=[{value}]",
+    }[surface]
+    found = f"{what} fills the end of {mismatch.common:,} of {mismatch.compared:,} lists{arm}"
+    return f"{found}. If it stands for no item, {setting}"
+
+
+def _quote(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= _LONGEST_EXAMPLE else f"{shown[: _LONGEST_EXAMPLE - 1]}…"

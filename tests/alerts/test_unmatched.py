@@ -1,0 +1,113 @@
+"""A rule, route, window or silence that matches nothing is named, with the nearest name that exists."""
+
+import pytest
+
+from factories import SLOT, comparison, rule, state
+from monitor.alerts.notification_policy import Matcher
+from monitor.alerts.unmatched import (
+    find_unmatched,
+    find_unmatched_silences,
+    named_segments,
+    share_selectors,
+)
+from monitor.model.notifications import Silence
+from monitor.model.segments import find_nearest, name_segment
+from monitor.texts.unmatched_names import write_unmatched
+
+PRESENT = ("all", "country=NO", "country=SE", "vip=true", "age=18")
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("country=no", "country=NO"),
+        ("country=Norway", "country=NO"),
+        ("country= SE", "country=SE"),
+        ("age=18.5", "age=18"),
+        ("country=Brazil", None),
+        ("county=NO", None),
+    ],
+)
+def test_the_nearest_segment_is_of_the_same_dimension(name: str, nearest: str | None) -> None:
+    assert find_nearest(name, PRESENT) == nearest
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("age=18.0", "age=18"),
+        ("vip=True", "vip=true"),
+        ("vip=FALSE", "vip=false"),
+        ("zip=0042", "zip=0042"),
+        ("version=1.10", "version=1.10"),
+        ("all", "all"),
+    ],
+)
+def test_one_value_has_one_name_however_it_is_written(written: str, name: str) -> None:
+    assert name_segment(written) == name
+
+
+def test_rules_that_name_the_same_absent_segment_are_told_once() -> None:
+    rules = (rule(alert="Low", segments=("all", "country=no")), rule(alert="Lower", segments=("country=no",)))
+    found = find_unmatched(comparison(rules=rules), PRESENT)
+
+    assert named_segments(rules) == ("country=no",)
+    assert [*map(write_unmatched, found)] == [
+        "nothing matches rules Low, Lower: there is no segment country=no. Did you mean country=NO?"
+    ]
+
+
+def test_where_no_name_is_near_those_that_exist_are_listed() -> None:
+    (found,) = find_unmatched(comparison(rules=(rule(alert="Low", segments=("country=Brazil",)),)), PRESENT)
+
+    assert write_unmatched(found) == (
+        "nothing matches rule Low: there is no segment country=Brazil. There is country=NO, country=SE"
+    )
+
+
+@pytest.mark.parametrize(
+    ("matchers", "said"),
+    [
+        ((), None),
+        (("segment=country=NO", "alert=Low"), None),
+        (("team=search",), None),
+        (("segment=country=no",), "no alert has segment=country=no. Did you mean country=NO?"),
+        (("alert=Lwo",), "no alert has alert=Lwo. Did you mean Low?"),
+        (("alert=Low", "severity=info"), "no alert has severity=info. There is critical"),
+        (("team=serach",), "no alert has team=serach. Did you mean search?"),
+        (("segment=~country=X.*",), "no alert has segment=~country=X.*"),
+        (("zone=a",), "no alert has zone=a"),
+    ],
+)
+def test_a_route_is_held_against_every_alert_that_there_can_be(matchers: tuple[str, ...], said: str | None) -> None:
+    rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
+    found = find_unmatched(comparison(rules=rules, selectors={"routes[0]": matchers}), PRESENT)
+
+    assert [*map(write_unmatched, found)] == ([] if said is None else [f"nothing matches routes[0]: {said}"])
+
+
+def test_a_route_that_another_comparison_may_match_is_not_held_against_this_one() -> None:
+    both = [comparison(name=name, rules=(rule(alert="Low", segments="each"),)) for name in ("feed", "shop")]
+    shared = [Matcher.parse("segment=country=SE")]
+    own = [Matcher.parse("comparison=shop"), *shared]
+    nobodys = [Matcher.parse("alert=Lwo")]
+
+    assert share_selectors({"shared": shared, "own": own, "nobodys": nobodys}, both) == {
+        "feed": {"nobodys": ("alert=Lwo",)},
+        "shop": {"own": ("comparison=shop", "segment=country=SE"), "nobodys": ("alert=Lwo",)},
+    }
+
+
+def test_a_silence_is_held_against_the_alerts_that_were_judged() -> None:
+    states = [state(comparison="feed", alert="Low", segment="country=NO")]
+
+    def said(*matchers: str, comparisons: tuple[str, ...] = ("feed",)) -> str | None:
+        silence = Silence(id=3, matchers=matchers, author="kim", comment="", created_at=SLOT, starts_at=SLOT, ends_at=SLOT)
+        found = find_unmatched_silences([silence], states, comparisons)
+        return write_unmatched(found[0]) if found else None
+
+    assert said("segment=country=no") == (
+        "nothing matches silence 3: no alert has segment=country=no. Did you mean country=NO?"
+    )
+    assert said("segment=country=NO", "metric=rbo") is None
+    assert said("segment=country=no", comparisons=("feed", "new")) is None

@@ -1,0 +1,163 @@
+"""Ids that hardly meet are explained: in which spelling they would, with an example of each arm."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from monitor.frames.lists import from_array
+from monitor.kernels.ragged import offsets_of
+from monitor.model.id_forms import speller
+from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
+from monitor.model.rankings import Arm, RankingTable
+from monitor.pairing.batches import encode_arms
+from monitor.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
+from monitor.texts.id_mismatches import Surface, write_mismatch
+
+
+def find(baseline: list[Any], candidate: list[Any], *, is_many: bool = False) -> IdMismatch | None:
+    common = len(set(map(str, baseline)) & set(map(str, candidate)))
+    return find_mismatch(baseline, candidate, IdKind.ITEM, common=common, is_many=is_many)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "kind", "forms"),
+    [
+        ([42, 7], ["42.0", "7.0"], MismatchKind.TYPE, ("int",)),
+        ([42, 7], ["0042", "0007"], MismatchKind.LEADING_ZEROS, ("int",)),
+        ([42, 7], [" 42", "7 "], MismatchKind.BLANKS, ("strip",)),
+        (["Ab", "cD"], ["ab", "cd"], MismatchKind.CASE, ("lower",)),
+        ([42, 7], ["b'42'", "b'7'"], MismatchKind.BYTES, (r"""{regex: "b?['\"](.*)['\"]"}""",)),
+        ([42, 7], ['"42"', '"7"'], MismatchKind.QUOTES, (r"""{regex: "b?['\"](.*)['\"]"}""",)),
+        ([12, 3], ["SKU-12", "SKU-3"], MismatchKind.PREFIX, ('{prefix: "SKU-"}',)),
+        (["SKU-12", "SKU-3"], ["sku_12", "sku_3"], MismatchKind.PREFIX, ('{prefix: "SKU-"}', '{prefix: "sku_"}')),
+        ([12, 3], ["urn:item:12", "urn:item:3"], MismatchKind.PREFIX, ('{prefix: "urn:item:"}',)),
+        ([12, 3], ["12.html", "3.html"], MismatchKind.SUFFIX, (r'{regex: "(.+)\\.html"}',)),
+        ([12, 3], [" i012 ", " i003 "], MismatchKind.SEVERAL, None),
+        (["red-shoe", "hat"], ["Red_Shoe", "h-a-t"], MismatchKind.SEPARATORS, ()),
+        (["a", "b"], [("a", 0.5), ("b", 0.1)], MismatchKind.PAIRS, ()),
+        (["('a', 0.5)"], ["('a', 0.25)"], MismatchKind.PAIRS, ()),
+        ([1, 2], ["x", "y"], MismatchKind.UNKNOWN, ()),
+    ],
+)
+def test_the_difference_is_named_in_both_directions(
+    baseline: list[Any], candidate: list[Any], kind: MismatchKind, forms: tuple[str, ...] | None
+) -> None:
+    there, back = find(baseline, candidate), find(candidate, baseline)
+
+    assert there is not None
+    assert back is not None
+    assert there.kind is back.kind is kind
+    assert there.examples is not None
+    assert back.examples is not None
+    assert sorted(there.examples) == sorted(back.examples)
+    assert there.examples[0] in map(str, baseline)
+    if forms is not None:
+        assert sorted(there.forms) == sorted(back.forms) == sorted(forms)
+    assert kind is MismatchKind.UNKNOWN or (there.would_match, there.tried) == (len(baseline), len(baseline))
+
+
+def test_the_forms_that_are_proposed_let_the_ids_meet() -> None:
+    yaml = pytest.importorskip("yaml")
+    found = find(["SKU-12", "SKU-3"], [" sku_012", " sku_003"])
+    assert found is not None
+    spell = speller(yaml.safe_load(f"[{', '.join(found.forms)}]"))
+
+    assert spell(["SKU-12", "SKU-3"]) == spell([" sku_012", " sku_003"])
+
+
+def test_a_few_unrelated_lists_are_no_news_and_many_are() -> None:
+    assert find([1, 2], [3, 4]) is None
+    found = find([1, 2], [3, 4], is_many=True)
+
+    assert found is not None
+    assert found.kind is MismatchKind.UNKNOWN
+
+
+def test_most_ids_need_not_meet_and_one_is_too_few() -> None:
+    few = find([f"y{n}" for n in range(40)], [f"x{n}" for n in range(35, 70)])
+    one = find([f"y{n}" for n in range(40)], [f"x{n}" for n in range(39, 70)])
+
+    assert few is not None
+    assert (few.kind, few.would_match, few.tried) == (MismatchKind.PREFIX, 5, 35)
+    assert one is None
+
+
+def lists(*rows: list[Any]) -> RankingTable:
+    items = from_array(pd.Series([item for row in rows for item in row]), "items")
+    return RankingTable(users=pd.RangeIndex(len(rows)), offsets=offsets_of(map(len, rows)), items=items)
+
+
+def look(*batches: tuple[RankingTable, RankingTable], k: int | None = None) -> tuple[IdMismatch, ...]:
+    found = IdComparison()
+    for baseline, candidate in batches:
+        arms, vocabulary = encode_arms(baseline, candidate)
+        found.add(arms, vocabulary, k)
+    return found.mismatches
+
+
+def test_lists_that_share_a_twentieth_of_their_items_are_not_looked_into() -> None:
+    assert look((lists([*range(20)]), lists([*range(19, 39)]))) == ()
+    assert look((lists([]), lists([1]))) == ()
+
+
+def test_lists_of_numbers_and_of_text_are_coded_together_and_explained() -> None:
+    (found,) = look((lists([42, 7], [3]), lists(["42.0", "7.0"], ["3.0"])))
+
+    assert (found.kind, found.common, found.compared) == (MismatchKind.TYPE, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "arm", "count"),
+    [
+        (lists([5, 6, -1, -1]), lists([5, 8, -1, -1]), None, (2, 2)),
+        (lists([5, 6, 7, 8]), lists([5, 8, -1, -1]), Arm.CANDIDATE, (1, 1)),
+        (lists(*[[1, 2, 0, 0]] * 20), lists(*[[1, 2, 3, 4]] * 20), Arm.BASELINE, (20, 20)),
+    ],
+)
+def test_an_item_that_fills_up_lists_is_padding(
+    baseline: RankingTable, candidate: RankingTable, arm: Arm | None, count: tuple[int, int]
+) -> None:
+    (found,) = look((baseline, candidate))
+
+    assert (found.kind, found.arm, found.common, found.compared) == (MismatchKind.PADDING, arm, *count)
+
+
+def test_an_item_that_stands_twice_by_accident_is_no_padding() -> None:
+    assert look((lists([5, 6, 6]), lists([5, 6, 7]))) == ()
+    assert look((lists([5, 6, 7, -1, -1]), lists([5, 6, 7])), k=4) == ()
+
+
+def test_ids_that_meet_in_one_batch_are_spelled_alike() -> None:
+    odd, alike, nothing = (lists([42]), lists(["42.0"])), (lists([5]), lists([5])), (lists([]), lists([]))
+
+    assert len(look(odd, nothing, odd)) == 1
+    assert look(odd, alike, odd) == look(alike, odd) == look(nothing) == ()
+
+
+def test_padding_is_counted_over_all_batches() -> None:
+    padded = (lists([5, -1, -1]), lists([5, 6]))
+    (found,) = look(padded, padded)
+
+    assert (found.common, found.compared) == (2, 2)
+
+
+def test_users_are_explained_like_items() -> None:
+    asked, listed = pd.Index(["1", "2"], dtype="str"), pd.Index(["user-1", "user-2"], dtype="str")
+    found = find_user_mismatch(asked, listed)
+
+    assert found is not None
+    assert write_mismatch(found) == (
+        "no user is in both arms: the ids differ in their prefix, such as '1' in the baseline and 'user-1' in the candidate. "
+        'Set user_ids: [{prefix: "user-"}] for users and both arms: then 2 of 2 match'
+    )
+    assert find_user_mismatch(asked, asked) is None
+
+
+def test_the_advice_fits_the_place_where_the_reader_is() -> None:
+    found = find([42], ["42.0"])
+    assert found is not None
+
+    assert write_mismatch(found, Surface.COMMAND).endswith("Add --item-ids '[int]': then 1 of 1 match")
+    assert write_mismatch(found, Surface.PYTHON).endswith("in a configuration with item_ids: [int]: then 1 of 1 match")
+    assert "42" not in write_mismatch(found.without_examples).removesuffix("then 1 of 1 match")
