@@ -24,7 +24,8 @@ def users_of(
     options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP, max_unreadable: float = 1
 ) -> UserTable:
     """The users of a small table, of which one row is a large share."""
-    given = {kind: each | {"max_unreadable": max_unreadable} if isinstance(each, dict) else each for kind, each in options.items()}
+    more = {"max_unreadable": max_unreadable}
+    given = {kind: each | more if isinstance(each, dict) else each for kind, each in options.items()}
     return open_users(UsersOptions.model_validate(given), baseline).users(SLOT, dimensions)
 
 
