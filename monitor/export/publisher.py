@@ -105,15 +105,27 @@ class RunSeries:
         """The series with those of the ``shown`` segments."""
         made = self._made
         if made is None or made[0] != shown:
-            made = self._made = (shown, Piece(lambda: self.families(shown)))
+            # Without a reference back to this object, which frees all of it once a run follows.
+            families = partial(_families_of_run, self.comparison, self._gauges, self.segments, shown)
+            made = self._made = (shown, Piece(families))
         return made[1]
 
     def families(self, shown: frozenset[str]) -> tuple[Metric, ...]:
         """The same as families."""
-        left_out = {key for segment, found in self.segments.items() if segment not in shown for key in found}
-        cut = Gauges()
-        cut.set("series_cut", (self.comparison,), len(left_out))
-        return (*self._gauges.families(left_out), *cut.families())
+        return _families_of_run(self.comparison, self._gauges, self.segments, shown)
+
+
+def _families_of_run(
+    comparison: str,
+    gauges: Gauges,
+    segments: Mapping[str, Sequence[SampleKey]],
+    shown: frozenset[str],
+) -> tuple[Metric, ...]:
+    hidden = (samples for segment, samples in segments.items() if segment not in shown)
+    left_out = set(chain.from_iterable(hidden))
+    cut = Gauges()
+    cut.set("series_cut", (comparison,), len(left_out))
+    return (*gauges.families(left_out), *cut.families())
 
 
 class Publication:

@@ -5,6 +5,8 @@ import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def utc_now() -> datetime:
     """Return the time of the machine's clock, aware UTC. Nothing else in the program reads that clock."""
@@ -18,14 +20,23 @@ def format_instant(instant: datetime) -> str:
 
 def read_instant(text: str) -> datetime:
     """Read an ISO 8601 time; without a zone it is UTC, and a bare date is midnight UTC. ValueError says what is wrong."""
-    try:
-        given = datetime.fromisoformat(text)
-        instant = given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z") from None
-    if instant.timestamp() < 0:
+    instant = _parse_instant(text)
+    if instant < _FIRST:
         raise ValueError(f"{text!r} lies before 1970-01-01, where slots begin")
     return instant
+
+
+def read_since(text: str) -> datetime:
+    """Read the beginning of a period likewise; one before 1970, where slots begin, is 1970."""
+    return max(_parse_instant(text), _FIRST)
+
+
+def _parse_instant(text: str) -> datetime:
+    try:
+        given = datetime.fromisoformat(text)
+        return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z") from None
 
 
 def retry_after_s(text: str | None, now: datetime) -> float | None:

@@ -1,11 +1,13 @@
 """The outbox and what it sends: deliveries, notifications, messages, silences."""
 
+import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation
+from monitor.model.instants import format_instant
 from monitor.model.rules import Severity
 
 
@@ -30,6 +32,7 @@ class Delivery:
     transition: Transition
     status: DeliveryStatus = DeliveryStatus.PENDING
     may_be_known: bool = False  # an earlier attempt was not recorded: the process died, or the answer did not come
+    message_key: str | None = None  # of the message that may have arrived with it: it is repeated under this key
     reason: str | None = None  # why it is held, failed, was given up or dropped
     next_attempt_at: datetime | None = None  # None once it is settled
     settled_at: datetime | None = None
@@ -45,6 +48,7 @@ class Notification:
     reason: str | None
     next_attempt_at: datetime | None
     may_be_known: bool = False  # the receiver may have taken it although the attempt failed
+    message_key: str | None = None  # of the message that it may have taken
     fallback: str | None = None  # who is owed it from now on
     repeat_at: datetime | None = None  # when it is repeated if it still fires then
 
@@ -100,6 +104,7 @@ class Message:
     pages: int = 1  # how many times the incident has paged this receiver, with this message
     worse: str | None = None  # why it pages again, in words; None for the first page and where it pages nobody
     is_update: bool = False  # alerts joined an incident that the receiver knows: nobody needs to be paged
+    key: str | None = None  # given once it may have arrived: see `message_key`
     picture: bytes | None = field(default=None, repr=False)  # PNG of the metric over time, for receivers that show pictures
 
     @property
@@ -122,6 +127,20 @@ class Message:
         looked_after = self.acknowledged | {change.dedup_key for change in self.changes}
         is_whole = all(start.dedup_key in looked_after for start in self.firing)
         return MessageStatus.ACKNOWLEDGED if is_told and is_whole else MessageStatus.FIRING
+
+
+def message_key(message: Message, now: datetime) -> str:
+    """The idempotency key, ``incident:digest``. A message that may have arrived keeps its key; each repetition has its own."""
+    if message.key is not None:
+        return message.key
+    parts = [
+        f"{change.dedup_key} {change.from_state} {change.to_state} {format_instant(change.at)}" for change in message.changes
+    ]
+    parts += ["firing", *(str(start.dedup_key) for start in message.firing)]
+    if message.is_repetition:
+        parts.append(format_instant(now))
+    digest = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
+    return f"{message.incident}:{digest[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,36 @@
 """Delivery from the outbox to receivers: claim, decide, send, record, at least once.
 
-Deliveries are leased and marked before they are sent: if a process dies on the way, another one sends them again under the
-same keys once the lease has run out. For one receiver, call these from one thread: a repetition must not overtake an end.
+Deliveries are leased and marked with the key of their message before they are sent.
+If a process dies on the way, another one sends them again once the lease has run out.
+A message that may have arrived is repeated with the same changes and the same key.
+What joined its incident meanwhile goes into the next message.
+For one receiver, call these from one thread: a repetition must not overtake an end.
 """
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.incidents import GROUP_FOR
-from monitor.alerts.notification_policy import Dispatch, NotificationPolicy, compose_messages
+from monitor.alerts.notification_policy import (
+    Decision,
+    Dispatch,
+    NotificationPolicy,
+    compose_messages,
+)
 from monitor.errors import DeliveryError
 from monitor.model.alerts import Transition
-from monitor.model.notifications import Delivery, DeliveryStatus, Message, Notification, Updates
+from monitor.model.notifications import (
+    Delivery,
+    DeliveryStatus,
+    FiringSnapshot,
+    Message,
+    Notification,
+    Updates,
+    message_key,
+)
 from monitor.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)
@@ -114,16 +130,14 @@ class OutboxSender:
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
         by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
-        for delivery, status, reason in dispatch.decide(claimed):
+        for delivery, status, reason in _decide_together(dispatch.decide(claimed)):
             by_outcome.setdefault((status, reason), []).append(delivery)
         sending = {_change_key(each.transition): each for each in by_outcome.pop((DeliveryStatus.PENDING, None), ())}
         for (status, reason), of_it in by_outcome.items():
             again = self.clock.now() + RECHECK_AFTER if status is DeliveryStatus.HELD else None
             self._record(of_it, status, reason=reason, again=again)
-        messages = compose_messages(
-            [each.transition for each in sending.values()], dispatch.snapshot, self.policy.group_for.get(comparison, GROUP_FOR)
-        )
-        for message in messages:
+        group_for = self.policy.group_for.get(comparison, GROUP_FOR)
+        for message in _compose(sending.values(), dispatch.snapshot, group_for):
             if should_stop():
                 self._record(list(sending.values()), DeliveryStatus.PENDING, again=now)
                 break
@@ -148,7 +162,11 @@ class OutboxSender:
             )
             return None
         # Marked first: if the process dies while it sends, the message may have arrived.
-        self.outbox.mark_sending(deliveries, owner=self.owner, until=self.clock.now() + LEASE)
+        now = self.clock.now()
+        key = message_key(message, now)
+        message = replace(message, key=key)
+        deliveries = [replace(each, message_key=key) for each in deliveries]
+        self.outbox.mark_sending(deliveries, message_key=key, owner=self.owner, until=now + LEASE)
         try:
             self._hand_over(message)
         except DeliveryError as error:
@@ -175,7 +193,9 @@ class OutboxSender:
         if error.permanent and error.of_message and len(deliveries) > 1:
             middle = len(deliveries) // 2
             halves = slice(None, middle), slice(middle, None)
-            pauses = [self._send(replace(message, changes=message.changes[half]), deliveries[half]) for half in halves]
+            pauses = [
+                self._send(replace(message, changes=message.changes[half], key=None), deliveries[half]) for half in halves
+            ]
             return next(filter(None, reversed(pauses)), None)
         self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
         if error.permanent:
@@ -193,24 +213,32 @@ class OutboxSender:
         repeated = {_change_key(each.transition): each for each in due if dispatch.why_not_again(each.transition) is None}
         held = [each for each in due if _change_key(each.transition) not in repeated]
         # Those that are held back now are decided on again soon.
-        self.outbox.schedule_repetition(held, at=now + min(every, RECHECK_AFTER))
+        for key, of_it in _by_message(held).items():
+            self.outbox.schedule_repetition(of_it, at=now + min(every, RECHECK_AFTER), message_key=key)
         group_for = self.policy.group_for.get(due[0].transition.comparison, GROUP_FOR)
-        for message in compose_messages([each.transition for each in repeated.values()], dispatch.snapshot, group_for):
+        for message in _compose(repeated.values(), dispatch.snapshot, group_for):
             if self.is_sure():
                 again = replace(message, changes=(), firing=message.changes, is_repetition=True)
+                again = replace(again, key=message_key(again, now))
                 self._send_again(again, [repeated[_change_key(start)] for start in again.firing], every)
         return len(repeated)
 
     def _send_again(self, message: Message, deliveries: Sequence[Delivery], every: timedelta) -> None:
         now = self.clock.now()
+        self.outbox.schedule_repetition(deliveries, at=now, message_key=message.key)
         try:
             self._hand_over(message)
         except DeliveryError as error:
             self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
             soon = next_attempt(_REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
-            self.outbox.schedule_repetition(deliveries, at=now + every if error.permanent else soon)
+            may_be_known = error.may_be_known or deliveries[0].message_key is not None
+            self.outbox.schedule_repetition(
+                deliveries,
+                at=now + every if error.permanent else soon,
+                message_key=message.key if may_be_known and not error.permanent else None,
+            )
             raise
-        self.outbox.schedule_repetition(deliveries, at=now + every)
+        self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
 
     def _record(
         self,
@@ -236,6 +264,7 @@ class OutboxSender:
                     reason=reason,
                     next_attempt_at=again,
                     may_be_known=each.may_be_known or may_be_known,
+                    message_key=each.message_key if each.may_be_known or may_be_known else None,
                     fallback=None if each.transition.is_end else fallback,
                     repeat_at=repeat_at if each.transition.is_start else None,
                 )
@@ -295,6 +324,39 @@ def drain(
         if left <= 0 or not any(waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders):
             return
         pause(min(_PAUSE_S, left))
+
+
+def _by_message(deliveries: Iterable[Delivery]) -> dict[str | None, list[Delivery]]:
+    """Deliveries by the message that may have arrived, None for what never left."""
+    by_key: dict[str | None, list[Delivery]] = {}
+    for each in deliveries:
+        by_key.setdefault(each.message_key, []).append(each)
+    return by_key
+
+
+def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
+    """The decisions, but all of a message that may have arrived is sent or held if a part is."""
+    by_status: dict[str | None, dict[DeliveryStatus, Decision]] = {}
+    for each in decisions:
+        by_status.setdefault(each.delivery.message_key, {}).setdefault(each.status, each)
+    for each in decisions:
+        found = by_status[each.delivery.message_key] if each.delivery.message_key else {}
+        strongest = found.get(DeliveryStatus.PENDING) or found.get(DeliveryStatus.HELD) or each
+        yield strongest._replace(delivery=each.delivery)
+
+
+def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot, group_for: timedelta) -> list[Message]:
+    """Messages that may have arrived as they were, with their keys, then those of everything else."""
+    by_key = _by_message(deliveries)
+    fresh = [each.transition for each in by_key.pop(None, ())]
+    messages = []
+    for key, of_it in by_key.items():
+        changes = [each.transition for each in of_it]
+        messages += [replace(each, key=key) for each in compose_messages(changes, snapshot, group_for)]
+        starts = tuple(change for change in changes if change.is_start)
+        known = snapshot.delivered.union(str(start.dedup_key) for start in starts)
+        snapshot = replace(snapshot, told=(*snapshot.told, *starts), delivered=known)
+    return [*messages, *compose_messages(fresh, snapshot, group_for)]
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:

@@ -269,8 +269,11 @@ class Outbox(Protocol):
         Lists are of users that the explanation shows, one of each leading group, else of the two with the lowest scores.
         """
 
-    def mark_sending(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
-        """Note that these are about to be sent, and may be known if nothing is recorded; the owner's leases last until then."""
+    def mark_sending(self, sending: Sequence[Delivery], *, message_key: str, owner: str, until: datetime) -> None:
+        """Note that these are about to be sent in the message with this key, and may arrive.
+
+        They may be known if nothing is recorded. The owner's leases last until then.
+        """
 
     def record(self, *notifications: Notification) -> None:
         """Store the outcome of deliveries and move them; one that still waits is due again at ``next_attempt_at``.
@@ -281,8 +284,8 @@ class Outbox(Protocol):
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
         """Starts of firings that last, that nobody has acknowledged, and that this receiver is to be sent again now."""
 
-    def schedule_repetition(self, repeated: Sequence[Delivery], *, at: datetime) -> None:
-        """Set the time at which these are to be sent again."""
+    def schedule_repetition(self, repeated: Sequence[Delivery], *, at: datetime, message_key: str | None) -> None:
+        """Set when these are to be sent again, and the key of the repetition that may have arrived."""
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
         """Starts of firings that last and ends since then that this receiver was sent, in the order they were stored."""

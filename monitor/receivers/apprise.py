@@ -12,10 +12,10 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, DeliveryError
-from monitor.model.notifications import Message, MessageStatus
+from monitor.model.notifications import Message, MessageStatus, message_key
 from monitor.receivers.fields import ReceiverEntry, ReceiverName, RepeatEvery, Timeout, repeated
 from monitor.receivers.message.content import content_of
-from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key
+from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class AppriseReceiver:
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Send a message to the services that do not have it yet. DeliveryError when one of them did not accept it."""
-        key, names = idempotency_key(message, now), tuple(self._services)
+        key, names = message_key(message, now), tuple(self._services)
         waiting = self._delivered.without(key, names)
         outcomes = self._notify_each(message, waiting)
         self._delivered.add(key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS])

@@ -14,12 +14,12 @@ from pydantic import Field, SecretStr
 
 from monitor.alerts.incidents import find_leads
 from monitor.errors import DeliveryError
-from monitor.model.notifications import Message, MessageStatus
+from monitor.model.notifications import Message, MessageStatus, message_key
 from monitor.model.rules import Severity
 from monitor.options import must
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, repeated
 from monitor.receivers.message.content import MessageContent, content_of, weight_of
-from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key
+from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import cause_of, clean
 
@@ -97,7 +97,7 @@ class Email:
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Mail a message to the addresses that do not have it yet. DeliveryError when one was refused."""
-        key, options = idempotency_key(message, now), self._options
+        key, options = message_key(message, now), self._options
         content = content_of(message, self._external_url)
         mail = compose_mail(message, content, sender=options.sender, to=options.to, key=key, now=now)
         waiting = self._delivered.without(key, options.to)

@@ -12,11 +12,11 @@ from pydantic import AfterValidator, Field, SecretStr
 from monitor.alerts.incidents import find_leads
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
-from monitor.model.notifications import Message, MessageStatus, Updates
+from monitor.model.notifications import Message, MessageStatus, Updates, message_key
 from monitor.options import HeaderSecret
 from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, SecretUrl, check_further_headers, repeated
 from monitor.receivers.http_client import HttpReceiver
-from monitor.receivers.message.identity import alert_annotations, alert_labels, idempotency_key, label_fingerprint
+from monitor.receivers.message.identity import alert_annotations, alert_labels, label_fingerprint
 from monitor.receivers.message.safe_text import clean, page_url
 
 SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
@@ -168,7 +168,7 @@ class Webhook(HttpReceiver):
     def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
         headers = {name: secret.get_secret_value() for name, secret in self._options.headers.items()}
         headers["Content-Type"] = "application/json"
-        headers["Idempotency-Key"] = idempotency_key(message, now)
+        headers["Idempotency-Key"] = message_key(message, now)
         headers[TIMESTAMP] = str(int(now.timestamp()))
         if self._options.secret is not None:
             headers[SIGNATURE] = sign(self._options.secret.get_secret_value(), headers[TIMESTAMP], body)

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
 
@@ -269,6 +270,13 @@ class Settings(Options):
         found = self.model_copy(update=links if is_encrypted and "external_url" not in self.model_fields_set else {})
         found._access = access  # noqa: SLF001 - a copy of these
         return found
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        """The daemon's own names, in lower case: those in `listen` and `external_url`."""
+        of_pages = urlsplit(self.external_url or "").hostname
+        names = (self.listen_address[0], of_pages)
+        return frozenset(name.lower() for name in names if name)
 
     @property
     def listen_address(self) -> tuple[str, int]:

@@ -51,6 +51,8 @@ _RETRIED_FOR = timedelta(days=1)
 """How long an end that was refused for good is retried when the configuration changes."""
 _EXAMPLES = 2
 """Users whose lists a message shows where no explanation names any."""
+_IN_TURN = (case((deliveries.c.message_key.is_(None), 1), else_=0), deliveries.c.message_key)
+"""What may have arrived comes first, message by message: a message is repeated whole."""
 _GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
 _IS_WAITING = deliveries.c.status.in_(WAITING)
 _COLUMNS = (
@@ -59,6 +61,7 @@ _COLUMNS = (
     deliveries.c.status,
     deliveries.c.attempts,
     deliveries.c.may_be_known,
+    deliveries.c.message_key,
     deliveries.c.reason.label("last_reason"),
     deliveries.c.next_attempt_at,
     deliveries.c.settled_at,
@@ -83,7 +86,7 @@ class SqlOutbox:
             waiting = (
                 _select(*_COLUMNS)
                 .where(is_free, transitions.c.comparison == comparison)
-                .order_by(case((_is_due(now), 0), else_=1), transitions.c.id)
+                .order_by(*_IN_TURN, case((_is_due(now), 0), else_=1), transitions.c.id)
                 .limit(limit)
                 .with_for_update(skip_locked=True, of=deliveries)
             )
@@ -125,8 +128,9 @@ class SqlOutbox:
                 )
         return Briefing(explanation=explanation, examples=shown, models=write_models(models, slot))
 
-    def mark_sending(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
-        marked = update(deliveries).where(deliveries.c.id.in_([each.id for each in sending])).values(may_be_known=True)
+    def mark_sending(self, sending: Sequence[Delivery], *, message_key: str, owner: str, until: datetime) -> None:
+        is_sent = deliveries.c.id.in_([each.id for each in sending])
+        marked = update(deliveries).where(is_sent).values(may_be_known=True, message_key=message_key)
         receivers = {each.receiver for each in sending}
         leased = and_(deliveries.c.receiver.in_(receivers), deliveries.c.leased_by == owner, _IS_WAITING)
         with self._database.write() as connection:
@@ -148,11 +152,12 @@ class SqlOutbox:
         )
         return tuple(_delivery(row) for row in self._database.rows(query))
 
-    def schedule_repetition(self, repeated: Sequence[Delivery], *, at: datetime) -> None:
+    def schedule_repetition(self, repeated: Sequence[Delivery], *, at: datetime, message_key: str | None) -> None:
         ids = [each.id for each in repeated]
         is_repeated = and_(deliveries.c.id.in_(ids), deliveries.c.repeat_at.is_not(None))
         with self._database.write() as connection:
-            connection.execute(update(deliveries).where(is_repeated).values(repeat_at=at))
+            moved = update(deliveries).where(is_repeated)
+            connection.execute(moved.values(repeat_at=at, message_key=message_key))
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
         is_sent = and_(deliveries.c.receiver == receiver, deliveries.c.status == DeliveryStatus.SENT)
@@ -255,6 +260,7 @@ def _moved(note: Notification) -> dict[str, object]:
         "settled_at": None if note.status in WAITING else note.at,
         "repeat_at": note.repeat_at,
         "may_be_known": note.may_be_known,
+        "message_key": note.message_key,
         "leased_by": None,
         "leased_until": None,
     }

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import re
+import socket
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -18,6 +20,8 @@ from monitor.storage.database_url import file_of
 
 _MOST_SHOWN = 20
 _LONGEST_HOLDER = 200
+_OF_PROCESS = re.compile(r"(\S+):([0-9]{1,9}) since")
+"""A holder that is a process: its host and its number."""
 _WAIT_S = 30.0
 _OF_AN_INDEX = ("missing from index", "wrong # of entries in index", "non-unique entry in index")
 
@@ -112,15 +116,23 @@ class FileLock:
             return
         self.release()
         try:
-            opened = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            opened = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise self._refused(error) from None
         try:
+            self._make_private(opened)
             self._lock(opened)
         except BaseException:
             os.close(opened)
             raise
         self._held = opened
+
+    def _make_private(self, opened: int) -> None:
+        # Whoever may read the file could lock it and keep every daemon out.
+        try:
+            os.fchmod(opened, 0o600)
+        except OSError as error:
+            raise self._refused(error) from None
 
     def _lock(self, opened: int) -> None:
         try:
@@ -129,7 +141,7 @@ class FileLock:
             os.pwrite(opened, f"{self.holder} since {format_instant(utc_now().replace(microsecond=0))}\n".encode(), 0)
         except BlockingIOError:
             msg = (
-                f"SQLite database {self.file} is in use by another daemon: {_text_of(opened)} holds {self.path}: "
+                f"SQLite database {self.file} is in use by another daemon: {_holder_in(opened)} holds {self.path}: "
                 "end it, or use PostgreSQL, where any number may run"
             )
             raise DatabaseError(msg) from None
@@ -161,13 +173,27 @@ def holder_of(file: Path) -> str | None:
     try:
         fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return f"{_text_of(opened)} (holds {lock})"
+        return f"{_holder_in(opened)} (holds {lock})"
     finally:
         os.close(opened)
     return None
 
 
-def _text_of(opened: int) -> str:
+def _holder_in(opened: int) -> str:
+    """The holder that a locked file names, unless that process of this machine has ended: then another one holds it."""
     text = os.pread(opened, _LONGEST_HOLDER, 0).decode(errors="replace").strip()
+    found = _OF_PROCESS.match(text)
+    if not text or (found and found[1] == socket.gethostname() and not _is_alive(int(found[2]))):
+        return "an unknown process"
     # Whoever may write the directory may have written anything.
-    return "".join(char if char.isprintable() else "?" for char in text) or "an unknown process"
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

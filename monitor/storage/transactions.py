@@ -1,10 +1,14 @@
 """Connections and transactions of one database, fenced by the lease, with the driver's errors translated."""
 
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, create_engine, event, exists, func, select, text
@@ -12,7 +16,7 @@ from sqlalchemy.engine import URL, Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from monitor.errors import ConfigError, DatabaseError, LeaseLostError
+from monitor.errors import ConfigError, DatabaseError, DatabaseTrouble, LeaseLostError
 from monitor.model.runs import Lease
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of
@@ -22,6 +26,8 @@ from monitor.storage.tables.run_tables import leases
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one that writes."""
+QUEUE_WAIT_S = 300.0
+"""How long a writer of SQLite waits for the other writers of this process."""
 LEADING = "daemon"
 """The name of the lease on leading."""
 
@@ -65,6 +71,43 @@ class LeaseFence:
         query = select(leases.c.epoch, _limit(self.patience / 3)).where(is_current(self.lease)).with_for_update(read=True)
         if connection.execute(query).one_or_none() is None:
             raise _lost(connection, self.lease)
+
+
+@dataclass(slots=True)
+class WriterQueue:
+    """The writers of this process to one SQLite file, one after the other in the order in which they came.
+
+    SQLite lets one write at a time, but its own waiting is no queue: under load some never have their turn.
+    """
+
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _turns: deque[threading.Event] = field(default_factory=deque)
+
+    @contextmanager
+    def turn(self, place: str) -> Iterator[None]:
+        """Wait for the turn, and keep it; DatabaseError when it does not come within `QUEUE_WAIT_S`."""
+        turn = threading.Event()
+        with self._guard:
+            self._turns.append(turn)
+            self._turns[0].set()
+        try:
+            if not turn.wait(QUEUE_WAIT_S):
+                raise DatabaseError(
+                    f"{place}: other work of this process has been writing for {QUEUE_WAIT_S:g} s: try again",
+                    permanent=False,
+                    trouble=DatabaseTrouble.CONFLICT,
+                )
+            yield
+        finally:
+            with self._guard:
+                self._turns.remove(turn)
+                if self._turns:
+                    self._turns[0].set()
+
+
+@cache
+def _writers_of(_file: Path) -> WriterQueue:
+    return WriterQueue()
 
 
 class Database:
@@ -123,6 +166,12 @@ class Database:
                 fence.leave(connection)
             self._require_pinned()  # once more: it may have been replaced meanwhile
 
+    def _turn(self, *, is_writing: bool) -> AbstractContextManager[None]:
+        file = file_of(self.url)
+        if file is None or not is_writing:
+            return nullcontext()
+        return _writers_of(file.resolve()).turn(describe(self.url))
+
     def pin(self) -> None:
         """Refuse from now on to work when the files of SQLite are not the ones any more that they are at the first call."""
         # Open connections would go on with files that nobody sees, new ones with others.
@@ -160,12 +209,16 @@ class Database:
         try:
             self._require_pinned()
             with (
+                self._turn(is_writing="is_writing" in options),
                 translated(self.url, self._driver_error),
                 self._engine.connect() as connection,
                 connection.execution_options(**options).begin(),
             ):
                 yield connection
         except DatabaseError as error:
+            if error.trouble is DatabaseTrouble.READ_ONLY:
+                # A connection that was opened to a file that is read-only stays so.
+                self.renew()
             self.on_error(error)
             raise
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import bcrypt
 import structlog
@@ -40,6 +41,7 @@ class Access:
     credentials: "Credentials" = field(default_factory=lambda: Credentials({}))
     certificates: "CertificateStore | None" = None
     names: frozenset[str] | None = None
+    hosts: frozenset[str] = frozenset()  # names of this server in `Host`, beside loopback names and IP addresses
     options: AccessOptions = field(default_factory=AccessOptions)  # what it was opened from
 
     @property
@@ -57,14 +59,32 @@ class Access:
         """What a new connection is encrypted by; None when it is not."""
         return None if self.certificates is None else self.certificates.current()
 
+    def answers_to(self, host: str) -> bool:
+        """Whether a client may read everything that names the server so in ``Host``.
+
+        Where nobody authenticates, the name must be ours. A web page of another name can lead that name
+        to our address (DNS rebinding), and its scripts then read our pages in a browser that reaches us.
+        An IP address cannot be led elsewhere.
+        """
+        name = host_name(host)
+        is_ours = name in self.hosts or name == "localhost" or _is_address(name)
+        return self.options.authenticates or is_ours
+
     def admits(self, certificate: dict[str, object] | None) -> bool:
         """Whether a client may come in that showed this certificate, verified already."""
         return self.names is None or not self.names.isdisjoint(alternative_names(certificate))
 
 
-def open_access(options: AccessOptions | None, *, name: str | None = None, old: Access | None = None) -> Access:
+def open_access(
+    options: AccessOptions | None,
+    *,
+    name: str | None = None,
+    hosts: frozenset[str] = frozenset(),
+    old: Access | None = None,
+) -> Access:
     """Read the certificates and make ready. ConfigError, which begins with the file's ``name``, when they cannot be used.
 
+    ``hosts``: names of this server, in lower case.
     Of the ``old`` one, passwords that were right are kept while the users stay the same.
     """
     options, old = options or AccessOptions(), old or Access()
@@ -77,6 +97,7 @@ def open_access(options: AccessOptions | None, *, name: str | None = None, old: 
         credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
         certificates=certificates,
         names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
+        hosts=hosts,
         options=options,
     )
 
@@ -251,6 +272,22 @@ def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
     named = (certificate or {}).get("subjectAltName", ())
     pairs = named if isinstance(named, tuple) else ()
     return frozenset(short_address(value) if kind == "IP Address" else value for kind, value in pairs)
+
+
+def host_name(host: str) -> str:
+    """The name or address in a header ``Host``, in lower case; empty where there is none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def client_name(certificate: dict[str, object] | None) -> str:

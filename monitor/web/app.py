@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from monitor.errors import ConfigError, DatabaseError, InputError, SourceError
-from monitor.web.forms import GATE, OUTCOMES, Form, FormTokens, act, answer_gate, describe_gate, read_form
-from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
+from monitor.errors import ConfigError, DatabaseError, InputError, MonitorError, SourceError
+from monitor.web.forms import GATE, OUTCOMES, SERVER_ANSWERS, Form, FormTokens, act, answer_gate, describe_gate, read_form
+from monitor.web.pages import PAGES, PARAMETERS, AbsentPageError, Page, Query, Site
 from monitor.web.pages.rendering import read_static, render
-from monitor.web.pages.site import alert_url
+from monitor.web.pages.site import UnanswerableError, alert_url
 from monitor.web.server import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
@@ -36,6 +36,14 @@ _OURS = (
     "frame-ancestors 'none'; base-uri 'none'"
 )
 _HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "same-origin"}
+_FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
+    (AbsentPageError, 404, "not here"),
+    (UnanswerableError, 409, "this comparison cannot answer that"),
+    (SourceError, 503, "a source is away"),
+    (DatabaseError, 503, "the database is away"),
+    (MonitorError, 400, "this cannot be asked"),
+)
+"""Statuses and titles of errors: the first kind that fits."""
 _STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
@@ -94,16 +102,19 @@ def _reader(
             with move_on_after(_PAGE_S):
                 return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
             return fail(504, "this took too long", f"not read within {_PAGE_S:g} s: choose a shorter period, or ask again")
-        except AbsentPageError as error:
-            return fail(404, "not here", str(error))
-        except (ConfigError, InputError) as error:
-            return fail(400, "this cannot be asked", str(error))
-        except SourceError as error:
-            return fail(503, "a source is away", str(error))
-        except DatabaseError as error:
-            return fail(503, "the database is away", f"{error}. The overview shows what was last known.")
+        except (ConfigError, InputError, SourceError, DatabaseError) as error:
+            return fail(*_explain(error))
 
     return endpoint
+
+
+def _explain(error: MonitorError) -> tuple[int, str, str]:
+    """Status, title and reason of the answer where this error was raised."""
+    reason = str(error)
+    if isinstance(error, DatabaseError):
+        reason += ". The overview shows what was last known."
+    status, title = next((status, title) for kind, status, title in _FAILURES if isinstance(error, kind))
+    return status, title, reason
 
 
 def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
@@ -162,17 +173,37 @@ def describe_api() -> dict[str, Any]:
         schema = _adapter(page.shows).json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
         schemas |= schema.pop("$defs", {})
         schemas[page.shows.__name__] = schema
-        names = [part.strip("{}") for part in page.api.split("/") if part.startswith("{")]
-        content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}}
-        paths[page.api] = {
-            "get": {
-                "summary": (page.read.__doc__ or "").splitlines()[0],
-                "parameters": [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names],
-                "responses": {"200": {"description": "What the page shows.", "content": content}},
-            }
-        }
+        paths[page.api] = {"get": _describe_page(page)}
     info = {"title": "rankwatch", "version": "1", "description": "What the pages show, as JSON."}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+
+
+def _describe_page(page: Page) -> dict[str, Any]:
+    text = {"type": "string"}
+    names = [part.strip("{}") for part in page.api.split("/") if part.startswith("{")]
+    of_path = [{"name": name, "in": "path", "required": True, "schema": text} for name in names]
+    of_query = [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in page.required,
+            "description": PARAMETERS[name],
+            "schema": text,
+        }
+        for name in (*page.required, *page.optional)
+    ]
+    statuses = {
+        "400": "This cannot be asked.",
+        "404": "There is no such comparison, run, user or incident.",
+        **SERVER_ANSWERS,
+    }
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}}
+    failures = {status: {"description": description} for status, description in statuses.items()}
+    return {
+        "summary": (page.read.__doc__ or "").splitlines()[0],
+        "parameters": [*of_path, *of_query],
+        "responses": {"200": {"description": "What the page shows.", "content": content}, **failures},
+    }
 
 
 async def _static(request: Request) -> Response:

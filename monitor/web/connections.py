@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +54,8 @@ class Connection(H11Protocol):
     """One connection, in its requests' ASGI state. Slow senders and readers and the silent are aborted; idle ones are not."""
 
     def __init__(self, front: Front, *, app_state: dict[str, Any], **options: Any) -> None:  # noqa: ANN401 - uvicorn's
-        super().__init__(app_state={**app_state, CONNECTION: self}, **options)
+        # A proxy makes no cycle: what a connection took is free as soon as it ends.
+        super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
         self._born, self._deadline = self.loop.time(), self.loop.call_later(front.limits.exchange_s, self._cut_off)
         self._is_busy, self._has_asked, self._answering = True, False, 0

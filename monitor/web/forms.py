@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from monitor.errors import ConfigError, InputError
-from monitor.model.instants import read_instant
+from monitor.model.instants import read_since
 from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
 from monitor.ports import AlertStore
-from monitor.web.pages.site import Site
-from monitor.web.server import PLAIN_HEADERS
+from monitor.web.pages.site import Site, UnanswerableError
+from monitor.web.server import PLAIN_HEADERS, comes_from_here
 
 _MOST_BYTES = 16_384
 
@@ -59,11 +59,8 @@ class FormTokens:
 
 async def read_form(request: Request) -> Mapping[str, str]:
     """The fields of a form."""
-    headers, body = request.headers, b""
-    # Over HTTPS browsers say what kind of site a form came from, over HTTP from which; other clients need not say either.
-    kind, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    is_from_here = origin is None or origin.partition("://")[2] == headers.get("host")
-    if not (is_from_here if kind is None else kind == "same-origin"):
+    body = b""
+    if not comes_from_here(request.headers):
         raise HTTPException(
             403, "this form comes from another site, or a proxy without HTTPS changed the header Host: use HTTPS"
         )
@@ -118,26 +115,52 @@ def _silence(alerts: AlertStore, form: Form, signed: Signature) -> bool:
 
 
 GATE = "/api/v1/gate/{name}"
+SERVER_ANSWERS = {
+    "401": "The server asks for a password.",
+    "421": "Nobody has to authenticate, and the header Host names another server.",
+    "503": "The database or a source is away, or too many passwords wait to be verified.",
+    "504": "The answer took too long.",
+}
+"""Answers of every address, by status."""
+
+
+def _read_since(given: object) -> datetime:
+    if not isinstance(given, str):
+        raise ValueError("give one time")  # noqa: TRY004 - pydantic reports it
+    return read_since(given)
 
 
 class GateQuery(BaseModel, extra="forbid"):
     """The options of `rankwatch gate`, by the same names and with the same defaults, and what the status shall say."""
 
-    margin: Annotated[float, Field(description="Mean excess that would be too much, in the metric's own units.")]
-    alpha: Annotated[float, Field(description="How often each wrong verdict is acceptable.")] = 0.01
+    margin: Annotated[
+        float,
+        Field(
+            allow_inf_nan=False,
+            description="Mean excess that would be too much, in the metric's own units. It must lie inside of the range "
+            "of the excess: -1 to 1 for a metric from 0 to 1 with a noise floor, 0 to 1 without.",
+        ),
+    ]
+    alpha: Annotated[float, Field(gt=0, lt=1, description="How often each wrong verdict is acceptable.")] = 0.01
     metric: Annotated[str | None, Field(description="Measure to judge; default: the comparison's first.")] = None
     segments: Annotated[tuple[str, ...], Field(alias="segment", description="Segment to judge, or each; may be repeated.")] = ()
-    since: Annotated[datetime | None, BeforeValidator(read_instant), Field(description="First slot that counts.")] = None
-    reference: Annotated[float | None, Field(description="Score that counts as no excess.")] = None
+    since: Annotated[datetime | None, BeforeValidator(_read_since), Field(description="First slot that counts.")] = None
+    reference: Annotated[float | None, Field(allow_inf_nan=False, description="Score that counts as no excess.")] = None
     verdict: Annotated[Literal["safe", "breach"] | None, Field(description="What status 200 says; of a POST, safe.")] = None
 
 
 def answer_gate(site: Site, request: Request) -> Response:
-    """The certificate; where one verdict is asked for, as webhooks do, 200 for it and 409 for all else. InputError."""
+    """The certificate; where one verdict is asked for, as webhooks do, 200 for it and 409 for all else.
+
+    InputError for options that cannot be read, UnanswerableError for those that this comparison cannot have.
+    """
     name, asked = request.path_params["name"], _read_query(request)
     wanted = asked.pop("verdict") or ("safe" if request.method == "POST" else None)
     site.require(name)
-    certificate = site.judge(site.comparisons(), name, asked)
+    try:
+        certificate = site.judge(site.comparisons(), name, asked)
+    except (ConfigError, InputError) as error:
+        raise UnanswerableError(str(error)) from None
     if wanted is not None:  # in few words: controllers quote them
         text, is_wanted = f"{certificate['verdict']}: {certificate['words']}\n", certificate["verdict"] == wanted
         return PlainTextResponse(text, 200 if is_wanted else 409, headers=PLAIN_HEADERS)
@@ -158,13 +181,29 @@ def describe_gate() -> dict[str, Any]:
     """The route in OpenAPI, whose two methods differ in a default."""
     asked = GateQuery.model_json_schema()
     query = [
-        {"name": name, "in": "query", "required": name in asked["required"], "schema": schema}
+        {"name": name, "in": "query", "required": name in asked["required"], "schema": _without_null(schema)}
         for name, schema in asked["properties"].items()
     ]
-    statuses = {"200": "The certificate; or the verdict asked for, in words.", "409": "Not the verdict asked for, or none yet."}
+    statuses = {
+        "200": "The certificate; or the verdict asked for, in words.",
+        "400": "An option is unknown, missing or cannot be read.",
+        "404": "There is no such comparison.",
+        "409": "Not the verdict asked for, or none yet; or this comparison cannot have such a metric, segment or margin.",
+        **SERVER_ANSWERS,
+    }
     operation = {
         "summary": "Decide on a rollout from stored runs.",
         "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}, *query],
         "responses": {status: {"description": text} for status, text in statuses.items()},
     }
     return {"get": operation, "post": operation}
+
+
+def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an option that is left out where it is null: a query has no null."""
+    kinds = schema.get("anyOf", ())
+    (kind,) = [each for each in kinds if each != {"type": "null"}] or ({},)
+    return {
+        **kind,
+        **{key: value for key, value in schema.items() if key != "anyOf" and (key, value) != ("default", None)},
+    }

@@ -4,6 +4,7 @@ import base64
 import binascii
 import errno
 import os
+import re
 import socket
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ from threading import Thread
 import uvicorn
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,6 +38,9 @@ _ADVICE = {
 # Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason.
 PROBES = frozenset({"/-/healthy", "/-/ready"})
 
+# Answered under any name in `Host`: monitoring and deployments ask by the names of services, and these show no users.
+ANY_HOST = re.compile(r"/-/healthy|/-/ready|/metrics|/api/v1/gate/[^/]*")
+
 # Answered only where the web configuration file asks for credentials: without them requests must not change anything.
 RELOAD = "/-/reload"
 
@@ -46,6 +51,10 @@ USER = "rankwatch.user"
 """In the scope of a request: the name of who sent it, None where nobody has to authenticate, who then may change nothing."""
 MUST_AUTHENTICATE = "a web configuration file with basic_auth_users or verified client certificates"
 
+_WRONG_HOST = (
+    "this server does not answer under the name in the header Host: use its IP address, localhost, "
+    "or the name in listen or external_url; or ask for passwords in web_config_file"
+)
 _MOST_HEADERS = 100
 _MOST_WAITING = 32
 _MOST_WAITING_OF_ONE = 4
@@ -185,7 +194,14 @@ class RequestGuard:
             return refusal
         if scope["path"] == RELOAD and scope[USER] is None:
             return _say(403, f"reloading needs {MUST_AUTHENTICATE}")
-        return None
+        headers = Headers(scope=scope)
+        if scope["path"] == RELOAD and not comes_from_here(headers):
+            return _say(403, "this request comes from another site: nothing was reloaded")
+        # Browsers always send it.
+        if access.answers_to(headers.get("host", "localhost")):
+            return None
+        scope[IS_AUTHENTICATED] = scope["path"] not in PROBES
+        return None if ANY_HOST.fullmatch(scope["path"]) else _say(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -211,6 +227,17 @@ class RequestGuard:
         finally:
             self._waiting[who] -= 1
             self._waiting += Counter()  # drops addresses that do not wait any more
+
+
+def comes_from_here(headers: Headers) -> bool:
+    """Whether no other site's page made a browser send this request.
+
+    Over HTTPS browsers say what kind of site it came from, over HTTP from which. Other clients need not say either.
+    """
+    kind, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if kind is not None:
+        return kind == "same-origin"
+    return origin is None or origin.partition("://")[2] == headers.get("host")
 
 
 def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:

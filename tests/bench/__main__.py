@@ -12,6 +12,7 @@ SIMULATIONS = (
     "calibration",
     "sequences",
     "runs",
+    "kills",
     "many",
     "soak",
     "incidents",

@@ -48,7 +48,7 @@ COMPARISON = """
     every: {every}s
     baseline: {{http: {{url: "{address}/{place}/baseline/{{user}}"}}}}
     candidate: {{http: {{url: "{address}/{place}/candidate/{{user}}"}}}}
-    users: {{file: {{path: users.csv, user: user_id}}}}
+    users: {{file: {{path: users.csv, user: user_id}}, segments: {segments}}}
     metrics: [extended_tau, "rbo(p=0.9)", overlap]
     rules: default
 """
@@ -66,16 +66,20 @@ class Plan:
     seconds: int
     concurrent: int = 8
     is_spread: bool = False
+    segments: int = 0
 
     def write(self, folder: Path, address: str) -> Path:
         """The configuration and its users."""
-        (folder / "users.csv").write_text("user_id\n" + "".join(f"user-{number:05}\n" for number in range(self.users)))
+        countries = max(1, self.segments)
+        rows = (f"user-{number:05},country-{number % countries}\n" for number in range(self.users))
+        (folder / "users.csv").write_text("user_id,country\n" + "".join(rows))
         names = [("lists", f"healthy-{n:03}") for n in range(self.healthy)] + [
             ("hanging", f"z{n:02}") for n in range(self.hanging)
         ]
+        segments = "[country]" if self.segments else "[]"
         text = f"database: sqlite:///many.db\nlisten: 127.0.0.1:0\nconcurrent_runs: {self.concurrent}\ncomparisons:"
         for number, (place, name) in enumerate(names):
-            text += COMPARISON.format(name=name, every=self.every, address=address, place=place)
+            text += COMPARISON.format(name=name, every=self.every, address=address, place=place, segments=segments)
             if self.is_spread:
                 offset_s = number * self.every // len(names)
                 text += f"    offset: {offset_s}s\n" if offset_s else ""

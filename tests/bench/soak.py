@@ -1,13 +1,21 @@
-"""A daemon that runs one comparison a second with default rules: whether its memory grows once it has warmed up.
+"""A daemon with default rules, and a Prometheus that scrapes it: whether its memory grows once it has warmed up.
 
-`make bench ARGS="soak --seconds 7200"` ends with 1 where resident memory grows by more than ``--most`` MB an hour in the second
-half. Beside it stand what malloc gave out and what it holds, whose difference is fragmentation, and Python's objects.
+`make bench ARGS="soak --seconds 7200"` runs one comparison of 40 users every second.
+With 20 scrapes a second of a large page:
+`make bench ARGS="soak --comparisons 60 --users 1000 --segments 8 --every 60 --scrapes 20 --seconds 3600 --most 20"`.
+It ends with 1 if resident memory grows by more than ``--most`` MB an hour in the second half.
+The table also shows what malloc gave out and what it holds: the difference is fragmentation.
+Nothing collects garbage for the daemon before a look, so cyclic garbage counts.
 """
 
 import argparse
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,33 +25,84 @@ from rich.table import Table
 from bench.many import Plan, serving
 from bench.pull import canned_server
 
-COLUMNS = ("after s", "resident MB", "given out MB", "held MB", "objects")
+COLUMNS = ("after s", "resident MB", "given out MB", "held MB", "objects", "threads", "files", "scrapes")
+_SCRAPERS = 4
 
 
 def main(arguments: list[str]) -> None:
     """Print a line a look, and the slopes of the second half."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="checkout whose daemon is measured")
+    parser.add_argument("--comparisons", type=int, default=1)
     parser.add_argument("--users", type=int, default=40)
+    parser.add_argument("--segments", type=int, default=0, help="countries of the users")
+    parser.add_argument("--every", type=int, default=1, help="seconds between two slots of a comparison")
+    parser.add_argument("--scrapes", type=float, default=0, help="scrapes a second")
     parser.add_argument("--seconds", type=int, default=7200)
     parser.add_argument("--look", type=float, default=30, help="seconds between two looks")
     parser.add_argument("--most", type=float, default=5, help="MB an hour by which memory may grow")
     given = parser.parse_args(arguments)
-    plan = Plan(root=given.root.resolve(), healthy=1, hanging=0, users=given.users, every=1, seconds=given.seconds)
+    plan = Plan(
+        root=given.root.resolve(),
+        healthy=given.comparisons,
+        hanging=0,
+        users=given.users,
+        every=given.every,
+        seconds=given.seconds,
+        is_spread=True,
+        segments=given.segments,
+    )
     with canned_server(None) as address, tempfile.TemporaryDirectory() as name:
         seen = Path(name) / "seen"
-        with serving(plan, Path(name), address, WATCHED, str(seen), str(given.look)) as (daemon, _):
-            time.sleep(given.seconds)
+        with serving(plan, Path(name), address, WATCHED, str(seen), str(given.look)) as (daemon, url):
+            with scraping(url, given.scrapes) as scrapes:
+                counts = watch_scrapes(scrapes, given.seconds, given.look)
             if daemon.poll() is not None:
                 sys.exit(f"the daemon ended with {daemon.returncode}: {(Path(name) / 'log').read_text()[-2000:]}")
         looks = np.loadtxt(seen, ndmin=2)
-    table = Table(*COLUMNS, title=f"{given.users} users every second, {plan.root}", title_justify="left")
+    looks = np.column_stack([looks[: len(counts)], counts[: len(looks)]])
+    table = Table(*COLUMNS, title=f"{given.comparisons} x {given.users} users, {plan.root}", title_justify="left")
     for look in looks:
         table.add_row(*(f"{each:,.0f}" if each > 1000 else f"{each:,.1f}" for each in look))
     slopes = slopes_an_hour(looks)
     table.add_row("slope an hour", *(f"{slope:+,.1f}" for slope in slopes))
     Console(width=110).print(table)
     sys.exit(1 if slopes[0] > given.most else 0)
+
+
+@contextmanager
+def scraping(url: str, a_second: float) -> Iterator[list[float]]:
+    """A list to which threads add the seconds of each scrape, about so many in a second."""
+    scrapes: list[float] = []
+    done = threading.Event()
+
+    def scrape() -> None:
+        begun = time.monotonic()
+        while not done.wait(max(0.0, begun + _SCRAPERS / a_second - time.monotonic())):
+            begun = time.monotonic()
+            with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:  # noqa: S310 - ours
+                while answer.read(1 << 20):
+                    pass
+            scrapes.append(time.monotonic() - begun)
+
+    threads = [threading.Thread(target=scrape) for _ in range(_SCRAPERS)] if a_second else []
+    for thread in threads:
+        thread.start()
+    try:
+        yield scrapes
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+def watch_scrapes(scrapes: list[float], seconds: float, look_s: float) -> list[int]:
+    """How many scrapes were made until each look, over so many seconds."""
+    counts = []
+    for _ in range(int(seconds / look_s)):
+        time.sleep(look_s)
+        counts.append(len(scrapes))
+    return counts
 
 
 def slopes_an_hour(looks: np.ndarray) -> list[float]:
@@ -53,7 +112,7 @@ def slopes_an_hour(looks: np.ndarray) -> list[float]:
 
 
 WATCHED = """
-import ctypes, gc, os, runpy, sys, threading, time
+import ctypes, os, runpy, sys, threading, time
 out, every, sys.argv = sys.argv[1], float(sys.argv[2]), ["rankwatch", *sys.argv[3:]]
 class Malloc(ctypes.Structure):
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
@@ -64,10 +123,10 @@ def watch(begun=time.monotonic(), page=os.sysconf("SC_PAGE_SIZE")):
     with open(out, "w", buffering=1) as file:
         while True:
             time.sleep(every)
-            gc.collect()
             found, resident = malloc.mallinfo2(), int(open("/proc/self/statm").read().split()[1]) * page
             sizes = [each / 1e6 for each in (resident, found.uordblks + found.hblkhd, found.arena + found.hblkhd)]
-            print(time.monotonic() - begun, *sizes, sys.getallocatedblocks(), file=file)
+            counts = sys.getallocatedblocks(), threading.active_count(), len(os.listdir("/proc/self/fd"))
+            print(time.monotonic() - begun, *sizes, *counts, file=file)
 threading.Thread(target=watch, daemon=True).start()
 runpy.run_module("monitor", run_name="__main__")
 """

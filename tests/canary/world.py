@@ -228,7 +228,7 @@ class World:
             variables = {"model": name, "request": {"of": "{user}", "key": canary(f"{name}body")}}
             options: dict[str, Any] = {"profile": "torchserve", "auth": {name: auth}, "with": variables}
             yield comparison_of(f"http-{name}", self.http(self.place("good"), **options))
-        client = {"token_url": self.place("refuse"), "client_id": "me", "client_secret": canary("oauthheader")}
+        client = {"token_url": self.url("refuse", "oauth"), "client_id": "me", "client_secret": canary("oauthheader")}
         yield comparison_of("http-oauth", self.http(f"{self.place('good')}/{{user}}", auth={"oauth2": client}))
 
     def write_web(self) -> Path:

@@ -88,6 +88,7 @@ def done(target: Any, words: tuple[str, ...], folder: Path, **environment: str) 
     return Done(words, code, (folder / "out").read_text(), (folder / "err").read_text())
 
 
+@pytest.mark.integration  # a process is aborted, or not
 @pytest.mark.parametrize("words", [("runs",), ("db", "current"), ("gate",)], ids=" ".join)
 def test_a_command_ends_with_one_line_after_an_error_inside_while_a_source_still_works(
     words: tuple[str, ...], tmp_path: Path
@@ -97,12 +98,14 @@ def test_a_command_ends_with_one_line_after_an_error_inside_while_a_source_still
     assert (found.returncode, found.stdout) == (70 if words == ("gate",) else 1, "")
 
 
+@pytest.mark.integration
 def test_a_variable_shows_the_traceback(tmp_path: Path) -> None:
     found = done(fail_inside, ("metrics",), tmp_path, RANKWATCH_TRACEBACK="1")
     assert FAULT.match(found.stderr)
     assert found.stderr.endswith(f"KeyError: '{NEEDLE}'\n")
 
 
+@pytest.mark.integration
 def test_a_daemon_whose_threads_run_ends_likewise(tmp_path: Path) -> None:
     config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
     found = done(fail_after_start, ("serve", "--config", str(config)), tmp_path)

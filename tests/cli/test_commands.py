@@ -220,7 +220,7 @@ def test_one_comparison_is_named_by_the_argument(world: Path) -> None:
     write_world(world, "sqlite:///rankwatch.db", every="1d", names=("feed", "other"))
     replay = "replay --from 2024-01-08 --to 2024-01-08"
     read_json(replay)
-    for command in ("run-once --again", f"{replay} --again", "check", "runs"):
+    for command in (f"{replay} --again", "check", "runs"):
         assert {each["comparison"] for each in read_json(f"{command} other")} == {"other"}
     assert read_json("alerts other") == []
 

@@ -15,8 +15,6 @@ from clocks import set_clock
 from commands import assert_refused, one_line, rankwatch, read_json
 from factories import DAY, SLOT
 from forking import Done
-from monitor.cli.db import _print_pruned
-from monitor.model.retention import Pruned
 from monitor.model.runs import Lease
 from monitor.storage import open_leases, open_store, parse_url, schema_version
 from monitor.storage.sqlite_file import FileLock
@@ -130,14 +128,6 @@ def test_prune_deletes_nothing_and_says_so_where_no_run_confirms_the_clock(monke
     assert "nothing deleted: this machine's clock says" in shown
     assert "no run is newer than 2024-01-06T00:00:00Z: correct the clock" in " ".join(shown.split())
     assert (machine["rows"], machine["refused"] is None) == ({}, False)
-
-
-def test_prune_prints_what_was_put_off(capsys: pytest.CaptureFixture[str]) -> None:
-    why = "scores_2026_01_31 was not dropped: PostgreSQL database d at h:5432 is locked by another transaction: try again"
-
-    _print_pruned(Pruned(put_off=(why,)))
-
-    assert f"put off: {why}" in capsys.readouterr().out
 
 
 def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_only_warns() -> None:

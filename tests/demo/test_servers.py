@@ -49,14 +49,6 @@ def test_what_on_call_knows_already_is_no_news(on_call: OnCall, url: str) -> Non
     assert {(alert.alert, alert.segment) for alert in on_call.received} == {("SimilarityLow", "country=DE")}
 
 
-def test_a_seed_and_a_day_give_their_lists_whatever_was_asked_before() -> None:
-    first, again, other = Shop(users=60, items=60), Shop(users=60, items=60), Shop(users=60, items=60, seed=8)
-    again.lists(3, is_broken=True)
-    lists = first.lists(12, is_broken=False)
-    assert again.lists(12, is_broken=False) == lists
-    assert lists not in (first.lists(13, is_broken=False), other.lists(12, is_broken=False))
-
-
 def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone() -> None:
     shop = Shop(users=60, items=60)
     healthy, broken = (shop.lists(1, is_broken=is_broken) for is_broken in (False, True))

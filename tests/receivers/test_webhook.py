@@ -10,10 +10,10 @@ import requests
 
 from factories import SLOT
 from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, URL, message, send
-from monitor.model.notifications import Message
+from monitor.model.notifications import Message, message_key
 from monitor.receivers import verify
 from monitor.receivers.alertmanager import alert_of
-from monitor.receivers.message.identity import idempotency_key, label_fingerprint
+from monitor.receivers.message.identity import label_fingerprint
 from monitor.receivers.webhook import MAX_BYTES
 from servers.webhook import Collector, Request, serve
 
@@ -120,7 +120,7 @@ def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector: C
     assert keys[0] == keys[1] != keys[2]
     assert all(key.startswith(f"{INCIDENT}:") for key in keys)
     again = message(firing=(FIRING,), is_repetition=True)
-    assert len({idempotency_key(again, SLOT), idempotency_key(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
+    assert len({message_key(again, SLOT), message_key(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
 
 
 @pytest.mark.integration

@@ -17,7 +17,6 @@ from factories import DAY, pull
 from monitor.cli.main import app
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import Pull
-from monitor.model.rules import Subject
 from monitor.model.runs import RunStatus
 from monitor.service.analysis.backtest import Backtest, backtest_rules
 from monitor.service.runner import Runner, Watched
@@ -218,9 +217,3 @@ def test_the_table_counts_pages_and_the_page_shows_them_every_rule_and_what_it_l
     assert all(word in printed.stdout for word in ("firing", "pages with these rules"))
     assert printed.stdout.splitlines()[0] in shown["text"]
     assert all(f"{rule.alert}: {rule.subject.statistic}" in shown["text"] for rule in found.comparison.judging.rules)
-    means = found.measured[Subject("extended_tau", "mean")]
-    notes = [f"{slot:%Y-%m-%dT%H:%M:%SZ}: {mean:.4f}" for slot, mean in means.items() if mean is not None]
-    assert shown["notes"][: len(notes)] == notes
-    charted = [each for each in found.transitions if each.is_start and each.alert not in {"Missing", "Unpaired"}]
-    fired = {f"{each.alert} would fire for {each.segment}" for each in charted}
-    assert {each for each in shown["spans"] if "would" in each} == fired

@@ -2,11 +2,9 @@
 
 import re
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from datetime import datetime, timedelta
 from functools import partial
 from html import unescape
 from pathlib import Path
@@ -174,23 +172,6 @@ def test_lists_of_other_users_are_no_answer() -> None:
     run_b()
     run_c()
     assert [list(each.users) for each in baseline.requests] == [["u1", "u2"], ["u1", "u3"]]
-
-
-class Fleeting(Canned):
-    """Users of which can be told whether they are still in memory."""
-
-    def users(self, slot: datetime, dimensions: Sequence[str]) -> Any:
-        found = {self.answer}
-        self.is_there = weakref.ref(found)
-        return found
-
-
-@pytest.mark.parametrize(("lasts", "takers"), [(timedelta(minutes=10), 2), (timedelta(milliseconds=1), 1)])
-def test_nothing_stays_in_memory_once_all_have_it_or_the_deadline_has_passed(lasts: timedelta, takers: int) -> None:
-    shared, asked = SharedAnswers(), Fleeting("u1")
-    both = [shared.shared_by(comparison(name=name, deadline=lasts), arms(LISTS, LISTS, asked)) for name in ("b", "c")]
-    assert all(own.users.users(SLOT, ()) for own in both[:takers])
-    wait_for(lambda: asked.is_there() is None, "the end of what was kept")
 
 
 STEPPED = """

@@ -19,6 +19,7 @@ from monitor.service.daemon.daemon import Daemon
 from monitor.service.daemon.outage import CALM_S, REFUSED_PAUSE_S, REPEAT_S, OutageAlert, OutageMonitor
 from monitor.storage import schema_version
 from pipeline.test_delivery import DOWN, REFUSED, SILENT, FakeReceiver
+from pipeline.test_message_keys import KeptMessages
 from servers.daemon import wait_for
 from servers.proxy import Proxy, proxying
 from servers.webhook import Collector
@@ -206,6 +207,19 @@ def test_the_end_of_an_outage_is_told_to_who_may_have_heard_of_it_and_to_nobody_
     assert heard(pager) == told
 
 
+def test_the_end_of_an_outage_that_may_have_arrived_is_repeated_with_its_key(world: World) -> None:
+    pager = KeptMessages("pager")
+    world.database.failed(AWAY)
+    world.after(121, pager)
+    world.database.answered()
+    pager.errors = [SILENT]
+    world.after(CALM_S + 1, pager)
+    world.after(121, pager)
+
+    _, end, same = pager.sent
+    assert (end.key, end.changes) == (same.key, same.changes)
+
+
 def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_receiver_that_cannot_be_told(
     world: World,
 ) -> None:
@@ -248,16 +262,6 @@ def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_na
     assert [start.labels for start in starts] == [{}, {"installation": "a"}, {"installation": "b"}]
 
 
-def test_of_several_outages_in_a_row_each_is_logged_with_how_long_it_lasted_itself(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logged = captured(monkeypatch, outage)
-    for away_s in (50, 5):
-        world.database.failed(AWAY)
-        world.clock.pass_by(away_s)
-        world.database.answered()
-        world.clock.pass_by(CALM_S / 2)
-    assert [entry["away_s"] for entry in logged.entries if entry["event"] == "database back"] == [50.0, 5.0]
 
 
 def test_a_database_that_comes_and_goes_is_one_outage_until_a_minute_of_calm(world: World) -> None:

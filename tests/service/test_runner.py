@@ -106,19 +106,6 @@ def test_a_thread_that_outlives_its_daemon_logs_nothing_into_a_closed_stream(
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("library", "is_logged"), [("apscheduler.executors.default", False), ("apscheduler.scheduler", True)])
-def test_jobs_that_fail_are_logged_by_the_daemon_and_not_by_apscheduler_too(
-    library: str, *, is_logged: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
-    configure("json", "info")
-    logging.getLogger(library).warning("overlap")
-    logging.getLogger(library).error("defect")
-    assert ("defect" in stream.getvalue()) is is_logged
-    assert "overlap" not in stream.getvalue()
-
-
 def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and_once_stored_its_own_number(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,27 +186,16 @@ class FullSpool(DuckSpool):
         no_spool()
 
 
-def run_holding(store: SqlStore, held: int, monkeypatch: pytest.MonkeyPatch) -> RunStatus:
-    monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, held_users=held))
-    names = [f"user-{number:02}" for number in range(20)]
-    baseline, candidate = (
-        pull({name: [(7 * rank + step * number) % 23 for rank in range(3)] for number, name in enumerate(names)})
-        for step in (1, 2)
-    )
-    watched = Watched(
-        comparison=comparison(k=3), arms=arms(baseline, candidate, users(*names)), schedule=Every(timedelta(days=1))
-    )
-    done = Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=(), rerun=True)
-    assert done is not None
-    return done.status
-
-
 @pytest.mark.parametrize("spool", [no_spool, FullSpool], ids=["cannot be opened", "cannot be read"])
 def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
     store: SqlStore, spill: Path, spool: Callable[[], DuckSpool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner_module, "_open_spool", spool)
-    assert run_holding(store, 5, monkeypatch) is RunStatus.FAILED
+    monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, held_users=5))
+    names = [f"user-{number:02}" for number in range(20)]
+    lists = pull({name: [1, 2, 3] for name in names})
+    watched = Watched(comparison=comparison(k=3), arms=arms(lists, lists, users(*names)), schedule=Every(timedelta(days=1)))
+    Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
     (found,) = store.history.runs(comparison=None, limit=10)
     assert (found.status, found.reason) == (RunStatus.FAILED, "the disk is full")
     assert store.history.run_scores(found.id, ["extended_tau"]).by_metric == {}

@@ -141,7 +141,7 @@ def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparis
 def test_a_distance_gets_a_threshold_above(what: Comparison, store: SqlStore) -> None:
     for day, mean in enumerate(MEANS):
         put(store, what, day, measured(20 - 10 * mean, metric="kendall_distance"))
-    (found,) = suggest_thresholds(what, store.history, statistics=["mean"], interval=DAY)
+    found = propose(what, store)
 
     assert found.rule.direction == "above"
     assert found.rule.threshold > 15

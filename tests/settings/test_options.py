@@ -141,12 +141,6 @@ def test_a_url_is_shown_without_what_may_be_secret(line: str) -> None:
     assert display_url(url) == display_url(SecretStr(url)) == shown
 
 
-def test_the_schema_lets_a_secret_stand_in_a_file_and_headers_do_not() -> None:
-    properties = Door.model_json_schema()["properties"]
-    assert "key_file" in properties
-    assert "headers_file" not in properties
-
-
 def load(folder: Path) -> None:
     text = f"privacy: {{users: hmac, key_file: users.key}}\n{MINIMAL}"
     parse_settings(text, name="rankwatch.yaml", base_dir=folder, environ={})

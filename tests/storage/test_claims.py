@@ -107,17 +107,6 @@ def test_expired_runs_are_abandoned_once_and_say_why_but_not_one_whose_rerun_exp
     assert attempt(store, SLOT - HOUR, rerun=True) is not None
 
 
-def test_runs_come_newest_slot_first_and_up_to_the_limit_whatever_became_of_them(store: SqlStore) -> None:
-    for hours in (2, 0, 1):
-        claimed(store, SLOT + hours * HOUR)
-    claimed(store, SLOT + 3 * HOUR, comparison="search")
-    store.runs.abandon_expired(SLOT + 9 * HOUR)
-
-    assert [run.slot for run in store.history.runs(comparison="home-feed", limit=2)] == [SLOT + 2 * HOUR, LATER]
-    assert [run.comparison for run in runs_of(store)] == ["search", *["home-feed"] * 3]
-    assert runs_of(store, "nobody") == ()
-
-
 def test_who_holds_a_slot_is_told_until_it_is_given_back_and_a_first_attempt_vanishes_then(store: SqlStore) -> None:
     claim = claimed(store)
 

@@ -148,6 +148,7 @@ TooManyConnections | | takes no more connections
 ReadOnlySqlTransaction | | is read-only
 DeadlockDetected | | gave way to another transaction
 LockNotAvailable | | is locked by another transaction
+DependentObjectsStillExist | | holds what a view or another object is made of: drop that first
 AdminShutdown | | is starting, stopping or ended the statement
 DuplicateTable | | has a table of this name already, made elsewhere at this moment: try again
 UndefinedTable | "scores_2024_01_08" | drops a partition of scores at this moment: try again
@@ -161,16 +162,15 @@ def test_states_of_postgres_are_told_in_words(name: str, text: str, says: str) -
     error = getattr(psycopg.errors, name)(text.replace(" DETAIL", "\nDETAIL"))
     with pytest.raises(DatabaseError, match=re.escape(says) + ("$" if CANARY in text else "")) as caught:
         raise translate(error, parse_url(f"postgresql://u:{CANARY}@h/d"))
-    assert caught.value.permanent is (name == "CheckViolation" or "upgrade" in says)
+    assert caught.value.permanent is (name in ("CheckViolation", "DependentObjectsStillExist") or "upgrade" in says)
 
 
 def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sqlite_file: Path) -> None:
     with closing(open_store(f"sqlite:///{sqlite_file}", create=False)) as store:
-        with store.database.read() as connection:
-            connection.exec_driver_sql("PRAGMA query_only = ON")
-
         writes: list[Callable[[], object]] = [lambda: attempt(store), store.maintenance.probe_write]
         for write in writes:
+            with store.database.read() as connection:
+                connection.exec_driver_sql("PRAGMA query_only = ON")
             with pytest.raises(
                 DatabaseError, match="cannot be written: give this account write permission on the file"
             ) as caught:

@@ -98,15 +98,8 @@ def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: Sq
         n=np.int64(3), n_undefined=np.int32(0), mean=np.float64("nan"), statistics={"p05": np.float64(0.5), "p95": float("nan")}
     )
     row = CoverageRow(segment="all", asked=np.int64(3), paired=np.int64(2), reasons={})  # type: ignore[arg-type]
-    store.runs.finish(
-        result(
-            claimed(store),
-            summaries=(odd, empty),
-            coverage=Coverage(rows=(row,)),
-            evidence=(evidence(scores={"a": float("nan")}),),
-        ),
-        receivers=(),
-    )
+    kept = evidence(scores={"a": float("nan")})
+    run(store, SLOT, summaries=(odd, empty), coverage=Coverage(rows=(row,)), evidence=(kept,))
 
     latest = newest(store)
     found, nothing = latest.summaries

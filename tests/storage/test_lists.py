@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
@@ -77,6 +77,7 @@ ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_s
     users=ITEMS.flatmap(lambda items: st.lists(st.tuples(*[st.lists(items, max_size=4)] * 2, st.booleans()), max_size=9)),
     step=st.integers(1, 4),
 )
+@settings(max_examples=25)
 def test_lists_survive_however_many_pieces_they_are_cut_into(users: list[tuple[list[Any], list[Any], bool]], step: int) -> None:
     baseline = {f"u{number}": items for number, (items, _, _) in enumerate(users)}
     candidate = {f"u{number}": items for number, (_, items, _) in enumerate(users)}

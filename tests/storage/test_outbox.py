@@ -85,7 +85,7 @@ def test_a_lease_that_ran_out_is_taken_by_whoever_comes_and_what_is_begun_may_be
     again = lease(owed, NOW + MINUTE, owner="b:2")
     assert [each.id for each in again] == [each.id for each in first]
 
-    owed.outbox.mark_sending(again[:1], owner="b:2", until=NOW + 3 * MINUTE)
+    owed.outbox.mark_sending(again[:1], message_key="key", owner="b:2", until=NOW + 3 * MINUTE)
     assert lease(owed, NOW + 2 * MINUTE) == ()
     assert [each.may_be_known for each in lease(owed, NOW + 3 * MINUTE)] == [True, False, False]
 
@@ -152,7 +152,7 @@ def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed: SqlStore) ->
         return [each.id for each in owed.outbox.due_repetitions(receiver, now=now, limit=9)]
 
     assert (due(NOW + HOUR - MINUTE), due(NOW + HOUR), due(NOW + HOUR, "pager")) == ([], [lasting.id], [])
-    owed.outbox.schedule_repetition([lasting], at=NOW + 2 * HOUR)
+    owed.outbox.schedule_repetition([lasting], at=NOW + 2 * HOUR, message_key=None)
     assert (due(NOW + HOUR), due(NOW + 2 * HOUR)) == ([], [lasting.id])
 
 
@@ -182,7 +182,7 @@ def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_
 def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlStore) -> None:
     first, second, _ = lease(owed, NOW)
     changes = [first.transition, second.transition]
-    owed.outbox.mark_sending([second], owner="a:1", until=NOW + MINUTE)
+    owed.outbox.mark_sending([second], message_key="key", owner="a:1", until=NOW + MINUTE)
 
     def known(comparison: str = "home-feed", receiver: str = "hook") -> set[str | None]:
         return {*owed.outbox.firing_snapshot(comparison, receiver, changes, now=NOW).delivered}

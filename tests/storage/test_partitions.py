@@ -125,32 +125,19 @@ def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_score
 
 
 @pytest.mark.usefixtures("short")
-def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition(
+def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition_and_is_pruned_run_by_run(
     store: SqlStore, other: psycopg.Connection
 ) -> None:
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
-        ids = [run(store, SLOT), run(store, LATER)]
-    run(store, SLOT + 2 * HOUR)
+        ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
+    ids.append(run(store, LATER))
 
     assert (names(store), in_default(other)) == ([], 3 * 3)
-    assert [scored(store, run_id) for run_id in ids] == [3, 3]
     assert len(user_scores(store, "u1")) == 3 * 2
-    run(store, SLOT, scores=None)
-    assert in_default(other) == 2 * 3
-
-
-@pytest.mark.usefixtures("short")
-def test_old_scores_in_the_default_partition_are_deleted_run_by_run(store: SqlStore, other: psycopg.Connection) -> None:
-    with other.transaction():
-        other.execute("SELECT count(*) FROM scores")
-        ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
-    again = run(store, LATER)
     claimed(store, LATER, rerun=True)
-
     assert pruned(store, before=2) == 3
-
-    assert [scored(store, run_id) for run_id in (*ids, again)] == [0, 3, 3]
+    assert [scored(store, run_id) for run_id in ids] == [0, 3, 3]
 
 
 @pytest.mark.usefixtures("short")
@@ -170,21 +157,6 @@ def test_a_partition_that_is_in_use_is_put_off_and_that_is_no_outage(store: SqlS
     assert [scored(store, run_id) for run_id in (*ids, beside)] == [3] * 6
     assert store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY).put_off == ()
     assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 3, 3]
-
-
-def test_a_view_of_a_partition_keeps_only_that_one(store: SqlStore, other: psycopg.Connection) -> None:
-    ids = [run(store, SLOT + days * DAY) for days in range(5)]
-    other.execute(f"CREATE VIEW mine AS SELECT * FROM {name(0)}")
-
-    found = store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY)
-
-    assert [scored(store, run_id) for run_id in ids] == [3, 0, 0, 3, 3]
-    assert found.rows["scores"] == 2 * 3
-    (reason,) = found.put_off
-    assert reason.startswith(f"{name(0)} was not dropped: PostgreSQL database ")
-    assert reason.endswith(" holds what a view or another object is made of: drop that first")
-    other.execute("DROP VIEW mine")
-    assert pruned(store, before=3) == 3
 
 
 def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> None:

@@ -65,6 +65,7 @@ def catalogue(url: str) -> list[str]:
     return sorted(line for line in lines if not re.search("alembic_version|sqlite_|scores_default|scores_from_0", line))
 
 
+@pytest.mark.integration  # seconds of CPU
 def test_steps_up_make_exactly_the_declared_tables_and_each_step_down_undoes_its_step_up(
     database_url: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -106,6 +107,7 @@ VALUES (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow'
 """
 
 
+@pytest.mark.integration  # seconds of CPU
 def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url: str) -> None:
     """Runs with more metrics than a row of scores holds and with fewer, on two days; a view over ours stays."""
     schema_version.upgrade(database_url, "0001")

@@ -1,13 +1,10 @@
-"""How other programs know alerts and messages: labels and annotations, as Alertmanager has them, and idempotency keys."""
+"""How other programs know alerts and messages: labels and annotations, as Alertmanager has them."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
-from monitor.model.notifications import Message
 from monitor.model.rankings import ALL
 from monitor.receivers.message.safe_text import cause_of, clean, commands_of
 
@@ -77,18 +74,6 @@ def _label_name(name: str) -> str:
     # The nearest name that Alertmanager accepts: one bad name would make it refuse the alert.
     legal = re.sub(r"[^a-zA-Z0-9_]", "_", clean(name, _MAX_LABEL))
     return legal if re.match(r"[a-zA-Z_]", legal) else f"_{legal}"
-
-
-def idempotency_key(message: Message, now: datetime) -> str:
-    """``incident:digest``: the same for the same changes of the same firings; each repetition has its own."""
-    parts = [
-        f"{change.dedup_key} {change.from_state} {change.to_state} {format_instant(change.at)}" for change in message.changes
-    ]
-    parts += ["firing", *(str(start.dedup_key) for start in message.firing)]
-    if message.is_repetition:
-        parts.append(format_instant(now))
-    digest = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
-    return f"{message.incident}:{digest[:16]}"
 
 
 class DeliveredRecipients:

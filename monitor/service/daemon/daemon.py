@@ -104,7 +104,7 @@ class Daemon:
         """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
         with ExitStack() as opened:
             settings = load_settings(self._config)
-            access = open_access(settings.access, name=settings.web_config_file)
+            access = open_access(settings.access, name=settings.web_config_file, hosts=settings.host_names)
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
             # A reload puts another wiring in place, and closes this one itself.
             opened.callback(lambda: self._wiring.close(self._seconds_to_stop(PINGS_S)))
@@ -244,7 +244,12 @@ class Daemon:
         with self._changing:
             try:
                 settings = require_reloadable(load_settings(self._config), self._wiring.settings)
-                access = open_access(settings.access, name=settings.web_config_file, old=self._web.access)
+                access = open_access(
+                    settings.access,
+                    name=settings.web_config_file,
+                    hosts=settings.host_names,
+                    old=self._web.access,
+                )
                 new = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
                 if self._role.leads:
                     reconcile(new, self._store, self._clock)

@@ -14,7 +14,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition
-from monitor.model.notifications import Message
+from monitor.model.notifications import Message, message_key
 from monitor.model.rules import Severity
 from monitor.ports import Clock, Receiver, Store
 from monitor.storage import SqlStore, exposure
@@ -128,10 +128,14 @@ def look_again(store: Store, database: OutageMonitor) -> Outage | None:
 
 @dataclass(slots=True, kw_only=True)
 class _ReceiverState:
-    """``sent``: the firing that the receiver was sent last, at ``sent_s``, None when it is unknown whether it arrived."""
+    """``sent``: the firing that the receiver was sent last, at ``sent_s``, None when it is unknown whether it arrived.
+
+    ``unsure``: a message that may have arrived, with its key.
+    """
 
     sent: Transition | None = None
     sent_s: float | None = None
+    unsure: Message | None = None
     failures: int = 0
     rests_until_s: float = float("-inf")
 
@@ -152,15 +156,20 @@ class OutageAlert:
         message = self._due_message(state, receiver)
         if message is None:
             return
+        now = self.database.clock.now()
+        unsure = state.unsure
+        if unsure is not None and unsure.status is message.status:
+            message = unsure
+        message = replace(message, key=message_key(message, now))
         try:
-            receiver.send(message, now=self.database.clock.now())
+            receiver.send(message, now=now)
         except DeliveryError as error:
             self._note_failure(state, message, error)
             self.database.publisher.count("delivery_errors_total", receiver.name, error.trouble)
             self.database.publisher.count("notifications_total", receiver.name, "retry")
             log.error("receiver not notified of the outage", receiver=receiver.name, reason=str(error))  # noqa: TRY400 - says all
             return
-        state.failures = 0
+        state.failures, state.unsure = 0, None
         self.database.publisher.count("notifications_total", receiver.name, "sent")
         state.sent, state.sent_s = next(iter(message.firing), None), steady_s
         log.warning("receiver notified of the outage", receiver=receiver.name, status=message.status)
@@ -185,6 +194,8 @@ class OutageAlert:
         pause_s = REFUSED_PAUSE_S if error.permanent else min(FIRST_PAUSE_S * 2.0**state.failures, LONGEST_PAUSE_S)
         state.failures = min(state.failures + 1, 16)
         state.rests_until_s = steady_s + max(pause_s, error.retry_after_s or 0.0)
+        if error.may_be_known:
+            state.unsure = message
         # Its end must be sent where the start may have arrived.
         if message.firing and error.may_be_known and state.sent is None:
             state.sent, state.sent_s = message.firing[0], None

@@ -81,10 +81,15 @@ class AwsOptions(Options):
             yield "give access_key and secret_key together, or neither"
 
 
+_is_token_url = must(re.compile("https?://[^@]+").fullmatch, "must be a URL without user and password: https://host/path")
+
+
 class OAuth2Options(Options):
     """OAuth 2 client credentials (RFC 6749, 4.4): the token is kept until it ends, and fetched once more after a 401."""
 
-    token_url: Annotated[str, Field(pattern="^https?://[^@]+$")] = Field(description="Where tokens are fetched.")
+    token_url: Annotated[SecretStr, _is_token_url] = Field(
+        description="Where tokens are fetched. Treated as a secret: it is never shown."
+    )
     client_id: HeaderText = Field(description="The client's id.")
     client_secret: SecretStr = Field(description="The client's secret.")
     scope: str | None = Field(default=None, description="Scopes, with blanks between.")

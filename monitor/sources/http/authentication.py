@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from monitor import USER_AGENT
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
+from monitor.link_local import LinkLocalError
 from monitor.model.instants import utc_now
 from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions, OAuth2Options
 from monitor.sources.http.connection_pool import open_socket
@@ -98,6 +99,8 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
 
 
 def _no_answer(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, LinkLocalError):
+        return f"gave no answer ({error.os_error.strerror})"
     number = getattr(error, "errno", None)
     return f"gave no answer ({os.strerror(number) if number else type(error).__name__})"
 
@@ -146,7 +149,11 @@ class AccessTokens:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, headers=headers) as session,
             session.post(
-                options.token_url, data=sent, ssl=self._tls or True, allow_redirects=False, **self._proxied
+                options.token_url.get_secret_value(),
+                data=sent,
+                ssl=self._tls or True,
+                allow_redirects=False,
+                **self._proxied,
             ) as response,
         ):
             match await response.json(content_type=None) if response.status == HTTPStatus.OK else None:

@@ -64,6 +64,7 @@ deliveries = numbered_table(
     Column("may_be_known", Boolean, nullable=False, server_default=false()),
     Column("reason", Words),
     *optional(Instant, "settled_at", "repeat_at"),
+    Column("message_key", Words),
     UniqueConstraint("transition_id", "receiver"),
     index_where("status IN ('pending', 'held')", "ix_deliveries_waiting", "receiver", "next_attempt_at"),
     index_where("repeat_at IS NOT NULL", "ix_deliveries_repeated", "receiver", "repeat_at"),
@@ -71,6 +72,7 @@ deliveries = numbered_table(
 """The outbox: one row for each announced transition and each receiver.
 
 ``may_be_known``: an attempt may have arrived though nothing says so; ``reason``: why it is held, failed or was given up;
+``message_key``: of the message that may have arrived, which is repeated under this key;
 ``settled_at``: when it was sent, given up or dropped; ``repeat_at``: when a start that was sent is to be sent again."""
 
 notifications = numbered_table(

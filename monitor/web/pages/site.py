@@ -23,6 +23,10 @@ class AbsentPageError(InputError):
     """There is nothing at this address; the text says what is not there, and where to look instead."""
 
 
+class UnanswerableError(InputError):
+    """A question that can be read, but that this comparison cannot answer."""
+
+
 def _no_daemon(*_: object) -> NoReturn:
     raise AbsentPageError("there is no daemon here")
 

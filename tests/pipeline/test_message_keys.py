@@ -1,0 +1,130 @@
+"""A message that may have arrived is repeated as it was, with its key; what joined goes into the next one."""
+
+from dataclasses import replace
+
+import pytest
+
+from factories import DAY, HOUR, MINUTE
+from monitor.errors import DeliveryError
+from monitor.model.notifications import Message, Treatment
+from monitor.pipeline.delivery import OutboxSender
+from monitor.storage import SqlStore
+from pipeline.test_delivery import DOWN, EACH, ILL_FORMED, SILENT, FakeReceiver, Scene
+
+
+class KeptMessages(FakeReceiver):
+    """Keeps each message that it reads, also one that it does not answer."""
+
+    def send(self, message: Message, *, now: object) -> None:
+        error = self.errors.pop(0) if self.errors else None
+        if not isinstance(error, DeliveryError) or error.may_be_known:
+            self.sent.append(message)
+        if error is not None:
+            raise error
+
+
+def messages_of(scene: Scene) -> list[tuple[str | None, list[str]]]:
+    """The messages that were read: their keys, and segments of what changes or fires."""
+    return [(each.key, sorted(change.segment for change in each.changes or each.firing)) for each in scene.receiver.sent]
+
+
+@pytest.fixture
+def scene(store: SqlStore) -> Scene:
+    return Scene(store, receiver=KeptMessages())
+
+
+def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene: Scene) -> None:
+    scene.receiver.errors = [SILENT, SILENT]
+    scene.fire(watched=EACH)
+    scene.deliver()
+    scene.fire(HOUR, watched=EACH, segments=("all", "a=1"))
+    scene.deliver()
+    scene.deliver(after=HOUR)
+
+    (key, _), *again = messages_of(scene)
+    assert again == [(key, ["all"]), (key, ["all"])]
+    assert scene.receiver.sent[-1].is_update is False
+    scene.end(HOUR, watched=EACH, segments=("all", "a=1"))
+    scene.deliver(after=HOUR)
+    assert messages_of(scene)[-1][1] == ["a=1", "all"]
+    assert scene.owed() == 0
+
+
+def test_a_message_that_never_left_is_composed_again_with_what_joined(scene: Scene) -> None:
+    scene.receiver.errors = [DOWN]
+    scene.fire(watched=EACH)
+    scene.deliver()
+    scene.fire(HOUR, watched=EACH, segments=("all", "a=1"))
+    scene.deliver(after=HOUR)
+
+    assert [segments for _, segments in messages_of(scene)] == [["a=1", "all"]]
+
+
+def test_a_part_that_ended_is_repeated_with_the_rest(scene: Scene) -> None:
+    scene.receiver.errors = [SILENT]
+    scene.fire(watched=EACH, segments=("all", "a=1"))
+    scene.deliver()
+    scene.store.alerts.resolve("home-feed", [("SimilarityLow", "a=1")], reason="resolved by anna", at=scene.clock.at)
+    scene.deliver(after=HOUR)
+
+    first, second = messages_of(scene)
+    assert first == second
+    scene.end(HOUR, watched=EACH, segments=("all", "a=1"))
+    scene.deliver(after=HOUR)
+    assert messages_of(scene)[2][1] == ["a=1", "all"]
+
+
+def test_a_part_that_is_silenced_holds_back_nothing_of_a_message_that_may_have_arrived(scene: Scene) -> None:
+    scene.receiver.errors = [SILENT]
+    scene.fire(watched=EACH, segments=("all", "a=1"))
+    scene.deliver()
+    scene.silence("segment=a=1")
+    scene.deliver(after=HOUR)
+
+    first, second = messages_of(scene)
+    assert first == second
+    assert scene.held() == 0
+
+
+def test_a_sender_that_died_is_followed_under_the_same_key(scene: Scene) -> None:
+    scene.receiver.errors = [KeyboardInterrupt()]  # type: ignore[list-item]
+    scene.fire(watched=EACH)
+    with pytest.raises(KeyboardInterrupt):
+        scene.deliver()
+    scene.receiver.errors = []
+    (left,) = scene.store.outbox.deliveries(receiver="fake", settled=0, limit=9)
+    scene.fire(HOUR, watched=EACH, segments=("all", "a=1"))
+    scene.deliver(after=HOUR)
+
+    assert messages_of(scene) == [(left.message_key, ["all"])] * 2
+
+
+def test_a_message_that_is_split_gets_new_keys(scene: Scene) -> None:
+    scene.receiver.errors = [ILL_FORMED]
+    scene.fire(watched=EACH, segments=("all", "a=1"))
+    scene.deliver()
+
+    keys = {key for key, _ in messages_of(scene)}
+    assert (len(messages_of(scene)), len(keys)) == (2, 2)
+
+
+def test_a_repetition_that_may_have_arrived_keeps_its_key_until_it_has(scene: Scene) -> None:
+    scene.receiver.treatment = Treatment(repeat_every_s=DAY.total_seconds())
+    scene.fire(watched=EACH)
+    scene.deliver()
+    scene.receiver.errors = [SILENT, DOWN]
+    sender: OutboxSender = scene.outlet()
+    for pause in (DAY, HOUR, HOUR):
+        scene.clock.pass_by(pause.total_seconds())
+        if scene.receiver.errors:
+            with pytest.raises(DeliveryError):
+                sender.repeat_due()
+        else:
+            sender.repeat_due()
+    scene.clock.pass_by((DAY + MINUTE).total_seconds())
+    sender.repeat_due()
+
+    start, first, same, next_day = (key for key, _ in messages_of(scene))
+    assert first == same
+    assert len({start, first, next_day}) == 3
+    assert replace(scene.receiver.sent[1], picture=None) == replace(scene.receiver.sent[2], picture=None)

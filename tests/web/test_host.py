@@ -1,0 +1,99 @@
+"""Under which names the server answers, and that no other site's page makes it read its configuration again."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import published
+from monitor.web.access import Access
+from web.conftest import Health
+from web.sites import KIM, Site, running, serving
+
+OURS = (
+    "localhost",
+    "LOCALHOST:29108",
+    "localhost.",
+    "127.0.0.1:29108",
+    "127.1.2.3",
+    "[::1]:29108",
+    "10.1.2.3:29108",  # as Kubernetes and Prometheus ask a pod
+    "[fd00::7]:29108",
+    "rankwatch.example.com",
+    "Rankwatch.Example.com:443",
+)
+OTHERS = (
+    "evil.test",
+    "evil.test:29108",
+    "localhost.evil.test",
+    "127.0.0.1.evil.test",
+    "rankwatch.example.com.evil.test",
+    "example.com",
+    "user@evil.test",
+    "[::1",
+    "",
+)
+FOR_MACHINES = ("/metrics", "/-/healthy", "/-/ready", "/api/v1/gate/home-feed?margin=0.1")
+
+
+@pytest.fixture
+def open_site(health: Health) -> Iterator[Site]:
+    """Nobody has to authenticate."""
+    access = Access(hosts=frozenset({"rankwatch.example.com"}))
+    with running(published.pages(metrics=published.filled().render, health=health), access=access) as site:
+        yield site
+
+
+@pytest.mark.parametrize("host", OURS)
+def test_pages_are_shown_under_our_names_and_addresses(open_site: Site, host: str) -> None:
+    assert open_site.get("/api/v1/openapi.json", Host=host)[0] == 200
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_a_page_of_another_name_reads_nothing_where_nobody_authenticates(open_site: Site, host: str) -> None:
+    for path in ("/", "/c/home-feed", "/api/v1/comparisons", "/api/v1/openapi.json", "/no-such-page"):
+        status, _, body = open_site.get(path, Host=host)
+        assert status == 421
+        assert b"external_url" in body
+
+
+@pytest.mark.parametrize("path", FOR_MACHINES)
+def test_monitoring_and_deployments_may_ask_by_the_name_of_a_service(open_site: Site, path: str) -> None:
+    by_name = open_site.get(path, Host="rankwatch.monitoring.svc:29108")
+    by_address = open_site.get(path, Host="10.1.2.3:29108")
+    assert by_name[0] == by_address[0] != 421
+
+
+def test_a_probe_by_another_name_gets_no_reason(open_site: Site, health: Health) -> None:
+    health.lacking = "no database at db.internal"
+    assert open_site.get("/-/ready", Host="evil.test")[2] == b"not ready\n"
+    assert open_site.get("/-/ready", Host="10.1.2.3")[2] == b"not ready: no database at db.internal\n"
+
+
+def test_any_name_will_do_where_everybody_authenticates() -> None:
+    with serving() as site:
+        assert site.get("/metrics", KIM, Host="proxy.internal")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://here:1", "Host": "here:1"}, 200),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": "https://evil.test"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "http://here:1", "Host": "here:1"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+    ],
+)
+def test_another_site_s_page_reloads_nothing(headers: Any, status: int) -> None:
+    reloads: list[bool] = []
+
+    def reload() -> bool:
+        reloads.append(True)
+        return True
+
+    with serving(reload=reload) as site:
+        assert site.get("/-/reload", KIM, "POST", **headers)[0] == status
+    assert len(reloads) == (status == 200)
