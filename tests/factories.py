@@ -190,7 +190,7 @@ def transition(**changes: Any) -> Transition:
 def findings(
     slot: datetime = SLOT, *, status: RunStatus = RunStatus.OK, run_reason: str | None = None, **measured: Any
 ) -> Findings:
-    found = {name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()}
+    found: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()}
     return Findings(slot=slot, status=status, reason=run_reason, measured=MeasuredRun(**found))
 
 

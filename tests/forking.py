@@ -41,16 +41,16 @@ def context() -> ForkServerContext:
     return forking
 
 
-def rankwatch(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> Done:
+def rankwatch(*args: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 60) -> Done:
     """What ``python -m monitor`` with these arguments prints, and its exit code."""
     with tempfile.TemporaryDirectory() as aside:
         out, err = Path(aside, "out"), Path(aside, "err")
         process = started(args, cwd=cwd, env=env, out=out, err=err)
-        exit_code = ended(process, 60)
+        exit_code = ended(process, timeout_s)
         if exit_code is None:
             process.kill()
             ended(process, None)
-            raise subprocess.TimeoutExpired(args, 60)
+            raise subprocess.TimeoutExpired(args, timeout_s)
         return Done(args, exit_code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
 
 

@@ -88,9 +88,10 @@ def _of_module(module: ModuleType, tree: ast.Module) -> Iterator[Expression]:
             continue
         owner, method = node.func.value, node.func.attr
         short = module.__name__.removeprefix("monitor.")
-        found = vars(module).get(owner.id) if isinstance(owner, ast.Name) else None
+        name = owner.id if isinstance(owner, ast.Name) else ""
+        found = vars(module).get(name)
         if isinstance(found, re.Pattern):
-            yield Expression(short, owner.id, method, found)
+            yield Expression(short, name, method, found)
         elif found is re and method not in ("compile", "escape"):
             text = ast.unparse(node.args[0])
             flags = [*node.args[2:], *(keyword.value for keyword in node.keywords)]
@@ -216,7 +217,7 @@ def test_an_expression_of_the_configuration_cannot_backtrack(pattern: str) -> No
 
 @pytest.mark.parametrize("text", ["1" * LENGTH, f"{'1' * LENGTH}x", " " * LENGTH, f"0.{'1' * LENGTH}"])
 def test_a_long_text_in_a_column_of_numbers_is_no_number(text: str) -> None:
-    found = []
+    found: list[Any] = []
     assert within_limit(lambda: found.extend(number_column(pa.array([text, "7"]), "score", "the table")))
 
     numbers, is_bad = found

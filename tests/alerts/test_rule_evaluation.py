@@ -121,7 +121,9 @@ UNCHANGED = """
 @pytest.mark.parametrize("row", cells(UNCHANGED))
 def test_unchanged_lists_are_judged_where_others_changed(row: list[str]) -> None:
     *counts, judged = row
-    found = [(name, *map(int, count.split("/"))) for name, count in zip(("all", "a", "b"), counts, strict=True) if count != "-"]
+    found: list[Any] = [
+        (name, *map(int, count.split("/"))) for name, count in zip(("all", "a", "b"), counts, strict=True) if count != "-"
+    ]
     scores = [unchanged(*each) for each in found]
     assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == set(judged.split()) - {"-"}
 

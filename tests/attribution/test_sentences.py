@@ -52,8 +52,11 @@ order=0.0019                   No clear drop: similarity fell by 0.0019.
 
 @pytest.mark.parametrize(("parts", "says"), cells(DROPS))
 def test_a_drop_without_a_fault_is_put_in_plain_words(parts: str, says: str) -> None:
-    amounts = dict(part.split("=") for part in parts.split())
-    assert write_drop(drop_of(**{name: float(amount) for name, amount in amounts.items()})) == says
+    amounts: dict[str, Any] = {}
+    for part in parts.split():
+        name, amount = part.split("=")
+        amounts[name] = float(amount)
+    assert write_drop(drop_of(**amounts)) == says
 
 
 def test_a_segment_that_leads_is_told_with_its_share_of_a_drop() -> None:

@@ -78,7 +78,8 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment() -> None:
     )
 
     def of_all(run: RunResult) -> list[Any]:
-        found = [each for each in (*run.summaries, *run.arm_scores) if each.segment == "all"]
+        measured: list[Any] = [*run.summaries, *run.arm_scores]
+        found = [each for each in measured if each.segment == "all"]
         return [*found, run.split, run.explanation]
 
     assert topped.coverage is not None

@@ -95,8 +95,8 @@ def _file(name: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
 
 def fill_database(url: str, lists: Lists) -> None:
     """Tables ``wide`` (JSON text) and ``tall``."""
-    wide = [(user, json.dumps(items)) for user, items in lists.items()]
-    tall = [(user, str(item), rank) for user, item, rank in long_rows(lists)]
+    wide: list[Any] = [(user, json.dumps(items)) for user, items in lists.items()]
+    tall: list[Any] = [(user, str(item), rank) for user, item, rank in long_rows(lists)]
     engine = sa.create_engine(url)
     for name, rows in {"wide": wide, "tall": tall}.items():
         table = pd.DataFrame(rows, columns=["who", "what", "place"][: 2 + (name == "tall")], dtype=object)

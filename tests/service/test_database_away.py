@@ -262,8 +262,6 @@ def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_na
     assert [start.labels for start in starts] == [{}, {"installation": "a"}, {"installation": "b"}]
 
 
-
-
 def test_a_database_that_comes_and_goes_is_one_outage_until_a_minute_of_calm(world: World) -> None:
     pager = FakeReceiver("pager")
     for _ in range(3):

@@ -198,7 +198,7 @@ def failed(store: SqlStore, hours: int) -> None:
 
 def slot_of(latest: LatestRuns) -> datetime | None:
     shown = latest.of("mail")
-    return shown and shown.run.slot
+    return shown.run.slot if shown else None
 
 
 def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects(store: SqlStore, latest: LatestRuns) -> None:

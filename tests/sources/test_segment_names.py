@@ -35,7 +35,7 @@ def jsonl(folder: Path) -> dict[str, Any]:
 
 
 def parquet(folder: Path, *, as_text: bool = False) -> dict[str, Any]:
-    columns = {"age": AGES, "vip": VIPS, "size": SIZES}
+    columns: dict[str, list[Any]] = {"age": AGES, "vip": VIPS, "size": SIZES}
     values = {name: [str(each) for each in column] if as_text else column for name, column in columns.items()}
     pq.write_table(pa.table({"user": [0, 1, 2], **values}), folder / "users.parquet")
     return {"file": {"path": str(folder / "users.parquet"), "user": "user"}}

@@ -39,7 +39,9 @@ def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file: 
     lock.release()
 
 
-@pytest.mark.parametrize(("process", "named"), [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")])
+@pytest.mark.parametrize(
+    ("process", "named"), [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")], ids=["ended", "running"]
+)
 def test_a_process_that_has_ended_is_not_named_as_the_holder(file: Path, process: int, named: str) -> None:
     lock = FileLock(file=file, holder="host:7")
     lock.path.write_text(f"{socket.gethostname()}:{process} since yesterday\n")

@@ -354,7 +354,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
 @pytest.mark.parametrize(("form", "names"), [("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))])
 def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, str]) -> None:
     user, item = names
-    columns = {"user": user, "items": item} if form == "wide" else {"user": user, "item": item, "rank": "rank"}
+    columns: dict[str, Any] = {"user": user, "items": item} if form == "wide" else {"user": user, "item": item, "rank": "rank"}
     path = str(tmp_path / "lists.parquet")
     pq.write_table(pa.table({user: ["a", "b"], item: [[1], [2]] if form == "wide" else [1, 2], "rank": [1, 1]}), path)
     file = FileSourceOptions(path=path, **columns)

@@ -17,7 +17,7 @@ from sources.tables import parsed
 
 USERS = tuple(f"u{number}" for number in range(10))
 BATCHED: Any = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
-NAMED = {"user": "who", "items": "ids"}
+NAMED: Any = {"user": "who", "items": "ids"}
 Answer = Callable[[list[str]], object]
 
 
@@ -82,7 +82,7 @@ def test_answers_are_matched_to_their_users(batch: int, answer: Answer, options:
     assert len(seen) == math.ceil(10 / batch)
 
 
-BROKEN: dict[str, tuple[Answer, dict[str, str], CoverageReason, str, int]] = {
+BROKEN: dict[str, tuple[Answer, Any, CoverageReason, str, int]] = {
     "half of it": (lambda users: [list_of(user) for user in users[:5]], {}, CoverageReason.MALFORMED, "gave 5 answers", 10),
     "half of it, named": (lambda users: of_users(users[:5]), NAMED, CoverageReason.MISSING, "left", 5),
     "half of it, by user": (lambda users: by_user(users[:5]), {}, CoverageReason.MISSING, "left", 5),
@@ -133,7 +133,7 @@ def versions(user: str, place: int) -> dict[str, object]:
 
 def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_are_no_fault() -> None:
     answers = {user: versions(user, place) for place, user in enumerate(USERS)}
-    one = {"items": "ids", "model_version": "model.version"}
+    one: Any = {"items": "ids", "model_version": "model.version"}
     for usual, expected in ((None, {"v13": 3, "v12": 3}), (11, {"v13": 3, "v12": 3, "11": 4})):
         whole = {"by": answers, "model": {"version": usual}}
         pull = pull_from(lambda *_, whole=whole: (200, whole), **BATCHED, answers="by", **one)
