@@ -114,7 +114,7 @@ def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and
     configure("json", "info")
     opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
     watched = Watched(comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True)
-    ping = Mock(run_started=lambda _: structlog.get_logger().info("begun"))
+    ping = Mock(run_started=lambda _: structlog.get_logger("monitor.test").info("begun"))
     for _ in range(2):
         Runner(store=store, clock=StillClock(), pings=(ping,)).run(watched, SLOT, receivers=(), rerun=True)
 

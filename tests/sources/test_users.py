@@ -20,9 +20,12 @@ from sources.tables import FORMATS, Write, parsed, writers
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
 
-def users_of(options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP) -> UserTable:
+def users_of(
+    options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP, max_unreadable: float = 1
+) -> UserTable:
     """The users of a small table, of which one row is a large share."""
-    given = {kind: each | {"max_unreadable": 1} if isinstance(each, dict) else each for kind, each in options.items()}
+    more = {"max_unreadable": max_unreadable}
+    given = {kind: each | more if isinstance(each, dict) else each for kind, each in options.items()}
     return open_users(UsersOptions.model_validate(given), baseline).users(SLOT, dimensions)
 
 
@@ -73,7 +76,7 @@ def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write: W
         ("more", r"column 'more' of .* must hold text, numbers or booleans"),
     ):
         with pytest.raises(SourceError) as caught:
-            users_of(options, segment)
+            users_of(options, segment, max_unreadable=0.5)
         assert re.search(reason, caught.value.shown)
 
 

@@ -41,7 +41,7 @@ def test_a_link_out_of_the_configured_folder_is_refused(path: str, lists: Path, 
 
     with pytest.raises(SourceError, match=r"symbolic link that leads out of .*: put the file itself") as caught:
         pulled(lists / path)
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in f"{caught.value} {caught.value.shown}"
 
 
 def test_a_link_out_of_the_folder_is_followed_where_that_is_allowed(lists: Path, secret: Path) -> None:
@@ -66,14 +66,16 @@ def test_the_first_line_of_a_file_that_is_no_table_is_not_shown(lists: Path) -> 
 
     with pytest.raises(SourceError, match=r"a\.csv has no column 'user', 'items': check the path") as caught:
         pulled(lists / "a.csv")
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in f"{caught.value} {caught.value.shown}"
 
 
 def test_the_columns_of_a_table_are_shown_where_one_is_nearly_right(lists: Path) -> None:
     (lists / "a.csv").write_text("users,items\nx,y\n")
 
-    with pytest.raises(SourceError, match=r"no column 'user' \(did you mean 'users'\?\): it has users, items"):
+    with pytest.raises(SourceError) as caught:
         pulled(lists / "a.csv")
+    expected = "no column 'user' (did you mean 'users'?): it has users, items"
+    assert expected in caught.value.shown
 
 
 def test_a_folder_without_parts_is_no_folder_that_does_not_exist(lists: Path) -> None:
