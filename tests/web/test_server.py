@@ -21,8 +21,8 @@ from monitor.web.server import WebServer
 from servers.daemon import wait_for
 from web.sites import KIM, basic, running, serving
 
-ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
-PROBE = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"
+ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PROBE = b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n"
 OK = b"HTTP/1.1 200 OK"
 
 
@@ -147,7 +147,7 @@ def test_who_has_asked_before_stays_when_connections_must_give_way(client: Any, 
 
 @pytest.mark.parametrize("limits", [Limits(exchange_s=0.5)])
 @pytest.mark.parametrize(
-    "head", [b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n"]
+    "head", [b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n"]
 )
 def test_a_request_that_does_not_come_is_cut_off_at_the_deadline_though_bytes_trickle(client: Any, head: bytes) -> None:
     trickle = b"x" if head else b""
@@ -172,14 +172,14 @@ def test_an_idle_connection_ends_after_its_keep_alive(client: Any) -> None:
 
 
 def test_requests_sent_ahead_are_all_answered(client: Any) -> None:
-    with client.open(PROBE * 5 + b"GET /-/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as raw:
+    with client.open(PROBE * 5 + b"GET /-/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") as raw:
         received = b"".join(iter(lambda: raw.recv(65536), b""))
     assert received.count(OK) == 6
 
 
 @pytest.mark.parametrize("limits", [Limits(header_bytes=2048)])
 def test_headers_beyond_the_limit_are_refused(client: Any) -> None:
-    with client.open(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 4096) as raw:
+    with client.open(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 4096) as raw:
         assert raw.recv(12) == b"HTTP/1.1 400"  # its end never came
         assert _has_ended(raw)
 
@@ -220,7 +220,7 @@ def test_a_readiness_that_does_not_answer_counts_as_not_ready(
         health.release.set()
 
 
-SLOW = (b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n", PROBE)
+SLOW = (b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n", PROBE)
 
 
 def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(many: ExitStack) -> None:
