@@ -47,6 +47,7 @@ AT_MOST = {
     ("alerts.verdicts", "_LOST"): 2000,
     ("metrics.metric", "_SHAPE"): 200,
     ("options", "_PART"): 1000,
+    ("pairing.id_mismatches", "_PAIR"): 400,
     ("reading.dialects", "each.pattern"): 400,
     ("receivers.message.safe_text", "_FINDING"): 2000,
 }
@@ -55,6 +56,7 @@ AT_MOST = {
 OURS = {
     "service.message_pictures": "the style sheet of the program",
     "settings.yaml_document": "the configuration file, which the operator writes",
+    "sources.sql.query": "queries, which the operator writes",
     "web.access": "certificates that the operator configures",
     "web.pages.report": "pages of the program, in which text from outside is escaped",
 }

@@ -33,6 +33,8 @@ _FILLERS = frozenset({"-1", "None", "null", "nan", "NaN", "<pad>"})
 
 _PREFIX = re.compile(r"[^\W\d_]+([^\w\s]+|_|(?=\d))")
 _PAIR = re.compile(r"""[(\[]\s*(["']?)(.+?)\1\s*,\s*[-+]?[0-9.]+(?:e[-+]?[0-9]+)?\s*[)\]]""")
+_LONGEST_PAIR = 400
+"""A longer text is no id with a score. The expression takes quadratic time."""
 _QUOTED = {"regex": "b?['\"](.*)['\"]"}
 _NUMBER = re.compile(r"[-+]?\d+")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -217,8 +219,9 @@ def _spell_first(each: object) -> str:
     """The first of a pair, else the id."""
     if isinstance(each, tuple) and each:
         return str(each[0])
-    pair = _PAIR.fullmatch(str(each))
-    return pair[2] if pair else str(each)
+    text = str(each)
+    pair = _PAIR.fullmatch(text) if len(text) <= _LONGEST_PAIR else None
+    return pair[2] if pair else text
 
 
 def _usual_prefixes(ids: Sequence[str]) -> Iterator[str]:

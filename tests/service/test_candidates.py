@@ -196,7 +196,8 @@ def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measur
 
     def respond(_: str, body: Any) -> tuple[int, object]:
         version = waiting.pop()
-        lists = dict.fromkeys(body["users"], SIMILAR if version == "v1" or day < 3 else APART)
+        changed = [*APART[:2], SIMILAR[0], *APART[2:4]]  # with one item of before: that ids look unrelated is another test
+        lists = dict.fromkeys(body["users"], SIMILAR if version == "v1" or day < 3 else changed)
         return 200, {"by": lists, "model": {"version": version}}
 
     with answering(respond) as url:

@@ -91,7 +91,7 @@ def test_who_rejects_a_picture_gets_the_text_alone(
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [("_TO_PNG", "raise SystemExit('no ink')", "RuntimeError: no ink"), ("_LIBRARIES", ("none",), "pip install")],
+    [("_TO_PNG", "raise SystemExit('no ink')", "RuntimeError in message_pictures"), ("_LIBRARIES", ("none",), "pip install")],
 )
 def test_where_nothing_can_be_drawn_the_message_goes_out_and_the_log_says_why_once(
     pictures: MessagePictures, mail_server: MailServer, monkeypatch: Any, name: str, value: Any, said: str

@@ -20,9 +20,7 @@ from sources.tables import FORMATS, Write, parsed, writers
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
 
-def users_of(
-    options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP, max_unreadable: float = 1
-) -> UserTable:
+def users_of(options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP, max_unreadable: float = 1) -> UserTable:
     """The users of a small table, of which one row is a large share."""
     more = {"max_unreadable": max_unreadable}
     given = {kind: each | more if isinstance(each, dict) else each for kind, each in options.items()}
