@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import ssl
 from collections.abc import Callable
+from contextlib import closing
 from io import StringIO
 from typing import Any
 
@@ -40,7 +41,8 @@ def duck(query: str) -> Exception:
 
 
 def lite(query: str) -> Exception:
-    return raised(lambda: sqlite3.connect(":memory:").execute(query).fetchall())
+    with closing(sqlite3.connect(":memory:")) as database:
+        return raised(lambda: database.execute(query).fetchall())
 
 
 def of_state(state: str, text: str = f"the value {ID}") -> Exception:
@@ -124,7 +126,7 @@ CASES = [
 def test_the_cause_is_named_and_the_id_is_not(
     translate: Callable[[Exception], Cause], make: Callable[[], Exception], cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="monitor")
 
     said = translate(make())
 
