@@ -249,7 +249,7 @@ def test_wrong_metrics_are_refused(metrics: Any, message: str) -> None:
 ITEMS = st.lists(st.integers(-3, 3) | st.text(min_size=1, max_size=1).filter("\0".__ne__), max_size=8)
 
 
-@pytest.mark.filterwarnings("ignore:no item is in both arms")
+@pytest.mark.filterwarnings("ignore:no item is in both arms", "ignore:item .* fills the end of")
 @given(a=ITEMS, b=ITEMS, k=st.none() | st.integers(1, 9))
 def test_compare_equals_the_definition_on_cut_and_deduplicated_lists(a: list[object], b: list[object], k: int | None) -> None:
     x, y = (list(dict.fromkeys(map(equality_key, ranking[:k]))) for ranking in (a, b))

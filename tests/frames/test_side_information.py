@@ -260,6 +260,7 @@ def test_scores_of_one_pair_that_cannot_be_read_are_refused(scores: Any, message
 SCORED = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([np.inf, 0.0, -3.5])), max_size=8)
 
 
+@pytest.mark.filterwarnings("ignore:no item is in both arms", "ignore:item .* fills the end of")
 @settings(max_examples=20)
 @given(a=SCORED, b=SCORED, k=st.none() | st.integers(1, 9))
 def test_many_users_with_scores_score_like_each_alone_and_like_the_definition(
