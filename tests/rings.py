@@ -25,7 +25,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item):  # type: ignore[no-untyped-def]  # noqa: ANN201 - pytest's own type is private
+def pytest_runtest_protocol(item: pytest.Item):  # noqa: ANN201 - pytest's own type is private
     """Remember which test runs, so that `servers.require` can refuse a server to the first ring."""
     _running[:] = [item]
     try:
@@ -56,7 +56,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node, error) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001, ARG001 - types of xdist
+def pytest_testnodedown(node, error) -> None:  # noqa: ANN001, ARG001 - types of xdist
     """Every worker collects all tests, so each reports the same count."""
     node.config.stash[_DESELECTED] = getattr(node, "workeroutput", {}).get("second_ring", 0)
 

@@ -8,7 +8,7 @@ from bench.calibration import World
 from faults import Fault, Kind, Shop
 
 
-def test_pages_of_a_healthy_world_are_counted_by_copy_and_a_collapse_is_seen_in_all() -> None:
+def test_pages_of_a_healthy_world_are_counted_by_copy_and_a_collapse_is_seen_in_all():
     healthy = calibration.count_pages(World(users=200, copies=3, runs=20))
     delays = calibration.find_delays(World(users=500, collapsed=0.5, onset=10, runs=15, copies=3))
 
@@ -17,7 +17,7 @@ def test_pages_of_a_healthy_world_are_counted_by_copy_and_a_collapse_is_seen_in_
     assert calibration.bound(np.array([4, 0, 2])) > healthy.size
 
 
-def test_growth_is_the_slope_of_the_second_half() -> None:
+def test_growth_is_the_slope_of_the_second_half():
     seconds = np.arange(0, 600, 30.0)
     warm = np.minimum(seconds, 300)
 
@@ -25,7 +25,7 @@ def test_growth_is_the_slope_of_the_second_half() -> None:
 
 
 @pytest.mark.integration
-def test_a_fault_pages_every_receiver_once_says_its_cause_and_then_its_end() -> None:
+def test_a_fault_pages_every_receiver_once_says_its_cause_and_then_its_end():
     fault = Fault(kind=Kind.SHARED_LIST, begins=7, ends=10, share=0.3)
     (found,) = incidents.observe([fault], Shop(users=600))
 
@@ -33,7 +33,7 @@ def test_a_fault_pages_every_receiver_once_says_its_cause_and_then_its_end() -> 
     assert [(each.pages, each.is_ended) for each in found.received.values()] == [(1, True)] * 4
 
 
-def test_a_message_without_a_cause_or_of_another_one_is_wrong() -> None:
+def test_a_message_without_a_cause_or_of_another_one_is_wrong():
     fault, shop = Fault(kind=Kind.STALE, begins=0, share=0.5), Shop(users=600)
     told = "About 300 of 600 users (50 %) get the same list from the candidate as in the last run, while other lists changed."
     others = (

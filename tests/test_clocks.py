@@ -43,7 +43,7 @@ def reads_of(source: str, program: set[str]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("folder", ["monitor", "tests", "migrations", "config", "deploy"])
-def test_only_a_few_named_files_read_the_wall_clock(folder: str) -> None:
+def test_only_a_few_named_files_read_the_wall_clock(folder):
     program = OF_THE_PROGRAM if folder == "tests" else set[str]()
     found = {}
     for path in (ROOT / folder).rglob("*.py"):
@@ -65,16 +65,16 @@ def test_only_a_few_named_files_read_the_wall_clock(folder: str) -> None:
         "from monitor.service.clock import SystemClock",
     ],
 )
-def test_a_planted_read_is_found(source: str) -> None:
+def test_a_planted_read_is_found(source):
     assert list(reads_of(source, OF_THE_PROGRAM))
 
 
-def test_other_clocks_and_times_are_not_found() -> None:
+def test_other_clocks_and_times_are_not_found():
     source = "import time\nbegan_s = time.monotonic()\nat = clock.now()\nday = datetime.fromtimestamp(0, UTC)"
     assert list(reads_of(source, OF_THE_PROGRAM)) == []
 
 
-def test_a_variable_shifts_the_clock_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_shifts_the_clock_of_the_program(monkeypatch):
     monkeypatch.setenv(SHIFT_VARIABLE, "86400")
     set_clock(monkeypatch, SLOT)
     shift_clock(monkeypatch)

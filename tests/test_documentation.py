@@ -52,49 +52,49 @@ def rows() -> list[str]:
     return [line for line in CLI_GUIDE.splitlines() if line.startswith("| `rankwatch ")]
 
 
-def test_readme_is_read_at_one_sitting() -> None:
+def test_readme_is_read_at_one_sitting():
     assert len(README.encode()) <= 12_000
 
 
-def test_what_is_generated_is_as_the_code_says() -> None:
+def test_what_is_generated_is_as_the_code_says():
     assert [path.name for path, text in generated.texts() if path.read_text() != text] == [], "run: make generated"
 
 
-def test_the_schema_that_is_wanted_is_named() -> None:
+def test_the_schema_that_is_wanted_is_named():
     assert f"Schema {schema_version.head()}." in (ROOT / "CHANGELOG.md").read_text()
     assert f"wants {schema_version.head()}:" in (ROOT / "deploy/README.md").read_text()
 
 
-def test_the_number_of_measures_is_theirs() -> None:
+def test_the_number_of_measures_is_theirs():
     assert f"{len(METRICS)} of them, checked" in README
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_the_table_of_commands_has_a_row_for_every_command_and_names_its_subcommands(path: tuple[str, ...]) -> None:
+def test_the_table_of_commands_has_a_row_for_every_command_and_names_its_subcommands(path):
     whole = [row for row in rows() if row.startswith(f"| `rankwatch {' '.join(path)}`")]
     of_group = [row for row in rows() if row.startswith(f"| `rankwatch {path[0]}`") and re.search(rf"`{path[-1]}\b", row)]
     assert len(whole or of_group) == 1
 
 
-def test_the_table_of_commands_has_no_row_for_an_unknown_command() -> None:
+def test_the_table_of_commands_has_no_row_for_an_unknown_command():
     named = [row.partition("rankwatch ")[2].partition("`")[0] for row in rows()]
     assert {tuple(name.split()) for name in named} <= COMMANDS.keys()
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "itself")
-def test_every_command_and_each_of_its_options_has_help(path: tuple[str, ...]) -> None:
+def test_every_command_and_each_of_its_options_has_help(path):
     assert COMMANDS[path].help
     assert [one.name for one in COMMANDS[path].params if not getattr(one, "help", None)] == []
 
 
-def test_the_table_of_commands_names_no_unknown_option() -> None:
+def test_the_table_of_commands_names_no_unknown_option():
     for row in rows():
         group = row.partition("rankwatch ")[2].partition("`")[0].split()[0]
         known = {name for path, each in COMMANDS.items() if path[:1] == (group,) for one in each.params for name in one.opts}
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", row)) <= known, row
 
 
-def test_the_guide_to_commands_and_help_state_the_same_exit_codes() -> None:
+def test_the_guide_to_commands_and_help_state_the_same_exit_codes():
     assert EPILOG.partition(";")[0] in one_line(CLI_GUIDE)
     assert EXIT_CODES == ["0", "1", "2", "3", "4", "5", "74", "130", "143"]
 
@@ -105,27 +105,27 @@ def tree(kind: type[errors.MonitorError]) -> Iterator[type[errors.MonitorError]]
         yield from tree(inner)
 
 
-def test_the_tree_of_errors_states_each_exit_code() -> None:
+def test_the_tree_of_errors_states_each_exit_code():
     ours = [kind for kind in tree(errors.MonitorError) if kind.__module__ == "monitor.errors"]
     stated = dict(re.findall(r"(?m)^[ │├└─]*(\w+Error) +(\d+)", errors.__doc__ or ""))
     assert stated == {kind.__name__: str(kind.exit_code) for kind in ours}
     assert {*stated.values(), str(OUTPUT_EXIT), str(SOURCE_EXIT)} <= {*EXIT_CODES}
 
 
-def test_the_guide_and_its_help_state_the_exit_codes_of_the_gate() -> None:
+def test_the_guide_and_its_help_state_the_exit_codes_of_the_gate():
     of_gate = one_line(CLI_GUIDE).partition("Only `rankwatch gate` differs")[2].partition("never with a verdict")[0]
     for text in (of_gate, COMMANDS["gate",].help):
         named = set(re.findall(r"\b\d+\b", text))
         assert set(map(str, (*VERDICT_EXITS.values(), USAGE_EXIT, INTERNAL_EXIT, OUTPUT_EXIT))) <= named
 
 
-def test_the_description_of_the_api_has_the_options_of_gate_with_their_defaults() -> None:
+def test_the_description_of_the_api_has_the_options_of_gate_with_their_defaults():
     known = [(each.name, each.required, each.default) for each in COMMANDS["gate",].params][1:7]
     told = describe_api()["paths"]["/api/v1/gate/{name}"]["get"]["parameters"][1:-1]
     assert [(each["name"], each["required"], each["schema"].get("default") or None) for each in told] == known
 
 
-def test_the_guide_names_every_environment_variable_that_the_program_reads() -> None:
+def test_the_guide_names_every_environment_variable_that_the_program_reads():
     source = "\n".join(path.read_text() for path in sorted((ROOT / "monitor").rglob("*.py")))
     read = {*re.findall(r'environ(?:\.get\(|\[)\s*"(\w+)"', source), *re.findall(r'"(RANKWATCH_\w+)"', source)}
     handed_on = {"PYTHONPATH"}
@@ -134,7 +134,7 @@ def test_the_guide_names_every_environment_variable_that_the_program_reads() -> 
     assert {name for name in read - handed_on if f"`{name}`" not in listed} == set()
 
 
-def test_what_run_once_leaves_out_is_documented() -> None:
+def test_what_run_once_leaves_out_is_documented():
     documented = section(DEPLOYING, "Without a daemon")
     assert {name for name in DAEMON_GAUGES if f"`{PREFIX}{name}`" not in documented} == set()
     wanted = {name for one in COMMANDS["run-once",].params for name in one.opts if name.startswith("--textfile")}
@@ -142,7 +142,7 @@ def test_what_run_once_leaves_out_is_documented() -> None:
 
 
 @pytest.mark.integration
-def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path: Path) -> None:
+def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path):
     path = tmp_path / "rules.yml"
     path.write_text(section(DEPLOYING, "Without a daemon").partition("```yaml\n")[2].partition("```")[0])
     command = [require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(path)]
@@ -151,7 +151,7 @@ def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path: Path) -> None:
     assert "2 rules found" in checked.stdout
 
 
-def test_the_guide_for_plugins_tells_of_every_name_of_the_port() -> None:
+def test_the_guide_for_plugins_tells_of_every_name_of_the_port():
     guide = (ROOT / "monitor/plugin_v1/README.md").read_text()
     assert [name for name in plugin_v1.__all__ if not re.search(rf"`[^`]*\b{name}\b", guide)] == []
 
@@ -161,7 +161,7 @@ def documents() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_between_documents_leads_somewhere(path: Path) -> None:
+def test_every_link_between_documents_leads_somewhere(path):
     for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text())):
         if ":" not in target:
             there = (path.parent / target).resolve() if target else path
@@ -170,7 +170,7 @@ def test_every_link_between_documents_leads_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "monitor/README.md"])
-def test_every_file_that_guides_to_the_code_name_is_there(name: str) -> None:
+def test_every_file_that_guides_to_the_code_name_is_there(name):
     named = re.findall(r"`((?:[\w.]+/)+[\w.]*|\w+\.(?:py|toml))`", (ROOT / name).read_text())
     assert len(named) > 5
     roots = (ROOT, ROOT / "monitor", ROOT / "monitor" / "settings")

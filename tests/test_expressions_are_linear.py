@@ -187,7 +187,7 @@ def apply(expression: Expression, text: str) -> object:
 
 
 @pytest.mark.integration  # some seconds of CPU
-def test_no_expression_takes_more_than_linear_time() -> None:
+def test_no_expression_takes_more_than_linear_time():
     slow, found = [], dict.fromkeys(expressions())
     assert {"receivers.slack", "sources.columns", "sources.http.traces", "web.forms"} <= {each.module for each in found}
     for each in found:
@@ -203,14 +203,14 @@ def test_no_expression_takes_more_than_linear_time() -> None:
     assert slow == []
 
 
-def test_a_quadratic_expression_is_found() -> None:
+def test_a_quadratic_expression_is_found():
     quadratic = Expression("", "", "fullmatch", re.compile(r"\d+\.?\d*"))
 
     assert not all(within_limit(partial(apply, quadratic, text)) for text in attacks(quadratic.pattern, LENGTH))
 
 
 @pytest.mark.parametrize("pattern", ["([a-z]+)*-item", "((a?){20}){20}-item", "(a|a)*b"])
-def test_an_expression_of_the_configuration_cannot_backtrack(pattern: str) -> None:
+def test_an_expression_of_the_configuration_cannot_backtrack(pattern):
     adverse = f"{'a' * 999}!"
 
     assert within_limit(lambda: speller([{"regex": pattern}])([adverse] * 100))
@@ -218,7 +218,7 @@ def test_an_expression_of_the_configuration_cannot_backtrack(pattern: str) -> No
 
 
 @pytest.mark.parametrize("text", ["1" * LENGTH, f"{'1' * LENGTH}x", " " * LENGTH, f"0.{'1' * LENGTH}"])
-def test_a_long_text_in_a_column_of_numbers_is_no_number(text: str) -> None:
+def test_a_long_text_in_a_column_of_numbers_is_no_number(text):
     found: list[Any] = []
     assert within_limit(lambda: found.extend(number_column(pa.array([text, "7"]), "score", "the table")))
 
@@ -227,5 +227,5 @@ def test_a_long_text_in_a_column_of_numbers_is_no_number(text: str) -> None:
     assert numbers[1] == 7
 
 
-def test_an_id_that_is_a_long_number_stays_as_it_is() -> None:
+def test_an_id_that_is_a_long_number_stays_as_it_is():
     assert speller(["int"])(["0" * LENGTH]) == ["0" * LENGTH]

@@ -38,7 +38,7 @@ def fifo(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 200_000])
-def test_a_file_is_read_whole_up_to_its_limit(tmp_path: Path, size: int) -> None:
+def test_a_file_is_read_whole_up_to_its_limit(tmp_path, size):
     content = os.urandom(size)
     (tmp_path / "file").write_bytes(content)
     (tmp_path / "link").symlink_to("file")
@@ -48,7 +48,7 @@ def test_a_file_is_read_whole_up_to_its_limit(tmp_path: Path, size: int) -> None
             read_bounded(tmp_path / "file", size - 1)
 
 
-def test_a_file_is_replaced_at_once_with_its_own_mode_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+def test_a_file_is_replaced_at_once_with_its_own_mode_and_nothing_stays_beside_it(tmp_path):
     file = tmp_path / ("x" * 255)  # as long as names may be
     before = os.umask(0o027)
     try:
@@ -64,7 +64,7 @@ def test_a_file_is_replaced_at_once_with_its_own_mode_and_nothing_stays_beside_i
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_no_link_is_followed_when_a_file_is_replaced(tmp_path: Path) -> None:
+def test_no_link_is_followed_when_a_file_is_replaced(tmp_path):
     victim = tmp_path / "victim"
     victim.write_bytes(b"untouched")
     (tmp_path / "link").symlink_to(victim)
@@ -74,7 +74,7 @@ def test_no_link_is_followed_when_a_file_is_replaced(tmp_path: Path) -> None:
     assert not (tmp_path / "link").is_symlink()
 
 
-def test_what_is_no_file_is_not_replaced_or_waited_for_and_told_beforehand(tmp_path: Path, fifo: Path) -> None:
+def test_what_is_no_file_is_not_replaced_or_waited_for_and_told_beforehand(tmp_path, fifo):
     for path in (fifo, Path("/dev/null"), tmp_path, tmp_path / "none" / "file"):
         for act in (require_replaceable, lambda path: replace_file(path, b"new")):
             with pytest.raises(OSError, match=r"it is no file but a pipe|Is a directory|No such file") as caught:
@@ -85,7 +85,7 @@ def test_what_is_no_file_is_not_replaced_or_waited_for_and_told_beforehand(tmp_p
 
 
 @pytest.mark.integration
-def test_what_a_killed_process_left_goes_with_the_next_and_what_another_still_writes_stays(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_goes_with_the_next_and_what_another_still_writes_stays(tmp_path):
     (file := tmp_path / "file").write_bytes(b"old")
     if not (child := os.fork()):
         _begin_and_die(file)
@@ -108,7 +108,7 @@ def _begin_and_die(file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "\0", "\ud800", "a/\0/b", "x" * 5000, "none"])
-def test_what_cannot_be_opened_is_an_oserror_with_words(tmp_path: Path, name: str) -> None:
+def test_what_cannot_be_opened_is_an_oserror_with_words(tmp_path, name):
     with pytest.raises(OSError) as caught:  # noqa: PT011 - any OSError with words will do
         read_bounded(f"{tmp_path}/none/{name}", 4)
     assert caught.value.strerror
@@ -116,7 +116,7 @@ def test_what_cannot_be_opened_is_an_oserror_with_words(tmp_path: Path, name: st
 
 @pytest.mark.parametrize("name", ["/dev/null", "socket", "fifo", "/dev/zero", "."])
 @pytest.mark.usefixtures("fifo")
-def test_devices_directories_sockets_and_unwanted_pipes_are_no_files(tmp_path: Path, name: str) -> None:
+def test_devices_directories_sockets_and_unwanted_pipes_are_no_files(tmp_path, name):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.path.relpath(tmp_path / "socket"))
         for may_be_pipe in (False,) if name == "fifo" else (False, True):
@@ -124,23 +124,23 @@ def test_devices_directories_sockets_and_unwanted_pipes_are_no_files(tmp_path: P
                 read_bounded(tmp_path / name, 4, may_be_pipe=may_be_pipe)
 
 
-def test_a_pipe_is_read_to_its_end_where_it_may_be_one(fifo: Path) -> None:
+def test_a_pipe_is_read_to_its_end_where_it_may_be_one(fifo):
     pieces = (b"a" * 70_000, b"b", b"c" * 100_000)
     with written_to(fifo, *pieces):
         assert read_bounded(fifo, 1 << 20, may_be_pipe=True, pipe_s=20) == b"".join(pieces)
 
 
-def test_an_endless_pipe_is_read_to_its_limit(fifo: Path) -> None:
+def test_an_endless_pipe_is_read_to_its_limit(fifo):
     with written_to(fifo, b"x" * 11), pytest.raises(OSError, match="it holds more than 10 bytes"):
         read_bounded(fifo, 10, may_be_pipe=True, pipe_s=20)
 
 
-def test_a_pipe_that_nobody_writes_to_is_given_up(fifo: Path) -> None:
+def test_a_pipe_that_nobody_writes_to_is_given_up(fifo):
     with pytest.raises(OSError, match="whoever writes to it does not come to an end"):
         read_bounded(fifo, 10, may_be_pipe=True, pipe_s=0.05)
 
 
-def test_a_pipe_whose_writer_does_not_close_it_is_given_up(fifo: Path) -> None:
+def test_a_pipe_whose_writer_does_not_close_it_is_given_up(fifo):
     number = os.open(fifo, os.O_RDWR)
     try:
         os.write(number, b"x")

@@ -11,7 +11,6 @@ import ssl
 from collections.abc import Callable
 from contextlib import closing
 from io import StringIO
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -23,7 +22,7 @@ from pymysql import err as mysql  # type: ignore[import-untyped]
 from canary.marks import canary
 from monitor import scratch
 from monitor.errors import SourceError
-from monitor.foreign_errors import Cause, describe_error, file_cause, redis_cause, sql_cause, store_cause
+from monitor.foreign_errors import describe_error, file_cause, redis_cause, sql_cause, store_cause
 from monitor.plugins import Guard
 from monitor.service import logs
 
@@ -123,9 +122,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("translate", "make", "cause"), CASES)
-def test_the_cause_is_named_and_the_id_is_not(
-    translate: Callable[[Exception], Cause], make: Callable[[], Exception], cause: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_cause_is_named_and_the_id_is_not(translate, make, cause, caplog):
     caplog.set_level(logging.DEBUG, logger="monitor")
 
     said = translate(make())
@@ -135,14 +132,14 @@ def test_the_cause_is_named_and_the_id_is_not(
     assert "error of another program" in caplog.text
 
 
-def test_a_name_of_the_statement_is_shown() -> None:
+def test_a_name_of_the_statement_is_shown():
     error = of_state("42703", f'column "whta" does not exist, as {ID}')
 
     assert str(sql_cause(error, "SELECT whta FROM lists")).startswith("there is no such column (whta): ")
     assert str(sql_cause(error, "SELECT what FROM lists")).startswith("there is no such column: ")
 
 
-def test_the_place_of_an_error_is_described_with_those_behind_it() -> None:
+def test_the_place_of_an_error_is_described_with_those_behind_it():
     try:
         try:
             raise KeyError(ID)
@@ -156,7 +153,7 @@ def test_the_place_of_an_error_is_described_with_those_behind_it() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
-def test_a_traceback_in_the_log_has_places_and_no_texts_of_other_programs(form: Any) -> None:
+def test_a_traceback_in_the_log_has_places_and_no_texts_of_other_programs(form):
     log = structlog.get_logger("monitor.test")
     root = logging.getLogger()
     before, stream = (root.handlers[:], root.level), StringIO()
@@ -181,7 +178,7 @@ def test_a_traceback_in_the_log_has_places_and_no_texts_of_other_programs(form: 
     assert "Task exception was never retrieved" in written
 
 
-def test_a_plugin_that_raises_an_id_is_told_by_class_and_line() -> None:
+def test_a_plugin_that_raises_an_id_is_told_by_class_and_line():
     def work() -> None:
         raise LookupError(ID)
 
@@ -191,8 +188,8 @@ def test_a_plugin_that_raises_an_id_is_told_by_class_and_line() -> None:
 
 
 def test_without_a_temporary_folder_what_fits_into_memory_is_read_and_the_folders_are_named_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     def refuse(**_: object) -> str:
         raise FileNotFoundError(errno.ENOENT, f"No usable temporary directory found in {ID}")
 

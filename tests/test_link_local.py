@@ -40,16 +40,16 @@ def connect_to(spelling: str) -> None:
 
 
 @pytest.mark.parametrize("spelling", REFUSED.split())
-def test_an_address_of_credentials_is_refused_in_every_spelling(spelling: str) -> None:
+def test_an_address_of_credentials_is_refused_in_every_spelling(spelling):
     with pytest.raises(LinkLocalError):
         connect_to(spelling)
 
 
 @pytest.mark.parametrize("spelling", ALLOWED.split())
-def test_other_addresses_may_be_asked(spelling: str) -> None:
+def test_other_addresses_may_be_asked(spelling):
     connect_to(spelling)
 
 
-def test_an_address_with_a_scope_is_refused_too() -> None:
+def test_an_address_with_a_scope_is_refused_too():
     with pytest.raises(LinkLocalError):
         refuse_link_local("fe80::1%eth0")

@@ -180,9 +180,7 @@ long              -                 -
 
 
 @pytest.mark.parametrize(("does", "counts", "said"), cells(DONE))
-def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_nobody(
-    does: str, counts: str, said: str, install: Install
-) -> None:
+def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_nobody(does, counts, said, install):
     install()
     deadline = "3s" if does == "hang" else "60s"
     watched = wire(load_text(watching(does, f", deadline: {deadline}"))).watched.values()
@@ -200,7 +198,7 @@ def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_
     assert len(told) < 700
 
 
-def test_what_hangs_costs_a_few_threads_and_is_called_again_once_it_has_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_hangs_costs_a_few_threads_and_is_called_again_once_it_has_come_back(monkeypatch):
     monkeypatch.setattr(plugins, "_MOST", 2)
     guard, told = plugins.Guard("it", SourceError), [""]
     while told[-1] != "it has not come back from earlier calls":
@@ -239,9 +237,7 @@ def found_by(what: Comparison, batch_users: int | None = None) -> tuple[Any, ...
         (lambda _: "much", WHO.format("odd", "metrics") + "failed with ValueError in line"),
     ],
 )
-def test_a_run_goes_on_without_a_metric_that_fails_and_says_so(
-    gives: Act, said: str, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_without_a_metric_that_fails_and_says_so(gives, said, install, monkeypatch):
     install()
     monkeypatch.setattr(scores, "MEASURING_S", 0.2 if gives is hang else 60)
     monkeypatch.setattr(Odd, "gives", staticmethod(gives))
@@ -252,7 +248,7 @@ def test_a_run_goes_on_without_a_metric_that_fails_and_says_so(
         score_all(batch([([1, 2], [2, 1]), ([1], [2])]), [parse("odd")])
 
 
-def test_of_a_metric_that_fails_for_some_users_nothing_is_told(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_metric_that_fails_for_some_users_nothing_is_told(install, monkeypatch):
     install()
     one_by_one = iter([0.5, 0.5, 7.0])
     monkeypatch.setattr(Odd, "gives", staticmethod(lambda _: [next(one_by_one)]))
@@ -262,7 +258,7 @@ def test_of_a_metric_that_fails_for_some_users_nothing_is_told(install: Install,
     assert left_out == "odd not measured: gave 7, expected 1 numbers from 0 to 1"
 
 
-def test_what_a_metric_writes_into_what_it_is_given_reaches_no_other(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_metric_writes_into_what_it_is_given_reaches_no_other(install, monkeypatch):
     install()
     monkeypatch.setattr(Odd, "gives", staticmethod(lambda alignment: alignment.positions.fill(0) or np.ones(2)))
     metrics = [parse(name) for name in ("odd", "overlap@1", "overlap")]
@@ -282,9 +278,7 @@ def refuse(_: object) -> None:
         (refuse, (True, False, True), "no never!!!"),
     ],
 )
-def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
-    ring: Act, wanted: Any, said: str, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(ring, wanted, said, install, monkeypatch):
     install()
     monkeypatch.setattr(fields, "GRACE_S", 0.1)
     monkeypatch.setattr(Bell, "ring", staticmethod(ring))
@@ -309,9 +303,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
         ("receivers", "bell", Bell, "must be a pair of a ReceiverEntry and what opens its receiver"),
     ],
 )
-def test_a_plugin_that_cannot_be_used_is_told_with_its_package_and_breaks_nothing(
-    group: str, name: str, found: object, said: str, install: Install
-) -> None:
+def test_a_plugin_that_cannot_be_used_is_told_with_its_package_and_breaks_nothing(group, name, found, said, install):
     install({group: {name: found}})
     (problem,) = (*SOURCES.problems(), *METRICS.problems(), *RECEIVERS.problems())
     assert problem.startswith(f"{WHO.format(name, group).strip()}: {said}")
@@ -319,7 +311,7 @@ def test_a_plugin_that_cannot_be_used_is_told_with_its_package_and_breaks_nothin
     json_schema()
 
 
-def test_two_packages_that_bring_one_name_are_both_told_where_it_is_used(install: Install) -> None:
+def test_two_packages_that_bring_one_name_are_both_told_where_it_is_used(install):
     install(packages=("a", "b"))
     with pytest.raises(MetricError, match=r"package a 1.0 \(odd = .*\) and of b 1.0 \(odd = .*\): the name is taken twice"):
         parse("odd")
@@ -337,9 +329,7 @@ def test_two_packages_that_bring_one_name_are_both_told_where_it_is_used(install
         ),
     ],
 )
-def test_where_a_plugin_is_named_that_cannot_be_imported_the_error_says_why(
-    code: str, said: str, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_a_plugin_is_named_that_cannot_be_imported_the_error_says_why(code, said, install, tmp_path, monkeypatch):
     install()
     monkeypatch.delitem(sys.modules, "brought")
     monkeypatch.syspath_prepend(tmp_path)
@@ -351,13 +341,13 @@ def test_where_a_plugin_is_named_that_cannot_be_imported_the_error_says_why(
     assert all(said in line for line in lines)
 
 
-def test_who_names_no_plugin_does_not_look_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_names_no_plugin_does_not_look_for_one(monkeypatch):
     monkeypatch.setattr(plugins, "_entry_points", fail)
     parse_settings(example_text(), name="x", base_dir=ROOT, environ={})
     parse("rbo(p=0.9)")
 
 
-def test_options_of_a_plugin_are_known_to_hash_schema_and_errors_and_their_secrets_to_nobody(install: Install) -> None:
+def test_options_of_a_plugin_are_known_to_hash_schema_and_errors_and_their_secrets_to_nobody(install):
     install()
     plain, same, other = (load_text(watching(does)).comparisons[0] for does in ("well", "well, pace: 2", "well, user: name"))
     assert config_hash(plain) == config_hash(same) != config_hash(other)
@@ -372,7 +362,7 @@ def test_options_of_a_plugin_are_known_to_hash_schema_and_errors_and_their_secre
 
 
 @pytest.mark.integration
-def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what_is_built_in(tmp_path: Path) -> None:
+def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what_is_built_in(tmp_path):
     home, work, example = tmp_path / "installed", tmp_path / "work", ROOT / "tests/plugin_example"
     files = {"a/u1.json": "[1, 2]", "b/u1.json": "[2, 1]", "users.csv": "id\nu1\n", "rankwatch.yaml": EXAMPLE}
     files["test_contracts.py"] = (example / "test_contracts.py").read_text()

@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from monitor.receivers.http_client import HttpAnswer, HttpClient
 from monitor.receivers.webhook import WebhookOptions
 from monitor.sources.http import HttpUsersOptions
 from monitor.sources.http.users import HttpUsers
-from servers import free_port, webhook
+from servers import free_port
 from servers.answering import answering
 from servers.lists import SLOT, as_lists, request, source_of
-from servers.recommender import Recommender, recommender, running_recommender
+from servers.recommender import recommender, running_recommender
 from servers.smtp import certificate
 from servers.web_proxy import WebProxy, web_proxy
 from servers.webhook import collector
@@ -51,9 +50,7 @@ def note_of(url: str, proxy: str, **more: Any) -> str:
     return note
 
 
-def test_a_message_goes_through_the_proxy_whose_credentials_the_receiver_does_not_get(
-    proxy: WebProxy, collector: webhook.Collector
-) -> None:
+def test_a_message_goes_through_the_proxy_whose_credentials_the_receiver_does_not_get(proxy, collector) -> None:
     assert post(f"{collector.url}/hook?a=1", proxy.url).status == 200
 
     assert proxy.asked == [f"POST {collector.url}/hook?a=1 HTTP/1.1"]
@@ -63,7 +60,7 @@ def test_a_message_goes_through_the_proxy_whose_credentials_the_receiver_does_no
 
 
 @pytest.mark.integration
-def test_https_goes_through_the_proxy_by_connect(proxy: WebProxy, certificate: Path) -> None:
+def test_https_goes_through_the_proxy_by_connect(proxy, certificate) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
     with running_recommender(tls) as recommender:
@@ -75,7 +72,7 @@ def test_https_goes_through_the_proxy_by_connect(proxy: WebProxy, certificate: P
         assert {each.rpartition(" ")[0] for each in proxy.asked} == {f"CONNECT 127.0.0.1:{recommender.port}"}
 
 
-def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy: WebProxy, collector: webhook.Collector) -> None:
+def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy, collector) -> None:
     secure, bare = collector.url.replace("http:", "https:"), proxy.url.replace(LOGIN, "me:canary2")
     away = f"http://{LOGIN}@127.0.0.1:{free_port()}"
     named = proxy.url.replace(f"{LOGIN}@", "")
@@ -88,7 +85,7 @@ def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy: WebProx
     )
 
 
-def test_lists_and_users_are_asked_for_through_the_proxy(proxy: WebProxy, recommender: Recommender) -> None:
+def test_lists_and_users_are_asked_for_through_the_proxy(proxy, recommender) -> None:
     source = source_of(http={"url": recommender.url, "proxy": proxy.url})
 
     assert as_lists(source.pull(request("u1", k=2))) == {"u1": ["0", "1"]}
@@ -100,7 +97,7 @@ def test_lists_and_users_are_asked_for_through_the_proxy(proxy: WebProxy, recomm
         assert proxy.asked[1:] == [f"GET {url}/users HTTP/1.1"]
 
 
-def test_a_source_says_what_the_proxy_did(proxy: WebProxy, recommender: Recommender) -> None:
+def test_a_source_says_what_the_proxy_did(proxy, recommender) -> None:
     bare, away = proxy.url.replace(LOGIN, "me:canary2"), f"http://{LOGIN}@127.0.0.1:{free_port()}"
     secure = recommender.url.replace("http:", "https:")
 
@@ -111,7 +108,7 @@ def test_a_source_says_what_the_proxy_did(proxy: WebProxy, recommender: Recommen
     )
 
 
-def test_a_token_is_fetched_through_the_proxy(proxy: WebProxy, recommender: Recommender) -> None:
+def test_a_token_is_fetched_through_the_proxy(proxy, recommender) -> None:
     with answering(lambda *_: (200, {"access_token": "t"})) as url:
         client = {"token_url": f"{url}/token", "client_id": "me", "client_secret": "s"}
         found = {"url": recommender.url, "proxy": proxy.url, "auth": {"oauth2": client}}
@@ -120,9 +117,7 @@ def test_a_token_is_fetched_through_the_proxy(proxy: WebProxy, recommender: Reco
         assert proxy.asked[0] == f"POST {url}/token HTTP/1.1"
 
 
-def test_the_environments_proxies_are_not_used(
-    recommender: Recommender, collector: webhook.Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environments_proxies_are_not_used(recommender, collector, monkeypatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
 
@@ -133,13 +128,13 @@ def test_the_environments_proxies_are_not_used(
 @pytest.mark.parametrize(
     "text", ["canary:3128", "socks5://canary:1080", "https://canary:3128", "http://canary/path", "http://"]
 )
-def test_what_is_no_http_proxy_is_refused_without_repeating_it(text: str) -> None:
+def test_what_is_no_http_proxy_is_refused_without_repeating_it(text) -> None:
     with pytest.raises(ValidationError, match="must be an HTTP proxy: write http://host:port") as caught:
         WebhookOptions.model_validate({"url": "http://host/", "proxy": text})
     assert "canary" not in str(caught.value)
 
 
-def test_a_link_local_address_is_not_asked_of_a_proxy(proxy: WebProxy) -> None:
+def test_a_link_local_address_is_not_asked_of_a_proxy(proxy) -> None:
     url = "http://169.254.169.254/latest"
 
     assert "link-local" in failure(url, proxy.url)

@@ -26,7 +26,7 @@ def users(n: int, **dimensions: Sequence[str | None]) -> UserTable:
     )
 
 
-def test_without_a_sample_everybody_is_asked_in_sorted_order() -> None:
+def test_without_a_sample_everybody_is_asked_in_sorted_order():
     table = UserTable(users=pd.Index(["b", "c", "a"], dtype="str"), segments={"x": pd.Categorical(["1", "2", "1"])})
     panel = draw(table, comparison(sample=None), SLOT)
     assert list(panel.users) == ["a", "b", "c"]
@@ -40,7 +40,7 @@ def drawn(table: UserTable, day: int = 0, **changes: Any) -> set[str]:
     return set(draw(table, comparison(**changes), SLOT + timedelta(days=day)).users)
 
 
-def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot() -> None:
+def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot():
     table, both = users(1000), SampleSize(fixed=50, rotating=50)
     today, tomorrow = (drawn(table, day, sample=both) for day in (0, 1))
     assert len(today) == len(tomorrow) == 100
@@ -48,14 +48,14 @@ def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot() -> None:
     assert len(today & tomorrow) < 70
 
 
-def test_the_same_slot_draws_the_same_users_whatever_their_order() -> None:
+def test_the_same_slot_draws_the_same_users_whatever_their_order():
     table = users(500)
     shuffled = UserTable(users=table.users[np.random.default_rng(1).permutation(500)], segments={})
     chosen = comparison(sample=SampleSize(fixed=20, rotating=20))
     assert list(draw(table, chosen, SLOT).users) == list(draw(shuffled, chosen, SLOT).users)
 
 
-def test_whose_scores_are_kept_is_the_same_in_each_run() -> None:
+def test_whose_scores_are_kept_is_the_same_in_each_run():
     table, both = users(1000), comparison(sample=SampleSize(fixed=50, rotating=50))
     today, tomorrow = (draw(table, both, SLOT + timedelta(days=day)).users for day in (0, 1))
     for keep, count in ((Keep.PANEL, 50), (50, 50), (20, 20)):
@@ -67,12 +67,12 @@ def test_whose_scores_are_kept_is_the_same_in_each_run() -> None:
 
 
 @pytest.mark.parametrize("other", [{"seed": 1}, {"name": "other"}])
-def test_another_seed_or_comparison_draws_other_users(other: dict[str, Any]) -> None:
+def test_another_seed_or_comparison_draws_other_users(other):
     table, size = users(1000), SampleSize(fixed=100)
     assert len(drawn(table, sample=size) & drawn(table, sample=size, **other)) < 40
 
 
-def test_every_user_is_drawn_equally_often_by_rotation() -> None:
+def test_every_user_is_drawn_equally_often_by_rotation():
     table = users(50)
     counts = Counter(user for day in range(200) for user in drawn(table, day, sample=SampleSize(rotating=10)))
     chi_square = sum((counts[user] - 40) ** 2 / 32 for user in table.users)
@@ -84,7 +84,7 @@ COUNTRIES = [name for name, size in SIZES.items() for _ in range(size)]
 PLANS = ["free" if place % 20 else "paid" for place in range(len(COUNTRIES))]
 
 
-def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all() -> None:
+def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all():
     table = users(len(COUNTRIES), country=COUNTRIES, plan=PLANS)
     sizes = None, SampleSize(fixed=200), SampleSize(fixed=200, minimum=40)
     everybody, plain, topped = (draw(table, comparison(sample=size), SLOT) for size in sizes)
@@ -94,7 +94,7 @@ def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all() 
     assert list(topped.users[topped.segments["all"]]) == list(plain.users)
 
 
-def test_means_of_all_and_of_segments_are_unbiased_under_a_minimum() -> None:
+def test_means_of_all_and_of_segments_are_unbiased_under_a_minimum():
     table = users(len(COUNTRIES), country=COUNTRIES, plan=PLANS)
     of_country = pd.Series(COUNTRIES).map({"UK": 0.8, "DE": 0.6, "AT": 0.2, "LI": 0.0}).to_numpy()
     noise = np.random.default_rng(5).normal(0, 0.1, len(COUNTRIES))
@@ -110,7 +110,7 @@ def test_means_of_all_and_of_segments_are_unbiased_under_a_minimum() -> None:
     assert ((found.mean() - expected).abs() <= 4 * error + 1e-12).all()
 
 
-def test_where_a_tenth_of_the_users_leave_and_others_come_the_rest_of_the_sample_stays() -> None:
+def test_where_a_tenth_of_the_users_leave_and_others_come_the_rest_of_the_sample_stays():
     table, chosen = users(len(COUNTRIES), country=COUNTRIES), comparison(sample=SampleSize(fixed=300, minimum=40))
     stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
     names = table.users.where(stays, "new" + table.users)
@@ -125,32 +125,32 @@ def segments_of(column: pd.Categorical[Any], most: int) -> dict[str, list[int]]:
     return {name: list(rows) for name, rows in found.items()}
 
 
-def test_a_dimension_with_too_many_values_keeps_the_most_frequent_and_gathers_the_rest() -> None:
+def test_a_dimension_with_too_many_values_keeps_the_most_frequent_and_gathers_the_rest():
     column = pd.Categorical(["a"] * 3 + ["b"] * 2 + ["c", "d", None])
     segments = segments_of(column, 2)
     assert {name: len(rows) for name, rows in segments.items()} == {"all": 8, "x=a": 3, "x=b": 2, "x=other": 2, "x=unknown": 1}
 
 
-def test_a_real_value_named_other_keeps_all_its_users() -> None:
+def test_a_real_value_named_other_keeps_all_its_users():
     assert segments_of(pd.Categorical(["other", "other", "a", "b"]), 1) == {"all": [0, 1, 2, 3], "x=other": [0, 1, 2, 3]}
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=30), st.integers(1, 4))
-def test_the_segments_of_a_dimension_part_the_panel(values: list[str | None], limit: int) -> None:
+def test_the_segments_of_a_dimension_part_the_panel(values, limit):
     column: pd.Categorical[Any] = pd.Categorical(values)
     segments = segments_of(column, limit)
     parts = [row for name, rows in segments.items() if name != "all" for row in rows]
     assert sorted(parts) == list(range(len(values)))
 
 
-def test_a_very_long_value_is_cut_and_stays_apart_from_its_like() -> None:
+def test_a_very_long_value_is_cut_and_stays_apart_from_its_like():
     long = "x" * 5000
     segments = segments_of(pd.Categorical([long + "a", long + "b"]), 10)
     assert [len(rows) for rows in segments.values()] == [2, 1, 1]
     assert all(len(name) <= 122 for name in segments)
 
 
-def test_which_values_have_a_segment_does_not_change_with_the_draw() -> None:
+def test_which_values_have_a_segment_does_not_change_with_the_draw():
     column = [f"v{i % 30:02}" for i in range(600)]
     table = users(600, x=column)
     few = comparison(sample=SampleSize(rotating=60), max_segment_values=5)

@@ -1,7 +1,6 @@
 """All scores of a run as a Parquet file: whole or not at all, never through a link, nothing left over."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +30,7 @@ def write(path: Path, *batches: Scores) -> None:
             add(each)
 
 
-def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(tmp_path, monkeypatch):
     monkeypatch.setattr(sinks, "CHUNK", 1)
     write(tmp_path / "{slot:%Y}" / "{slot:%m-%d}.parquet", batch({"b": 0.5, "a": NAN}), batch({"\u00fc": -1.0}))
 
@@ -46,7 +43,7 @@ def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
     assert (tmp_path / "2024" / "01-08.parquet").stat().st_mode & 0o777 == 0o600  # it holds users
 
 
-def test_what_stands_there_is_replaced_and_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_what_stands_there_is_replaced_and_a_link_is_not_followed(tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir()
     (tmp_path / "scores").symlink_to(victim)
@@ -84,9 +81,7 @@ def _files_in(folder: Path) -> list[Path]:
         (lambda _: None, [{"a": 0.5}, {"\ud800": 0.5}], "a text cannot be written or read as UTF-8"),
     ],
 )
-def test_what_cannot_be_written_is_said_and_leaves_every_file_as_it_was(
-    tmp_path: Path, lay: Callable[[Path], None], batches: list[dict[str, float]], words: str
-) -> None:
+def test_what_cannot_be_written_is_said_and_leaves_every_file_as_it_was(tmp_path, lay, batches, words):
     target = tmp_path / "out" / "08.parquet"
     lay(target)
     before = _files_in(tmp_path)
@@ -97,13 +92,13 @@ def test_what_cannot_be_written_is_said_and_leaves_every_file_as_it_was(
     assert _files_in(tmp_path) == before
 
 
-def test_a_path_that_no_file_can_have_is_said(tmp_path: Path) -> None:
+def test_a_path_that_no_file_can_have_is_said(tmp_path):
     with pytest.raises(OutputError, match=r"was not written: the path has a character that no path may have"):
         write(tmp_path / "a\0b", batch({"a": 0.5}))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_breaks_while_it_writes_leaves_the_file_of_before(tmp_path: Path) -> None:
+def test_a_run_that_breaks_while_it_writes_leaves_the_file_of_before(tmp_path):
     write(tmp_path / "scores", batch({"a": 0.5}))
     sink = ScoreFiles(path=str(tmp_path / "scores"))
 
@@ -115,7 +110,7 @@ def test_a_run_that_breaks_while_it_writes_leaves_the_file_of_before(tmp_path: P
     assert [each.name for each in tmp_path.iterdir()] == ["scores"]
 
 
-def test_a_full_disk_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_nothing(monkeypatch, tmp_path):
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 

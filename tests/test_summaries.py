@@ -23,7 +23,7 @@ def summarize(values: Any, bounds: tuple[float, float], wanted: Sequence[Statist
     return summarize_one("all", "m", np.array(values, dtype=np.float64), bounds, wanted)
 
 
-def test_a_summary_holds_the_hand_worked_figures() -> None:
+def test_a_summary_holds_the_hand_worked_figures():
     found = summarize([0.1, 0.2, 0.3, 0.8, np.nan], (0, 1), [Statistic.parse("share_below(0.3)")])
     assert (found.n, found.n_undefined) == (4, 1)
     assert found.mean == pytest.approx(0.35)
@@ -40,7 +40,7 @@ scores = hnp.arrays(np.float64, st.integers(2, 60), elements=st.floats(-1, 1))
 
 
 @given(scores)
-def test_figures_agree_with_scipy_and_numpy(values: np.ndarray) -> None:
+def test_figures_agree_with_scipy_and_numpy(values):
     found = summarize(values, (-1, 1))
     assert found.mean == pytest.approx(np.mean(values), abs=1e-12)
     assert found.standard_error == pytest.approx(stats.sem(values), abs=1e-12)
@@ -48,7 +48,7 @@ def test_figures_agree_with_scipy_and_numpy(values: np.ndarray) -> None:
     assert sum(found.histogram.counts) == len(values)
 
 
-def test_segments_hold_the_paired_users_that_belong_to_them() -> None:
+def test_segments_hold_the_paired_users_that_belong_to_them():
     panel = Panel(
         users=pd.Index(list("abcd"), dtype="str"),
         segments={"all": np.arange(4), "x=1": np.array([0, 1]), "x=2": np.array([2, 3]), "x=3": np.array([1])},
@@ -64,7 +64,7 @@ def test_segments_hold_the_paired_users_that_belong_to_them() -> None:
     ]
 
 
-def test_examples_are_the_worst_and_those_nearest_to_the_median() -> None:
+def test_examples_are_the_worst_and_those_nearest_to_the_median():
     values = np.array([0.5, 0.1, np.nan, 0.9, 0.1, 0.6, 0.4])
     users = pd.Index(list("gfedcba"))
     assert worst_rows(values, users, 1).tolist() == [4]
@@ -75,7 +75,7 @@ def test_examples_are_the_worst_and_those_nearest_to_the_median() -> None:
 
 
 @pytest.mark.parametrize(("values", "n"), [([], 0), ([np.nan], 0), ([0.3], 1)])
-def test_of_few_users_there_are_few_examples(values: list[float], n: int) -> None:
+def test_of_few_users_there_are_few_examples(values, n):
     scores = np.array(values, dtype=np.float64)
     assert len(worst_rows(scores, pd.Index(["a"] * len(values)), 5)) == len(ordinary_rows(scores, 5, 0.5)) == n
 
@@ -93,7 +93,7 @@ nan       -inf inf  0 1
 
 
 @pytest.mark.parametrize("row", cells(SPANS))
-def test_without_bounds_the_histogram_spans_what_was_seen(row: list[str]) -> None:
+def test_without_bounds_the_histogram_spans_what_was_seen(row):
     values, (low, high), ends = ([float(each) for each in cell.split() if each != "none"] for cell in row)
     found = summarize(values, (low, high))
     assert [found.histogram.low, found.histogram.high] == ends
@@ -110,9 +110,7 @@ bounded, unbounded = (-1.0, 1.0), (-np.inf, np.inf)
     st.sampled_from([10, summaries.EXACT]),
 )
 @example([0.1 * 3.0**power for power in range(12)], 7, unbounded, 10)
-def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(
-    values: list[float], parts: int, bounds: tuple[float, float], exact: int
-) -> None:
+def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts, bounds, exact):
     scores, wanted = np.array(values), [Statistic.parse("p33"), Statistic.parse("share_below(0.25)")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(summaries, "EXACT", exact)
@@ -125,7 +123,7 @@ def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(
 @pytest.mark.parametrize(
     ("bounds", "scale"), [((0.0, 1.0), 1.0), ((0.0, np.inf), 1.0), ((0.0, np.inf), 37.0), (unbounded, 1e-3), (unbounded, 37.0)]
 )
-def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds: tuple[float, float], scale: float) -> None:
+def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds, scale):
     rng = np.random.default_rng(11)
     # A third of the users have the very same score, as where lists are equal.
     values = scale * np.where(rng.random(50_000) < 1 / 3, 1.0, rng.beta(2, 5, 50_000))
@@ -141,7 +139,7 @@ def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds: tuple[
     assert found.histogram.counts == tuple(counts)
 
 
-def test_equal_scores_have_no_spread_and_tiny_ones_their_own() -> None:
+def test_equal_scores_have_no_spread_and_tiny_ones_their_own():
     alike = summarize(np.full(1000, 0.9), (0, 1))
     assert (alike.mean, alike.standard_error) == (0.9, 0.0)
     values = 0.9 + np.array([-1e-9, 1e-9, 0.0, 2e-9])
@@ -158,8 +156,8 @@ def test_equal_scores_have_no_spread_and_tiny_ones_their_own() -> None:
     ],
 )
 def test_few_scores_have_no_mean_or_no_standard_error_and_those_at_the_ends_stand_in_the_outer_bins(
-    values: list[float], counted: tuple[int, int], mean: float | None, error: float | None, ends: tuple[int, int]
-) -> None:
+    values, counted, mean, error, ends
+):
     found = summarize(values, (-1, 1))
     assert (found.n, found.n_undefined) == counted
     assert [found.mean, found.standard_error] == pytest.approx([mean, error])

@@ -81,7 +81,7 @@ CELLS = {(run, alert): cell for run, *row in ROWS for alert, cell in zip(ALERTS,
 
 @pytest.mark.parametrize("was", [QUIET, FIRING])
 @pytest.mark.parametrize(("run", "alert"), CELLS)
-def test_each_condition_meets_each_run(run: str, alert: str, was: State) -> None:
+def test_each_condition_meets_each_run(run, alert, was):
     judged = Judged(rule(min_users=30), *EVERY)
     start = next((name for name in RUNS if CELLS[name, alert] == was), "good")
     judged.run(*RUNS[start])
@@ -99,7 +99,7 @@ def test_each_condition_meets_each_run(run: str, alert: str, was: State) -> None
         assert (after.state, after.dedup_key is not None) == (wanted, wanted == FIRING)
 
 
-def test_a_failed_run_between_two_without_data_leaves_them_in_a_row() -> None:
+def test_a_failed_run_between_two_without_data_leaves_them_in_a_row():
     judged = Judged(rule(), condition(Condition.NO_DATA, for_runs=2), condition(Condition.ERROR, for_runs=2))
     judged.run(FEW, INSUFFICIENT)
     judged.run((), FAILED)
@@ -107,7 +107,7 @@ def test_a_failed_run_between_two_without_data_leaves_them_in_a_row() -> None:
     assert [(change.alert, change.to_state) for change in changes] == [("NO_DATA", FIRING), ("ERROR", QUIET)]
 
 
-def test_what_one_rule_lacks_is_no_want_of_data_or_users() -> None:
+def test_what_one_rule_lacks_is_no_want_of_data_or_users():
     frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     lacking = rule(alert="Metric", metric="overlap"), rule(alert="Learns", learned=Learning.DROP), frozen
     judged = Judged(rule(), *lacking, *EVERY)
@@ -121,14 +121,14 @@ def covering(*names: str) -> Coverage:
     return Coverage(rows=tuple(CoverageRow(segment=name, asked=100, paired=100, reasons={}) for name in ("all", *names)))
 
 
-def test_conditions_speak_of_all_users_only_unless_each_segment_is_asked_for() -> None:
+def test_conditions_speak_of_all_users_only_unless_each_segment_is_asked_for():
     judged = Judged(rule(segments="each"), *EVERY)
     judged.run((*GOOD, summary(segment="country=UK", n=0, mean=None)), OK, covering("country=UK"))
     assert {segment for alert, segment in judged.states if alert != "SimilarityLow"} == {"all"}
     assert judged.alarms() == set()
 
 
-def test_of_each_segment_one_that_vanished_has_no_data_until_it_is_back() -> None:
+def test_of_each_segment_one_that_vanished_has_no_data_until_it_is_back():
     both = (*GOOD, summary(segment="country=UK")), OK, covering("country=UK")
     judged = Judged(rule(segments="each"), condition(Condition.NO_DATA, segments="each", for_runs=2))
     judged.run(*both)
@@ -153,7 +153,7 @@ LOW = (summary(mean=0.1),)
 @pytest.mark.parametrize("condition_", SILENCES)
 @pytest.mark.parametrize("is_ignored", [False, True])
 @pytest.mark.parametrize("was", [QUIET, PENDING, FIRING])
-def test_an_alert_that_cannot_be_judged_is_kept_or_ends_unseen(condition_: Condition, was: State, *, is_ignored: bool) -> None:
+def test_an_alert_that_cannot_be_judged_is_kept_or_ends_unseen(condition_, was, *, is_ignored):
     judged = Judged(rule(min_users=30, for_runs=2), ignored=frozenset({condition_} if is_ignored else ()))
     for _ in range([QUIET, PENDING, FIRING].index(was)):
         judged.run(LOW)
@@ -166,7 +166,7 @@ def test_an_alert_that_cannot_be_judged_is_kept_or_ends_unseen(condition_: Condi
     assert [change.to_state for change in changes] == [QUIET] * is_ended
 
 
-def test_what_is_ignored_is_that_condition_alone() -> None:
+def test_what_is_ignored_is_that_condition_alone():
     judged = Judged(rule(for_runs=1, min_users=30), ignored=frozenset({Condition.NO_DATA}))
     for run in ((LOW,), ((), FAILED), (FEW,)):
         judged.run(*run)
@@ -175,7 +175,7 @@ def test_what_is_ignored_is_that_condition_alone() -> None:
     assert judged.alarms() == set()
 
 
-def test_learning_anew_ends_no_firing_though_too_few_is_ignored() -> None:
+def test_learning_anew_ends_no_firing_though_too_few_is_ignored():
     judged = Judged(rule(for_runs=1), ignored=frozenset({Condition.TOO_FEW}))
     judged.run(LOW)
     judged.what = changed(judged.what, rules=(rule(for_runs=1, learned=Learning.DROP),))
@@ -197,11 +197,11 @@ NOW = SLOT + 4 * HOUR
         (7200.0, SLOT - HOUR),  # the clock went back
     ],
 )
-def test_it_takes_both_clocks_to_be_stale(seen_s: float, now: datetime) -> None:
+def test_it_takes_both_clocks_to_be_stale(seen_s, now):
     assert Judged(STALE, LOW_RULE).stale(replace(WAIT, seen_s=seen_s), now) == ()
 
 
-def test_a_comparison_without_success_for_too_long_is_stale_once_and_two_daemons_find_the_same_start() -> None:
+def test_a_comparison_without_success_for_too_long_is_stale_once_and_two_daemons_find_the_same_start():
     judged = Judged(STALE, LOW_RULE)
     (start,) = judged.stale(WAIT, NOW)
     assert (start.alert, start.is_start, start.at) == ("STALE", True, NOW)
@@ -213,7 +213,7 @@ def test_a_comparison_without_success_for_too_long_is_stale_once_and_two_daemons
     assert never.reason.startswith("no run has succeeded yet, waited for since 2024-01-08 00:00 UTC")
 
 
-def test_the_next_run_that_succeeds_ends_it_and_one_that_fails_does_not() -> None:
+def test_the_next_run_that_succeeds_ends_it_and_one_that_fails_does_not():
     judged = Judged(STALE, LOW_RULE)
     judged.run(LOW)
     judged.stale(WAIT, NOW)
@@ -225,7 +225,7 @@ def test_the_next_run_that_succeeds_ends_it_and_one_that_fails_does_not() -> Non
     assert judged.states["STALE", "all"].state is QUIET
 
 
-def test_where_staleness_is_ignored_what_fires_ends_unseen_and_once_and_goes_on_where_it_is_kept() -> None:
+def test_where_staleness_is_ignored_what_fires_ends_unseen_and_once_and_goes_on_where_it_is_kept():
     kept, ignored = Judged(LOW_RULE), Judged(LOW_RULE, ignored=frozenset({Condition.STALE}))
     for judged in (kept, ignored):
         judged.run(LOW)

@@ -28,7 +28,7 @@ def verdict(watched: SimilarityRule, value: float, expected: Expectation | None)
     return judge_reading(watched, Reading(value, 1874, "all"), expected)
 
 
-def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected() -> None:
+def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected():
     found = verdict(rule(**DROP), 0.254, expectation(z=6.1))
     assert (found.outcome, found.value, found.users, found.is_recovered) == (Outcome.BREACH, 0.254, 1874, False)
     assert found.reason == (
@@ -43,14 +43,14 @@ def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected() -> None:
     )
 
 
-def test_value_and_limit_are_shown_on_their_sides_of_each_other() -> None:
+def test_value_and_limit_are_shown_on_their_sides_of_each_other():
     for value, limit in ((0.4098, 0.4103), (0.410001, 0.41), (0.1, 0.1)):
         found = verdict(rule(**DROP), value, expectation(limit=limit, z=6.1)).reason
         shown = [float(found.split(word)[1].split(end)[0]) for word, end in ((" is ", " over"), ("below ", ","))]
         assert (shown[0] < shown[1]) == (value < limit)
 
 
-def test_a_share_of_users_is_told_with_what_is_normal() -> None:
+def test_a_share_of_users_is_told_with_what_is_normal():
     watched = coverage_rule("failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0)
     found = judge_reading(watched, Reading(1.0, 704, "all"), expectation(expected=0.001, limit=0.0614, z=9.0)).reason
     said = "the candidate gave no usable answer for 704 of 704 users, normally 0.1 %, at most 6.14 % (after 9 healthy runs)"
@@ -75,15 +75,15 @@ trend   1.6    nan    no
 
 @pytest.mark.parametrize(("learning", "z", "fault", "ends"), cells(ENDS))
 def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back_and_a_trend_once_it_is_normal(
-    learning: str, z: str, fault: str, ends: str
-) -> None:
+    learning, z, fault, ends
+):
     watched = rule(**{**DROP, "learned": Learning(learning)})
     of_fault = None if fault == "nan" else float(fault)
     found = verdict(watched, 0.45, expectation(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8))
     assert (found.outcome, found.is_recovered) == (Outcome.OK, ends == "yes")
 
 
-def test_a_trend_is_evidence_that_reached_its_limit_whatever_this_run_says() -> None:
+def test_a_trend_is_evidence_that_reached_its_limit_whatever_this_run_says():
     strong = verdict(rule(**TREND), 0.47, expectation(z=1.5, evidence=12_000.0, evidence_limit=10_000.0))
     weak = verdict(rule(**TREND), 0.2, expectation(z=8.0, evidence=9_999.0, evidence_limit=10_000.0))
 
@@ -95,13 +95,13 @@ def test_a_trend_is_evidence_that_reached_its_limit_whatever_this_run_says() -> 
     assert (weak.outcome, weak.is_recovered) == (Outcome.OK, False)
 
 
-def test_a_value_without_a_sampling_error_is_not_judged() -> None:
+def test_a_value_without_a_sampling_error_is_not_judged():
     found = verdict(rule(**DROP), 0.1, expectation(z=None))
     said = "mean of extended_tau over 1,874 users is too uncertain to be judged"
     assert (found.outcome, found.reason) == (Outcome.NO_DATA, said)
 
 
-def test_states_and_transitions_carry_the_limit_that_was_learned() -> None:
+def test_states_and_transitions_carry_the_limit_that_was_learned():
     watched = comparison(rules=(rule(**DROP),))
     (state,), (change,) = evaluate(watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)])
     assert (state.state, state.threshold, change.threshold, change.value) == (State.FIRING, 0.41, 0.41, 0.2)
@@ -155,14 +155,14 @@ tt s*20 tt s*4  4 26
 
 
 @pytest.mark.parametrize(("moves", "days"), cells(FIRED))
-def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(moves: str, days: str) -> None:
+def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(moves, days):
     played = [(word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()]
     told = play(*(MOVES[letter] for letter in "".join(played)))
     fired = [str(day) for day, (*_, change) in enumerate(told) if change is not None and change.is_start]
     assert fired == days.replace("-", "").split()
 
 
-def test_it_is_told_once_and_ends_with_the_next_change() -> None:
+def test_it_is_told_once_and_ends_with_the_next_change():
     start, end = (change for *_, change in play(TRAINED, TRAINED, *[STILL] * 5, TRAINED) if change is not None)
     assert (start.to_state, end.to_state) == (State.FIRING, State.QUIET)
     assert start.reason == (
@@ -183,11 +183,11 @@ RULES: dict[str, dict[str, Any]] = {"usual": {}, "baseline": {"arm": Arm.BASELIN
 
 
 @pytest.mark.parametrize(("moves", "changes", "outcome", "reason"), cells(UNTOLD))
-def test_what_is_not_known_of_a_standstill_is_said(moves: str, changes: str, outcome: str, reason: str) -> None:
+def test_what_is_not_known_of_a_standstill_is_said(moves, changes, outcome, reason):
     assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (outcome, reason, None)
 
 
-def test_a_run_that_is_not_ok_says_nothing_of_it() -> None:
+def test_a_run_that_is_not_ok_says_nothing_of_it():
     for status, outcome in ((RunStatus.FAILED, Outcome.ERROR), (RunStatus.INSUFFICIENT, Outcome.NO_DATA)):
         (state,), _ = evaluate(comparison(rules=(FROZEN_RULE,)), status=status, run_reason="x")
         assert state.outcome is outcome

@@ -60,7 +60,7 @@ CELLS = [(start, verdict, cell) for start, *row in ROWS for verdict, cell in zip
 
 
 @pytest.mark.parametrize(("start", "verdict", "cell"), CELLS)
-def test_each_state_meets_each_verdict(start: str, verdict: str, cell: str) -> None:
+def test_each_state_meets_each_verdict(start, verdict, cell):
     before = walk(*STARTS[start], by=HELD)[0] if STARTS[start] else None
     was, now = before.state if before else QUIET, look(5)
     is_end_unseen = verdict == "given_up" and was is not QUIET
@@ -83,13 +83,13 @@ def test_each_state_meets_each_verdict(start: str, verdict: str, cell: str) -> N
         assert (transition.slot, transition.at, transition.reason) == (now.slot, now.at, given.reason)
 
 
-def test_it_fires_on_the_last_of_the_breaches_asked_for_and_once() -> None:
+def test_it_fires_on_the_last_of_the_breaches_asked_for_and_once():
     state, (pending, firing) = walk(*[BREACH] * 6, by=rule(for_runs=3))
     assert (pending.to_state, pending.slot, firing.to_state, firing.slot) == (PENDING, SLOT, FIRING, SLOT + 2 * DAY)
     assert (firing.since, state.since) == (SLOT, SLOT + 2 * DAY)
 
 
-def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation() -> None:
+def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation():
     def key(segment: str = "all", installation: str = "", name: str | None = None) -> str | None:
         watched = rule(for_runs=1, labels={} if name is None else {INSTALLATION: name})
         return advance(watched, BREACH, None, replace(look(1, segment), installation=installation))[0].dedup_key
@@ -99,7 +99,7 @@ def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installat
     assert (key(), key(installation="a", name="shop-eu")) == (key(), named)  # where there is a name it alone counts
 
 
-def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page() -> None:
+def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page():
     before, _ = walk(BREACH, BREACH)
     changed = rule(threshold=0.1, resolve_at=0.3, for_runs=5, severity=Severity.INFO)
 
@@ -112,7 +112,7 @@ def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page() -> None:
     assert (end.severity, end.dedup_key) == (Severity.CRITICAL, before.dedup_key)
 
 
-def test_a_for_lowered_while_pending_fires_at_the_next_breach() -> None:
+def test_a_for_lowered_while_pending_fires_at_the_next_breach():
     before, _ = walk(BREACH, BREACH, by=rule(for_runs=9))
     after, transition = advance(rule(for_runs=2), BREACH, before, look(2))
     assert (after.state, after.streak) == (FIRING, 0)
@@ -121,9 +121,7 @@ def test_a_for_lowered_while_pending_fires_at_the_next_breach() -> None:
 
 
 @given(st.lists(st.sampled_from(list(VERDICTS.values())), min_size=1, max_size=30), st.integers(1, 3), st.integers(1, 3))
-def test_firings_and_ends_take_turns_under_one_key_and_no_old_slot_moves_anything(
-    verdicts: list[Verdict], for_runs: int, resolve_after: int
-) -> None:
+def test_firings_and_ends_take_turns_under_one_key_and_no_old_slot_moves_anything(verdicts, for_runs, resolve_after):
     watched = replace(BAND, for_runs=for_runs, resolve_after=resolve_after)
     state, transitions = walk(*verdicts, by=watched)
     announced = [transition for transition in transitions if transition.is_announced]
@@ -144,7 +142,7 @@ def state(**changes: object) -> AlertState:
     return factories.state(**{"state": FIRING, "dedup_key": "key", **changes})
 
 
-def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_cause() -> None:
+def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_cause():
     begun = transition(dedup_key="key", metric="rbo(p=0.9)", labels={"team": "x"})
     causes = [transition(metric="overlap"), transition(segment="country=UK", metric="jaccard"), begun]
 
@@ -156,7 +154,7 @@ def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_c
     assert end.reason == "rule removed from the configuration"
 
 
-def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_unannounced() -> None:
+def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_unannounced():
     pending, quiet = state(segment="country=UK", state=PENDING, dedup_key=None), state(segment="x=y", state=QUIET)
     ends = retire_alerts([state(), pending, quiet], [], [comparison(name="other")], at=NOW)
     assert [(end.segment, end.from_state, end.is_announced) for end in ends] == [
@@ -166,7 +164,7 @@ def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_una
     assert {end.reason for end in ends} == {"comparison removed from the configuration"}
 
 
-def test_a_segment_is_ended_once_the_rule_no_longer_names_it_and_not_for_being_absent() -> None:
+def test_a_segment_is_ended_once_the_rule_no_longer_names_it_and_not_for_being_absent():
     states = [state(segment="country=UK"), state(segment="country=DE"), state()]
 
     def ended(segments: str | tuple[str, ...]) -> list[tuple[str, str]]:

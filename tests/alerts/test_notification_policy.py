@@ -107,9 +107,7 @@ segment_end            other  start segment  sent
 
 
 @pytest.mark.parametrize(("owed", "fires", "told", "becomes"), cells(DECISIONS))
-def test_what_is_owed_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(
-    owed: str, fires: str, told: str, becomes: str
-) -> None:
+def test_what_is_owed_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(owed, fires, told, becomes):
     changes, lasting, known = (
         [CHANGES[word.strip("?")] for word in text.split() if word != "-"] for text in (owed, fires, told)
     )
@@ -139,16 +137,14 @@ WINDOW = MaintenanceWindow(name="retraining", matchers=(Matcher.parse("team=rank
         (NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")})), (), "dry run"),
     ],
 )
-def test_start_is_held_and_end_of_what_was_told_is_sent_all_the_same(
-    policy: NotificationPolicy, silences: tuple[Silence, ...], reason: str
-) -> None:
+def test_start_is_held_and_end_of_what_was_told_is_sent_all_the_same(policy, silences, reason):
     given: dict[str, Any] = {"policy": policy, "silences": silences}
     assert decide(START, **given) == decide(START, ungrouped=True, **given) == [(HELD, reason)]
     assert decide(END, **OVER, **TOLD, **given) == [SEND]
     assert decide(START, END, **OVER, **given)[1] == (DROPPED, NEVER)
 
 
-def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match() -> None:
+def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match():
     for other in (
         replace(SILENCE, ends_at=SLOT),
         replace(SILENCE, starts_at=SLOT + MINUTE),
@@ -163,7 +159,7 @@ def condition(statistic: str) -> Transition:
 
 
 @pytest.mark.parametrize(("statistic", "held"), [("error", True), ("no_data", True), ("stale", True), ("too_few", False)])
-def test_drift_is_held_while_nothing_can_be_said_of_it(statistic: str, *, held: bool) -> None:
+def test_drift_is_held_while_nothing_can_be_said_of_it(statistic, *, held):
     both = START, condition(statistic)
     assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
     muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
@@ -171,7 +167,7 @@ def test_drift_is_held_while_nothing_can_be_said_of_it(statistic: str, *, held: 
     assert sent == ([SEND],) * 3
 
 
-def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only() -> None:
+def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only():
     for of, drift, status in ((ALL, "country=UK", HELD), ("country=UK", "country=UK", HELD), ("country=UK", ALL, SENT)):
         change = replace(START, segment=drift)
         assert decide(change, lasting=(change, replace(condition("no_data"), segment=of)))[0][0] is status
@@ -195,13 +191,13 @@ CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "cha
         ((route("severity=info", "pager"),), True),  # where none matches all are told
     ],
 )
-def test_routes_choose_who_is_told_and_nothing_falls_between_them(routes: tuple[Route, ...], *, is_told: bool) -> None:
+def test_routes_choose_who_is_told_and_nothing_falls_between_them(routes, *, is_told):
     policy = NotificationPolicy(routes=routes)
     assert decide(START, policy=policy) == [SEND if is_told else (DROPPED, "routed to other receivers")]
     assert decide(END, **OVER, **TOLD, policy=policy) == [SEND]  # who was told hears of the end
 
 
-def test_one_message_an_incident_with_what_fires_of_it() -> None:
+def test_one_message_an_incident_with_what_fires_of_it():
     other = replace(START, dedup_key="other", incident="j", alert="Other")
     first, second = compose_messages([START, other], situation(START, SEGMENT, other, told=(SEGMENT,)))
     assert (first.incident, first.changes, first.firing) == ("i", (START,), (START, SEGMENT))
@@ -242,13 +238,13 @@ HUNDRED, FRENCH_HUNDRED = replace(START, value=0.12, **SHARE), replace(SEGMENT, 
         (HUNDRED, replace(ANOTHER, metric="coverage", statistic="first_differs(candidate)"), None),
     ],
 )
-def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told: Transition, joins: Transition, worse: str | None) -> None:
+def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, worse):
     (message,) = compose_messages([joins], situation(told, joins, told=(told,)))
     assert (message.worse, message.is_update, message.pages) == (worse, worse is None, 1 if worse is None else 2)
     assert message.firing == (told, joins)
 
 
-def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_severity_always() -> None:
+def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_severity_always():
     grows = tuple(
         replace(
             START,
@@ -274,7 +270,7 @@ BEGINNINGS = st.tuples(st.integers(0, 20), st.sampled_from([ALL, "a=1", "a=2", "
 
 
 @given(st.lists(BEGINNINGS, min_size=1, max_size=12), st.integers(0, 20))
-def test_whatever_begins_within_a_day_pages_at_most_twice_and_what_was_paged_stays_so(drawn: list[Any], hours: int) -> None:
+def test_whatever_begins_within_a_day_pages_at_most_twice_and_what_was_paged_stays_so(drawn, hours):
     starts = []
     for hour, segment, series, value in sorted(drawn):
         names = dict(zip(("metric", "statistic"), series.split(), strict=True))
@@ -286,16 +282,14 @@ def test_whatever_begins_within_a_day_pages_at_most_twice_and_what_was_paged_sta
 
 
 @pytest.mark.parametrize(("mean_of_part", "leads"), [(0.1, "country=FR"), (0.42, ALL), (None, ALL)])
-def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alone_fell(
-    mean_of_part: float | None, leads: str
-) -> None:
+def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alone_fell(mean_of_part, leads):
     whole = replace(START, value=0.46, normal=0.5, users=1000)
     parts = [replace(FRENCH, value=mean_of_part, normal=0.5), replace(SEGMENT, value=0.45, normal=0.5, users=700)]
     assert [each.segment for each in find_leads([*parts, whole])] == [leads]
     assert [each.segment for each in find_leads(parts)] == ["country=FR", "country=UK"]
 
 
-def test_what_was_stored_before_there_were_incidents_is_one_of_its_own() -> None:
+def test_what_was_stored_before_there_were_incidents_is_one_of_its_own():
     old = replace(START, incident=None)
     (message,) = compose_messages([old], situation(old))
     assert (message.incident, message.firing, old.segment) == (KEY, (old,), ALL)
@@ -321,7 +315,7 @@ def named(
     return assign_incidents(states, changes, before, judging)
 
 
-def test_what_begins_in_one_run_is_one_incident_whatever_its_severity_and_so_it_is_when_judged_again() -> None:
+def test_what_begins_in_one_run_is_one_incident_whatever_its_severity_and_so_it_is_when_judged_again():
     run = begin(SLOT), begin(SLOT, segment="a=1"), begin(SLOT, segment="a=2", severity=Severity.WARNING)
     states, changes = named(*run)
     (name,) = {change.incident for change in changes}
@@ -340,7 +334,7 @@ def opened(slot: datetime = SLOT, *before: AlertState, **changes: Any) -> AlertS
 CONDITION: dict[str, Any] = {"metric": "condition"}
 
 
-def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_ever() -> None:
+def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_ever():
     first = opened()
     last = opened(SLOT + 6 * GROUP_FOR, first, segment="a=1")
     assert last.incident == first.incident
@@ -349,7 +343,7 @@ def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_eve
         assert (later.incident == first.incident) is joins, days
 
 
-def test_of_two_open_incidents_the_newer_is_joined_and_an_outage_joins_none_of_drift() -> None:
+def test_of_two_open_incidents_the_newer_is_joined_and_an_outage_joins_none_of_drift():
     old = opened()
     (new,), _ = named(begin(SLOT + HOUR, segment="a=1"), before=(old,), group_for=timedelta(0))
     joined = opened(SLOT + 2 * HOUR, old, new, segment="a=2", severity=Severity.INFO)
@@ -359,20 +353,20 @@ def test_of_two_open_incidents_the_newer_is_joined_and_an_outage_joins_none_of_d
     assert stale.incident not in {old.incident, new.incident}
 
 
-def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_succeeds() -> None:
+def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_succeeds():
     drift, alone = opened(), opened(alert="NoData", **CONDITION)
     assert opened(SLOT + HOUR, drift, alert="NoData", **CONDITION).incident == drift.incident
     assert opened(SLOT + HOUR, alone, alert="Stale", **CONDITION).incident == alone.incident
 
 
-def test_an_outage_joins_failed_lists_and_what_began_with_it() -> None:
+def test_an_outage_joins_failed_lists_and_what_began_with_it():
     for alert, since, joins in (("ListsFailed", 1, True), ("SimilarityLow", 0, True), ("SimilarityLow", 1, False)):
         first = opened(alert=alert)
         outage = opened(SLOT + 2 * HOUR, first, alert="Stale", since=SLOT + since * HOUR, **CONDITION)
         assert (outage.incident == first.incident) is joins
 
 
-def test_what_is_pending_has_no_incident() -> None:
+def test_what_is_pending_has_no_incident():
     pending = transition(from_state=State.QUIET, to_state=State.PENDING, dedup_key=None)
     state = replace(begin(SLOT)[0], state=State.PENDING, dedup_key=None)
     states, changes = named((state, pending))
@@ -407,7 +401,7 @@ segment=country.UK
 
 
 @pytest.mark.parametrize("matches", [True, False])
-def test_a_matcher_matches_the_whole_value(*, matches: bool) -> None:
+def test_a_matcher_matches_the_whole_value(*, matches):
     for text in (MATCHING if matches else NOT_MATCHING).strip().splitlines():
         assert Matcher.parse(f" {text} ").matches(MATCHED) is matches, text
 
@@ -420,12 +414,12 @@ def test_a_matcher_matches_the_whole_value(*, matches: bool) -> None:
         *((f"a=~{text}", "is no regular expression") for text in ("(", "a)(b", "(?=a)", r"(a)\1", "a{1001}", "[", "a\ud800")),
     ],
 )
-def test_what_is_no_matcher_is_refused_with_how_to_write_one(text: str, said: str) -> None:
+def test_what_is_no_matcher_is_refused_with_how_to_write_one(text, said):
     with pytest.raises(ConfigError, match=said):
         Matcher.parse(text)
 
 
-def test_an_alert_is_matched_by_our_names_first_and_by_its_rule_s_labels() -> None:
+def test_an_alert_is_matched_by_our_names_first_and_by_its_rule_s_labels():
     alert = transition(labels={"team": "ranking", "severity": "none"})
     assert matchable_labels(alert)["severity"] == "critical"
     assert matches_all([Matcher.parse("team=ranking"), Matcher.parse("metric=extended_tau")], alert)
@@ -433,11 +427,11 @@ def test_an_alert_is_matched_by_our_names_first_and_by_its_rule_s_labels() -> No
     assert matches_all([], alert)
 
 
-def test_a_name_from_outside_cannot_become_a_matcher() -> None:
+def test_a_name_from_outside_cannot_become_a_matcher():
     assert not Matcher.parse("segment=all").matches(matchable_labels(transition(segment='all" or segment=~".*')))
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*.*.*.*.*x", "(.*a){20}b"])
-def test_no_expression_takes_for_ever_on_a_name_of_a_megabyte(pattern: str) -> None:
+def test_no_expression_takes_for_ever_on_a_name_of_a_megabyte(pattern):
     matcher = Matcher.parse(f"segment=~{pattern}")
     assert not matcher.matches({"segment": "a" * 1_000_000})

@@ -16,7 +16,6 @@ from monitor.model.rules import (
     KIND_OF_LABEL,
     Condition,
     ConditionRule,
-    Rule,
     RuleKind,
     StandstillRule,
 )
@@ -41,14 +40,14 @@ def run(
 UK, DE = "country=UK", "country=DE"
 
 
-def test_all_looks_at_the_whole_panel_only_and_named_segments_are_looked_at_in_their_order_and_once() -> None:
+def test_all_looks_at_the_whole_panel_only_and_named_segments_are_looked_at_in_their_order_and_once():
     states, _ = run(comparison(), 0, {"all": 0.9, UK: 0.1})
     assert [state.segment for state in states] == ["all"]
     states, _ = run(comparison(rules=(rule(segments=(UK, "all", UK)),)), 0, {"all": 0.9})
     assert [(state.segment, state.outcome) for state in states] == [(UK, Outcome.NO_DATA), ("all", Outcome.OK)]
 
 
-def test_each_is_all_first_and_then_every_segment_of_which_the_rule_s_metric_was_measured_by_name() -> None:
+def test_each_is_all_first_and_then_every_segment_of_which_the_rule_s_metric_was_measured_by_name():
     found = [summary(segment=UK, mean=0.1), summary(mean=0.2), summary(segment=DE), summary(segment="x=y", metric="overlap")]
     states, transitions = evaluate(EACH, summaries=found)
     fires = [(state.segment, state.state is State.FIRING) for state in states]
@@ -56,7 +55,7 @@ def test_each_is_all_first_and_then_every_segment_of_which_the_rule_s_metric_was
     assert [transition.segment for transition in transitions] == ["all", UK]
 
 
-def test_a_segment_that_vanished_has_no_data_as_long_as_it_fires_and_else_once() -> None:
+def test_a_segment_that_vanished_has_no_data_as_long_as_it_fires_and_else_once():
     states, _ = run(EACH, 0, {"all": 0.9, UK: 0.1, DE: 0.9})
     vanished = []
     for day in (1, 2):
@@ -67,7 +66,7 @@ def test_a_segment_that_vanished_has_no_data_as_long_as_it_fires_and_else_once()
     assert len(states) == 2
 
 
-def test_a_failed_run_is_an_error_for_every_segment_and_moves_none() -> None:
+def test_a_failed_run_is_an_error_for_every_segment_and_moves_none():
     before, _ = run(EACH, 0, {"all": 0.9, UK: 0.1, DE: 0.9})
     states, transitions = run(EACH, 1, {}, before, RunStatus.FAILED)
     assert transitions == ()
@@ -83,14 +82,14 @@ def test_a_failed_run_is_an_error_for_every_segment_and_moves_none() -> None:
         (rule(segments=("age=old",)), "age=old; there is no segment by age"),
     ],
 )
-def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_dimension(watched: Rule, said: str) -> None:
+def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_dimension(watched, said):
     asked = {"all": 100, "country=DE": 10, "country=UK": 50, "country=US": 30, "country=FR": 10, "plan=pro": 100}
     rows = tuple(CoverageRow(segment=name, asked=count, paired=count, reasons={}) for name, count in asked.items())
     (state,), _ = evaluate(comparison(rules=(watched,)), summaries=[summary()], coverage=Coverage(rows=rows))
     assert (state.outcome, state.reason) == (Outcome.NO_DATA, f"no user of the panel belongs to {said}")
 
 
-def test_every_kind_of_rule_is_found_by_its_label_and_conditions_are_evaluated_last() -> None:
+def test_every_kind_of_rule_is_found_by_its_label_and_conditions_are_evaluated_last():
     others = rule(), coverage_rule("missing"), StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     last = ConditionRule(alert="NoData", condition=Condition.NO_DATA)
     assert set(JUDGES) == {each.kind for each in (*others, last)} == set(RuleKind)
@@ -119,7 +118,7 @@ UNCHANGED = """
 
 
 @pytest.mark.parametrize("row", cells(UNCHANGED))
-def test_unchanged_lists_are_judged_where_others_changed(row: list[str]) -> None:
+def test_unchanged_lists_are_judged_where_others_changed(row):
     *counts, judged = row
     found: list[Any] = [
         (name, *map(int, count.split("/"))) for name, count in zip(("all", "a", "b"), counts, strict=True) if count != "-"
@@ -143,12 +142,12 @@ def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> 
         (Lack.FIRST_DIFFERS, "put another item first for"),
     ],
 )
-def test_a_share_is_told_in_users(lack: Lack, did: str) -> None:
+def test_a_share_is_told_in_users(lack, did):
     score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric=lack.value, value=0.2, n=2000)
     assert verdict(lack, score) == (Outcome.BREACH, f"the candidate {did} 400 of 2,000 users (20 %), more than the 5 % allowed")
 
 
-def test_what_cannot_be_told_says_why() -> None:
+def test_what_cannot_be_told_says_why():
     untold = "too few lists of other users have changed since the last run to tell which ones should have"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
     few = "only 20 users could be looked at, fewer than the 30 needed"
@@ -167,21 +166,21 @@ COUNTS = {
 ROW = CoverageRow(segment="all", asked=704, paired=654, reasons=COUNTS)
 
 
-def test_a_share_prints_whose_and_is_of_the_candidate_where_no_arm_is_named() -> None:
+def test_a_share_prints_whose_and_is_of_the_candidate_where_no_arm_is_named():
     for name in ("missing", " missing( candidate ) ", "missing(candidate)"):
         assert CoverageShare.parse(name) == CoverageShare(Lack.MISSING, Arm.CANDIDATE)
     for name in ("missing(candidate)", "missing(baseline)", "unpaired"):
         assert str(CoverageShare.parse(name)) == name
 
 
-def test_what_is_no_share_is_refused_with_all_there_are() -> None:
+def test_what_is_no_share_is_refused_with_all_there_are():
     said = r"use unpaired, or one of missing, empty, short, duplicated, failed, .*, with an arm"
     for name in ("", "lost", "missing(candidates)", "unpaired(candidate)", "missing(candidate", "MISSING"):
         with pytest.raises(ConfigError, match=said):
             CoverageShare.parse(name)
 
 
-def test_every_reason_is_counted_by_exactly_one_share_of_an_arm_but_that_rankwatch_itself_was_too_slow() -> None:
+def test_every_reason_is_counted_by_exactly_one_share_of_an_arm_but_that_rankwatch_itself_was_too_slow():
     shares = [CoverageShare(lack, Arm.BASELINE) for lack in set(Lack) - TRAITS - {Lack.UNPAIRED}]
     for reason in CoverageReason:
         row = CoverageRow(segment="all", asked=10, paired=5, reasons={(Arm.BASELINE, reason): 3})
@@ -208,7 +207,7 @@ def judged_share(share: str, row: CoverageRow | None = ROW, *, min_users: int = 
         ("unpaired", "50 of 704 users could not be compared (7.1 %); more than the 2 % allowed"),
     ],
 )
-def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic: str, said: str) -> None:
+def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic, said):
     found = judged_share(statistic)
 
     assert found.reason == said
@@ -216,26 +215,26 @@ def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic: str, said
     assert found.users == 704
 
 
-def test_a_run_that_could_not_compare_enough_is_judged_all_the_same() -> None:
+def test_a_run_that_could_not_compare_enough_is_judged_all_the_same():
     for status in (RunStatus.INSUFFICIENT, RunStatus.FAILED):
         assert judged_share("missing(candidate)", status=status, run_reason="too few").outcome is Outcome.BREACH
 
 
-def test_where_nobody_was_asked_a_run_that_failed_is_an_error_with_its_reason_and_another_has_no_data() -> None:
+def test_where_nobody_was_asked_a_run_that_failed_is_an_error_with_its_reason_and_another_has_no_data():
     assert judged_share("missing(candidate)", None).outcome is Outcome.NO_DATA
     found = judged_share("missing(candidate)", None, status=RunStatus.FAILED, run_reason="users.csv does not exist")
     said = "the run ended before its coverage was known: users.csv does not exist"
     assert (found.outcome, found.reason) == (Outcome.ERROR, said)
 
 
-def test_few_users_are_not_judged() -> None:
+def test_few_users_are_not_judged():
     row = CoverageRow(segment="x=y", asked=29, paired=0, reasons={})
     found = judged_share("unpaired", row, min_users=30)
     assert (found.outcome, found.reason) == (Outcome.TOO_FEW, "only 29 users of x=y were asked, fewer than the 30 needed")
     assert judged_share("unpaired", replace(row, asked=30), min_users=30).outcome is Outcome.BREACH
 
 
-def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_compared() -> None:
+def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_compared():
     watched = comparison(rules=(coverage_rule("missing", threshold=0.5, segments="each"), rule(alert="Other")))
     lost = CoverageRow(segment=DE, asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40})
     states, (transition,) = evaluate(watched, summaries=[summary()], coverage=Coverage(rows=(ROW, lost)))
@@ -248,7 +247,7 @@ def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_c
     assert transition.statistic == "missing(candidate)"
 
 
-def test_a_segment_is_thin_below_the_share_of_its_users_that_must_be_compared() -> None:
+def test_a_segment_is_thin_below_the_share_of_its_users_that_must_be_compared():
     counts = {"all": 1, DE: 24, "country=FR": 25, "country=IT": 0}
     rows = tuple(CoverageRow(segment=name, asked=50, paired=paired, reasons={}) for name, paired in counts.items())
     assert thin_segments(Coverage(rows=rows), 0.5) == {

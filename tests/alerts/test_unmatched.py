@@ -28,7 +28,7 @@ PRESENT = ("all", "country=NO", "country=SE", "vip=true", "age=18")
         ("county=NO", None),
     ],
 )
-def test_the_nearest_segment_is_of_the_same_dimension(name: str, nearest: str | None) -> None:
+def test_the_nearest_segment_is_of_the_same_dimension(name, nearest):
     assert find_nearest(name, PRESENT) == nearest
 
 
@@ -43,11 +43,11 @@ def test_the_nearest_segment_is_of_the_same_dimension(name: str, nearest: str | 
         ("all", "all"),
     ],
 )
-def test_one_value_has_one_name_however_it_is_written(written: str, name: str) -> None:
+def test_one_value_has_one_name_however_it_is_written(written, name):
     assert name_segment(written) == name
 
 
-def test_rules_that_name_the_same_absent_segment_are_told_once() -> None:
+def test_rules_that_name_the_same_absent_segment_are_told_once():
     rules = (rule(alert="Low", segments=("all", "country=no")), rule(alert="Lower", segments=("country=no",)))
     found = find_unmatched(comparison(rules=rules), PRESENT)
 
@@ -57,7 +57,7 @@ def test_rules_that_name_the_same_absent_segment_are_told_once() -> None:
     ]
 
 
-def test_where_no_name_is_near_those_that_exist_are_listed() -> None:
+def test_where_no_name_is_near_those_that_exist_are_listed():
     (found,) = find_unmatched(comparison(rules=(rule(alert="Low", segments=("country=Brazil",)),)), PRESENT)
 
     assert write_unmatched(found) == (
@@ -79,14 +79,14 @@ def test_where_no_name_is_near_those_that_exist_are_listed() -> None:
         (("zone=a",), "no alert has zone=a"),
     ],
 )
-def test_a_route_is_held_against_every_alert_that_there_can_be(matchers: tuple[str, ...], said: str | None) -> None:
+def test_a_route_is_held_against_every_alert_that_there_can_be(matchers, said):
     rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
     found = find_unmatched(comparison(rules=rules, selectors={"routes[0]": matchers}), PRESENT)
 
     assert [*map(write_unmatched, found)] == ([] if said is None else [f"nothing matches routes[0]: {said}"])
 
 
-def test_a_route_that_another_comparison_may_match_is_not_held_against_this_one() -> None:
+def test_a_route_that_another_comparison_may_match_is_not_held_against_this_one():
     both = [comparison(name=name, rules=(rule(alert="Low", segments="each"),)) for name in ("feed", "shop")]
     shared = [Matcher.parse("segment=country=SE")]
     own = [Matcher.parse("comparison=shop"), *shared]
@@ -98,7 +98,7 @@ def test_a_route_that_another_comparison_may_match_is_not_held_against_this_one(
     }
 
 
-def test_a_silence_is_held_against_the_alerts_that_were_judged() -> None:
+def test_a_silence_is_held_against_the_alerts_that_were_judged():
     states = [state(comparison="feed", alert="Low", segment="country=NO")]
 
     def said(*matchers: str, comparisons: tuple[str, ...] = ("feed",)) -> str | None:

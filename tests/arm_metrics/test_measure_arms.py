@@ -84,7 +84,7 @@ score_shift                  nothing     -         None 0
 
 
 @pytest.mark.parametrize(("name", "known", "baseline", "candidate"), cells(WORKED))
-def test_values_are_those_worked_by_hand(name: str, known: str, baseline: str, candidate: str) -> None:
+def test_values_are_those_worked_by_hand(name, known, baseline, candidate):
     options = {"batch": BATCH, "catalogue_size": None, "last": None, **KNOWN[known]}
     found = measure_arms(options.pop("batch"), {"all": np.arange(3)}, [parse_arm_metric(name)], **options)
 
@@ -96,7 +96,7 @@ def test_values_are_those_worked_by_hand(name: str, known: str, baseline: str, c
     assert scores == expected
 
 
-def test_a_segment_of_nobody_and_one_of_empty_lists_say_nothing() -> None:
+def test_a_segment_of_nobody_and_one_of_empty_lists_say_nothing():
     batch = reference.batch([([], [1]), ([2], [2])])
     segments = {"nobody": np.array([], dtype=np.intp), "first": np.array([0])}
     known = last([[1], [1]])
@@ -106,7 +106,7 @@ def test_a_segment_of_nobody_and_one_of_empty_lists_say_nothing() -> None:
     assert all((score.value, score.n) == (None, 0) for score in found if score.segment == "nobody" or score.arm == B)
 
 
-def test_the_answer_goes_by_segment_metric_and_arm() -> None:
+def test_the_answer_goes_by_segment_metric_and_arm():
     metrics = [parse_arm_metric(name) for name in ("score_shift", "exposure_gini")]
 
     found = measure_arms(BATCH, {"all": np.arange(3), "one": np.array([1])}, metrics)
@@ -117,7 +117,7 @@ def test_the_answer_goes_by_segment_metric_and_arm() -> None:
     ]
 
 
-def test_every_metric_keeps_its_name_and_tells_everything() -> None:
+def test_every_metric_keeps_its_name_and_tells_everything():
     for name, metric in ARM_METRICS.items():
         assert str(metric) == metric.name == name
         assert metric.meaning
@@ -127,7 +127,7 @@ def test_every_metric_keeps_its_name_and_tells_everything() -> None:
     assert list(ARM_METRICS) == sorted(ARM_METRICS)
 
 
-def test_a_name_is_read_with_room_around_it_and_an_unknown_one_is_refused_with_a_suggestion() -> None:
+def test_a_name_is_read_with_room_around_it_and_an_unknown_one_is_refused_with_a_suggestion():
     assert parse_arm_metric(" novelty ") is ARM_METRICS["novelty"]
     with pytest.raises(MetricError, match="unknown arm-wide metric 'exposure_gin'; did you mean 'exposure_gini'"):
         parse_arm_metric("exposure_gin")
@@ -161,7 +161,7 @@ def literal(lists: list[list[int]], then: list[list[int]], seen: set[int], catal
 
 
 @pytest.mark.parametrize("scale", [1, 40_000_000])
-def test_every_metric_is_its_definition_in_every_segment(scale: int) -> None:
+def test_every_metric_is_its_definition_in_every_segment(scale):
     chance = random.Random(5)  # noqa: S311 - test data
     draws = [[[item * scale for item in chance.sample(range(50), chance.randint(0, 4))] for _ in range(100)] for _ in range(4)]
     segments = {f"s{i}": np.array(sorted(chance.sample(range(100), chance.randint(5, 50)))) for i in range(8)}
@@ -178,32 +178,32 @@ def test_every_metric_is_its_definition_in_every_segment(scale: int) -> None:
             assert {name: found[segment, arm, name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
-def test_gini_of_worked_exposures() -> None:
+def test_gini_of_worked_exposures():
     assert gini(np.array([5, 5, 5]), 3) == 0
     assert gini(np.array([7]), 4) == 1 - 1 / 4
     assert gini(np.array([1, 3]), 2) == 0.25
     assert gini(np.array([3, 1]), 4) == pytest.approx((6 * 1 + 8 * 3 - 5 * 4) / (4 * 4), abs=1e-15)
 
 
-def test_gini_of_a_huge_catalogue_costs_no_memory() -> None:
+def test_gini_of_a_huge_catalogue_costs_no_memory():
     assert gini(np.array([1, 1]), 10**12) == pytest.approx(1 - 2e-12, abs=1e-15)
 
 
-def test_samples_that_are_equal_are_at_zero_and_separate_ones_at_one() -> None:
+def test_samples_that_are_equal_are_at_zero_and_separate_ones_at_one():
     low, high = np.array([1.0, 2.0, 2.0]), np.array([3.0, math.inf])
 
     assert [kolmogorov_smirnov(low, other) for other in (low[::-1], high)] == [0, 1]
 
 
 @given(*[st.lists(st.integers(-5, 5).map(float), min_size=3, max_size=30)] * 2)
-def test_the_distance_is_scipys(baseline: list[float], candidate: list[float]) -> None:
+def test_the_distance_is_scipys(baseline, candidate):
     expected = scipy.stats.ks_2samp(baseline, candidate, method="asymp").statistic
 
     assert kolmogorov_smirnov(np.array(baseline), np.array(candidate)) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("scale", [1, 100_000_000])
-def test_codes_are_numbered_over_both_arms_whether_dense_or_not(scale: int) -> None:
+def test_codes_are_numbered_over_both_arms_whether_dense_or_not(scale):
     arms = [padded([[item * scale for item in row] for row in rows], 3)[0] for rows in ([[7, 3], [20]], [[3, 5, 7], []])]
 
     ours, theirs, items = compact_codes(arms[0], arms[1])
@@ -214,13 +214,13 @@ def test_codes_are_numbered_over_both_arms_whether_dense_or_not(scale: int) -> N
 
 
 @pytest.mark.parametrize("items", [4, 1_000_000])
-def test_items_are_counted_whether_there_are_few_or_many(items: int) -> None:
+def test_items_are_counted_whether_there_are_few_or_many(items):
     found, counts = count_items(np.array([[3, 0], [2, 2], [3, -1]], dtype=np.int32), np.array([0, 2]), items)
 
     assert (found.tolist(), counts.tolist()) == ([0, 3], [1, 2])
 
 
-def test_no_lists_list_nothing() -> None:
+def test_no_lists_list_nothing():
     nothing = np.empty((0, 3), dtype=np.int32)
 
     assert [len(part) for part in compact_codes(nothing, nothing)] == [0, 0, 0]
@@ -228,7 +228,7 @@ def test_no_lists_list_nothing() -> None:
     assert [len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), np.arange(1), 1)] == [0, 0]
 
 
-def test_churn_of_worked_lists() -> None:
+def test_churn_of_worked_lists():
     now = padded([[1, 2, 3], [1, 2, 3], [1, 2, 3], [1], [1, 2, 3], [], [1, 2, 3]], 3)
     # The last list holds an item that this run does not hold.
     last = padded([[3, 1, 2], [1, 2, 9], [7, 8, 9], [1, 2], [], [1], [UNKNOWN, 1]], 3)
@@ -240,7 +240,7 @@ RANKING = st.lists(st.integers(0, 9), unique=True, max_size=5)
 
 
 @given(st.lists(st.tuples(RANKING, RANKING), max_size=6), st.integers(1, 6), st.integers(5, 7))
-def test_churn_is_its_definition(pairs: list[tuple[list[int], list[int]]], k: int, width: int) -> None:
+def test_churn_is_its_definition(pairs, k, width):
     # Items 8 and 9 are of the last run alone.
     now = [[item for item in a[:k] if item < 8] for a, _ in pairs]
     then = [b for _, b in pairs]

@@ -67,7 +67,7 @@ def amounts(found: PairChanges, arm: Arm, row: int = 0) -> tuple[float, float, f
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name: str) -> None:
+def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name):
     for arm, other, present in (
         (Arm.BASELINE, Arm.CANDIDATE, "654321:427819"),
         (Arm.CANDIDATE, Arm.BASELINE, "123456:918724"),
@@ -77,7 +77,7 @@ def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name:
         assert (membership, length, amounts(found, other)) == (0.0, 0.0, (0.0, 0.0, 0.0))
 
 
-def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand() -> None:
+def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand():
     """Overlap of 1234 with itself: 9 for 4 costs a quarter, two of four a half; a swap is nothing that sets see."""
     same = "1234:1234 "
     found = change("overlap", same * 3, "1234:2134 1234:12 1234:1239")
@@ -88,14 +88,14 @@ def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand(
 
 @given(st.integers(0, 10_000), st.sampled_from(METRICS))
 @settings(max_examples=20)
-def test_parts_sum_to_the_change_and_swapping_the_arms_swaps_their_shares(seed: int, name: str) -> None:
+def test_parts_sum_to_the_change_and_swapping_the_arms_swaps_their_shares(seed, name):
     former, present = (reference.draw(6, seed + day, even=False, lengths=(8,)) for day in (0, 1))
     found = change(name, former, present)
     turned = change(name, [(b, a) for a, b in former], [(b, a) for a, b in present])
     np.testing.assert_allclose(found.by_arm[Arm.BASELINE].whole, turned.by_arm[Arm.CANDIDATE].whole, atol=1e-9)
 
 
-def test_an_arms_share_is_the_mean_of_the_two_ways_there() -> None:
+def test_an_arms_share_is_the_mean_of_the_two_ways_there():
     metric = parse("rbo(p=0.9)")
     # Before, the candidate's change alone, the baseline's alone, and both.
     walk = pairs("123456:427819 123456:123784 629413:427819 629413:123784")
@@ -105,7 +105,7 @@ def test_an_arms_share_is_the_mean_of_the_two_ways_there() -> None:
     assert math.fsum(amounts(found, Arm.CANDIDATE)) == pytest.approx(share, abs=1e-12)
 
 
-def test_a_user_whose_score_is_undefined_or_who_had_no_list_has_no_parts() -> None:
+def test_a_user_whose_score_is_undefined_or_who_had_no_list_has_no_parts():
     undefined = change("extended_tau", f"{BEFORE} {BEFORE}", f": {BEFORE}")
     assert np.isnan(undefined.parts.whole).tolist() == [True, False]
     found = change("overlap", f":12 12: {BEFORE}", f"{BEFORE} {BEFORE} {BEFORE}")
@@ -135,7 +135,7 @@ KINDS = """
 
 
 @pytest.mark.parametrize(("pair", "kind"), cells(KINDS))
-def test_a_pair_is_of_the_kind_that_a_person_would_say(pair: str, kind: str) -> None:
+def test_a_pair_is_of_the_kind_that_a_person_would_say(pair, kind):
     assert CHANGES[classify(reference.batch(pairs(pair), 6))[0]].value == kind
 
 
@@ -151,7 +151,7 @@ def shown(group: UserGroup) -> list[str]:
     return [example.user for example in group.examples]
 
 
-def test_groups_that_grew_come_before_groups_that_were_always_there() -> None:
+def test_groups_that_grew_come_before_groups_that_were_always_there():
     changes = [Change.PARTLY_REPLACED] * 8 + [Change.REPLACED] * 2
     rows = [(0.5, 0.0, 0.0)] * 8 + [(1.0, 0.0, 0.0)] * 2
     before = share_kinds(kinds(Change.PARTLY_REPLACED))
@@ -162,7 +162,7 @@ def test_groups_that_grew_come_before_groups_that_were_always_there() -> None:
     ]
 
 
-def test_users_without_parts_stand_for_nobody_and_groups_of_some_rows_name_rows_of_all() -> None:
+def test_users_without_parts_stand_for_nobody_and_groups_of_some_rows_name_rows_of_all():
     replaced = kinds(*[Change.REPLACED] * 4)
     (found,) = group_users(replaced, parts([(1, 0, 0), (np.nan,) * 3, (1, 0, 0), (1, 0, 0)]), np.array([3, 1]), show=show)
     assert (found.users, found.share, shown(found)) == (1, 0.5, ["u3"])
@@ -206,7 +206,7 @@ def explain(fault: Fault, past: Memory, shop: Shop = SHOP) -> tuple[Explanation,
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_what_was_planted_is_told_and_the_pieces_sum_to_the_drop(kind: Kind) -> None:
+def test_what_was_planted_is_told_and_the_pieces_sum_to_the_drop(kind):
     found, wrong = explain(draw_fault(kind, 5, begins=BEGINS), past())
     assert wrong == []
     assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
@@ -228,7 +228,7 @@ TRUNCATED 23129 23128 11
 
 @pytest.mark.integration  # for its CPU
 @pytest.mark.parametrize("line", BESIDE.strip().splitlines())
-def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(line: str) -> None:
+def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(line):
     kind, *numbers = line.split()
     seed, of_shop, begins = map(int, numbers)
     shop = draw_shop(of_shop)
@@ -236,7 +236,7 @@ def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(line: str) -> Non
 
 
 @pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE])
-def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind: Kind) -> None:
+def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind):
     lists = past().last_lists
     assert lists is not None
     half = take_kept(lists, np.arange(SHOP.users) % 2 == 0)
@@ -244,7 +244,7 @@ def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind: Kin
     assert wrong == []
 
 
-def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told() -> None:
+def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told():
     """On each day next to nobody comes to share one, and the others have the list that they had the day before."""
     fault, grown = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS), past()
     for day in range(BEGINS, BEGINS + 4):
@@ -256,7 +256,7 @@ def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told() -> None:
 
 
 @pytest.mark.parametrize(("kind", "told"), [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)])
-def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind: Kind, told: FaultKind) -> None:
+def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind, told):
     found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())
     assert found.finding is not None
     assert (found.finding.kind, found.before) == (told, None)
@@ -270,7 +270,7 @@ def lists(text: str) -> OwnLists:
     )
 
 
-def test_users_lie_in_the_bins_that_a_person_would_say() -> None:
+def test_users_lie_in_the_bins_that_a_person_would_say():
     """The same list, one turned round, one with three of seven other items, one whose first three are turned: 3 of 21 pairs."""
     own = lists("1234567:1234567 1234567:7654321 1234567:1234089 1234567:3214567")
     found = bin_lists(own, np.array([True, *[False] * 3]))
@@ -291,7 +291,7 @@ def drawn(*shares: float, n: int = 1000) -> np.ndarray:
     return np.repeat(np.arange(len(shares)), np.rint(np.array(shares) * n).astype(int))
 
 
-def test_a_fifth_of_the_users_far_out_is_found_with_its_share() -> None:
+def test_a_fifth_of_the_users_far_out_is_found_with_its_share():
     now = np.concatenate((drawn(*USUAL, n=800), np.full(200, 9)))
     found = find_excess(now, USUAL)
     assert found is not None
@@ -299,11 +299,11 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share() -> None:
     assert (found.beyond, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
 
 
-def test_a_training_that_is_worse_by_a_half_is_usual_still() -> None:
+def test_a_training_that_is_worse_by_a_half_is_usual_still():
     for n in (10, 100, 1000, 100_000):
         assert find_excess(drawn(0.05, 0.22, 0.3, 0.28, 0.12, 0.03, n=n), USUAL) is None
 
 
-def test_four_users_are_nobody_and_without_users_there_is_nothing() -> None:
+def test_four_users_are_nobody_and_without_users_there_is_nothing():
     assert find_excess(np.concatenate((drawn(*USUAL), np.full(4, 9))), USUAL) is None
     assert find_excess(np.array([-1, -1]), USUAL) is None

@@ -31,7 +31,7 @@ def decompose(distance: np.ndarray, changes: PairChanges, segments: Rows) -> Mea
     return found
 
 
-def test_a_drop_is_taken_apart_as_by_hand() -> None:
+def test_a_drop_is_taken_apart_as_by_hand():
     """Of four users two of DE were apart by 0.2 and 0.4 and are by 0.6 and 1.0, one of UK stays at 0.2, and another is new."""
     drop = decompose(
         np.array([0.6, 1.0, 0.2, 1.0]),
@@ -55,20 +55,20 @@ def test_a_drop_is_taken_apart_as_by_hand() -> None:
     assert germany.excess + kingdom.excess == pytest.approx(0)
 
 
-def test_without_a_user_whose_change_is_known_there_is_no_drop() -> None:
+def test_without_a_user_whose_change_is_known_there_is_no_drop():
     nan = np.full(3, np.nan)
     assert decompose_drop(np.ones(3), changes_of(nan), {"all": np.arange(3)}) is None
     assert decompose_drop(nan, changes_of(np.ones(3)), {"all": np.arange(3)}) is None
 
 
-def test_without_segments_the_drop_is_that_of_all_whatever_a_dimension_is_called() -> None:
+def test_without_segments_the_drop_is_that_of_all_whatever_a_dimension_is_called():
     change = np.full(4, 0.2)
     assert [fall.segment for fall in decompose(change, changes_of(change), {}).falls] == ["all"]
     named = decompose(change, changes_of(change), {"all=x": np.arange(4)})
     assert {fall.segment: fall.whole for fall in named.falls} == pytest.approx({"all=x": 0.2})
 
 
-def test_users_of_no_segment_are_taken_together_with_those_of_one_that_bears_the_name() -> None:
+def test_users_of_no_segment_are_taken_together_with_those_of_one_that_bears_the_name():
     segments = {"c=DE": np.array([0]), f"c={OTHERS}": np.array([1])}
     found = decompose(np.ones(4), changes_of(np.array([0.0, 1.0, 1.0, 0.0])), segments)
     assert {fall.segment: fall.share for fall in found.falls} == {"c=DE": 0.25, f"c={OTHERS}": 0.75}
@@ -87,9 +87,7 @@ FALLS = """
 
 
 @pytest.mark.parametrize(("germany", "kingdom", "leads"), cells(FALLS))
-def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_more_by_its_size(
-    germany: str, kingdom: str, leads: str
-) -> None:
+def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_more_by_its_size(germany, kingdom, leads):
     """One in ten users is in DE; activity cuts across, and users differ a little."""
     rows = np.arange(1000)
     change = np.where(rows % 10 == 0, float(germany), float(kingdom)) + 0.01 * np.sin(rows)
@@ -101,7 +99,7 @@ def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_mor
         assert (drop.leader, drop.is_clear) == (drop.falls[0], drop.whole > 0)
 
 
-def test_a_few_users_who_fell_by_chance_lead_nothing() -> None:
+def test_a_few_users_who_fell_by_chance_lead_nothing():
     change = np.random.default_rng(3).normal(size=200)
     segments = {f"c={value}": np.flatnonzero(np.arange(200) % 20 == value) for value in range(20)}
     drop = decompose(np.ones(200), changes_of(change), segments)
@@ -133,13 +131,11 @@ SEGMENTS = {
         (PLACES % 7 == 0, 1 / 7, "all"),
     ],
 )
-def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better(
-    hit: np.ndarray, usual: float, named: str
-) -> None:
+def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better(hit, usual, named):
     assert find_place(hit, usual, SEGMENTS) == named
 
 
-def test_a_place_is_read_back_even_where_a_name_holds_the_word_between_two() -> None:
+def test_a_place_is_read_back_even_where_a_name_holds_the_word_between_two():
     segments = {"all": np.arange(4), "genre=rock and pop": np.array([1, 2]), "country=DE": np.array([2, 3])}
     assert rows_of_place("country=DE and genre=rock and pop", segments).tolist() == [2]
     assert rows_of_place("genre=rock and pop", segments).tolist() == [1, 2]

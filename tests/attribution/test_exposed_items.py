@@ -6,7 +6,7 @@ from monitor.attribution.decomposition import compare_exposure
 from monitor.receivers.message.content import item_lines
 
 
-def test_an_item_that_moved_up_in_fewer_lists_neither_rose_nor_fell() -> None:
+def test_an_item_that_moved_up_in_fewer_lists_neither_rose_nor_fell():
     # Item 1: last in 28 of 100 lists, then first in 23. Item 2 rises, item 3 falls.
     before = np.array([[2, 4, 5, 1]] * 28 + [[3, 4, 5, 6]] * 72, dtype=np.int32)
     after = np.array([[1, 4, 5, 2]] * 23 + [[2, 4, 5, 6]] * 77, dtype=np.int32)
@@ -20,7 +20,7 @@ def test_an_item_that_moved_up_in_fewer_lists_neither_rose_nor_fell() -> None:
         assert round(100 * each.share_after) <= round(100 * each.share_before)
 
 
-def test_an_item_that_moved_up_in_as_many_lists_rose() -> None:
+def test_an_item_that_moved_up_in_as_many_lists_rose():
     found = compare_exposure(np.array([[1, 2]], dtype=np.int32), np.array([[2, 1]], dtype=np.int32), 10)
 
     assert ([each.item for each in found.gained], [each.item for each in found.lost]) == (["2"], ["1"])

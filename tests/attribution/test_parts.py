@@ -59,21 +59,21 @@ kendall_distance  123:213           0           1      0
 
 
 @pytest.mark.parametrize(("name", "pair", "amounts"), [(name, pair, amounts) for name, pair, *amounts in cells(WORKED)])
-def test_parts_agree_with_the_hand_worked_values(name: str, pair: str, amounts: list[str]) -> None:
+def test_parts_agree_with_the_hand_worked_values(name, pair, amounts):
     assert split_one(name, pair) == pytest.approx([float(Fraction(amount)) for amount in amounts], abs=1e-12)
 
 
 @pytest.mark.parametrize("pair", [":12", ":"])
-def test_lists_without_a_baseline_have_no_parts(pair: str) -> None:
+def test_lists_without_a_baseline_have_no_parts(pair):
     assert np.isnan(split_one("rbo", pair)).all()
 
 
-def test_an_item_from_below_the_cut_is_a_replaced_item() -> None:
+def test_an_item_from_below_the_cut_is_a_replaced_item():
     assert split_one("average_overlap", "1234:14")[0] > 0
 
 
 @pytest.mark.parametrize("undefined", [math.nan, math.inf])
-def test_a_user_with_one_undefined_step_has_no_part_at_all(undefined: float) -> None:
+def test_a_user_with_one_undefined_step_has_no_part_at_all(undefined):
     def score(batch: PairBatch) -> np.ndarray:
         return np.where(batch.candidate_lengths == 2, undefined, batch.candidate_lengths.astype(np.float64))
 
@@ -87,7 +87,7 @@ DRAWN = reference.draw(120, 3, even=False, lengths=range(1, 9))
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(METRICS) if parse(name).need is not Need.RELEVANCE])
-def test_parts_sum_to_what_the_score_lost(name: str) -> None:
+def test_parts_sum_to_what_the_score_lost(name):
     """For every measure, those that need scores and weights too: they follow the walk."""
     metric, batch = parse(name), known_pairs.batch(DRAWN)
     lost = score_of(metric, twice(batch)) - score_of(metric, batch)
@@ -125,7 +125,7 @@ def on_baseline_places(baseline: list[int], candidate: list[int]) -> list[int]:
     return [item if item in candidate else next(left) for item in baseline]
 
 
-def test_a_list_turned_upside_down_has_moved_even_where_a_new_item_came_up_with_it() -> None:
+def test_a_list_turned_upside_down_has_moved_even_where_a_new_item_came_up_with_it():
     """9321 for 1234, average overlap: 9 for 4 alone costs 1/16; the common ones turned around alone, from
     9123 with (0 + 1/2 + 2/3 + 3/4) / 4 to (0 + 0 + 2/3 + 3/4) / 4, cost 1/8; the rest, 11/24, is shared 1 to 2.
     """
@@ -135,7 +135,7 @@ def test_a_list_turned_upside_down_has_moved_even_where_a_new_item_came_up_with_
 
 
 @pytest.mark.parametrize("name", SIMILAR)
-def test_every_step_agrees_with_lists_built_one_by_one(name: str) -> None:
+def test_every_step_agrees_with_lists_built_one_by_one(name):
     metric = parse(name)
     parts = split(name, reference.batch(DRAWN))
     for row, (baseline, candidate) in enumerate(DRAWN):
@@ -153,7 +153,7 @@ def test_every_step_agrees_with_lists_built_one_by_one(name: str) -> None:
         assert found == pytest.approx(expected if not math.isnan(sum(expected)) else (math.nan,) * 3, abs=1e-9, nan_ok=True)
 
 
-def test_a_weight_goes_with_its_item() -> None:
+def test_a_weight_goes_with_its_item():
     seen: list[PairBatch] = []
 
     def watch(batch: PairBatch) -> np.ndarray:
@@ -174,7 +174,7 @@ def codes(lists: list[list[int]]) -> np.ndarray:
     return reference.padded(lists, 2)[0]
 
 
-def test_exposure_moves_as_by_hand() -> None:
+def test_exposure_moves_as_by_hand():
     """7 leaves the top of one list of two; 8 comes in its place, and 9 swaps places with 5 in the other list."""
     before, after = codes([[7, 1], [9, 5]]), codes([[8, 1], [5, 9]])
     found = compare_exposure(before, after, 10)
@@ -188,6 +188,6 @@ def test_exposure_moves_as_by_hand() -> None:
     assert [item.item for item in (*first.gained, *first.lost)] == ["8", "7"]
 
 
-def test_equals_go_by_code() -> None:
+def test_equals_go_by_code():
     found = compare_exposure(codes([[1], [2], [3]]), codes([[6], [5], [4]]), 2)
     assert [item.item for item in (*found.gained, *found.lost)] == ["4", "5", "1", "2"]

@@ -51,7 +51,7 @@ order=0.0019                   No clear drop: similarity fell by 0.0019.
 
 
 @pytest.mark.parametrize(("parts", "says"), cells(DROPS))
-def test_a_drop_without_a_fault_is_put_in_plain_words(parts: str, says: str) -> None:
+def test_a_drop_without_a_fault_is_put_in_plain_words(parts, says):
     amounts: dict[str, Any] = {}
     for part in parts.split():
         name, amount = part.split("=")
@@ -59,7 +59,7 @@ def test_a_drop_without_a_fault_is_put_in_plain_words(parts: str, says: str) -> 
     assert write_drop(drop_of(**amounts)) == says
 
 
-def test_a_segment_that_leads_is_told_with_its_share_of_a_drop() -> None:
+def test_a_segment_that_leads_is_told_with_its_share_of_a_drop():
     fell = "In country=DE similarity fell by 0.5000"
     assert write_drop(drop_of(fall(order=0.125), order=0.125, membership=0.125)) == (
         f"No clear cause. {fell}, 50 % of everybody's drop: items moved 100 %. "
@@ -86,9 +86,7 @@ def test_a_segment_that_leads_is_told_with_its_share_of_a_drop() -> None:
         (fall(share=0.0, composition=0.1), 0.25, "In country=DE there is no fall to explain."),
     ],
 )
-def test_a_segment_s_fall_is_told_with_its_share_of_the_drop_and_its_parts(
-    found: SegmentFall, drop: float, expected: str
-) -> None:
+def test_a_segment_s_fall_is_told_with_its_share_of_the_drop_and_its_parts(found, drop, expected):
     assert write_fall(found, drop) == expected
 
 
@@ -103,7 +101,7 @@ CUT = Finding(
 )
 
 
-def test_a_fault_is_told_with_whom_it_concerns_and_what_the_mean_did() -> None:
+def test_a_fault_is_told_with_whom_it_concerns_and_what_the_mean_did():
     told = (
         "250 of 1,000 users (25 %), mostly in country=FR (100 % of its users), get shorter lists from the candidate: "
         "5 items instead of 10."
@@ -119,15 +117,13 @@ HOSTILE = "c=\x1b]0;owned\x07\n\r\u202eDE\u2066 \ud800" + "x" * 5000
 amounts = st.floats(-1, 1).map(lambda value: round(value, 6))
 
 
-def test_hostile_names_stay_on_one_short_line() -> None:
+def test_hostile_names_stay_on_one_short_line():
     assert shorten_name(HOSTILE) == "c= ]0;owned DE " + "x" * 24 + "…"
     assert shorten_name(f"{HOSTILE} and a=new") == shorten_name(HOSTILE) + " and a=new"
 
 
 @given(st.text(max_size=60), st.lists(amounts, min_size=4, max_size=4), st.booleans(), st.sampled_from([0.0, 0.01, 5.0]))
-def test_whatever_happened_is_one_printable_line_of_bounded_length(
-    name: str, values: list[float], has_leader: bool, noise: float
-) -> None:
+def test_whatever_happened_is_one_printable_line_of_bounded_length(name, values, has_leader, noise):
     parts = dict(zip(map(str, Part), values, strict=True))
     drop = drop_of(fall(name, share=0.4, **parts) if has_leader else None, noise=noise, **parts)
     for found in (write_drop(drop), write_drop(drop_of(fall(HOSTILE, order=0.1), order=0.1))):
@@ -149,7 +145,7 @@ def text(segment: str = "all", **changes: Any) -> str:
     return write_alert_text(explanation(**{**usual, **changes}), metric="extended_tau", segment=segment)
 
 
-def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_where_known() -> None:
+def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_where_known():
     told = text(gained=(item("a", "Tea"), item("b"), item("c"), item("d")), lost=(item("x"),))
     assert told == "No clear cause. Items shown more: Tea, b, c; less: x."
     # The explanation is of one segment.
@@ -158,13 +154,13 @@ def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_wher
     assert told == "No clear cause. Items shown in country=DE less: x."
 
 
-def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known() -> None:
+def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known():
     assert text("country=UK") == (
         "In country=UK similarity fell by 0.1667, 50 % of everybody's drop: items moved 100 %. All users: no clear cause."
     )
     assert text("activity=new") == "No clear cause."
 
 
-def test_a_cause_that_is_known_comes_before_the_segment_s_fall() -> None:
+def test_a_cause_that_is_known_comes_before_the_segment_s_fall():
     told = text("country=UK", finding=CUT, sentence="Lists are short.")
     assert told.startswith("Lists are short. In country=UK similarity fell by 0.1667")

@@ -90,23 +90,21 @@ def done(target: Any, words: tuple[str, ...], folder: Path, **environment: str) 
 
 @pytest.mark.integration  # a process is aborted, or not
 @pytest.mark.parametrize("words", [("runs",), ("db", "current"), ("gate",)], ids=" ".join)
-def test_a_command_ends_with_one_line_after_an_error_inside_while_a_source_still_works(
-    words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_command_ends_with_one_line_after_an_error_inside_while_a_source_still_works(words, tmp_path):
     found = done(fail_inside, words, tmp_path)
     assert FAULT.fullmatch(found.stderr), found.stderr
     assert (found.returncode, found.stdout) == (70 if words == ("gate",) else 1, "")
 
 
 @pytest.mark.integration
-def test_a_variable_shows_the_traceback(tmp_path: Path) -> None:
+def test_a_variable_shows_the_traceback(tmp_path):
     found = done(fail_inside, ("metrics",), tmp_path, RANKWATCH_TRACEBACK="1")
     assert FAULT.match(found.stderr)
     assert found.stderr.endswith(f"KeyError: '{NEEDLE}'\n")
 
 
 @pytest.mark.integration
-def test_a_daemon_whose_threads_run_ends_likewise(tmp_path: Path) -> None:
+def test_a_daemon_whose_threads_run_ends_likewise(tmp_path):
     config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
     found = done(fail_after_start, ("serve", "--config", str(config)), tmp_path)
     *logged, last = found.stderr.splitlines(keepends=True)
@@ -115,9 +113,7 @@ def test_a_daemon_whose_threads_run_ends_likewise(tmp_path: Path) -> None:
     assert (found.returncode, NEEDLE in found.stderr) == (1, False)
 
 
-def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_shows_no_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_shows_no_data(tmp_path, monkeypatch):
     def broken(*_: object) -> None:
         raise KeyError(NEEDLE)
 
@@ -130,7 +126,7 @@ def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_show
     assert NEEDLE not in found.output
 
 
-def test_an_interrupt_while_the_program_loads_ends_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_the_program_loads_ends_with_its_code(monkeypatch):
     class Interrupted(ModuleType):
         def __getattr__(self, name: str) -> object:
             raise KeyboardInterrupt

@@ -39,7 +39,7 @@ def hook(collector: Collector) -> str:
 
 
 @pytest.mark.usefixtures("fired")
-def test_a_report_is_written_whole_or_not_at_all() -> None:
+def test_a_report_is_written_whole_or_not_at_all():
     done = rankwatch("report feed -o report.html --slot 2024-01-08")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "written: report.html\n")
     text = Path("report.html").read_text()
@@ -54,7 +54,7 @@ def test_a_report_is_written_whole_or_not_at_all() -> None:
     assert Path("report.html").read_text() == text
 
 
-def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired: Path) -> None:
+def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
     first, second = map(json.loads, (fired / "runs.jsonl").read_text().splitlines())
     assert (first["status"], first["paired"], first["summaries"]["extended_tau"]["all"]["mean"]) == ("ok", 60, -1.0)
     assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == ["pending", "firing"]
@@ -66,7 +66,7 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired: Path) -> Non
     assert re.search("(?s)firing.*below 0.35", rankwatch("alerts").stdout)
 
 
-def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fails(world: Path) -> None:
+def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fails(world):
     adjust(("    k: 5", '    k: 5\n    scores_to: {file: {path: "out/{slot:%d}.parquet"}}\n    keep_scores: 10'))
     (before,) = read_json(RUN)
     file = world / "out" / "08.parquet"
@@ -91,7 +91,7 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     assert again["reason"] == f"scores_to: {file} was not written: Is a directory"
 
 
-def test_run_once_tells_receivers_and_replay_does_not_unless_asked(world: Path, collector: Collector) -> None:
+def test_run_once_tells_receivers_and_replay_does_not_unless_asked(world, collector):
     write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook(collector))
     adjust(("for: 2", "for: 1"))
     write_lists(CANDIDATE, APART)
@@ -104,9 +104,7 @@ def test_run_once_tells_receivers_and_replay_does_not_unless_asked(world: Path, 
     assert [json.loads(request.body)["status"] for request in collector.requests] == ["firing"]
 
 
-def test_a_refused_notification_ends_with_5_and_stays_owed(
-    world: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_notification_ends_with_5_and_stays_owed(world, collector, monkeypatch):
     collector.default = answer(503)
     write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook(collector))
     adjust(("for: 2", "for: 1"))
@@ -123,7 +121,7 @@ def test_a_refused_notification_ends_with_5_and_stays_owed(
     assert json.loads(collector.requests[-1].body)["status"] == "firing"
 
 
-def test_check_shows_both_lists_of_a_few_users_side_by_side(world: Path) -> None:
+def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     write_lists(CANDIDATE, [2, 1, 3, 4, 99])
     (world / "rankwatch.db").chmod(0o644)
     done = rankwatch("check --users 2")
@@ -137,7 +135,7 @@ def test_check_shows_both_lists_of_a_few_users_side_by_side(world: Path) -> None
 
 
 @pytest.mark.usefixtures("world")
-def test_check_says_how_many_ids_match_and_which_forms_would_help() -> None:
+def test_check_says_how_many_ids_match_and_which_forms_would_help():
     write_lists(CANDIDATE, ["item:2", "item:01", "item:x"])
     shown = rankwatch("check --users 2").stdout
     assert "  0 of 5 items match\n" in shown
@@ -152,7 +150,7 @@ def test_check_says_how_many_ids_match_and_which_forms_would_help() -> None:
 
 
 @pytest.mark.usefixtures("world")
-def test_an_arm_that_cannot_be_read_fails_a_check_and_a_run_with_3_and_is_named() -> None:
+def test_an_arm_that_cannot_be_read_fails_a_check_and_a_run_with_3_and_is_named():
     CANDIDATE.unlink()
     for command in ("check", RUN):
         done = rankwatch(command)
@@ -160,7 +158,7 @@ def test_an_arm_that_cannot_be_read_fails_a_check_and_a_run_with_3_and_is_named(
     assert [run["status"] for run in read_json("runs")] == ["failed"]
 
 
-def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert rankwatch("init").returncode == 0
     again = rankwatch("init")
@@ -168,9 +166,7 @@ def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path:
     assert [rankwatch(command).returncode for command in ("db upgrade", "db check")] == [0, 0]
 
 
-def test_the_configuration_is_found_by_option_then_environment(
-    world: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_configuration_is_found_by_option_then_environment(world, tmp_path_factory, monkeypatch):
     elsewhere, config = tmp_path_factory.mktemp("elsewhere"), str(world / "rankwatch.yaml")
     monkeypatch.chdir(elsewhere)
     read_json(f"{RUN} --config {config}")
@@ -181,7 +177,7 @@ def test_the_configuration_is_found_by_option_then_environment(
 
 
 @pytest.mark.usefixtures("world")
-def test_every_mistake_is_told_with_its_exit_code() -> None:
+def test_every_mistake_is_told_with_its_exit_code():
     rules = "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a whole configuration"
     Path("empty.yaml").write_text("# nothing\n")
     Path("rankwatch.db").unlink()
@@ -204,9 +200,7 @@ def test_every_mistake_is_told_with_its_exit_code() -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run(
-    world: Path, number: signal.Signals, code: int
-) -> None:
+def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run(world, number, code):
     out, err = world / "out", world / "err"
     replay = started(("replay", "--from", "2000-01-01", "--to", "2024-01-01", "--json"), cwd=world, out=out, err=err)
     wait_for(lambda: out.exists() and out.read_text().count("\n") > 1, "some runs")
@@ -216,7 +210,7 @@ def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run
     assert {run["status"] for run in read_json("runs --limit 100000")} == {"ok"}
 
 
-def test_one_comparison_is_named_by_the_argument(world: Path) -> None:
+def test_one_comparison_is_named_by_the_argument(world):
     write_world(world, "sqlite:///rankwatch.db", every="1d", names=("feed", "other"))
     replay = "replay --from 2024-01-08 --to 2024-01-08"
     read_json(replay)
@@ -226,7 +220,7 @@ def test_one_comparison_is_named_by_the_argument(world: Path) -> None:
 
 
 @pytest.mark.usefixtures("fired")
-def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side() -> None:
+def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side():
     shown = rankwatch("show feed --users 1").stdout
     why = "What sets lists apart by extended_tau: No earlier lists to hold this against. "
     assert [words in shown for words in ("60 of 60 users compared", "new", why)] == [True] * 3
@@ -242,7 +236,7 @@ def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side() -> None
 
 
 @pytest.mark.usefixtures("world")
-def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector: Collector) -> None:
+def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
     adjust(
         ("for: 2", "for: 1"),
         ("    rules:", "    keep_lists: all\n    rules:"),
@@ -263,7 +257,7 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector: Co
     assert f"Why: {message['explanation']}" in message["description"]
 
 
-def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world: Path, collector: Collector) -> None:
+def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world, collector):
     write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook(collector), names=("feed", "taken"))
     adjust(("for: 2", "for: 1"))
     write_lists(CANDIDATE, APART)

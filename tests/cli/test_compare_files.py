@@ -65,7 +65,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_files_compare_as_the_same_lists_do_in_python(compared: dict[str, Any]) -> None:
+def test_files_compare_as_the_same_lists_do_in_python(compared):
     frame = monitor.compare_many(BASE, CANDIDATE, k=10)
     assert (compared["users"], compared["paired"], compared["k"]) == (12, 12, 10)
     assert compared["catalogue"] == frame.attrs["catalogue"]
@@ -76,7 +76,7 @@ def test_files_compare_as_the_same_lists_do_in_python(compared: dict[str, Any]) 
 
 
 @pytest.mark.integration
-def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_make_the_order(tmp_path: Path) -> None:
+def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_make_the_order(tmp_path):
     rows = [
         (user, item, rank, score)
         for user, items in BASE.items()
@@ -98,7 +98,7 @@ def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_mak
     """)
 
 
-def test_a_table_tells_the_score_by_chance_and_what_it_is() -> None:
+def test_a_table_tells_the_score_by_chance_and_what_it_is():
     lines = rankwatch(f"{COMPARE} --by country --catalogue 1000").stdout.splitlines()
     assert lines[0] == "12 of 12 users compared at k=10"
     assert "by chance" in lines[1]
@@ -111,8 +111,8 @@ def test_a_table_tells_the_score_by_chance_and_what_it_is() -> None:
 
 
 def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_the_distance_from_identical_ones(
-    compared: dict[str, Any],
-) -> None:
+    compared,
+):
     for told in (compared, *compared["segments"].values()):
         apart = told["apart"]
         assert apart["metric"] == "extended_tau"
@@ -125,7 +125,7 @@ def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_th
     }
 
 
-def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown() -> None:
+def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown():
     Path("users.csv").write_text("user_id,plan\nu1,free\nu2,paid\nu3,free\nnobody,free\n")
     said = read_comparison(f"{COMPARE} --users users.csv --by plan")
     assert (said["users"], said["paired"], said["coverage"]) == (4, 3, {"baseline.missing": 1, "candidate.missing": 1})
@@ -136,7 +136,7 @@ def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown
     assert (said["users"], said["paired"], said["segments"]["country=unknown"]["paired"]) == (13, 12, 0)
 
 
-def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(compared: dict[str, Any]) -> None:
+def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(compared):
     distant = read_comparison(f"{COMPARE} -m kendall_distance --worst 2")
     for found, metric, is_distance in ((compared, "extended_tau", False), (distant, "kendall_distance", True)):
         scores = monitor.compare_many(BASE, CANDIDATE, metric, 10)[metric]
@@ -147,7 +147,7 @@ def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_hi
         ]
 
 
-def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatever_their_names(tmp_path: Path) -> None:
+def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatever_their_names(tmp_path):
     write_rows("candidate.jsonl", {"user_id": "<script>", "items": ["<b>&", "2"]}, mode="a")
     write_rows("base.jsonl", {"user_id": "<script>", "items": ["1", "<script>"]}, mode="a")
     done = rankwatch(f"{COMPARE} --html out.html --worst 2")
@@ -178,12 +178,12 @@ MISTAKES = """
 """
 
 
-def test_every_mistake_is_one_line_that_says_what_to_do() -> None:
+def test_every_mistake_is_one_line_that_says_what_to_do():
     for options, words in rows(MISTAKES):
         assert_refused(f"{COMPARE} {options} | 2 | {words}")
 
 
-def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_left_out_is_told_with_its_reason() -> None:
+def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_left_out_is_told_with_its_reason():
     odd = {"user_id": "u1", "items": "1;2"}
     for row, words in (
         ({"user_id": "z", "items": [1]}, "none of 13 users could be compared (12 missing in baseline,"),
@@ -210,7 +210,7 @@ HOSTILE = {"\x1b[31mred\x07": ["\x1b]0;title\x07", "\x9b2J"], "two\nlines\u202e"
 """Ids that are written to do harm to a terminal or a reader."""
 
 
-def test_neither_an_id_nor_a_file_steers_the_terminal() -> None:
+def test_neither_an_id_nor_a_file_steers_the_terminal():
     write_rows("hostile.jsonl", *({"user_id": user, "items": items, "by": "\x1b[2J"} for user, items in HOSTILE.items()))
     Path("binary.csv").write_bytes(b"user_id,items\n\x1b[2J\x07\n")
 
@@ -224,7 +224,7 @@ def test_neither_an_id_nor_a_file_steers_the_terminal() -> None:
         assert words in shown.stdout
 
 
-def test_json_is_json_whatever_the_encoding_of_the_terminal() -> None:
+def test_json_is_json_whatever_the_encoding_of_the_terminal():
     write_rows("a.jsonl", {"user_id": "\xe9", "items": ["\xe9", "\U0001f600"]})
 
     done = rankwatch("compare a.jsonl a.jsonl --worst 1 --json", env={"PYTHONIOENCODING": "ascii"})

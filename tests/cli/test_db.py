@@ -3,7 +3,6 @@
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -56,7 +55,7 @@ def filled(empty: None) -> None:  # noqa: ARG001 - it must be there
             run(store, SLOT - days * DAY)
 
 
-def test_current_check_and_moves_speak_to_machines() -> None:
+def test_current_check_and_moves_speak_to_machines():
     head = schema_version.head()
     assert db_json("current") == {"schema": None, "wanted": head}
     assert db_json("upgrade") == {"before": None, "after": head}
@@ -97,7 +96,7 @@ def _desynchronize() -> None:
         (_desynchronize, "wrong # of entries in index ix_runs_scheduled_for", "rankwatch.db REINDEX`"),
     ],
 )
-def test_check_finds_a_damaged_file_and_says_what_to_do(spoil: Callable[[], None], says: str, advice: str) -> None:
+def test_check_finds_a_damaged_file_and_says_what_to_do(spoil, says, advice):
     assert db("check").stdout == f"schema {schema_version.head()}: as expected\nfile: sound\n"
     spoil()
     done = db("check --json")
@@ -107,7 +106,7 @@ def test_check_finds_a_damaged_file_and_says_what_to_do(spoil: Callable[[], None
 
 
 @pytest.mark.usefixtures("filled")
-def test_size_shows_what_each_kind_costs_and_prune_deletes_what_is_old() -> None:
+def test_size_shows_what_each_kind_costs_and_prune_deletes_what_is_old():
     found = db_json("size")
     kinds = {each["kind"]: each for each in found["kinds"]}
     assert kinds["scores"]["bytes_per_run"] == kinds["scores"]["used_bytes"] / 3
@@ -120,7 +119,7 @@ def test_size_shows_what_each_kind_costs_and_prune_deletes_what_is_old() -> None
 
 
 @pytest.mark.usefixtures("filled")
-def test_prune_deletes_nothing_and_says_so_where_no_run_confirms_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prune_deletes_nothing_and_says_so_where_no_run_confirms_the_clock(monkeypatch):
     set_clock(monkeypatch, SLOT + 900 * DAY)
 
     shown, machine = db("prune").stdout, db_json("prune")
@@ -130,7 +129,7 @@ def test_prune_deletes_nothing_and_says_so_where_no_run_confirms_the_clock(monke
     assert (machine["rows"], machine["refused"] is None) == ({}, False)
 
 
-def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_only_warns() -> None:
+def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_only_warns():
     db("upgrade 0008")
     lock = FileLock(file=FILE, holder="host:7")
     lock.take()
@@ -146,7 +145,7 @@ def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_on
     assert db("upgrade").stderr == ""
 
 
-def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_out(config: Path, postgres_url: str) -> None:
+def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_out(config, postgres_url):
     config.write_text(CONFIG.replace("sqlite:///rankwatch.db", postgres_url), encoding="utf-8")
     db("upgrade")
     with closing(open_leases(parse_url(postgres_url), holder="host:7", lasts=timedelta(minutes=5))) as leases:
@@ -171,7 +170,7 @@ def write_version(version: object) -> None:
 
 
 @pytest.mark.usefixtures("empty")
-def test_of_a_newer_schema_the_newer_program_is_advised() -> None:
+def test_of_a_newer_schema_the_newer_program_is_advised():
     write_version("9999")
     for told in (db("check").stderr, db("current").stdout):
         assert "install the newer rankwatch" in told
@@ -180,13 +179,13 @@ def test_of_a_newer_schema_the_newer_program_is_advised() -> None:
 
 @pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize("version", [None, b"\x00\xff", ""])
-def test_tables_whose_version_cannot_be_told_are_one_clear_error(version: object) -> None:
+def test_tables_whose_version_cannot_be_told_are_one_clear_error(version):
     write_version(version)
     for command in ("current", "check", "upgrade", "downgrade 0007", "size"):
         assert_refused(f"db {command} | 4 | is empty or damaged")
 
 
-def test_check_tells_of_a_file_that_is_not_there_and_makes_none() -> None:
+def test_check_tells_of_a_file_that_is_not_there_and_makes_none():
     assert_refused("db check | 4 | rankwatch.db does not exist")
     assert not FILE.exists()
     FILE.touch()

@@ -39,7 +39,7 @@ def stored(rotating: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("stored")
-def test_similar_lists_are_safe_and_end_with_0() -> None:
+def test_similar_lists_are_safe_and_end_with_0():
     done = rankwatch(GATE)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -51,7 +51,7 @@ def test_similar_lists_are_safe_and_end_with_0() -> None:
     assert lines[-1].startswith("SAFE: the mean excess is below 0.5: at most 0.")
 
 
-def test_lists_far_apart_are_a_breach_and_end_with_1_and_a_database_that_is_not_there_is_no_verdict(world: Path) -> None:
+def test_lists_far_apart_are_a_breach_and_end_with_1_and_a_database_that_is_not_there_is_no_verdict(world):
     write_rotating(world)
     write_lists(world / "candidate.jsonl", APART)
     assert rankwatch("run-once --slot 2024-01-08").returncode == 0
@@ -62,7 +62,7 @@ def test_lists_far_apart_are_a_breach_and_end_with_1_and_a_database_that_is_not_
     assert_refused(f"{GATE} | 4 | rankwatch.db")
 
 
-def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for_its_time(stored: Path) -> None:
+def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for_its_time(stored):
     printed = rankwatch(f"{GATE} --json --certificate certificate.json")
     assert printed.returncode == 0, printed.stderr
     found: dict[str, Any] = json.loads((stored / "certificate.json").read_text())
@@ -82,7 +82,7 @@ def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("stored")
-def test_as_a_page_it_has_the_verdict_its_figures_and_the_confidence_sequence_against_the_margin() -> None:
+def test_as_a_page_it_has_the_verdict_its_figures_and_the_confidence_sequence_against_the_margin():
     printed = rankwatch(GATE)
     done = rankwatch(f"{GATE} --html gate.html")
     assert (done.returncode, done.stdout, done.stderr) == (0, printed.stdout, "written: gate.html\n")
@@ -97,7 +97,7 @@ def test_as_a_page_it_has_the_verdict_its_figures_and_the_confidence_sequence_ag
     assert shown["levels"] == ["margin"]
 
 
-def test_no_error_ends_with_a_verdict(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_error_ends_with_a_verdict(stored, monkeypatch):
     assert_refused(f"""
         gate feed | 64 | Missing option '--margin'
         {GATE} --nope | 64 | No such option
@@ -130,7 +130,7 @@ def test_no_error_ends_with_a_verdict(stored: Path, monkeypatch: pytest.MonkeyPa
         "runs",
     ],
 )
-def test_a_reader_who_has_gone_ends_a_command_with_74_and_no_word(command: str) -> None:
+def test_a_reader_who_has_gone_ends_a_command_with_74_and_no_word(command):
     reading, writing = os.pipe()
     os.close(reading)
     done = rankwatch(command, out=writing)
@@ -138,13 +138,13 @@ def test_a_reader_who_has_gone_ends_a_command_with_74_and_no_word(command: str) 
 
 
 @pytest.mark.usefixtures("stored")
-def test_a_full_disk_under_the_output_is_told_once_and_ends_with_74() -> None:
+def test_a_full_disk_under_the_output_is_told_once_and_ends_with_74():
     done = rankwatch(GATE, out=os.open("/dev/full", os.O_WRONLY))
     assert (done.returncode, done.stderr) == (74, "rankwatch: output: No space left on device\n")
 
 
 @pytest.mark.usefixtures("stored")
-def test_a_certificate_for_the_output_itself_goes_before_the_table(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_certificate_for_the_output_itself_goes_before_the_table(capfd):
     done = rankwatch(f"{GATE} --certificate /dev/stdout", out=os.dup(1))
     assert done.returncode == 0
     certificate, end = json.JSONDecoder().raw_decode(text := capfd.readouterr().out)

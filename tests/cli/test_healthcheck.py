@@ -13,8 +13,7 @@ import pytest
 
 from commands import assert_refused, rankwatch
 from servers import listening, require
-from servers.certificates import Authority, Pair, found
-from web.conftest import Health
+from servers.certificates import found
 from web.sites import serving
 
 
@@ -60,7 +59,7 @@ def page(body: str, status: str = "200 OK") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(health: Health) -> None:
+def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(health):
     with serving(health) as site:
         assert ask(site.port) == ask(site.port, host="0.0.0.0") == (0, "healthy")  # noqa: S104 - it is asked
         health.lacking = "no database"
@@ -71,7 +70,7 @@ def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(health
 
 
 @pytest.mark.integration
-def test_encryption_is_found_out_and_no_password_needed(health: Health, server_pair: Pair) -> None:
+def test_encryption_is_found_out_and_no_password_needed(health, server_pair):
     files = {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key)}
     with serving(health, tls_server_config=files) as site:
         assert ask(site.port, "--ready") == (0, "ready")
@@ -80,9 +79,7 @@ def test_encryption_is_found_out_and_no_password_needed(health: Health, server_p
 
 
 @pytest.mark.integration
-def test_where_every_client_needs_a_certificate_one_can_be_shown(
-    health: Health, authority: Authority, server_pair: Pair, client_pair: Pair, tmp_path: Path
-) -> None:
+def test_where_every_client_needs_a_certificate_one_can_be_shown(health, authority, server_pair, client_pair, tmp_path):
     files = {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key), "client_ca_file": str(authority.cert)}
     with serving(health, tls_server_config={**files, "client_auth_type": "RequireAndVerifyClientCert"}) as site:
         stranger = found(tmp_path, "stranger").own
@@ -92,7 +89,7 @@ def test_where_every_client_needs_a_certificate_one_can_be_shown(
         assert ask(site.port, f"--cert {client_pair.cert} --key {client_pair.key}") == (0, "healthy")
 
 
-def test_who_does_not_answer_is_not_well() -> None:
+def test_who_does_not_answer_is_not_well():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         assert ask(port, "--timeout 0.2") == (1, f"no answer from 127.0.0.1:{port}: timed out")
@@ -111,19 +108,19 @@ def test_who_does_not_answer_is_not_well() -> None:
         (b"\x16", b"\x16\x03\x03\x40\x00"),  # of a record of TLS
     ],
 )
-def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(piece: bytes, first: bytes) -> None:
+def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(piece, first):
     with answering(first, piece) as port:
         assert ask(port, "--timeout 0.3") == (1, f"no answer from 127.0.0.1:{port}: timed out")
 
 
-def test_only_the_word_of_a_daemon_counts() -> None:
+def test_only_the_word_of_a_daemon_counts():
     for body, status in (("It works!", "200 OK"), ("ready\n", "200 OK"), ("healthy" * 1000, "200 OK"), ("x", "404 Not Found")):
         with answering(page(body, status)) as port:
             code, text = ask(port)
         assert (code, text.split(" (")[0]) == (1, f"something else than rankwatch answers at 127.0.0.1:{port}")
 
 
-def test_of_one_who_closes_it_is_said_what_was_seen_without_tls() -> None:
+def test_of_one_who_closes_it_is_said_what_was_seen_without_tls():
     for said in (b"", None, b"SSH-2.0-OpenSSH_9.2\r\n"):
         with answering(said) as port:
             code, text = ask(port)
@@ -132,7 +129,7 @@ def test_of_one_who_closes_it_is_said_what_was_seen_without_tls() -> None:
         assert "SSL" not in text
 
 
-def test_what_cannot_be_asked_is_wrong_usage() -> None:
+def test_what_cannot_be_asked_is_wrong_usage():
     assert_refused("""
         healthcheck a..b:80 | 2 | HOST:PORT must be host:port
         healthcheck 29108 | 2 | HOST:PORT must be host:port, such as 127.0.0.1:29108
@@ -143,9 +140,7 @@ def test_what_cannot_be_asked_is_wrong_usage() -> None:
 
 
 @pytest.mark.integration
-def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(
-    tmp_path: Path, client_pair: Pair, server_pair: Pair
-) -> None:
+def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(tmp_path, client_pair, server_pair):
     os.mkfifo(tmp_path / "fifo")
     locking = f"pkey -in {client_pair.key} -aes256 -passout pass:word -out locked.key"
     subprocess.run([require("openssl"), *locking.split()], cwd=tmp_path, check=True)

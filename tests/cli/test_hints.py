@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("other", [("42.0", "7.0"), ("0042", "0007"), (" 42", " 7"), ("b'42'", "b'7'"), ("SKU-42", "SKU-7")])
-def test_the_option_that_compare_proposes_lets_the_items_meet(other: tuple[str, ...]) -> None:
+def test_the_option_that_compare_proposes_lets_the_items_meet(other):
     write_long("other.csv", *other)
     said = rankwatch(COMPARE).stdout.splitlines()[1]
     assert said.startswith("no item is in both arms: ")
@@ -36,7 +36,7 @@ def test_the_option_that_compare_proposes_lets_the_items_meet(other: tuple[str, 
     assert (found["metrics"]["overlap"]["mean"], found["id_mismatches"]) == (1.0, [])
 
 
-def test_users_that_are_spelled_otherwise_are_named_where_nobody_can_be_compared() -> None:
+def test_users_that_are_spelled_otherwise_are_named_where_nobody_can_be_compared():
     write_long("other.csv", "42", "7", user="user-1")
     done = rankwatch(COMPARE)
 
@@ -47,7 +47,7 @@ def test_users_that_are_spelled_otherwise_are_named_where_nobody_can_be_compared
     assert rankwatch(f"{COMPARE} {option}").returncode == 0
 
 
-def test_forms_that_cannot_be_read_are_refused() -> None:
+def test_forms_that_cannot_be_read_are_refused():
     write_long("other.csv", "42")
     assert_refused(f"""
         {COMPARE} --item-ids [strip | 2 | --item-ids '[strip' cannot be read: write forms as in a configuration
@@ -75,7 +75,7 @@ def write_world(prefix: str) -> None:
         Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_check_a_run_show_and_alerts_name_what_matches_nothing_and_why_nothing_meets() -> None:
+def test_check_a_run_show_and_alerts_name_what_matches_nothing_and_why_nothing_meets():
     write_world("item-")
     segment = "nothing matches rule Low: there is no segment country=no. Did you mean country=NO?"
     window = "nothing matches maintenance night: no alert has alert=Lwo. Did you mean Low?"
@@ -89,7 +89,7 @@ def test_check_a_run_show_and_alerts_name_what_matches_nothing_and_why_nothing_m
     assert "no user of the panel belongs to country=no (did you mean country=NO?)" in rankwatch("alerts").stdout
 
 
-def test_a_silence_that_matches_nothing_is_named_when_it_is_added_and_listed() -> None:
+def test_a_silence_that_matches_nothing_is_named_when_it_is_added_and_listed():
     write_world("")
     rankwatch("run-once --slot 2024-01-08")
     said = "nothing matches silence 1: no alert has alert=NoDta. Did you mean NoData?"

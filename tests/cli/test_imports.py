@@ -41,7 +41,7 @@ def lines_of(code: str, directory: Path) -> list[str]:
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def test_each_step_loads_only_what_it_needs(tmp_path: Path) -> None:
+def test_each_step_loads_only_what_it_needs(tmp_path):
     """Help and the question how a daemon is load nothing heavy, stored runs little, and the daemon no statistics of scipy."""
     (tmp_path / "rankwatch.yaml").write_text("database: sqlite:///rankwatch.db\ncomparisons: [{name: feed}]\n")
     open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True).close()
@@ -57,7 +57,7 @@ def test_each_step_loads_only_what_it_needs(tmp_path: Path) -> None:
     ]
 
 
-def test_executors_of_spark_need_no_library_but_those_of_arrays(tmp_path: Path) -> None:
+def test_executors_of_spark_need_no_library_but_those_of_arrays(tmp_path):
     absent = dict.fromkeys(("scipy", "pydantic", "sqlalchemy", "aiohttp", "structlog"))
     code = f"import sys; sys.modules |= {absent}; import monitor.pipeline.run_parts as loaded; print(loaded.__name__)"
 

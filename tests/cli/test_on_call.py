@@ -17,13 +17,12 @@ from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from pipeline.owed_run import store_run
 from pipeline.test_delivery import REFUSED, FakeReceiver, outlet
-from servers.smtp import MailServer
 from servers.webhook import Collector, answer
 from service.lists_world import write_world
 
 
 @pytest.mark.usefixtures("fired")
-def test_alerts_lists_without_a_command_and_by_name() -> None:
+def test_alerts_lists_without_a_command_and_by_name():
     for arguments in ("", "ls", "feed", "ls feed"):
         assert "firing" in rankwatch(f"alerts {arguments}").stdout, arguments
 
@@ -35,7 +34,7 @@ def drift() -> tuple[str, str | None]:
 
 
 @pytest.mark.usefixtures("fired")
-def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand() -> None:
+def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand():
     acknowledge = "alerts ack feed --by anna -m known"
     (done,) = read_json(acknowledge)
     assert (done["from"], done["to"], done["reason"]) == ("firing", "firing", "acknowledged by anna: known")
@@ -53,7 +52,7 @@ def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand() -> None
 
 
 @pytest.mark.usefixtures("fired")
-def test_who_accepted_which_level_is_recorded_once_and_shown() -> None:
+def test_who_accepted_which_level_is_recorded_once_and_shown():
     accept = "accept feed --from 2024-01-08"
     (done,) = read_json(f"{accept} --by anna -m v2")
     assert (done["slot"], done["reason"]) == ("2024-01-08T00:00:00Z", "accepted by anna: v2")
@@ -67,7 +66,7 @@ def test_who_accepted_which_level_is_recorded_once_and_shown() -> None:
 
 
 @pytest.mark.usefixtures("fired")
-def test_what_cannot_be_accepted_or_silenced_is_told() -> None:
+def test_what_cannot_be_accepted_or_silenced_is_told():
     assert_refused("""
         accept feed --from 2024-01-07 | 2 | no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`
         accept feed --from 2024-01-08 --undo | 2 | nothing of feed was accepted from 2024-01-08T00:00:00Z on
@@ -86,7 +85,7 @@ def test_what_cannot_be_accepted_or_silenced_is_told() -> None:
 
 
 @pytest.mark.usefixtures("fired")
-def test_silences_are_added_listed_and_ended() -> None:
+def test_silences_are_added_listed_and_ended():
     (added,) = read_json("""silence add 'alert=~"Similarity.*"' segment=all --for 2h --by anna -m known""")
     assert (added["id"], added["author"], added["comment"]) == (1, "anna", "known")
     assert added["matchers"] == ['alert=~"Similarity.*"', "segment=all"]
@@ -108,7 +107,7 @@ def receivers(world: Path, collector: Collector) -> Path:
 
 
 @pytest.mark.usefixtures("receivers")
-def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(collector: Collector) -> None:
+def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(collector):
     assert [tuple(told.values()) for told in read_json("notify test")] == [
         ("hook", "firing", True, None),
         ("other", "firing", True, None),
@@ -124,7 +123,7 @@ def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(collector:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("world")
-def test_the_subject_of_a_mail_says_that_it_is_a_test(mail_server: MailServer, certificate: Path) -> None:
+def test_the_subject_of_a_mail_says_that_it_is_a_test(mail_server, certificate):
     mail = f"host: 127.0.0.1, port: {mail_server.port}, sender: r@x.test, to: [kim@x.test], ca_file: {certificate}"
     with Path("rankwatch.yaml").open("a") as file:
         file.write(f"receivers: [email: {{{mail}}}]\n")
@@ -134,7 +133,7 @@ def test_the_subject_of_a_mail_says_that_it_is_a_test(mail_server: MailServer, c
 
 
 @pytest.mark.usefixtures("receivers")
-def test_one_receiver_may_be_chosen_and_a_refusal_ends_with_5_when_all_have_been_told(collector: Collector) -> None:
+def test_one_receiver_may_be_chosen_and_a_refusal_ends_with_5_when_all_have_been_told(collector):
     assert rankwatch("notify test hook").returncode == 0
     assert len(collector.requests) == 2
     assert_refused("notify test pager | 2 | no receiver named 'pager': there are hook, other")
@@ -148,9 +147,7 @@ def test_one_receiver_may_be_chosen_and_a_refusal_ends_with_5_when_all_have_been
     assert_refused("notify test | 2 | the configuration has no receivers")
 
 
-def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrived(
-    receivers: Path, collector: Collector
-) -> None:
+def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrived(receivers, collector):
     collector.replies.append(answer(500))
     waited: list[float] = []
     told = list(send_test(load_settings(receivers), "hook", HeldClock(), wait=timedelta(minutes=1), pause=waited.append))
@@ -158,7 +155,7 @@ def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrive
     assert waited == [60.0]
 
 
-def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(world: Path) -> None:
+def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(world):
     clock, receiver = HeldClock(), FakeReceiver(errors=[REFUSED])
     muted = NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")}))
     with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store:

@@ -4,7 +4,6 @@ import json
 import re
 from contextlib import redirect_stdout
 from io import StringIO
-from pathlib import Path
 
 import pytest
 
@@ -21,8 +20,8 @@ class Terminal(StringIO):
 
 
 def test_text_folds_within_the_terminal_numbers_stay_whole_and_a_table_too_narrow_is_wider_and_loses_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     columns, numbers = ("user", "segment", "users>", "mean>", "by chance>", "reason"), ("1,234,567", "-0.123456", "-0.983972")
     for width, reason in ((80, "the mean is below its threshold since the run of yesterday"), (40, "too low")):
         monkeypatch.setenv("COLUMNS", str(width))
@@ -42,7 +41,7 @@ COMMANDS = (
 
 
 @pytest.mark.integration
-def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_there_and_check_says_why(world: Path) -> None:
+def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_there_and_check_says_why(world):
     write_lists(world / "candidate.jsonl", APART)
     items = [*SIMILAR, *APART]
     (world / "catalogue.csv").write_text("item_id,title\n" + "".join(f"{item},Title {item}\n" for item in items))
@@ -67,7 +66,7 @@ def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_th
     assert_refused(f"{COMMANDS[2]} | 2 | catalogue.csv")
 
 
-def test_every_metric_has_its_line_and_is_one_object_for_machines() -> None:
+def test_every_metric_has_its_line_and_is_one_object_for_machines():
     lines = rankwatch("metrics").stdout.splitlines()
     for name in (*map(str, (kind() for kind in METRICS.values())), *ARM_METRICS):
         assert sum(line.startswith(f"{name}  ") for line in lines) == 1, name
@@ -78,7 +77,7 @@ def test_every_metric_has_its_line_and_is_one_object_for_machines() -> None:
     assert {each["needs"] for each in found} >= {None, "scores", "item_weights", "relevance", "keep_lists"}
 
 
-def test_one_metric_is_told_with_all_that_it_declares_and_words_that_a_parameter_may_be_and_so_is_one_of_one_arm() -> None:
+def test_one_metric_is_told_with_all_that_it_declares_and_words_that_a_parameter_may_be_and_so_is_one_of_one_arm():
     shown = rankwatch("metrics 'rbo(p=0.8)@5'").stdout
 
     assert shown.startswith("rbo(p=0.8)@5: Agreement at every depth")
@@ -89,7 +88,7 @@ def test_one_metric_is_told_with_all_that_it_declares_and_words_that_a_parameter
     assert (told["metric"], told["arms"], told["needs"]) == ("novelty", ["baseline", "candidate"], "keep_lists")
 
 
-def test_a_name_that_is_none_names_the_likeliest() -> None:
+def test_a_name_that_is_none_names_the_likeliest():
     assert_refused("""
         metrics rob | 2 | did you mean 'rbo'?
         metrics noveltyy | 2 | did you mean 'novelty'?

@@ -61,7 +61,7 @@ def stored(world: Path, comparison: str = "feed") -> dict[str, list[Any]]:
     return found
 
 
-def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(asking: Path, candidate: Recommender) -> None:
+def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(asking, candidate):
     (incident,) = read_json(f"run-once --slot {SLOT}")
     before = stored(asking)
     assert all(before[table] for table in TABLES if table != "coverage_reasons")
@@ -91,7 +91,7 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
     assert [(run["attempt"], run["paired"]) for run in read_json("runs feed")] == [(2, 26)]
 
 
-def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(asking: Path, candidate: Recommender) -> None:
+def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(asking, candidate):
     candidate.otherwise = "unavailable"
     assert rankwatch(f"run-once --slot {SLOT}").returncode == 3
     failed = stored(asking)
@@ -101,9 +101,7 @@ def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(askin
     assert stored(asking, "feed@1") == failed
 
 
-def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(
-    asking: Path, recommender: Recommender, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(asking, recommender, monkeypatch):
     config = asking / "rankwatch.yaml"
     config.write_text(config.read_text().replace("every: 1d", "every: 1h\n    only_between: 14:00-15:00"))
     set_clock(monkeypatch, datetime(2026, 3, 10, 12, 30, tzinfo=UTC))

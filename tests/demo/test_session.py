@@ -54,7 +54,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Any:
     return daemon
 
 
-def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(tmp_path, monkeypatch):
     """With fewer users and shorter days than people are shown."""
     monkeypatch.setattr(session, "Shop", lambda: Shop(users=150, items=300))
     monkeypatch.setattr(simulation, "FAST_STORY", replace(FAST_STORY, day_s=0.5, every="2s"))
@@ -76,9 +76,7 @@ def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(tmp_path: Path, 
     assert left == []
 
 
-def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(
-    tmp_path: Path, idle: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(tmp_path, idle, monkeypatch):
     monkeypatch.setattr(session, "_PATIENCE_S", 0.5)
     code, text = perform(tmp_path, lambda _: idle, fast=True)
     assert code == 1
@@ -96,9 +94,7 @@ def terminate() -> None:
 
 
 @pytest.mark.parametrize(("how", "fast", "code"), [(press_ctrl_c, False, 0), (press_ctrl_c, True, 130), (terminate, False, 0)])
-def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_file(
-    tmp_path: Path, idle: Any, how: Callable[[], None], fast: bool, code: int
-) -> None:
+def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_file(tmp_path, idle, how, fast, code):
     looks = iter(range(2))
 
     def look(*_: object, **__: object) -> tuple[()]:
@@ -118,7 +114,7 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
     assert "said in the demo" not in text
 
 
-def test_a_daemon_that_cannot_start_takes_the_servers_down_with_it(tmp_path: Path, idle: Any) -> None:
+def test_a_daemon_that_cannot_start_takes_the_servers_down_with_it(tmp_path, idle):
     idle.start.side_effect = ConfigError("cannot listen there")
     before = set(threading.enumerate())
     with pytest.raises(ConfigError, match="cannot listen there"):
@@ -127,14 +123,14 @@ def test_a_daemon_that_cannot_start_takes_the_servers_down_with_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("wrong", [["--recommenders", "8000"], ["--recommenders", "127.0.0.1:8000", "--fast"]])
-def test_wrong_usage_is_told(wrong: list[str]) -> None:
+def test_wrong_usage_is_told(wrong):
     told = CliRunner().invoke(app, ["demo", *wrong])
 
     assert told.exit_code == 2
     assert "--recommenders" in told.output
 
 
-def test_what_an_earlier_demo_left_is_removed_and_what_somebody_added_stays(tmp_path: Path) -> None:
+def test_what_an_earlier_demo_left_is_removed_and_what_somebody_added_stays(tmp_path):
     workspace = Workspace(tmp_path / "a" / "b")
     with open_workspace(workspace):
         assert (workspace.directory / ".gitignore").read_text(encoding="utf-8") == "*\n"
@@ -147,7 +143,7 @@ def test_what_an_earlier_demo_left_is_removed_and_what_somebody_added_stays(tmp_
         assert (workspace.directory / "notes.txt").read_text(encoding="utf-8") == "old"
 
 
-def test_a_directory_that_cannot_be_had_is_a_one_line_error_and_left_alone(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_had_is_a_one_line_error_and_left_alone(tmp_path):
     theirs, taken, ours = tmp_path / "theirs", tmp_path / "taken", Workspace(tmp_path / "ours")
     theirs.mkdir()
     (theirs / "rankwatch.yaml").write_text("mine", encoding="utf-8")
@@ -167,7 +163,7 @@ def test_a_directory_that_cannot_be_had_is_a_one_line_error_and_left_alone(tmp_p
         pass
 
 
-def test_the_fault_comes_after_the_healthy_days_is_repaired_and_comes_back_after_the_calm_ones_if_any() -> None:
+def test_the_fault_comes_after_the_healthy_days_is_repaired_and_comes_back_after_the_calm_ones_if_any():
     scenes = [StoryDay()]
     while len(scenes) < 28:
         scenes.append(next_day(UNWATCHED_STORY, scenes[-1]))
@@ -182,7 +178,7 @@ def test_the_fault_comes_after_the_healthy_days_is_repaired_and_comes_back_after
     assert next_day(NORMAL_STORY, late).since_day == 51
 
 
-def test_what_on_call_knows_already_is_no_news() -> None:
+def test_what_on_call_knows_already_is_no_news():
     on_call = OnCall()
     with serve_routes(on_call.route) as url:
         for status, keys in (("firing", "a"), ("firing", "a"), ("firing", "ab"), ("resolved", "a")):
@@ -193,7 +189,7 @@ def test_what_on_call_knows_already_is_no_news() -> None:
     assert {(alert.alert, alert.segment) for alert in on_call.received} == {("SimilarityLow", "country=DE")}
 
 
-def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone() -> None:
+def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone():
     shop = Shop(users=60, items=60)
     healthy, broken = (shop.lists(1, is_broken=is_broken) for is_broken in (False, True))
     is_hit = dict(zip(shop.ids, shop.countries == BROKEN_COUNTRY, strict=True))

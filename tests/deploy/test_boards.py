@@ -103,13 +103,13 @@ def board(request: pytest.FixtureRequest) -> Any:
     return dashboards.read(request.param)
 
 
-def test_every_board_has_its_file() -> None:
+def test_every_board_has_its_file():
     assert set(DASHBOARDS) == set(dashboards.NAMES) == {path.stem for path in dashboards.FOLDER.iterdir()}
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ["rankwatch-overview", "rankwatch-comparison"])
-def test_a_daemon_that_stands_by_changes_no_number(pair: Pair, name: str) -> None:
+def test_a_daemon_that_stands_by_changes_no_number(pair, name):
     (sample,) = pair.prometheus.query("time()")  # both queries are about one time
     now, differ = sample["value"][1], []
     for title, target in dashboards.promql(board := dashboards.read(name)):
@@ -123,7 +123,7 @@ def test_a_daemon_that_stands_by_changes_no_number(pair: Pair, name: str) -> Non
 
 
 @pytest.mark.integration
-def test_the_normal_band_beside_the_mean_is_of_the_rule_that_judges_this_mean(pair: Pair) -> None:
+def test_the_normal_band_beside_the_mean_is_of_the_rule_that_judges_this_mean(pair):
     shown = dashboards.panels(dashboards.read("rankwatch-comparison"))
     panel = next(each for each in shown if each["title"] == "Similarity of all users")
     values = {
@@ -136,7 +136,7 @@ def test_the_normal_band_beside_the_mean_is_of_the_rule_that_judges_this_mean(pa
 
 
 @pytest.mark.integration
-def test_a_hostile_name_arrives_as_it_is_and_a_quoted_one_finds_no_other(pair: Pair) -> None:
+def test_a_hostile_name_arrives_as_it_is_and_a_quoted_one_finds_no_other(pair):
     page = Page(values={**PAGE.values, "segment": ["country=UK", 'a"b']})
     query = page.promql('rankwatch_similarity_mean{job=~"$job", metric="$metric", segment=~"$segment"}')
     assert {sample["metric"]["segment"] for sample in pair.prometheus.query(query)} == {"country=UK"}
@@ -145,7 +145,7 @@ def test_a_hostile_name_arrives_as_it_is_and_a_quoted_one_finds_no_other(pair: P
 
 
 @pytest.mark.integration
-def test_every_variable_finds_its_values(pair: Pair, board: Any) -> None:
+def test_every_variable_finds_its_values(pair, board):
     expected = {
         "job": {"rankwatch"},
         "instance": {pair.leader},
@@ -173,12 +173,12 @@ def test_every_variable_finds_its_values(pair: Pair, board: Any) -> None:
         ('rankwatch_run_duration_seconds{comparison="a"}', "", "no series is called rankwatch_run_duration_seconds"),
     ],
 )
-def test_a_query_over_what_nothing_shows_is_refused(query: str, legend: str, trouble: str) -> None:
+def test_a_query_over_what_nothing_shows_is_refused(query, legend, trouble):
     with pytest.raises(UnknownError, match=trouble):
         prove(query, legend)
 
 
-def test_every_series_stands_on_a_dashboard_or_is_known_not_to() -> None:
+def test_every_series_stands_on_a_dashboard_or_is_known_not_to():
     """A new series fails here until somebody has decided where it is looked at."""
     text = "".join((dashboards.FOLDER / f"{name}.json").read_text() for name in dashboards.NAMES)
     stems = published.series_names() - {name for name in published.series_names() if name in text}
@@ -219,7 +219,7 @@ def texts(node: Any) -> Iterator[str]:
         yield from texts(child)
 
 
-def test_panels_do_not_overlap_and_have_ids_of_their_own(board: Any) -> None:
+def test_panels_do_not_overlap_and_have_ids_of_their_own(board):
     taken: Counter[tuple[int, int]] = Counter()
     for panel in board["panels"]:
         x, y, width, height = (panel["gridPos"][name] for name in "xywh")
@@ -230,7 +230,7 @@ def test_panels_do_not_overlap_and_have_ids_of_their_own(board: Any) -> None:
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
-def test_every_panel_has_a_title_a_description_and_the_unit_of_what_it_shows(board: Any) -> None:
+def test_every_panel_has_a_title_a_description_and_the_unit_of_what_it_shows(board):
     titles = [panel["title"] for panel in dashboards.panels(board)]
     assert len(set(titles)) == len(titles)
     for panel in dashboards.panels(board):
@@ -245,15 +245,15 @@ def test_every_panel_has_a_title_a_description_and_the_unit_of_what_it_shows(boa
             assert unit == "percentunit", title
 
 
-def test_no_data_source_is_named_for_good(board: Any) -> None:
+def test_no_data_source_is_named_for_good(board):
     named = {source["uid"] for source in values(board, "datasource")}
     assert named <= {"${datasource}", "${database}"}
     assert named == {f"${{{name}}}" for name in {"datasource", "database"} & set(dashboards.variables(board))}
 
 
 def test_every_selector_is_of_the_chosen_jobs_and_what_is_counted_is_a_rate_over_the_range_that_grafana_computes(
-    board: Any,
-) -> None:
+    board,
+):
     for title, target in dashboards.promql(board):
         query = target["expr"]
         selectors = SELECTOR.findall(query)
@@ -265,7 +265,7 @@ def test_every_selector_is_of_the_chosen_jobs_and_what_is_counted_is_a_rate_over
                 assert query[match.end() :].startswith("[$__rate_interval]"), title
 
 
-def test_every_variable_is_used_and_every_one_used_is_there_has_a_label_and_refreshes_with_the_time(board: Any) -> None:
+def test_every_variable_is_used_and_every_one_used_is_there_has_a_label_and_refreshes_with_the_time(board):
     variables = dashboards.variables(board)
     parts = {key: value for key, value in board.items() if key != "links"}
     assert {name for text in texts(parts) for name in re.findall(r"\$\{?(\w+)", text)} - BUILT_IN == set(variables)
@@ -279,7 +279,7 @@ def test_every_variable_is_used_and_every_one_used_is_there_has_a_label_and_refr
             assert (operator == "=~") is bool(variables[name].get("multi")), "many values are matched as a pattern"
 
 
-def test_every_colour_is_of_the_palette_that_colour_blind_people_tell_apart(board: Any) -> None:
+def test_every_colour_is_of_the_palette_that_colour_blind_people_tell_apart(board):
     fixed = {text for text in texts(board) if re.fullmatch(r"#[0-9A-Fa-f]{6}", text)}
     modes = {mode["mode"] for mode in values(board, "color") if isinstance(mode, dict) and "mode" in mode}
     assert fixed <= set(OKABE_ITO)
@@ -291,7 +291,7 @@ def test_every_colour_is_of_the_palette_that_colour_blind_people_tell_apart(boar
         assert bounds[1:] == sorted(bounds[1:])
 
 
-def test_links_lead_to_dashboards_and_variables_that_exist_and_to_the_others_by_their_tag(board: Any) -> None:
+def test_links_lead_to_dashboards_and_variables_that_exist_and_to_the_others_by_their_tag(board):
     (link,) = board["links"]
     assert link["type"] == "dashboards"
     assert set(link["tags"]) <= set(board["tags"])
@@ -309,7 +309,7 @@ def test_links_lead_to_dashboards_and_variables_that_exist_and_to_the_others_by_
             assert (name[1] or name[2]) in there, part
 
 
-def test_overrides_name_fields_that_the_panel_has(board: Any) -> None:
+def test_overrides_name_fields_that_the_panel_has(board):
     for panel in dashboards.panels(board):
         named = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
         legends = {target.get("legendFormat", "") for target in panel["targets"]}
@@ -325,7 +325,7 @@ SCHEMA = Path(__file__).parent / "schema"
 
 
 @pytest.mark.integration
-def test_dashboards_are_of_the_published_type(tmp_path: Path) -> None:
+def test_dashboards_are_of_the_published_type(tmp_path):
     require("node", "nodejs")
     installed = SCHEMA / "node_modules"
     if not (installed / ".package-lock.json").exists():

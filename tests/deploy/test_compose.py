@@ -62,7 +62,7 @@ def _complete(page: str) -> str:
     return page if "rankwatch_similarity_mean{" in page and 'metric="self_churn"' in page else ""
 
 
-def test_the_daemon_of_compose_watches_the_recommenders_of_compose(config: Path) -> None:
+def test_the_daemon_of_compose_watches_the_recommenders_of_compose(config):
     migrated = rankwatch(*SERVICES["migrate"]["command"], "--config", str(config), cwd=config.parent)
     assert migrated.returncode == 0, migrated.stderr
 

@@ -3,7 +3,6 @@
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -79,7 +78,7 @@ def page(reader: psycopg.Connection) -> Page:
     return replace(PAGE, values={**PAGE.values, "user": str(rows(reader, "Worst users")[0]["User"])})
 
 
-def test_every_query_gives_data_in_every_column_that_an_override_names(reader: psycopg.Connection, page: Page) -> None:
+def test_every_query_gives_data_in_every_column_that_an_override_names(reader, page):
     overrides = {panel["title"]: panel["fieldConfig"]["overrides"] for panel in dashboards.panels(BOARD)}
     for title in QUERIES:
         matchers = [each["matcher"] for each in overrides.get(title, ())]
@@ -87,7 +86,7 @@ def test_every_query_gives_data_in_every_column_that_an_override_names(reader: p
         assert named <= rows(reader, title, page)[0].keys(), title
 
 
-def test_each_query_tells_of_the_runs_what_its_title_says(reader: psycopg.Connection, page: Page) -> None:
+def test_each_query_tells_of_the_runs_what_its_title_says(reader, page):
     runs = rows(reader, "Runs")
     assert [row["Slot"].day for row in runs] == [*range(14, 0, -1)]
     assert {row["Status"] for row in runs} == {"ok"}
@@ -108,7 +107,7 @@ def test_each_query_tells_of_the_runs_what_its_title_says(reader: psycopg.Connec
     assert times == sorted(times)
 
 
-def test_the_chosen_time_bounds_every_query_and_a_hostile_name_finds_nothing(reader: psycopg.Connection, page: Page) -> None:
+def test_the_chosen_time_bounds_every_query_and_a_hostile_name_finds_nothing(reader, page):
     names = ("it's", "'; DROP TABLE runs; --", "back\\slash")
     hostile = ({**PAGE.values, "comparison": name, "user": name, "metric": name} for name in names)
     before = replace(page, since="2023-01-01T00:00:00Z", until="2023-12-31T00:00:00Z")
@@ -120,7 +119,7 @@ def test_the_chosen_time_bounds_every_query_and_a_hostile_name_finds_nothing(rea
 @pytest.mark.parametrize(
     "statement", ["DELETE FROM runs", "CREATE TABLE mine (a int)", "UPDATE alert_states SET state = 'quiet'"]
 )
-def test_the_role_can_change_nothing(reader: psycopg.Connection, statement: str) -> None:
+def test_the_role_can_change_nothing(reader, statement):
     with pytest.raises(psycopg.Error, match=r"read-only|permission denied"):
         reader.execute(statement)
     reader.execute("SET default_transaction_read_only = off")
@@ -132,9 +131,7 @@ def test_the_role_can_change_nothing(reader: psycopg.Connection, statement: str)
 
 
 @pytest.mark.usefixtures("reader")
-def test_commands_that_only_show_need_no_more_than_the_role(
-    fortnight: Fortnight, owner: psycopg.Connection, tmp_path: Path
-) -> None:
+def test_commands_that_only_show_need_no_more_than_the_role(fortnight, owner, tmp_path):
     owner.execute("DELETE FROM leases WHERE name = 'installation'")  # as before the first run of this version
     url = make_url(fortnight.database_url).set(username=READER, password=SECRET)
     config = str(configuration(tmp_path, url.render_as_string(hide_password=False)))
@@ -146,7 +143,7 @@ def test_commands_that_only_show_need_no_more_than_the_role(
         assert done.exit_code == 0, (command, done.output)
 
 
-def test_the_role_sees_tables_that_come_later(reader: psycopg.Connection, owner: psycopg.Connection) -> None:
+def test_the_role_sees_tables_that_come_later(reader, owner):
     owner.execute("CREATE TABLE of_a_later_version (a int)")
     try:
         assert reader.execute("SELECT * FROM of_a_later_version").fetchall() == []
@@ -154,5 +151,5 @@ def test_the_role_sees_tables_that_come_later(reader: psycopg.Connection, owner:
         owner.execute("DROP TABLE of_a_later_version")
 
 
-def test_the_preview_shows_what_the_panels_show(fortnight: Fortnight) -> None:
+def test_the_preview_shows_what_the_panels_show(fortnight):
     assert preview.TARGET.read_text() == preview.svg(fortnight), "draw it anew: make preview"

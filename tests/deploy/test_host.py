@@ -43,7 +43,7 @@ def _analyze(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.integration
-def test_systemd_finds_nothing_wrong_with_the_unit_and_its_sandbox_leaves_little_exposed(unit: Path) -> None:
+def test_systemd_finds_nothing_wrong_with_the_unit_and_its_sandbox_leaves_little_exposed(unit):
     verified = _analyze("verify", "--man=no", str(unit))
     assert (verified.returncode, verified.stderr) == (0, "")
     rated = _analyze("security", "--offline=true", "--no-pager", str(unit)).stdout  # from 0 (nothing) to 10
@@ -51,7 +51,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit_and_its_sandbox_leaves_little
 
 
 @pytest.mark.integration
-def test_a_secret_comes_as_a_credential(unit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_comes_as_a_credential(unit, tmp_path, monkeypatch):
     shutil.copytree(DEPLOY / "systemd" / "rankwatch.service.d", added := tmp_path / "rankwatch.service.d")
     text = (added / "credentials.conf").read_text()
     ((name, path),) = re.findall(r"^LoadCredential=(\w+):(.+)$", text, re.MULTILINE)
@@ -67,7 +67,7 @@ def test_a_secret_comes_as_a_credential(unit: Path, tmp_path: Path, monkeypatch:
     assert "canary" in load_settings(config).database.get_secret_value()
 
 
-def test_the_unit_reloads_by_hangup_and_notifies(unit: Path) -> None:
+def test_the_unit_reloads_by_hangup_and_notifies(unit):
     lines = unit.read_text().splitlines()
     assert {"Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "DynamicUser=yes"} <= set(lines)
 
@@ -92,15 +92,13 @@ def _cron(line: str, tmp_path: Path, program: str) -> int:
     return done.returncode
 
 
-def test_crons_command_is_one_that_rankwatch_has(line: str) -> None:
+def test_crons_command_is_one_that_rankwatch_has(line):
     asked = parse_command(line.partition("/bin/rankwatch ")[2].removesuffix(" >/dev/null").split())
     assert asked["comparison"] == "home-feed"
 
 
 @pytest.mark.integration
-def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_at_it_lets_the_next_one_pass(
-    line: str, tmp_path: Path
-) -> None:
+def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_at_it_lets_the_next_one_pass(line, tmp_path):
     for code in (0, 5):
         assert _cron(line, tmp_path, f"echo table; exit {code}") == code
     held = ["flock", "--nonblock", str(tmp_path / "cron.lock"), "sh", "-c", "echo held; read _"]
@@ -112,7 +110,7 @@ def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_a
     assert _cron(line, tmp_path, "exit 0") == 0
 
 
-def test_airflows_task_asks_for_a_command_and_an_image_that_exist() -> None:
+def test_airflows_task_asks_for_a_command_and_an_image_that_exist():
     source = text_of("airflow/rankwatch_home_feed.py")
     given = {node.arg: node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.keyword)}
     asked = parse_command(ast.literal_eval(given["arguments"]))

@@ -6,7 +6,6 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -42,7 +41,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[image.Stage]:
 
 
 @pytest.mark.integration
-def test_the_steps_of_the_dockerfile_make_an_image_of_what_runs_and_no_more(stage: image.Stage) -> None:
+def test_the_steps_of_the_dockerfile_make_an_image_of_what_runs_and_no_more(stage):
     assert (stage.root / "opt/rankwatch/bin/rankwatch").exists()
     assert stage.labels["org.opencontainers.image.version"] == monitor.__version__
     assert re.search("^rankwatch:.:10001:10001:", (stage.root / "etc/passwd").read_text(), re.MULTILINE)
@@ -56,9 +55,7 @@ def test_the_steps_of_the_dockerfile_make_an_image_of_what_runs_and_no_more(stag
 
 
 @pytest.mark.integration
-def test_the_container_is_healthy_as_a_user_without_rights_on_a_read_only_root_and_ends_when_told(
-    stage: image.Stage, tmp_path: Path
-) -> None:
+def test_the_container_is_healthy_as_a_user_without_rights_on_a_read_only_root_and_ends_when_told(stage, tmp_path):
     (config := tmp_path / "etc").mkdir()
     (config / "rankwatch.yaml").write_text(CONFIG)
     (config / "lists.jsonl").write_text('{"user": "ann", "items": ["a", "b"]}\n')
@@ -73,7 +70,7 @@ def test_the_container_is_healthy_as_a_user_without_rights_on_a_read_only_root_a
     assert seen["exit_code"] == 0, seen["log"]
 
 
-def test_everything_copied_exists_and_is_let_through_by_the_ignore_file() -> None:
+def test_everything_copied_exists_and_is_let_through_by_the_ignore_file():
     ignore = text_of("Dockerfile.dockerignore").splitlines()
     admitted = {line[1:] for line in ignore if line.startswith("!")}
     copied = [words.split()[:-1] for word, words in STEPS if word == "COPY" and not words.startswith("--from")]
@@ -82,7 +79,7 @@ def test_everything_copied_exists_and_is_let_through_by_the_ignore_file() -> Non
     assert ignore[0] == "*"
 
 
-def test_images_are_pinned_and_nothing_of_the_distribution_is_added() -> None:
+def test_images_are_pinned_and_nothing_of_the_distribution_is_added():
     assert not [arguments for word, arguments in STEPS if word == "RUN" and "apt-get" in arguments]
     assert re.fullmatch(r"PYTHON=python:3\.\d+\.\d+-slim-\w+", STEPS[0][1])
     tags = {name: service["image"].rpartition(":")[2] for name, service in COMPOSE["services"].items()}
@@ -90,14 +87,14 @@ def test_images_are_pinned_and_nothing_of_the_distribution_is_added() -> None:
     assert COMPOSE["services"]["rankwatch"]["image"] == f"rankwatch:{monitor.__version__}"
 
 
-def test_the_health_check_asks_where_the_daemon_listens_and_loads_no_settings_for_it() -> None:
+def test_the_health_check_asks_where_the_daemon_listens_and_loads_no_settings_for_it():
     listens = Settings.model_fields["listen"].default
     assert json.loads(dict(STEPS)["HEALTHCHECK"].split("CMD", 1)[1]) == ["rankwatch", "healthcheck", listens]
     assert listens == DEFAULT_LISTEN
     assert ("EXPOSE", listens.rpartition(":")[2]) in STEPS
 
 
-def test_every_mounted_file_exists_and_every_volume_and_secret_is_declared() -> None:
+def test_every_mounted_file_exists_and_every_volume_and_secret_is_declared():
     for name, service in COMPOSE["services"].items():
         for mount in service.get("volumes", []):
             source, target, *mode = mount.split(":")
@@ -112,13 +109,13 @@ def test_every_mounted_file_exists_and_every_volume_and_secret_is_declared() -> 
         assert not [key for key in settings if "PASSWORD" in key and not key.endswith("_FILE")], name
 
 
-def test_ports_are_published_on_loopback_only() -> None:
+def test_ports_are_published_on_loopback_only():
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
     assert len(ports) == 4
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
 
 
-def test_every_address_named_in_a_configuration_is_a_service() -> None:
+def test_every_address_named_in_a_configuration_is_a_service():
     files = ["prometheus/prometheus.yml", "compose/rankwatch.yaml"]
     files += [f"grafana/provisioning/datasources/{name}.yml" for name in ("prometheus", "postgresql")]
     text = "".join(text_of(file) for file in files)
@@ -127,7 +124,7 @@ def test_every_address_named_in_a_configuration_is_a_service() -> None:
     assert named <= set(COMPOSE["services"])
 
 
-def test_grafana_finds_the_dashboard_where_it_is_mounted() -> None:
+def test_grafana_finds_the_dashboard_where_it_is_mounted():
     grafana = COMPOSE["services"]["grafana"]
     path = yaml_of("grafana/provisioning/dashboards/rankwatch.yml")["providers"][0]["options"]["path"]
     (source,) = (mount.split(":")[0] for mount in grafana["volumes"] if mount.split(":")[1] == path)
@@ -135,7 +132,7 @@ def test_grafana_finds_the_dashboard_where_it_is_mounted() -> None:
     assert grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == f"{path}/rankwatch-overview.json"
 
 
-def test_the_secrets_are_made_once_and_fit_together(tmp_path: Path) -> None:
+def test_the_secrets_are_made_once_and_fit_together(tmp_path):
     script = shutil.copy(DEPLOY / "make-secrets", tmp_path / "make-secrets")
     made = []
     for _ in range(2):

@@ -3,7 +3,6 @@
 import importlib
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import bcrypt
@@ -106,7 +105,7 @@ def _agrees(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *ENCRYPTED])
-def test_every_object_keeps_to_the_published_schema(built: Built, name: str) -> None:
+def test_every_object_keeps_to_the_published_schema(built, name):
     assert [fault for one in built[name] for fault in _faults(one)] == []
     assert {one["metadata"]["namespace"] for one in built[name]} == {"rankwatch"}
 
@@ -122,7 +121,7 @@ CONFINED = "{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capa
 VOLUMES = {"configMap", "secret", "emptyDir", "persistentVolumeClaim"}
 
 
-def test_every_pod_keeps_to_the_restricted_standard_and_is_of_this_version(objects: list[Object]) -> None:
+def test_every_pod_keeps_to_the_restricted_standard_and_is_of_this_version(objects):
     assert {image.rpartition("/")[2] for image in _images(objects)} == {f"rankwatch:{monitor.__version__}"}
     for pod in _pods(objects):
         assert _agrees(pod["spec"], yaml.safe_load(RESTRICTED))
@@ -132,7 +131,7 @@ def test_every_pod_keeps_to_the_restricted_standard_and_is_of_this_version(objec
             assert {"requests", "limits"} == set(container["resources"])
 
 
-def test_what_a_selector_looks_for_is_there(objects: list[Object]) -> None:
+def test_what_a_selector_looks_for_is_there(objects):
     labels = _of_kind(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert _of_kind(objects, "Service")["spec"]["selector"].items() <= labels
     assert _of_kind(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= labels
@@ -146,7 +145,7 @@ def test_what_a_selector_looks_for_is_there(objects: list[Object]) -> None:
         assert all({mount["name"] for mount in container["volumeMounts"]} == volumes for container in _containers(pod))
 
 
-def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(built: Built) -> None:
+def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(built):
     single = built["overlays/single"]
     service, scraped = (_of_kind(single, kind) for kind in ("Service", "ServiceMonitor"))
     labels, ports = service["metadata"]["labels"], [port["name"] for port in service["spec"]["ports"]]
@@ -163,7 +162,7 @@ podSelector: {matchLabels: {app.kubernetes.io/name: prometheus}}
 """
 
 
-def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built: Built) -> None:
+def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built):
     for folder in PLAIN:
         policies = {one["metadata"]["name"]: one["spec"] for one in built[folder] if one["kind"] == "NetworkPolicy"}
         comers = [peer for policy in policies.values() for rule in policy.get("ingress", []) for peer in rule["from"]]
@@ -222,14 +221,14 @@ ServiceMonitor: {spec: {endpoints: [{scheme: https}]}}
         *((name, PROBES_AND_SCRAPES_WITH_TLS) for name in ENCRYPTED),
     ],
 )
-def test_the_objects_say_what_each_overlay_is_for(built: Built, name: str, wanted: str) -> None:
+def test_the_objects_say_what_each_overlay_is_for(built, name, wanted):
     for kind, part in yaml.safe_load(wanted).items():
         assert _agrees(_of_kind(built[name], kind), part), kind
     assert "PersistentVolumeClaim" not in {one["kind"] for one in built["overlays/ha"]}
 
 
 @pytest.mark.parametrize(("folder", "database"), [("base", "sqlite"), ("overlays/ha", "postgresql")])
-def test_the_configuration_loads_and_listens_for_the_probes(built: Built, folder: str, database: str, tmp_path: Path) -> None:
+def test_the_configuration_loads_and_listens_for_the_probes(built, folder, database, tmp_path):
     (tmp_path / "database_url").write_text(DATABASE)
     for name, text in _of_kind(built[folder], "ConfigMap")["data"].items():
         (tmp_path / name).write_text(text.replace("/run/secrets/rankwatch", str(tmp_path)))
@@ -239,7 +238,7 @@ def test_the_configuration_loads_and_listens_for_the_probes(built: Built, folder
     assert settings.listen_without_authentication
 
 
-def test_with_tls_every_pod_reads_web_file_and_certificate(encrypted: list[Object]) -> None:
+def test_with_tls_every_pod_reads_web_file_and_certificate(encrypted):
     (scraped,) = _of_kind(encrypted, "ServiceMonitor")["spec"]["endpoints"]
     assert (set(scraped["basicAuth"]), set(scraped["tlsConfig"])) == ({"username", "password"}, {"ca", "serverName"})
     for pod in _pods(encrypted):
@@ -248,9 +247,7 @@ def test_with_tls_every_pod_reads_web_file_and_certificate(encrypted: list[Objec
         assert "secret" not in found
 
 
-def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secrets_are(
-    encrypted: list[Object], tmp_path: Path
-) -> None:
+def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secrets_are(encrypted, tmp_path):
     shown = text_of("kubernetes/README.md").partition("## TLS and passwords")[2]
     setting, web = (block.partition("```")[0] for block in shown.split("```yaml\n")[1:3])
     (mount,) = (each for each in _containers(next(_pods(encrypted)))[-1]["volumeMounts"] if each["name"] == "secrets")
@@ -266,9 +263,7 @@ def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secret
     assert set(access.basic_auth_users) == {"prometheus"}
 
 
-def test_the_overlay_that_the_documentation_shows_builds_and_another_configuration_is_another_rollout(
-    kustomize: Build, tmp_path: Path
-) -> None:
+def test_the_overlay_that_the_documentation_shows_builds_and_another_configuration_is_another_rollout(kustomize, tmp_path):
     shutil.copytree(DEPLOY / "kubernetes", tmp_path / "rankwatch" / "deploy" / "kubernetes")
     text = text_of("kubernetes/README.md")
     (mine := tmp_path / "mine").mkdir()

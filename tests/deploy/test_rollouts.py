@@ -61,7 +61,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         ("home-feed", "margin=0.01&since=2024-01-09&segment=all&reference=0.9", 2),
     ],
 )
-def test_the_certificate_is_that_of_the_command(world: World, name: str, query: str, code: int) -> None:
+def test_the_certificate_is_that_of_the_command(world, name, query, code):
     done = forking.rankwatch("gate", name, "--json", *(f"--{part}" for part in query.split("&")), cwd=world.folder)
     answer = world.get(f"{name}?{query}")
     assert (answer.status_code, answer.headers["content-type"], done.returncode) == (200, "application/json", code)
@@ -84,7 +84,7 @@ NEEDED = "margin: Field required. What may be given: margin, alpha, metric, segm
         ("nope?margin=0.5", 404, "no comparison named nope"),
     ],
 )
-def test_what_cannot_be_asked_is_told_and_is_no_verdict(world: World, path: str, status: int, words: str) -> None:
+def test_what_cannot_be_asked_is_told_and_is_no_verdict(world, path, status, words):
     answer = world.get(path)
     hook = requests.post(answer.url, timeout=60)
     assert (answer.status_code, hook.status_code, hook.json()) == (status, status, answer.json())
@@ -95,9 +95,7 @@ def test_what_cannot_be_asked_is_told_and_is_no_verdict(world: World, path: str,
     ("name", "more", "verdict"),
     [("home-feed", "", "safe"), ("apart", "", "breach"), ("apart", "&alpha=1e-99", "inconclusive")],
 )
-def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back_a_breach(
-    world: World, name: str, more: str, verdict: str
-) -> None:
+def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back_a_breach(world, name, more, verdict):
     published = yaml.safe_load(Path(__file__).with_name("rollouts.yaml").read_text())
     shipped = {each: yaml_of(f"rollouts/{each}.yaml")["spec"] for each in published}
     for each, spec in shipped.items():
@@ -114,7 +112,7 @@ def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back
 
 
 @pytest.mark.parametrize("pipeline", ["github-actions.yaml", "gitlab-ci.yaml"])
-def test_a_step_ends_with_the_gates_exit_code_and_leaves_a_summary(world: World, tmp_path: Path, pipeline: str) -> None:
+def test_a_step_ends_with_the_gates_exit_code_and_leaves_a_summary(world, tmp_path, pipeline):
     found = yaml_of(f"rollouts/{pipeline}")
     script = found["jobs"]["gate"]["steps"][-1]["run"] if "jobs" in found else found["rollout-gate"]["script"][0]
     program = f"rankwatch() {{ (cd {world.folder}; {sys.executable} -m monitor $@); }}\n"
@@ -124,7 +122,7 @@ def test_a_step_ends_with_the_gates_exit_code_and_leaves_a_summary(world: World,
     assert "### Rollout gate of home-feed\n```text\napart  margin 0.5" in (tmp_path / "gate.md").read_text()
 
 
-def test_a_question_is_judged_once_until_a_run_is_new(world: World) -> None:
+def test_a_question_is_judged_once_until_a_run_is_new(world):
     answers = [world.get("apart?margin=0.5").json() for _ in range(4)]
     assert len({each["at"] for each in answers}) <= 2, "ten minutes may end between two of them"
     newest = answers[-1]["runs"][-1]

@@ -19,7 +19,6 @@ from deploy.shipped import (
     ROUTES,
     RULES,
     RUNBOOK_BASE,
-    Alert,
     alerts,
     blocks_in,
     groups_of_rules,
@@ -52,7 +51,7 @@ def _run(*command: str) -> None:
 
 
 @pytest.mark.integration
-def test_promtool_accepts_the_configuration_and_its_rules_with_every_lint() -> None:
+def test_promtool_accepts_the_configuration_and_its_rules_with_every_lint():
     _run(require("promtool"), "check", "config", "--lint=all", "--lint-fatal", str(DEPLOY / "prometheus/prometheus.yml"))
 
 
@@ -72,7 +71,7 @@ def _needed_rules(test: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.name)
-def test_every_alert_fires_and_its_twin_does_not(story: Path, tmp_path: Path) -> None:
+def test_every_alert_fires_and_its_twin_does_not(story, tmp_path):
     """Each test with the rules that it needs alone: promtool would evaluate them all, minute by minute."""
     whole = yaml.safe_load(story.read_text())
     for number, test in enumerate(whole["tests"]):
@@ -83,7 +82,7 @@ def test_every_alert_fires_and_its_twin_does_not(story: Path, tmp_path: Path) ->
     _run(require("promtool"), "test", "rules", *map(str, sorted(tmp_path.glob("*.test.yml"))))
 
 
-def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not():
     fired, twins = set(), set()
     for story in STORIES:
         for test in yaml.safe_load(story.read_text())["tests"]:
@@ -100,7 +99,7 @@ ROUTED = {"critical": "on-call", "warning": "tickets", "info": "nobody"}
 
 @pytest.mark.integration
 @pytest.mark.parametrize("severity", ROUTED)
-def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it(severity: str) -> None:
+def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it(severity):
     """Routes know an alert of Prometheus by its severity and notified_by, one of rankwatch by its incident too."""
     routes = ROUTES.read_text().partition("\nreceivers:")[0]
     assert set(re.findall(r"matchers: \[(\w+)", routes)) == {"notified_by", "incident", "severity"}
@@ -109,14 +108,14 @@ def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it
         _run(require("amtool"), "config", "routes", "test", f"--config.file={ROUTES}", verify, f"severity={severity}", *labels)
 
 
-def test_every_inhibition_names_alerts_that_exist_and_is_within_their_place_only() -> None:
+def test_every_inhibition_names_alerts_that_exist_and_is_within_their_place_only():
     known = {alert.name for alert in alerts()} | {"Stale", "RunFailing", "NoData", "ListsFailed", "BaselineListsFailed"}
     for rule in yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]:
         assert _named(rule["source_matchers"] + rule["target_matchers"]) - known - {"Rankwatch.+"} == set()
         assert rule["equal"][:3] == PLACE.split(", ")
 
 
-def test_what_is_told_to_nobody_hides_no_page() -> None:
+def test_what_is_told_to_nobody_hides_no_page():
     untold = {alert.name for alert in alerts() if alert.notified_by}
     pages = {alert.name for alert in alerts() if alert.severity == "critical" and not alert.notified_by}
     hidden = {
@@ -138,7 +137,7 @@ def _named(matchers: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
-def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert: Alert) -> None:
+def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert):
     said = alert.annotations
     assert alert.notified_by in {None, "rankwatch"}
     assert alert.severity in ROUTED or alert.name == "RankwatchSimilarityAlertFiring"
@@ -149,7 +148,7 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert: Aler
     assert said.keys() == {"summary", "description", "runbook_url", "dashboard_url"}
 
 
-def test_what_is_about_a_comparison_is_taken_once_of_all_daemons() -> None:
+def test_what_is_about_a_comparison_is_taken_once_of_all_daemons():
     """A rule over series with these labels neither keeps the instance nor adds up what two daemons show of the same."""
     shared = {"comparison", "receiver", "ping"}
     labels = {series.name: set(series.labels) for series in SERIES.values()}
@@ -161,7 +160,7 @@ def test_what_is_about_a_comparison_is_taken_once_of_all_daemons() -> None:
             assert not re.search(rf"sum by \([^)]*\) \(\s*(?:{'|'.join(gauges) or 'none'})\b", text), text
 
 
-def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_of_the_place() -> None:
+def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_of_the_place():
     """A label that one target has and its fellow has not would divide what belongs together."""
     for rule in rules():
         groupings = re.findall(r"\b(by|without|on) \(([^)]*)\)", rule["expr"])
@@ -169,7 +168,7 @@ def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_o
         assert all(names == "" or names.startswith(PLACE) for _, names in groupings), rule["expr"]
 
 
-def test_the_rules_use_only_series_that_exist() -> None:
+def test_the_rules_use_only_series_that_exist():
     used = {name for rule in rules() for name in series_in(rule["expr"])}
     recorded = {rule["record"] for rule in rules() if "record" in rule}
 
@@ -179,7 +178,7 @@ def test_the_rules_use_only_series_that_exist() -> None:
 
 
 @pytest.mark.integration
-def test_the_documented_command_sets_every_address_and_the_job(tmp_path: Path) -> None:
+def test_the_documented_command_sets_every_address_and_the_job(tmp_path):
     """As deploy/README.md has it."""
     command = re.search(r"^sed --in-place .*?rankwatch\.rules\.yml$", text_of("README.md"), re.MULTILINE | re.DOTALL)
     assert command
@@ -197,7 +196,7 @@ def test_the_documented_command_sets_every_address_and_the_job(tmp_path: Path) -
 
 @pytest.mark.integration
 @pytest.mark.parametrize("budget", ["0.07", "0.9"])
-def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does_not(tmp_path: Path, budget: str) -> None:
+def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does_not(tmp_path, budget):
     assert RULES.read_text().count("vector(0.05)") == 1
     (tmp_path / "rules.yml").write_text(RULES.read_text().replace("vector(0.05)", f"vector({budget})"))
     (tmp_path / "test.yml").write_text((HERE / "budget.test.yml").read_text().replace('"0.05x', f'"{budget}x'))
@@ -247,9 +246,7 @@ def of(place: Labels, alert: Labels, comparison: str) -> Labels:
     [(BLUE, GREEN, NO_RUN), (EAST, WEST, FAILING), ({"job": "rankwatch"}, {"job": "rankwatch-eu"}, NO_RUN)],
     ids=["namespace", "cluster", "job"],
 )
-def test_what_rankwatch_tells_hides_what_prometheus_sees_of_it_in_its_own_environment_alone(
-    alertmanager: AlertmanagerServer, here: Labels, there: Labels, target: Labels
-) -> None:
+def test_what_rankwatch_tells_hides_what_prometheus_sees_of_it_in_its_own_environment_alone(alertmanager, here, there, target):
     comparison = there["job"] + there.get("cluster", "")
     alerts = (of(here, STALE, comparison), of(there, target, comparison), of(here, target, comparison))
     assert hidden(alertmanager, *alerts) == {2}
@@ -257,8 +254,8 @@ def test_what_rankwatch_tells_hides_what_prometheus_sees_of_it_in_its_own_enviro
 
 @pytest.mark.integration
 def test_alerts_without_labels_of_their_environment_and_of_one_job_hide_nothing_of_others(
-    alertmanager: AlertmanagerServer,
-) -> None:
+    alertmanager,
+):
     a, b, x, plain = {"job": "a"}, {"job": "b"}, {"job": "c", "cluster": "x"}, {"job": "c"}
     for together in (
         (of({}, STALE, "plain"), of(BLUE, NO_RUN, "plain"), of({}, NO_RUN, "plain")),
@@ -287,7 +284,7 @@ def _commands(page: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in spoken if line.startswith("rankwatch ")]
 
 
-def test_the_index_links_the_page_of_every_alert_and_says_what_the_rules_say() -> None:
+def test_the_index_links_the_page_of_every_alert_and_says_what_the_rules_say():
     of_rankwatch = set(re.findall(r"^\| `.*\| \[(\w+)\]", INDEX, re.MULTILINE))
     named = {name for row in re.findall(r"^\| (`.*`) \| \[", INDEX, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
     assert named == _own_alerts()
@@ -299,7 +296,7 @@ def test_the_index_links_the_page_of_every_alert_and_says_what_the_rules_say() -
 
 
 @pytest.mark.parametrize("name", sorted(runbooks()))
-def test_a_page_has_its_four_parts(name: str) -> None:
+def test_a_page_has_its_four_parts(name):
     page = runbooks()[name]
 
     assert page.startswith(f"# {name}\n")
@@ -310,7 +307,7 @@ def test_a_page_has_its_four_parts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(runbooks()))
-def test_a_page_names_only_commands_and_series_that_exist(name: str) -> None:
+def test_a_page_names_only_commands_and_series_that_exist(name):
     page = runbooks()[name]
     for arguments in _commands(page):
         parse_command(arguments)
@@ -319,7 +316,7 @@ def test_a_page_names_only_commands_and_series_that_exist(name: str) -> None:
 
 
 @pytest.mark.integration
-def test_every_query_of_every_page_parses(tmp_path: Path) -> None:
+def test_every_query_of_every_page_parses(tmp_path):
     queries = [query for page in runbooks().values() for query in blocks_in(page, "promql")]
     records = [{"record": f"page:query:number{number}", "expr": query} for number, query in enumerate(queries)]
     (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": records}]}))

@@ -195,7 +195,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         yield played
 
 
-def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Story) -> None:
+def test_people_hear_of_every_fault_once_and_of_nothing_else(story):
     said = story.heard.said
 
     assert said["on-call"] == [
@@ -207,11 +207,11 @@ def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Story) -> No
     assert said["tickets"] == [("RunFailing", "firing")]
 
 
-def test_a_healthy_daemon_lets_no_alert_fire(story: Story) -> None:
+def test_a_healthy_daemon_lets_no_alert_fire(story):
     assert story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["healthy"]) == []
 
 
-def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(story: Story) -> None:
+def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(story):
     mirrors = {alert.name for alert in alerts() if alert.notified_by == "rankwatch"}
     seen = story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["fault"])
 
@@ -221,14 +221,14 @@ def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(st
     }
 
 
-def test_a_source_that_is_down_is_one_alert_though_three_rules_see_it(story: Story) -> None:
+def test_a_source_that_is_down_is_one_alert_though_three_rules_see_it(story):
     firing = 'ALERTS{alertname="RankwatchSourceFailing", alertstate="firing", arm="candidate"}'
 
     assert len(story.prometheus.query(firing, at=story.chapters["source down"])) == 1
     assert not any(story.heard.last(receiver, "RankwatchSourceFailing") for receiver in story.heard.said)
 
 
-def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story: Story) -> None:
+def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story):
     means = {
         chapter: [float(sample["value"][1]) for sample in story.prometheus.query(_MEAN, at=at)]
         for chapter, at in story.chapters.items()
@@ -241,7 +241,7 @@ _MEAN = 'rankwatch_similarity_mean{segment="all", metric="rbo(p=0.9)"}'
 
 
 @pytest.mark.parametrize("name", dashboards.NAMES)
-def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story: Story, name: str) -> None:
+def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story, name):
     board = dashboards.read(name)
     many = {each for each, variable in dashboards.variables(board).items() if variable.get("multi")}
     (instance,) = {sample["metric"]["instance"] for sample in story.prometheus.query("up", at=story.chapters["healthy"])}

@@ -4,8 +4,6 @@ import json
 import os
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
 
 
-def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher: PrometheusPublisher) -> None:
+def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher):
     publisher.watch(["home-feed"], ["pager"])
     assert not scraped(publisher).lacks("""
         runs_total{comparison="home-feed",status="ok"} 0
@@ -39,7 +37,7 @@ def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher:
     """)
 
 
-def test_a_finished_run_counts_once_by_its_status(publisher: PrometheusPublisher) -> None:
+def test_a_finished_run_counts_once_by_its_status(publisher):
     publisher.watch(["home-feed"], [])
     for number, status in enumerate(("ok", "insufficient", "failed", "abandoned")):
         for _ in range(number):
@@ -52,7 +50,7 @@ def test_a_finished_run_counts_once_by_its_status(publisher: PrometheusPublisher
     """)
 
 
-def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher: PrometheusPublisher) -> None:
+def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher):
     publisher.run_finished(published.result(finished_at=published.SLOT - timedelta(hours=1), stage_seconds={"pull": -1.0}))
     assert not scraped(publisher).lacks("""
         run_duration_seconds_sum{comparison="home-feed"} 0
@@ -60,7 +58,7 @@ def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher: Prometh
     """)
 
 
-def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher) -> None:
+def test_who_leads_is_asked_at_each_scrape(publisher):
     standing: list[tuple[bool, int | None]] = [(False, None), (True, 7), (False, 8)]
     assert scraped(publisher).value("leader") is None
     publisher.show("leader", lambda: standing[0][0])
@@ -69,7 +67,7 @@ def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher) -> No
     assert [(page.value("leader"), page.value("lease_epoch")) for page in pages] == [(0, None), (1, 7), (0, 8)]
 
 
-def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: PrometheusPublisher) -> None:
+def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher):
     publisher.watch([], ["pager"])
     publisher.outbox({"chat": (2, 90.5)}, {"chat": (1, 0.0)}, {"chat": 3})
     assert not scraped(publisher).lacks("""
@@ -82,8 +80,8 @@ def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: Pr
 
 
 def test_troubles_jumps_restarts_deliveries_and_pings_are_at_zero_before_the_first_and_count_by_kind(
-    publisher: PrometheusPublisher,
-) -> None:
+    publisher,
+):
     publisher.watch([], ["pager"], pings=["ping"])
     page = scraped(publisher)
     assert {page.value("database_errors_total", reason=trouble) for trouble in DatabaseTrouble} == {0.0}
@@ -119,12 +117,12 @@ unreachable  {"permanent": false}
 
 
 @pytest.mark.parametrize("line", KINDS.strip().splitlines())
-def test_every_delivery_error_is_of_one_kind(line: str) -> None:
+def test_every_delivery_error_is_of_one_kind(line):
     trouble, told = line.split(maxsplit=1)
     assert DeliveryError("no", **json.loads(told)).trouble == trouble
 
 
-def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(clock: Any) -> None:
+def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(clock):
     publisher = PrometheusPublisher(version="1", clock=clock)
 
     def since() -> float | None:
@@ -142,14 +140,14 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(cloc
     assert since() == (published.SLOT - timedelta(days=1)).timestamp()
 
 
-def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher: PrometheusPublisher) -> None:
+def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher):
     publisher.database_sizes({DataKind.SCORES: 4096})
     for leads, shown in ((1, 4096), (0, None)):
         publisher.show("leader", leads)
         assert scraped(publisher).value("database_size_bytes", kind="scores") == shown
 
 
-def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms(publisher: PrometheusPublisher) -> None:
+def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms(publisher):
     claim = replace(published.result().claim, started_at=published.SLOT + timedelta(seconds=1))
     publisher.run_finished(published.result(claim=claim))
     assert not scraped(publisher).lacks("""
@@ -168,8 +166,8 @@ def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms
 
 
 def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_comes_back(
-    publisher: PrometheusPublisher,
-) -> None:
+    publisher,
+):
     hours = {name: timedelta(hours=1) for name in ("home-feed", "search")}
     publisher.watch(["home-feed", "search"], ["pager", "chat"], intervals=hours, pings=["ping", "other"])
     publisher.run_finished(published.result(coverage=published.coverage()))
@@ -191,7 +189,7 @@ def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_co
     assert not [text for text in ("home-feed", "pager") if text in scraped(publisher).text]
 
 
-def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one_if_there_was_one(publisher: PrometheusPublisher) -> None:
+def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one_if_there_was_one(publisher):
     for at, shown in ((None, None), (published.SLOT, published.SLOT.timestamp())):
         if at is not None:
             publisher.reloaded(ok=True, at=at)
@@ -201,8 +199,8 @@ def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one_if_there_was_o
 
 
 def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_from_zero_and_of_nobody_no_arm_is_observed(
-    publisher: PrometheusPublisher,
-) -> None:
+    publisher,
+):
     publisher.watch(["home-feed"], [])
     page = scraped(publisher)
     zero = [page.value("source_errors_total", **one) for one in page.labelled("source_errors_total")]
@@ -233,20 +231,20 @@ def names_in(page: bytes) -> set[str]:
     return {name for name in names if not any(name == stem + part for stem in stems for part in PARTS)} | stems
 
 
-def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have() -> None:
+def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have():
     counted = {one.name for one in SERIES.values() if one.kind in (Kind.COUNTER, Kind.HISTOGRAM)}
     assert names_in(left()) == {one.name for one in SERIES.values()} - counted - {
         SERIES[name].name for name in exposition.DAEMON_GAUGES
     }
 
 
-def test_a_distribution_is_whole_for_those_who_take_it_for_a_histogram() -> None:
+def test_a_distribution_is_whole_for_those_who_take_it_for_a_histogram():
     labels = '{comparison="home-feed",metric="rbo(p=0.9)"}'
     for part, value in (("sum", 117.5), ("gsum", 117.5), ("count", 188.0), ("gcount", 188.0)):
         assert f"rankwatch_similarity_distribution_{part}{labels} {value}\n" in left().decode()
 
 
-def test_writing_what_is_left_changes_nothing_on_the_page() -> None:
+def test_writing_what_is_left_changes_nothing_on_the_page():
     publisher = published.filled()
     before = publisher.final()
     shown = [list(family.samples) for family in before]
@@ -256,7 +254,7 @@ def test_writing_what_is_left_changes_nothing_on_the_page() -> None:
     assert [list(family.samples) for family in before] == shown
 
 
-def test_each_series_left_is_of_one_comparison_or_of_none() -> None:
+def test_each_series_left_is_of_one_comparison_or_of_none():
     def names_of(comparison: str | None) -> set[str]:
         return names_in(exposition.write_families(exposition.families_of_comparison(families, comparison)))
 
@@ -269,7 +267,7 @@ def test_each_series_left_is_of_one_comparison_or_of_none() -> None:
     assert not one & none
 
 
-def test_a_textfile_may_be_read_by_everybody(tmp_path: Path) -> None:
+def test_a_textfile_may_be_read_by_everybody(tmp_path):
     path = tmp_path / "rankwatch.prom"
     before = os.umask(0o077)
     try:
@@ -288,7 +286,7 @@ def test_a_textfile_may_be_read_by_everybody(tmp_path: Path) -> None:
         ("taken.prom", "taken.prom cannot be written: Is a directory"),
     ],
 )
-def test_a_place_for_a_textfile_that_is_none_is_refused(tmp_path: Path, name: str, reason: str) -> None:
+def test_a_place_for_a_textfile_that_is_none_is_refused(tmp_path, name, reason):
     (tmp_path / "taken.prom").mkdir()
     with pytest.raises(ConfigError) as caught:
         exposition.require_textfile(tmp_path / name)

@@ -28,14 +28,14 @@ PROMETHEUS_2 = (
 
 
 @pytest.mark.integration
-def test_promtool_finds_nothing_to_say_about_a_filled_page_and_what_is_left_of_it() -> None:
+def test_promtool_finds_nothing_to_say_about_a_filled_page_and_what_is_left_of_it():
     filled = published.filled()
     for page in (filled.render()[0], write_families(filled.final())):
         checked = subprocess.run([require("promtool"), "check", "metrics"], input=page, capture_output=True, check=False)
         assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
 
 
-def test_the_build_is_named_with_its_revision_and_its_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_build_is_named_with_its_revision_and_its_python(monkeypatch):
     monkeypatch.setenv("RANKWATCH_REVISION", "4f2a9c1")
     publisher = PrometheusPublisher(version="1.2.3")
     labels = {"version": "1.2.3", "revision": "4f2a9c1", "python_version": platform.python_version()}
@@ -46,7 +46,7 @@ FROM_GIT = '{"url": "https://example.com/r.git", "vcs_info": {"vcs": "git", "com
 
 
 @pytest.mark.parametrize("noted", [FROM_GIT, '{"url": "file:///src", "dir_info": {"editable": true}}', None])
-def test_without_that_variable_the_revision_is_what_pip_noted(noted: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_that_variable_the_revision_is_what_pip_noted(noted, monkeypatch):
     monkeypatch.delenv("RANKWATCH_REVISION", raising=False)
     monkeypatch.setattr(module, "distribution", lambda _: SimpleNamespace(read_text=lambda _: noted))
     assert module.find_revision() == ("4f2a9c1" if noted == FROM_GIT else "unknown")
@@ -56,7 +56,7 @@ OPEN_METRICS = (PROMETHEUS_2, "application/openmetrics-text", "application/openm
 
 
 @pytest.mark.parametrize("accept", [*OPEN_METRICS, "application/openmetrics-text;version=1.x", "", "*/*", ";;,,="])
-def test_whatever_is_accepted_gets_a_page_that_parses_openmetrics_where_it_can_be(accept: str) -> None:
+def test_whatever_is_accepted_gets_a_page_that_parses_openmetrics_where_it_can_be(accept):
     body, headers = published.filled().render(accept)
     is_open_metrics = accept in OPEN_METRICS
     parse = parse_openmetrics if is_open_metrics else parse_text
@@ -71,7 +71,7 @@ def test_whatever_is_accepted_gets_a_page_that_parses_openmetrics_where_it_can_b
 
 
 @pytest.mark.parametrize("accept_encoding", ["gzip", "deflate, GZIP;q=0.5", "", "br"])
-def test_the_page_is_packed_only_for_who_accepts_gzip(accept_encoding: str) -> None:
+def test_the_page_is_packed_only_for_who_accepts_gzip(accept_encoding):
     body, headers = published.filled().render("", accept_encoding)
     is_packed = "gzip" in accept_encoding.lower()
     text = gzip.decompress(body) if is_packed else body
@@ -80,7 +80,7 @@ def test_the_page_is_packed_only_for_who_accepts_gzip(accept_encoding: str) -> N
     assert b"rankwatch_build_info" in text
 
 
-def test_a_scrape_during_publications_never_sees_two_mixed(publisher: PrometheusPublisher) -> None:
+def test_a_scrape_during_publications_never_sees_two_mixed(publisher):
     publications = [[published.named("a"), published.named("b")], [published.named("c"), published.named("d")]]
     publisher.publish(publications[0])
     stop = threading.Event()
@@ -101,7 +101,7 @@ def test_a_scrape_during_publications_never_sees_two_mixed(publisher: Prometheus
         writer.join()
 
 
-def test_the_table_follows_the_conventions_of_prometheus() -> None:
+def test_the_table_follows_the_conventions_of_prometheus():
     for series in SERIES.values():
         assert (series.kind is Kind.COUNTER) == series.name.endswith("_total")
         assert (series.kind is Kind.HISTOGRAM) == bool(series.buckets)
@@ -109,7 +109,7 @@ def test_the_table_follows_the_conventions_of_prometheus() -> None:
         assert series.name.removesuffix("_total").endswith(series.unit)
 
 
-def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(publisher: PrometheusPublisher) -> None:
+def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(publisher):
     def fail() -> float:
         raise ZeroDivisionError
 
@@ -128,7 +128,7 @@ def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(pub
     assert scraped(publisher).value("leader") == 1
 
 
-def test_control_characters_of_a_segment_reach_no_terminal(publisher: PrometheusPublisher) -> None:
+def test_control_characters_of_a_segment_reach_no_terminal(publisher):
     hostile = published.summary(segment="a=\x1b]0;pwned\x07\x9b2J\x7f")
 
     publisher.publish([published.latest(summaries=(hostile,))])
@@ -138,7 +138,7 @@ def test_control_characters_of_a_segment_reach_no_terminal(publisher: Prometheus
     assert not [character for character in body.decode() if ord(character) < 32 and character != "\n"]
 
 
-def test_a_filled_page_shows_each_series_of_the_table_with_its_help_type_and_labels_and_none_beside() -> None:
+def test_a_filled_page_shows_each_series_of_the_table_with_its_help_type_and_labels_and_none_beside():
     text = published.filled().render()[0].decode()
     by_name = {series.name: set(series.labels) for series in SERIES.values()}
     shown = set()
@@ -194,9 +194,7 @@ def is_state_shown(publisher: PrometheusPublisher) -> bool:
     return scraped(publisher).value("alert_state", **ALERT) == 2
 
 
-def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_what_stays_true(
-    publisher: PrometheusPublisher, clock: Any
-) -> None:
+def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_what_stays_true(publisher, clock):
     other = published.filled()
     before = scraped(publisher).names()
     lose(publisher)
@@ -215,7 +213,7 @@ def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_wha
     assert is_state_shown(other)
 
 
-def test_failures_of_less_than_a_minute_leave_no_gap(publisher: PrometheusPublisher, clock: Any) -> None:
+def test_failures_of_less_than_a_minute_leave_no_gap(publisher, clock):
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S - 1
     assert is_state_shown(publisher)
@@ -226,9 +224,7 @@ def test_failures_of_less_than_a_minute_leave_no_gap(publisher: PrometheusPublis
     assert is_state_shown(publisher)
 
 
-def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers_puts_nothing_in_doubt(
-    publisher: PrometheusPublisher, clock: Any
-) -> None:
+def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers_puts_nothing_in_doubt(publisher, clock):
     publisher.database_failed(DatabaseTrouble.CONFLICT)
     clock.seconds = SHOWN_UNCONFIRMED_S
     assert is_state_shown(publisher)
@@ -238,7 +234,7 @@ def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers
     assert not is_state_shown(publisher)
 
 
-def test_what_is_read_again_is_shown_again_and_a_reload_reads_nothing(publisher: PrometheusPublisher, clock: Any) -> None:
+def test_what_is_read_again_is_shown_again_and_a_reload_reads_nothing(publisher, clock):
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S
     publisher.watch(["home-feed"], ["pager"])

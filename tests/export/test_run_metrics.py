@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import assume, example, given
@@ -23,7 +22,7 @@ from monitor.redaction import escape_controls
 ALERT = {"comparison": "home-feed", "alert": "SimilarityLow", "segment": "all", "severity": "critical"}
 
 
-def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher: PrometheusPublisher) -> None:
+def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher):
     publisher.publish([published.latest()])
     assert not scraped(publisher).lacks("""
         similarity_mean{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 0.625
@@ -38,9 +37,7 @@ def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher: PrometheusP
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.INSUFFICIENT, RunStatus.ABANDONED])
-def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_but_no_similarity(
-    publisher: PrometheusPublisher, status: RunStatus
-) -> None:
+def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_but_no_similarity(publisher, status):
     earlier = published.SLOT - timedelta(days=1)
     publisher.publish([published.latest(run=published.run(status=status), last_ok_at=earlier)])
     page = scraped(publisher)
@@ -63,7 +60,7 @@ def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_
 FINISHED = ("ok", "insufficient", "failed", "abandoned")
 
 
-def test_a_run_that_failed_before_it_knew_its_coverage_shows_none(publisher: PrometheusPublisher) -> None:
+def test_a_run_that_failed_before_it_knew_its_coverage_shows_none(publisher):
     failed = published.run(status=RunStatus.FAILED)
     publisher.publish([published.latest(run=failed, coverage=None, summaries=(), states=(), last_ok_at=None)])
     page = scraped(publisher)
@@ -72,7 +69,7 @@ def test_a_run_that_failed_before_it_knew_its_coverage_shows_none(publisher: Pro
     assert page.value("run_last_finished_timestamp_seconds", comparison="home-feed") == published.SLOT.timestamp() + 4
 
 
-def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(publisher: PrometheusPublisher) -> None:
+def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(publisher):
     publisher.publish([published.latest()])
     page = scraped(publisher)
     of_uk = [labels for labels in page.labelled("coverage_users") if labels["segment"] == "country=UK"]
@@ -85,7 +82,7 @@ def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(pu
     assert of_uk == [{"comparison": "home-feed", "segment": "country=UK", "arm": "baseline", "reason": "short"}]
 
 
-def test_the_same_label_set_given_twice_shows_once(publisher: PrometheusPublisher) -> None:
+def test_the_same_label_set_given_twice_shows_once(publisher):
     first, second = published.summary(mean=0.25), published.summary(mean=0.75)
     publisher.publish([published.latest(summaries=(first, second))])
 
@@ -103,7 +100,7 @@ def segments_shown(*names: str) -> list[str]:
 
 @given(name=st.text(st.characters(codec="utf-8").filter(lambda each: escape_controls(each) == each), min_size=1, max_size=40))
 @example(name="back\\slash")
-def test_any_segment_name_comes_back_from_the_page_as_it_was(name: str) -> None:
+def test_any_segment_name_comes_back_from_the_page_as_it_was(name):
     """But for one that looks like a character spelled out, of which the next test knows."""
     assume(not re.search(r"\\[xutr]", name))
 
@@ -112,11 +109,11 @@ def test_any_segment_name_comes_back_from_the_page_as_it_was(name: str) -> None:
 
 @given(names=st.sets(st.text(r"a\tx09bs" + "\t\x0b", min_size=1, max_size=6), min_size=2, max_size=2))
 @example(names={"a\tb", r"a\tb"})
-def test_two_segments_are_two_series_whatever_characters_they_have(names: set[str]) -> None:
+def test_two_segments_are_two_series_whatever_characters_they_have(names):
     assert len(set(segments_shown(*names))) == 2
 
 
-def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(publisher: PrometheusPublisher) -> None:
+def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(publisher):
     undefined = published.arm_score(metric="novelty", value=None, n=0)
     publisher.publish([replace(published.latest(), arm_scores=(*published.latest().arm_scores, undefined))])
     page = scraped(publisher)
@@ -127,7 +124,7 @@ def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(publish
     assert {labels["metric"] for labels in page.labelled("arm_metric")} == {"catalogue_coverage"}
 
 
-def test_chance_shows_what_two_random_lists_would_give(publisher: PrometheusPublisher) -> None:
+def test_chance_shows_what_two_random_lists_would_give(publisher):
     tau, unknown = published.summary(metric="extended_tau"), published.summary(metric="of_a_newer_version")
     publisher.publish([published.latest(run=published.run(catalogue_size=100), summaries=(tau, unknown))])
     page = scraped(publisher)
@@ -136,13 +133,13 @@ def test_chance_shows_what_two_random_lists_would_give(publisher: PrometheusPubl
 
 
 @pytest.mark.parametrize("changes", [{"catalogue_size": None}, {"catalogue_size": 5}, {"k": None}])
-def test_without_a_catalogue_of_k_items_chance_is_absent(publisher: PrometheusPublisher, changes: dict[str, Any]) -> None:
+def test_without_a_catalogue_of_k_items_chance_is_absent(publisher, changes):
     publisher.publish([published.latest(run=published.run(**changes))])
 
     assert "rankwatch_similarity_by_chance" not in scraped(publisher).names()
 
 
-def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher: PrometheusPublisher) -> None:
+def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher):
     publisher.publish([published.latest()])
     page = scraped(publisher)
     assert not page.lacks("""
@@ -156,7 +153,7 @@ def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher: PrometheusP
     assert len(page.labelled("similarity_distribution_bucket")) == 4
 
 
-def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher: PrometheusPublisher) -> None:
+def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher):
     publisher.watch(["home-feed", "search"], [])
     publisher.publish([published.latest()])
     page = scraped(publisher)
@@ -175,9 +172,7 @@ firing   error    warning   2 0
 
 
 @pytest.mark.parametrize("line", STATES.strip().splitlines())
-def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its_verdict_speaks_of_similarity(
-    publisher: PrometheusPublisher, line: str
-) -> None:
+def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its_verdict_speaks_of_similarity(publisher, line):
     state, outcome, severity, number, judged = line.split()
     told = published.state(state=State(state), outcome=Outcome(outcome), severity=Severity(severity))
     publisher.publish([published.latest(states=(told,))])
@@ -188,7 +183,7 @@ def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its
     assert {name: page.value(f"alert_{name}", **alert) for name in shown} == shown
 
 
-def test_a_comparison_that_is_not_published_again_is_gone_whole(publisher: PrometheusPublisher) -> None:
+def test_a_comparison_that_is_not_published_again_is_gone_whole(publisher):
     publisher.publish([published.latest(), published.named("search")])
     assert 'comparison="home-feed"' in scraped(publisher).text
     publisher.publish([published.named("search")])
@@ -197,7 +192,7 @@ def test_a_comparison_that_is_not_published_again_is_gone_whole(publisher: Prome
     assert page.value("run_status", comparison="search", status="ok") == 1
 
 
-def test_what_has_no_value_shows_none_and_an_unknown_statistic_is_left_out(publisher: PrometheusPublisher) -> None:
+def test_what_has_no_value_shows_none_and_an_unknown_statistic_is_left_out(publisher):
     nobody = published.summary(n=0, n_undefined=5, mean=None, standard_error=None, statistics={"winsorized": 1.0, "p05": 0.25})
     publisher.publish([published.latest(summaries=(nobody,), states=(published.state(value=None),))])
     page = scraped(publisher)
@@ -227,17 +222,17 @@ def cut(users: dict[tuple[str, str], int], most: int | None) -> tuple[set[tuple[
 SHOP = {("feed", ALL): 9, ("feed", "c=1"): 5, ("feed", "c=2"): 4, ("feed", "c=3"): 3, ("shop", ALL): 2, ("shop", "c=9"): 1}
 
 
-def test_nothing_is_cut_within_the_bound_and_beyond_it_the_largest_segments_stay_each_comparison_in_its_turn() -> None:
+def test_nothing_is_cut_within_the_bound_and_beyond_it_the_largest_segments_stay_each_comparison_in_its_turn():
     for most in (8, None):
         assert cut(SHOP, most) == ({key for key in SHOP if key[1] != ALL}, {"feed": 0, "shop": 0})
     assert cut(SHOP, 6) == ({("feed", "c=1"), ("feed", "c=2"), ("shop", "c=9")}, {"feed": 2, "shop": 0})
 
 
-def test_segments_of_one_size_stay_by_name_so_that_pages_agree() -> None:
+def test_segments_of_one_size_stay_by_name_so_that_pages_agree():
     assert cut({("feed", "c=2"): 4, ("feed", "c=1"): 4, ("feed", "c=3"): 4}, 4)[0] == {("feed", "c=1"), ("feed", "c=2")}
 
 
-def test_neither_the_whole_nor_what_fires_may_be_left_out() -> None:
+def test_neither_the_whole_nor_what_fires_may_be_left_out():
     gauges = Gauges()
     for segment in (ALL, "c=1"):
         gauges.set("panel_users", ("feed", segment), 9)
@@ -249,7 +244,7 @@ def test_neither_the_whole_nor_what_fires_may_be_left_out() -> None:
     assert set(found) == {("panel_users", ("feed", "c=1")), ("alert_state", quiet), ("alert_value", quiet)}
 
 
-def test_hundreds_of_segments_do_not_pass_the_bound_of_the_page(publisher: PrometheusPublisher) -> None:
+def test_hundreds_of_segments_do_not_pass_the_bound_of_the_page(publisher):
     segments = ["all", *(f"country={number}" for number in range(200))]
     rows = tuple(CoverageRow(segment=each, asked=200, paired=190, reasons={}) for each in segments)
     summaries = tuple(published.summary(segment=each) for each in segments)

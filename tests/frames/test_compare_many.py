@@ -36,7 +36,7 @@ class Broken(Foreign):
         raise ValueError(msg)
 
 
-def test_a_record_batch_and_lists_of_a_fixed_size_are_read_and_their_integers_equal_text() -> None:
+def test_a_record_batch_and_lists_of_a_fixed_size_are_read_and_their_integers_equal_text():
     lists = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2)
     batch = pa.record_batch({"user": pa.array([7, 8]), "items": lists})
 
@@ -93,7 +93,7 @@ SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
 
 
 @pytest.mark.parametrize("ours", SHAPES)
-def test_every_shape_may_meet_others(ours: str) -> None:
+def test_every_shape_may_meet_others(ours):
     expected = {user: monitor.compare(LISTS[user], OTHERS[user]) for user in ("u1", "u3")}
     for theirs in ("dict", "long, categorical", "list of a dictionary", ours):
         found = monitor.compare_many(SHAPES[ours](LISTS), SHAPES[theirs](OTHERS))
@@ -104,7 +104,7 @@ def test_every_shape_may_meet_others(ours: str) -> None:
         assert (found.attrs["duplicated_baseline"], found.attrs["duplicated_candidate"]) == (1, 0), theirs
 
 
-def test_the_frame_is_indexed_by_user_in_the_baselines_order_with_a_float_column_a_metric() -> None:
+def test_the_frame_is_indexed_by_user_in_the_baselines_order_with_a_float_column_a_metric():
     found = monitor.compare_many({"b": [1], "a": [2]}, {"a": [2], "b": [3]}, metrics=("overlap", "rbo"))
 
     users = pd.Index(["b", "a"], name="user")
@@ -123,7 +123,7 @@ ROWS = np.array([["a", "b"], ["c", "d"]])
     ],
     ids=["array", "sequence", "dict by row number"],
 )
-def test_rows_of_arrays_and_sequences_are_users(candidate: Any, expected: Any, alone: Any) -> None:
+def test_rows_of_arrays_and_sequences_are_users(candidate, expected, alone):
     for baseline in (ROWS, ROWS.tolist()):
         found = monitor.compare_many(baseline, candidate, metrics="overlap")
 
@@ -131,7 +131,7 @@ def test_rows_of_arrays_and_sequences_are_users(candidate: Any, expected: Any, a
         assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == alone
 
 
-def test_columns_may_have_other_names_and_ranks_may_be_left_out() -> None:
+def test_columns_may_have_other_names_and_ranks_may_be_left_out():
     frame = pd.DataFrame({"who": [1, 2, 1], "what": ["a", "c", "b"], "at": [2, 1, 1]})
 
     by_rank = monitor.compare_many(frame, {1: ["b", "a"], 2: ["c"]}, "rbo", user="who", item="what", rank="at")
@@ -141,7 +141,7 @@ def test_columns_may_have_other_names_and_ranks_may_be_left_out() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["str", "string", "int64", "Int64", "uint8", "float64"])
-def test_every_type_of_column_is_read(dtype: str) -> None:
+def test_every_type_of_column_is_read(dtype):
     items = pd.Series([3, 1]).astype(pd.api.types.pandas_dtype(dtype))
     frame = pd.DataFrame({"user": ["u", "u"], "item": items, "rank": [1, 2]})
 
@@ -149,9 +149,7 @@ def test_every_type_of_column_is_read(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("k", "cells"), [(None, 1), (None, 100), (None, 1 << 22), (1, 7), (2, 100), (60, 7), (60, 1 << 22)])
-def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_like_each_alone(
-    k: int | None, cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_like_each_alone(k, cells, monkeypatch):
     monkeypatch.setattr(chunks, "_CHUNK_CELLS", cells)
     rng = np.random.default_rng(5)
     users = range(20)
@@ -172,7 +170,7 @@ def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_lik
         np.testing.assert_array_equal(found.loc[i], list(alone.values()))
 
 
-def test_no_users_on_one_side_give_an_empty_frame_that_says_who_was_left_out() -> None:
+def test_no_users_on_one_side_give_an_empty_frame_that_says_who_was_left_out():
     found = monitor.compare_many({}, {"a": [1]})
 
     assert found.empty
@@ -207,17 +205,17 @@ FRAME = long(LISTS)
         ({1: ["a"]}, "no user is in both arms: .*, such as '1' in the baseline and 'u1' in the candidate"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(data: Any, message: str) -> None:
+def test_what_cannot_be_read_is_refused_by_name(data, message):
     with pytest.raises(InputError, match=message):
         monitor.compare_many(data, OTHERS)
 
 
-def test_arrays_of_unequal_height_are_refused() -> None:
+def test_arrays_of_unequal_height_are_refused():
     with pytest.raises(InputError, match="baseline has 2 rows and candidate 3"):
         monitor.compare_many(np.zeros((2, 2)), np.zeros((3, 2)))
 
 
-def test_a_pair_is_measured_by_the_three_default_metrics() -> None:
+def test_a_pair_is_measured_by_the_three_default_metrics():
     found = monitor.compare(["a", "b"], ["b", "a"])
 
     assert found == pytest.approx({"extended_tau": 5 * 2 / 9 - 5 / 9, "rbo(p=0.9)": 0.9, "overlap": 1.0})
@@ -229,7 +227,7 @@ SEQUENCES = [list, tuple, np.array, pd.Series, pd.Index, lambda x: np.array(x, d
 
 @pytest.mark.parametrize("shape", [*SEQUENCES, lambda x: pa.chunked_array([x[:1], x[1:]])])
 @pytest.mark.parametrize("items", [["x", "y", "z"], [3, 1, 2], [5.0, 15.0, 25.0]])
-def test_every_kind_of_sequence_is_read_alike(shape: type, items: list[object]) -> None:
+def test_every_kind_of_sequence_is_read_alike(shape, items):
     assert monitor.compare(shape(items), items[::-1]) == monitor.compare(items, items[::-1])
 
 
@@ -241,7 +239,7 @@ def test_every_kind_of_sequence_is_read_alike(shape: type, items: list[object]) 
         (None, r"^metrics must be a name or several, such as rbo\(p=0.9\), not None"),
     ],
 )
-def test_wrong_metrics_are_refused(metrics: Any, message: str) -> None:
+def test_wrong_metrics_are_refused(metrics, message):
     with pytest.raises((InputError, MetricError), match=message):
         monitor.compare(["a"], ["a"], metrics=metrics)
 
@@ -251,7 +249,7 @@ ITEMS = st.lists(st.integers(-3, 3) | st.text(min_size=1, max_size=1).filter("\0
 
 @pytest.mark.filterwarnings("ignore:no item is in both arms", "ignore:item .* fills the end of")
 @given(a=ITEMS, b=ITEMS, k=st.none() | st.integers(1, 9))
-def test_compare_equals_the_definition_on_cut_and_deduplicated_lists(a: list[object], b: list[object], k: int | None) -> None:
+def test_compare_equals_the_definition_on_cut_and_deduplicated_lists(a, b, k):
     x, y = (list(dict.fromkeys(map(equality_key, ranking[:k]))) for ranking in (a, b))
     expected = [reference.extended_tau(x, y), reference.rbo(x, y, 0.9), reference.overlap(x, y)]
 

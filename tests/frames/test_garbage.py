@@ -1,7 +1,7 @@
 """What happens to odd input: a rule each, as the docstrings of compare and compare_many state it."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -32,7 +32,7 @@ OVERLAP = "overlap"
     ],
 )
 @pytest.mark.filterwarnings("ignore:no item is in both arms")
-def test_ids_of_every_type_are_equal_as_their_spelling_says(one: Any, other: Any, is_same: bool) -> None:
+def test_ids_of_every_type_are_equal_as_their_spelling_says(one, other, is_same):
     expected = {OVERLAP: float(is_same)}
 
     assert monitor.compare([one], [other], OVERLAP) == expected
@@ -40,7 +40,7 @@ def test_ids_of_every_type_are_equal_as_their_spelling_says(one: Any, other: Any
     assert monitor.compare([one, "x", 7], [other, "x", 7], OVERLAP)[OVERLAP] == pytest.approx(1 if is_same else 2 / 3)
 
 
-def test_types_may_be_mixed_within_a_list_and_between_users() -> None:
+def test_types_may_be_mixed_within_a_list_and_between_users():
     lists = {"u": ["1", 1, 2.0, UUID(int=5)], "v": [15, "a"]}
 
     assert monitor.compare_many(lists, lists, "extended_tau")["extended_tau"].tolist() == [1.0, 1.0]
@@ -64,7 +64,7 @@ def generated() -> Iterator[str]:
     ],
     ids=lambda ranking: type(ranking).__name__,
 )
-def test_what_has_no_order_or_no_items_is_no_list(ranking: Any) -> None:
+def test_what_has_no_order_or_no_items_is_no_list(ranking):
     with pytest.raises(InputError, match=r"the first list: found .* where a list of item ids, best first, was expected"):
         monitor.compare(ranking, ["a"])
     with pytest.raises(InputError, match=r"the second list: found"):
@@ -74,7 +74,7 @@ def test_what_has_no_order_or_no_items_is_no_list(ranking: Any) -> None:
 
 
 @pytest.mark.parametrize("missing", [None, math.nan, pd.NA, pd.NaT, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")])
-def test_a_missing_id_is_an_error_and_no_item(missing: Any) -> None:
+def test_a_missing_id_is_an_error_and_no_item(missing):
     ranking = ["a", missing]
     for shaped in (ranking, [missing], tuple(ranking), np.array(ranking, dtype=object), pd.Series(ranking, dtype=object)):
         with pytest.raises(InputError, match=r"found .* where an item id was expected: drop the item or name it"):
@@ -96,23 +96,23 @@ HALF = "x\ud800"
         lambda: monitor.summarize(monitor.compare_many({"u": ["a"]}, {"u": ["a"]}), by={"u": HALF}),
     ],
 )
-def test_half_a_character_in_an_id_or_segment_is_an_error_in_words(call: Callable[[], object]) -> None:
+def test_half_a_character_in_an_id_or_segment_is_an_error_in_words(call):
     with pytest.raises(InputError, match=r"found the text 'x\\ud800', which is no Unicode: decode"):
         call()
 
 
-def test_the_text_nan_is_an_item() -> None:
+def test_the_text_nan_is_an_item():
     assert monitor.compare(["nan", "None", "<NA>"], ["None", "nan", "x"], OVERLAP) == {OVERLAP: pytest.approx(2 / 3)}
 
 
 @pytest.mark.parametrize("nested", [[["a"]], [("a", ["b"])], [{"a"}], [{"a": 1}], [np.array([1])], [["a"], "b"]])
-def test_a_list_of_what_cannot_be_hashed_is_refused(nested: Any) -> None:
+def test_a_list_of_what_cannot_be_hashed_is_refused(nested):
     with pytest.raises(InputError, match=r"ids must be hashable|found .* where an item id"):
         monitor.compare(nested, ["a"])
 
 
 @pytest.mark.parametrize("data", [generated(), {1, 2}, "ab", 3, None, iter([["a"]]), object()])
-def test_an_arm_of_no_known_shape_is_refused(data: Any) -> None:
+def test_an_arm_of_no_known_shape_is_refused(data):
     with pytest.raises(
         InputError, match=r"baseline is of type .*: expected a dict or Series of user -> list, a DataFrame, an Arrow table"
     ):
@@ -120,7 +120,7 @@ def test_an_arm_of_no_known_shape_is_refused(data: Any) -> None:
 
 
 @pytest.mark.parametrize("k", [3, 10**12, 10**30, np.int8(3)])
-def test_k_beyond_the_lists_and_a_k_of_numpy_mean_whole_lists(k: Any) -> None:
+def test_k_beyond_the_lists_and_a_k_of_numpy_mean_whole_lists(k):
     lists = ["a", "b"], ["b", "c", "d"]
 
     assert monitor.compare(*lists, k=k) == monitor.compare(*lists)
@@ -129,7 +129,7 @@ def test_k_beyond_the_lists_and_a_k_of_numpy_mean_whole_lists(k: Any) -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, 2.0, "2", True, math.nan, [2]])
-def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any) -> None:
+def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k):
     message = "k must be .*at least 1" if k in (0, -1) else "k must be .*whole number"
     with pytest.raises(InputError, match=message):
         monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, k=k)
@@ -137,7 +137,7 @@ def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any) -> None:
         monitor.compare(["a"], ["a"], k=k)
 
 
-def test_users_of_one_arm_are_left_out_and_told() -> None:
+def test_users_of_one_arm_are_left_out_and_told():
     told = r"^2 users were compared, and left out 2 in baseline alone \(attrs\['only_baseline'\]\) and 2 in candidate alone"
     with pytest.warns(UserWarning, match=told):
         found = monitor.compare_many({"a": [1], 2: [1], "3": [1], 4: [1]}, {"b": [1], "4": [1], "02": [1], "3": [1]}, OVERLAP)
@@ -146,14 +146,14 @@ def test_users_of_one_arm_are_left_out_and_told() -> None:
     assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == (("a", 2), ("b", "02"))
 
 
-def test_a_user_both_as_number_and_as_text_is_refused() -> None:
+def test_a_user_both_as_number_and_as_text_is_refused():
     lists = {1: ["a"], "1": ["b"]}
     for shaped in (lists, pd.DataFrame({"user": list(lists), "items": list(lists.values())})):
         with pytest.raises(InputError, match=r"^baseline has user '1' both as a number and as text"):
             monitor.compare_many(shaped, shaped, OVERLAP)
 
 
-def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of() -> None:
+def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of():
     other: Any = pd.Series(["01", "b"], dtype="category")
     with pytest.warns(UserWarning, match=r"leading zeros, such as '1' in the baseline and '01' in the candidate"):
         assert monitor.compare([1, 2], other, OVERLAP) == {OVERLAP: 0.0}
@@ -183,12 +183,12 @@ def by_scores(scores: Any) -> object:
         (lambda: monitor.compare_many(RANKED.astype({"rank": bool}), RANKED, OVERLAP), "must hold numbers"),
     ],
 )
-def test_what_numpy_or_python_would_quietly_misread_is_refused(call: Callable[[], object], words: str) -> None:
+def test_what_numpy_or_python_would_quietly_misread_is_refused(call, words):
     with pytest.raises(InputError, match=words):
         call()
 
 
-def test_lists_whose_pairs_are_beyond_32_bits_are_compared_as_they_are() -> None:
+def test_lists_whose_pairs_are_beyond_32_bits_are_compared_as_they_are():
     # A rotation by one: the candidate's first item was the baseline's last.
     n = 10**5
     ranking = np.arange(n)

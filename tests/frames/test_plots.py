@@ -35,7 +35,7 @@ def drawings(html: str) -> list[ET.Element]:
     return [ET.fromstring(each) for each in re.findall(PAIR_OR_CHART, html, re.DOTALL)]  # noqa: S314 - our own
 
 
-def test_the_result_of_a_pair_is_a_dict_that_shows_both_lists_as_they_were_measured() -> None:
+def test_the_result_of_a_pair_is_a_dict_that_shows_both_lists_as_they_were_measured():
     found = monitor.compare(["a", 7, "a", "b", "z"], ["7", "b"], "overlap", 4)
 
     assert found == {"overlap": pytest.approx(2 / 3)}
@@ -46,7 +46,7 @@ def test_the_result_of_a_pair_is_a_dict_that_shows_both_lists_as_they_were_measu
     assert " ".join(each.text or "" for each in chart.iter("span")) == "1 a 2 7 3 b 1 7 2 b"
 
 
-def test_titles_stand_in_place_of_ids_and_names_from_outside_stay_text() -> None:
+def test_titles_stand_in_place_of_ids_and_names_from_outside_stay_text():
     html = monitor.plot_pair([1, "x", EVIL], [EVIL, 1], titles={1: "Tea", "x": EVIL}).html
 
     (chart,) = drawings(html)
@@ -54,7 +54,7 @@ def test_titles_stand_in_place_of_ids_and_names_from_outside_stay_text() -> None
     assert not set(html) & {"\u202e", "\x1b"}
 
 
-def test_of_long_lists_the_first_items_are_shown_and_how_many_there_are() -> None:
+def test_of_long_lists_the_first_items_are_shown_and_how_many_there_are():
     html = monitor.compare(np.arange(1000), np.arange(1000)[::-1])._repr_html_()
 
     assert "the first 50 of 1,000 places" in html
@@ -65,7 +65,7 @@ def labels(plot: Plot) -> list[str | None]:
     return [chart.get("aria-label") for chart in drawings(plot.html)]
 
 
-def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range() -> None:
+def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range():
     rng = np.random.default_rng(1)
     lists = {user: rng.permutation(40)[:10].tolist() for user in range(200)}
     frame = monitor.compare_many(lists, {user: items[::-1] for user, items in lists.items()}, ("extended_tau", "footrule"))
@@ -92,7 +92,7 @@ SHAPES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_of_notebooks_are_read_as_the_dict_is_and_the_index_keeps_its_name(shape: str) -> None:
+def test_shapes_of_notebooks_are_read_as_the_dict_is_and_the_index_keeps_its_name(shape):
     expected = BASE | {"u1": ["a", "b"]} if shape == "a column a rank from 1" else BASE
     found = monitor.compare_many(SHAPES[shape], OTHER, user="uid")
 
@@ -110,13 +110,13 @@ def test_shapes_of_notebooks_are_read_as_the_dict_is_and_the_index_keeps_its_nam
         ({"rec_0": ["a"] * 3, "user": ["u1", "u1", "u2"]}, "lists user 'u1' twice"),
     ],
 )
-def test_columns_that_are_no_ranks_are_refused(columns: dict[str, list[Any]], message: str) -> None:
+def test_columns_that_are_no_ranks_are_refused(columns, message):
     with pytest.raises(InputError, match=message):
         monitor.compare_many(pd.DataFrame({"user": list(BASE), **columns}), OTHER)
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.table])
-def test_a_table_of_users_splits_them_by_each_of_its_columns(make: Any) -> None:
+def test_a_table_of_users_splits_them_by_each_of_its_columns(make):
     frame = monitor.compare_many(BASE, OTHER, "overlap")
     users = make({"user": ["u2", "u1", "nobody"], "country": ["UK", "DE", "UK"], "plan": ["all", "all", None]})
 
@@ -153,8 +153,8 @@ def shown_by_cells(folder: str, patch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.integration
 def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_ask_for_nothing_from_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     with TemporaryDirectory(prefix="kernel") as folder:  # the name of a socket must be short
         cells = shown_by_cells(folder, monkeypatch)
     page = tmp_path / "notebook.html"

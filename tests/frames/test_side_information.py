@@ -36,7 +36,7 @@ REVERSED = (["a", "b", "c"], ["c", "b", "a"])
         pa.Table.from_pandas(FRAME),
     ],
 )
-def test_weights_of_every_shape_weigh_alike(weights: Any) -> None:
+def test_weights_of_every_shape_weigh_alike(weights):
     found = monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)
 
     many = monitor.compare_many({"u": REVERSED[0]}, {"u": REVERSED[1]}, WEIGHTED, item_weights=weights)
@@ -44,7 +44,7 @@ def test_weights_of_every_shape_weigh_alike(weights: Any) -> None:
     assert found != monitor.compare(*REVERSED, WEIGHTED, item_weights=dict.fromkeys("abc", 1))
 
 
-def test_weights_of_whole_number_ids_are_found_by_number() -> None:
+def test_weights_of_whole_number_ids_are_found_by_number():
     weights = pd.Series([1.0, 5.0, 2.0], index=[30, 10, 20])
 
     found = monitor.compare([10, 20], [20, 30], WEIGHTED, item_weights=weights)
@@ -70,14 +70,14 @@ def test_weights_of_whole_number_ids_are_found_by_number() -> None:
         ([1.0, 2.0], "item_weights is of type list: expected a dict of item -> weight"),
     ],
 )
-def test_weights_that_leave_an_item_without_one_are_refused_by_name(weights: Any, message: str) -> None:
+def test_weights_that_leave_an_item_without_one_are_refused_by_name(weights, message):
     with pytest.raises(InputError, match=message):
         monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)
 
 
 @pytest.mark.parametrize("metric", [name for name, kind in REGISTRY.items() if kind.need == Need.ITEM_WEIGHTS])
 @pytest.mark.parametrize(("a", "b"), [([1, 2, 3, 4], [3, 1, 4, 2]), ([4, 3, 2, 1], [1, 2, 3, 4]), ([1, 3], [3, 2, 1])])
-def test_the_least_and_the_largest_weights_go_together(metric: str, a: list[int], b: list[int]) -> None:
+def test_the_least_and_the_largest_weights_go_together(metric, a, b):
     found = monitor.compare(a, b, metric, item_weights={1: 1e-50, 2: 1e50, 3: 1, 4: 1e50})
 
     assert all(map(math.isfinite, found.values()))
@@ -92,7 +92,7 @@ def test_the_least_and_the_largest_weights_go_together(metric: str, a: list[int]
         ("rbo_a", {"scores": (None, None)}, r"^rbo_a\(p=0.9\) needs scores: give scores="),
     ],
 )
-def test_a_metric_that_needs_what_was_not_given_says_how_to_give_it(metric: str, options: dict[str, Any], message: str) -> None:
+def test_a_metric_that_needs_what_was_not_given_says_how_to_give_it(metric, options, message):
     with pytest.raises(MetricError, match=message):
         monitor.compare(["a"], ["a"], metric, **options)
     with pytest.raises(MetricError, match=r"give item_weights=|give relevance=|scores= of|score= or scores="):
@@ -117,7 +117,7 @@ METRICS = ("ndcg(arm=baseline)", "ndcg(arm=candidate)", "recall(arm=candidate)")
         pd.concat([LONG.assign(grade=0), LONG, LONG.assign(grade=0.5)]),  # of each item the highest grade counts
     ],
 )
-def test_relevance_of_every_shape_is_joined_by_user(relevance: Any) -> None:
+def test_relevance_of_every_shape_is_joined_by_user(relevance):
     found = monitor.compare_many(BASE, OTHER, METRICS, relevance=relevance)
 
     ideal, seen = 3 + 1 / np.log2(3), 3 / np.log2(3)
@@ -126,7 +126,7 @@ def test_relevance_of_every_shape_is_joined_by_user(relevance: Any) -> None:
 
 
 @pytest.mark.parametrize("items", [["a", "x"], {"a", "x"}, ("a", "x", "a"), iter(["a", "x"]), np.array(["a", "x"])])
-def test_relevant_items_without_grades_have_grade_one(items: Any) -> None:
+def test_relevant_items_without_grades_have_grade_one(items):
     found = monitor.compare(["a", "b"], ["b", "c"], ("recall(arm=baseline)", "map(arm=candidate)"), relevance=items)
 
     assert list(found.values()) == [0.5, 0.0]
@@ -151,12 +151,12 @@ def test_relevant_items_without_grades_have_grade_one(items: Any) -> None:
         (LONG.assign(relevance=1), "both columns grade and relevance"),
     ],
 )
-def test_relevance_that_cannot_be_read_is_refused_by_name(relevance: Any, message: str) -> None:
+def test_relevance_that_cannot_be_read_is_refused_by_name(relevance, message):
     with pytest.raises(InputError, match=message):
         monitor.compare_many(BASE, OTHER, METRICS, relevance=relevance)
 
 
-def test_a_grade_of_one_pair_is_refused_without_naming_a_user() -> None:
+def test_a_grade_of_one_pair_is_refused_without_naming_a_user():
     with pytest.raises(InputError, match="such as -1 of item 'a': use 0"):
         monitor.compare(["a"], ["a"], "recall", relevance={"a": -1})
 
@@ -174,18 +174,18 @@ TAU = "extended_tau"
         (["1", 1, "0"], ["0", 1, "1"], ([0, 0, 0], None)),
     ],
 )
-def test_tied_items_are_measured_in_the_order_of_their_ids_in_both_arms(a: list[Any], b: list[Any], scores: Any) -> None:
+def test_tied_items_are_measured_in_the_order_of_their_ids_in_both_arms(a, b, scores):
     assert monitor.compare(a, b, TAU, scores=scores) == {TAU: 1.0}
 
 
 @pytest.mark.parametrize("scores", [(None, None), ([np.nan, None, np.nan], [3, 2, 1])])
-def test_without_scores_nothing_is_tied(scores: Any) -> None:
+def test_without_scores_nothing_is_tied(scores):
     lists = (["b", "a", "c"], ["a", "b", "c"])
 
     assert monitor.compare(*lists, TAU, scores=scores) == monitor.compare(*lists, TAU)
 
 
-def test_metrics_that_speak_of_ties_see_them() -> None:
+def test_metrics_that_speak_of_ties_see_them():
     found = monitor.compare(["b", "a"], ["a", "b"], ("rbo_w", "rbo_a"), scores=([1, 1], [1, 1]))
 
     assert found["rbo_w(p=0.9)"] == pytest.approx(1.0)
@@ -198,7 +198,7 @@ def tau(rows: list[tuple[Any, ...]], names: str, lists: dict[str, list[str]], **
     return monitor.compare_many(frame, lists, TAU, **options)[TAU].tolist()
 
 
-def test_a_long_frame_without_ranks_is_ordered_by_its_scores_and_ties_before_the_cut() -> None:
+def test_a_long_frame_without_ranks_is_ordered_by_its_scores_and_ties_before_the_cut():
     rows = [("u", "c", 1.0), ("v", "x", 0.0), ("u", "b", 7.0), ("u", "a", 7.0)]
     assert tau(rows, "user item score", {"u": ["a", "b", "c"], "v": ["x"]}) == [1.0, 1.0]
     assert tau([("u", item, 1.0) for item in "dcba"], "user item score", {"u": ["a", "b"]}, k=2) == [1.0]
@@ -206,14 +206,14 @@ def test_a_long_frame_without_ranks_is_ordered_by_its_scores_and_ties_before_the
         tau([("u", "a", 1.0), ("u", "b", np.nan)], "user item score", {"u": ["a"]})
 
 
-def test_a_rank_rules_where_there_is_one_and_rank_none_means_rows() -> None:
+def test_a_rank_rules_where_there_is_one_and_rank_none_means_rows():
     rows = [("u", "b", 2, 0.9), ("u", "a", 1, 0.1)]
 
     assert tau(rows, "user item rank score", {"u": ["a", "b"]}) == [1.0]
     assert tau(rows, "user item rank score", {"u": ["b", "a"]}, rank=None) == [1.0]
 
 
-def test_scores_of_other_names_and_no_scores_at_all() -> None:
+def test_scores_of_other_names_and_no_scores_at_all():
     rows, lists = [("u", "b", 1, 5), ("u", "a", 2, 5)], {"u": ["a", "b"]}
 
     assert tau(rows, "user item rank points", lists, score="points") == [1.0]
@@ -223,7 +223,7 @@ def test_scores_of_other_names_and_no_scores_at_all() -> None:
         tau(rows, "user item rank points", lists, score="pts")
 
 
-def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers() -> None:
+def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers():
     assert tau([("u", ["b", "a"], [2, np.float32(2)])], "user items scores", {"u": ["a", "b"]}) == [1.0]
     table = pa.table({"user": ["u"], "items": [["b", "a"]], "scores": [[1.0, 1.0]]})
     assert monitor.compare_many(table, {"u": ["a", "b"]}, TAU)[TAU].tolist() == [1.0]
@@ -238,7 +238,7 @@ def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers()
         ([True, False], "scores of the baseline: found True where a number was expected"),
     ],
 )
-def test_scores_that_are_none_are_refused(scores: Any, message: str) -> None:
+def test_scores_that_are_none_are_refused(scores, message):
     with pytest.raises(InputError, match=message):
         tau([("u", ["a", "b"], scores)], "user items scores", {"u": ["a", "b"]})
 
@@ -252,7 +252,7 @@ def test_scores_that_are_none_are_refused(scores: Any, message: str) -> None:
         (("ab", None), "found a value of type str where a list of numbers"),
     ],
 )
-def test_scores_of_one_pair_that_cannot_be_read_are_refused(scores: Any, message: str) -> None:
+def test_scores_of_one_pair_that_cannot_be_read_are_refused(scores, message):
     with pytest.raises(InputError, match=message):
         monitor.compare(["a", "b"], ["a", "b"], scores=scores)
 
@@ -263,9 +263,7 @@ SCORED = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([np.inf, 0.0, -3.
 @pytest.mark.filterwarnings("ignore:no item is in both arms", "ignore:item .* fills the end of")
 @settings(max_examples=20)
 @given(a=SCORED, b=SCORED, k=st.none() | st.integers(1, 9))
-def test_many_users_with_scores_score_like_each_alone_and_like_the_definition(
-    a: list[tuple[int, float]], b: list[tuple[int, float]], k: int | None
-) -> None:
+def test_many_users_with_scores_score_like_each_alone_and_like_the_definition(a, b, k):
     lists = [[item for item, _ in arm] for arm in (a, b)]
     scores = [[score for _, score in arm] for arm in (a, b)]
     frames = [pd.DataFrame({"user": [0, 1], "items": [[1, 2], lists[arm]], "scores": [[2, 1], scores[arm]]}) for arm in (0, 1)]

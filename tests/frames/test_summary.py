@@ -1,7 +1,5 @@
 """monitor.summarize, and what chance alone would give."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +13,7 @@ FRAME = pd.DataFrame(
 BY = {"a": "x", "b": "x", "c": "y", "d": None}
 
 
-def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure() -> None:
+def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure():
     found = monitor.summarize(FRAME)
 
     columns = ["n", "n_undefined", "mean", "standard_error", "p05", "p25", "median", "p75", "p95", "by_chance"]
@@ -35,7 +33,7 @@ def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure() -> None:
         ("segment", FRAME.assign(segment=pd.Series(BY)).set_index("segment", append=True)),
     ],
 )
-def test_segments_come_as_whatever_tells_them(by: Any, frame: pd.DataFrame) -> None:
+def test_segments_come_as_whatever_tells_them(by, frame):
     found = monitor.summarize(frame, by)
 
     assert found.index.names == ["metric", "segment"]
@@ -45,7 +43,7 @@ def test_segments_come_as_whatever_tells_them(by: Any, frame: pd.DataFrame) -> N
     assert found["n"].tolist() == [3, 2, 1, 4, 2, 1]
 
 
-def test_nothing_defined_is_nan_and_one_user_has_no_standard_error() -> None:
+def test_nothing_defined_is_nan_and_one_user_has_no_standard_error():
     nobody = monitor.summarize(monitor.compare_many({}, {}, "overlap"))
     found = monitor.summarize(pd.DataFrame({"m": [np.nan, np.nan]}))
     alone = monitor.summarize(pd.DataFrame({"m": [2.0]}))
@@ -57,7 +55,7 @@ def test_nothing_defined_is_nan_and_one_user_has_no_standard_error() -> None:
     assert alone["standard_error"].isna().all()
 
 
-def test_segments_that_are_no_text_and_hold_two_levels_are_kept() -> None:
+def test_segments_that_are_no_text_and_hold_two_levels_are_kept():
     found = monitor.summarize(FRAME, [(1, "x"), 2, 2, (1, "x")])
 
     assert found.xs("overlap").index.tolist() == ["all", (1, "x"), 2]
@@ -77,7 +75,7 @@ def test_segments_that_are_no_text_and_hold_two_levels_are_kept() -> None:
         (FRAME, np.array([["x"]] * 4), "several dimensions"),
     ],
 )
-def test_what_cannot_be_summarized_is_refused_by_name(frame: Any, by: Any, message: str) -> None:
+def test_what_cannot_be_summarized_is_refused_by_name(frame, by, message):
     with pytest.raises(InputError, match=message):
         monitor.summarize(frame, by)
 
@@ -87,7 +85,7 @@ TENS = {user: RNG.permutation(50)[:10].tolist() for user in range(40)}
 OTHERS = {user: RNG.permutation(50)[:10].tolist() for user in range(40)}
 
 
-def test_the_frame_tells_what_unrelated_lists_would_score() -> None:
+def test_the_frame_tells_what_unrelated_lists_would_score():
     found = monitor.compare_many(TENS, OTHERS, ("extended_tau", "overlap", "rbo"))
 
     assert found.attrs["catalogue"] == 50
@@ -98,7 +96,7 @@ def test_the_frame_tells_what_unrelated_lists_would_score() -> None:
     assert monitor.summarize(found)["by_chance"].to_dict() == found.attrs["by_chance"]
 
 
-def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed_but_not_smaller() -> None:
+def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed_but_not_smaller():
     assert monitor.compare_many(TENS, OTHERS, "overlap", 4).attrs["by_chance"] == {"overlap": pytest.approx(4 / 50)}
     found = monitor.compare_many(TENS, OTHERS, "overlap", catalogue=1000)
 
@@ -119,5 +117,5 @@ def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed
         ({1: []}, {1: []}, None),
     ],
 )
-def test_chance_is_not_told_for_ragged_lists(baseline: Any, candidate: Any, by_chance: object) -> None:
+def test_chance_is_not_told_for_ragged_lists(baseline, candidate, by_chance):
     assert monitor.compare_many(baseline, candidate, "overlap").attrs["by_chance"] == {"overlap": by_chance}

@@ -119,7 +119,7 @@ CASES: dict[str, tuple[Measures, tuple[int, ...], reference.Draw, Callable[[Any]
 
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("case", CASES)
-def test_measures_are_their_definitions(case: str, even: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measures_are_their_definitions(case, even, monkeypatch):
     measures, lengths, draw, batch = CASES[case]
     known = [PRICES] if case == "weighted lists" else []
     for pairs in reference.groups(20, 1, draw, lengths, even=even):
@@ -132,7 +132,7 @@ def test_measures_are_their_definitions(case: str, even: bool, monkeypatch: pyte
 
 
 @given(ranking=st.lists(st.integers(0, 14), unique=True, min_size=1, max_size=12), p=st.floats(0.001, 0.999), data=st.data())
-def test_a_prefix_may_turn_out_the_whole(ranking: list[int], p: float, data: st.DataObject) -> None:
+def test_a_prefix_may_turn_out_the_whole(ranking, p, data):
     seen = data.draw(st.integers(1, len(ranking)))
     pair = align(reference.batch([(ranking[:seen], ranking)]))
 
@@ -142,7 +142,7 @@ def test_a_prefix_may_turn_out_the_whole(ranking: list[int], p: float, data: st.
 
 
 @pytest.mark.parametrize(("cells", "k", "bounds"), [(1, 3, [0, 1, 2, 3]), (6, 3, [0, 2, 3]), (2, 1, [0, 2, 3])])
-def test_blocks_are_all_rows_in_order(cells: int, k: int, bounds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_all_rows_in_order(cells, k, bounds, monkeypatch):
     monkeypatch.setattr("monitor.kernels.alignment.BLOCK_CELLS", cells)
 
     found = [rows for rows, _ in blocks(reference.batch([([1], [1])] * 3, k=k))]
@@ -150,7 +150,7 @@ def test_blocks_are_all_rows_in_order(cells: int, k: int, bounds: list[int], mon
     assert found == [slice(low, high) for low, high in pairwise(bounds)]
 
 
-def test_taus_of_tied_lists_do_not_depend_on_the_other_pairs_and_are_symmetric_to_the_last_bit() -> None:
+def test_taus_of_tied_lists_do_not_depend_on_the_other_pairs_and_are_symmetric_to_the_last_bit():
     pairs = reference_rbo.draw(60, 26, even=False)
     for a, b in reference.draw(60, 27, even=False):
         pairs.append((reference_rbo.cut_into_groups(a, []), reference_rbo.cut_into_groups(b, [])))

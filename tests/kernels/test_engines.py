@@ -46,14 +46,14 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
     return started
 
 
-def test_little_work_is_numpys_and_starts_nothing(children: list[Child]) -> None:
+def test_little_work_is_numpys_and_starts_nothing(children):
     process = Engines(worth_loading=1_000)
 
     assert [process.compiled(300) for _ in range(3)] == [None] * 3
     assert not children
 
 
-def test_much_work_starts_one_child_and_goes_on_with_numpy_until_it_has_ended(children: list[Child]) -> None:
+def test_much_work_starts_one_child_and_goes_on_with_numpy_until_it_has_ended(children):
     process = Engines(worth_loading=1_000)
 
     assert [process.compiled(600) for _ in range(5)] == [None] * 5
@@ -62,7 +62,7 @@ def test_much_work_starts_one_child_and_goes_on_with_numpy_until_it_has_ended(ch
     assert process.compiled(1) is choice
 
 
-def test_a_child_that_fails_leaves_numpy_for_good(children: list[Child]) -> None:
+def test_a_child_that_fails_leaves_numpy_for_good(children):
     process = Engines(worth_loading=0)
     process.compiled(1)
     children[0].ended = 1
@@ -71,9 +71,7 @@ def test_a_child_that_fails_leaves_numpy_for_good(children: list[Child]) -> None
     assert len(children) == 1
 
 
-def test_an_engine_asked_for_is_there_at_once_however_much_there_is_to_do(
-    children: list[Child], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_asked_for_is_there_at_once_however_much_there_is_to_do(children, monkeypatch):
     for engine, expected in (("numpy", None), ("numba", choice)):
         monkeypatch.setenv(VARIABLE, engine)
         assert [Engines(worth_loading=0).compiled(work) for work in (0, 10**15)] == [expected] * 2
@@ -94,9 +92,7 @@ def forbid_machine_code(*_: object, **__: object) -> None:
         (choice, ("find_spec", lambda _: None), r"install rankwatch\[fast\]"),
     ],
 )
-def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(
-    place: ModuleType, obstacle: tuple[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(place, obstacle, message, monkeypatch):
     monkeypatch.setattr(place, *obstacle)
 
     monkeypatch.setenv(VARIABLE, "auto")
@@ -108,7 +104,7 @@ def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(
 
 
 @pytest.mark.integration
-def test_the_child_fills_the_cache_and_ends_well() -> None:
+def test_the_child_fills_the_cache_and_ends_well():
     child = choice._start_compiling()
 
     assert child is not None
@@ -147,7 +143,7 @@ def assert_same(one: Alignment, other: Alignment) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 48, 49, 255, 256, 257])
-def test_both_engines_find_the_same(k: int, engines: Engine, machine: ModuleType) -> None:
+def test_both_engines_find_the_same(k, engines, machine):
     tile = constants(machine.find)["HASH_TILE"]
     for n, top, even in ((0, 0, True), (1, 0, True), (tile - 1, 0, False), (tile, 2**16 - 60, False)):
         find_the_same(draw(n, k, top=top, even=even), engines)
@@ -155,7 +151,7 @@ def test_both_engines_find_the_same(k: int, engines: Engine, machine: ModuleType
 
 
 @pytest.mark.parametrize("k", [49, 300])
-def test_items_whose_hashes_all_meet_are_still_found(k: int, engines: Engine) -> None:
+def test_items_whose_hashes_all_meet_are_still_found(k, engines):
     inverse = pow(2654435769, -1, 2**32)
     same_slot = [code for code in (i * inverse % 2**32 for i in range(4 * k)) if code < 2**31][:k]
 
@@ -163,14 +159,14 @@ def test_items_whose_hashes_all_meet_are_still_found(k: int, engines: Engine) ->
 
 
 @pytest.mark.parametrize("k", [MAX_K, MAX_K + 1])
-def test_the_longest_lists_reversed_overflow_nothing(k: int, engines: Engine) -> None:
+def test_the_longest_lists_reversed_overflow_nothing(k, engines):
     _, found = find_the_same(reference.batch([(range(k), range(k)[::-1])]), engines)
 
     assert found.inversions.tolist() == [k * (k - 1) // 2]
 
 
 @pytest.mark.parametrize("depth", [1, 48, 49, 255, 256, 299])
-def test_a_cut_is_the_alignment_of_cut_lists(depth: int, engines: Engine) -> None:
+def test_a_cut_is_the_alignment_of_cut_lists(depth, engines):
     pairs = reference.draw(5, 0, even=False, lengths=(300,))
     batch, tops = reference.batch(pairs), reference.batch([(a[:depth], b[:depth]) for a, b in pairs])
     for _ in engines():
@@ -178,7 +174,7 @@ def test_a_cut_is_the_alignment_of_cut_lists(depth: int, engines: Engine) -> Non
 
 
 @pytest.mark.parametrize(("n", "k"), [(600, 3), (60, 49), (60, 300)])
-def test_sums_by_depth_are_the_same_to_the_last_bit_for_any_weights(n: int, k: int, engines: Engine) -> None:
+def test_sums_by_depth_are_the_same_to_the_last_bit_for_any_weights(n, k, engines):
     alignment = align(draw(n, k))
     for weights in (np.random.default_rng(2).standard_normal(alignment.k), np.zeros(alignment.k)):
         one, other = [alignment.sum_by_depth(weights).view(np.int64) for _ in engines()]
@@ -207,26 +203,26 @@ def assert_coded(texts: pa.ChunkedArray, machine: ModuleType) -> None:
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
 @settings(max_examples=25)
 @given(first=TEXTS, more=st.lists(TEXTS, max_size=2), skipped=st.integers(0, 5))
-def test_codes_are_arrows(machine: ModuleType, kind: Any, first: list[str], more: list[list[str]], skipped: int) -> None:
+def test_codes_are_arrows(machine, kind, first, more, skipped):
     parts = [pa.array(part, kind) for part in (["skipped"] * 5 + ["a", *first], *more)]
     assert_coded(pa.chunked_array(parts)[skipped:], machine)
 
 
 @pytest.mark.parametrize("shape", ["{}", "{:015}", "{:016}", "same-first-16-bytes-{}"])
-def test_very_many_are_coded_through_every_growth_of_the_table(shape: str, machine: ModuleType) -> None:
+def test_very_many_are_coded_through_every_growth_of_the_table(shape, machine):
     slots = constants(machine.code_texts)["FIRST_SLOTS"]
     numbers = np.random.default_rng(5).integers(0, 4 * slots, 8 * slots)
     assert_coded(pa.chunked_array([pa.array(map(shape.format, numbers.tolist()), pa.large_string())]), machine)
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 15, 16, 17, 25])
-def test_texts_that_differ_in_one_byte_or_in_length_differ(length: int, machine: ModuleType) -> None:
+def test_texts_that_differ_in_one_byte_or_in_length_differ(length, machine):
     others = ["x" * at + "y" + "x" * (length - at - 1) for at in range(length)]
     texts = ["x" * length, *others, "x" * length + "\0", *reversed(others), "x" * length]
     assert_coded(pa.chunked_array([texts]), machine)
 
 
-def test_offsets_may_lie_at_any_address(machine: ModuleType) -> None:
+def test_offsets_may_lie_at_any_address(machine):
     aligned = pa.array(["b", "a", "b"], pa.large_string()).buffers()
     offsets = pa.py_buffer(b"." + aligned[1].to_pybytes()).slice(1)
     texts = pa.Array.from_buffers(pa.large_string(), 3, [None, offsets, aligned[2]])
@@ -235,14 +231,12 @@ def test_offsets_may_lie_at_any_address(machine: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("texts", [[], ["a", None]], ids=["none", "a missing one"])
-def test_what_is_no_text_is_left_to_pandas(texts: list[Any], machine: ModuleType) -> None:
+def test_what_is_no_text_is_left_to_pandas(texts, machine):
     assert coded(pa.chunked_array([pa.array(texts, pa.large_string())]), machine) is None
 
 
 @pytest.mark.parametrize(("length", "is_told_apart"), [(15, True), (16, False)])
-def test_texts_whose_hashes_all_meet_are_told_apart_or_left_to_arrow(
-    length: int, is_told_apart: bool, machine: ModuleType
-) -> None:
+def test_texts_whose_hashes_all_meet_are_told_apart_or_left_to_arrow(length, is_told_apart, machine):
     data = np.frombuffer(b"".join(b"%0*d" % (length, number % 100) for number in range(200)), np.uint8)
 
     found = machine.code_texts(np.arange(0, len(data) + 1, length), data, seed=0)

@@ -1,9 +1,7 @@
 """RBO by ranks: what was seen, the least and the most that it can become; and ties, as Corsi and Urbano treat them."""
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,9 +43,7 @@ def scores(pairs: list[reference.Pair], p: float) -> np.ndarray:
         (([1], [2, 1]), 0.5, [0.0, math.log(2) - 0.5, 0.25, 0.5]),
     ],
 )
-def test_what_was_seen_the_least_the_extrapolated_and_the_most_are_worked_by_hand(
-    pair: reference.Pair, p: float, expected: list[float]
-) -> None:
+def test_what_was_seen_the_least_the_extrapolated_and_the_most_are_worked_by_hand(pair, p, expected):
     *found, residual = scores([pair], p)[:, 0].tolist()
 
     assert found == pytest.approx(expected, abs=1e-14)
@@ -55,7 +51,7 @@ def test_what_was_seen_the_least_the_extrapolated_and_the_most_are_worked_by_han
 
 
 @given(pairs=PAIRS, p=P, more=st.lists(st.integers(0, 40), unique=True, max_size=20))
-def test_however_lists_go_on_rbo_stays_between_the_bounds(pairs: list[reference.Pair], p: float, more: list[int]) -> None:
+def test_however_lists_go_on_rbo_stays_between_the_bounds(pairs, p, more):
     pairs = [pair for pair in pairs if all(pair)]
     longer: list[reference.Pair] = []
     for a, b in pairs:
@@ -68,7 +64,7 @@ def test_however_lists_go_on_rbo_stays_between_the_bounds(pairs: list[reference.
     np.testing.assert_array_equal(most, least + residual)
 
 
-def test_longer_lists_beside_it_change_no_bit_of_the_least_of_a_pair() -> None:
+def test_longer_lists_beside_it_change_no_bit_of_the_least_of_a_pair():
     short, long = ((list(range(length)),) * 2 for length in (20, 500))
     for p in (0.5, 0.75, 0.9):
         assert scores([short, long], p)[1, 0] == scores([short], p)[1, 0]
@@ -77,15 +73,13 @@ def test_longer_lists_beside_it_change_no_bit_of_the_least_of_a_pair() -> None:
 @pytest.mark.parametrize(
     ("p", "d", "expected"), [(0.9, 10, 0.8555854467473518), (0.75, 4, 0.8640174814931874), (0.5, 1, math.log(2))]
 )
-def test_the_weights_of_the_sources_and_of_the_first_rank_are_met_and_lead_back_to_their_p(
-    p: float, d: int, expected: float
-) -> None:
+def test_the_weights_of_the_sources_and_of_the_first_rank_are_met_and_lead_back_to_their_p(p, d, expected):
     assert rbo_weight(p, d) == pytest.approx(expected, abs=1e-14)
     assert rbo_persistence(d, expected) == pytest.approx(p, abs=1e-14)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 30])
-def test_the_weights_of_all_ranks_are_what_they_are_by_definition(d: int) -> None:
+def test_the_weights_of_all_ranks_are_what_they_are_by_definition(d):
     # Rank i belongs to every depth from i on, a share of 1/e of depth e.
     p = 0.8
     ranks = [sum((1 - p) * p ** (e - 1) / e for e in range(i, 400)) for i in range(1, d + 1)]
@@ -94,7 +88,7 @@ def test_the_weights_of_all_ranks_are_what_they_are_by_definition(d: int) -> Non
 
 
 @given(top=st.integers(1, 300), share=st.floats(1e-6, 1 - 1e-6))
-def test_the_persistence_gives_the_share_it_was_asked_for(top: int, share: float) -> None:
+def test_the_persistence_gives_the_share_it_was_asked_for(top, share):
     p = rbo_persistence(top, share)
 
     assert 0 < p < 1
@@ -111,9 +105,7 @@ def test_the_persistence_gives_the_share_it_was_asked_for(top: int, share: float
         (lambda share: rbo_persistence(1, share), [1e-20], "no p gives the top 1 ranks a share as small as 1e-20"),
     ],
 )
-def test_a_depth_a_share_or_a_persistence_beyond_its_range_is_refused(
-    call: Callable[[Any], float], wrong: list[float], message: str
-) -> None:
+def test_a_depth_a_share_or_a_persistence_beyond_its_range_is_refused(call, wrong, message):
     for value in wrong:
         with pytest.raises(MetricError, match=message):
             call(value)
@@ -148,11 +140,11 @@ def scores_of(alignment: Alignment, p: float) -> np.ndarray:
         (([1, 2, 3], [math.nan] * 3), tied([2], [1], [3]), 0.9, [about(0.9)] * 3),
     ],
 )
-def test_values_of_ties_are_those_worked_by_hand(one: Tied, other: Tied, p: float, expected: list[object]) -> None:
+def test_values_of_ties_are_those_worked_by_hand(one, other, p, expected):
     assert tied_scores([(one, other)], p)[:, 0].tolist() == expected
 
 
-def test_rbo_a_of_even_lists_is_the_mean_of_rbo_over_all_ways_to_break_the_ties() -> None:
+def test_rbo_a_of_even_lists_is_the_mean_of_rbo_over_all_ways_to_break_the_ties():
     pairs = draw(100, 34, even=True, lengths=range(1, 6))
 
     found = rbo_a(align(reference_rbo.batch(pairs)), 0.8)
@@ -160,7 +152,7 @@ def test_rbo_a_of_even_lists_is_the_mean_of_rbo_over_all_ways_to_break_the_ties(
     np.testing.assert_allclose(found, [reference_rbo.averaged(*pair, 0.8) for pair in pairs], rtol=0, atol=1e-12)
 
 
-def test_a_list_with_itself_is_one_except_that_a_counts_the_orders_of_its_ties() -> None:
+def test_a_list_with_itself_is_one_except_that_a_counts_the_orders_of_its_ties():
     lists = [one for one, _ in draw(100, 35, even=False) if one[0]]
     has_ties = [len(set(scores)) < len(scores) for _, scores in lists]
 
@@ -171,7 +163,7 @@ def test_a_list_with_itself_is_one_except_that_a_counts_the_orders_of_its_ties()
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 6, 14])
-def test_a_group_that_the_cut_goes_through_is_the_part_above_it(depth: int) -> None:
+def test_a_group_that_the_cut_goes_through_is_the_part_above_it(depth):
     pairs = draw(100, 36, even=False)
     tops = [((a[0][:depth], a[1][:depth]), (b[0][:depth], b[1][:depth])) for a, b in pairs]
 
@@ -180,6 +172,6 @@ def test_a_group_that_the_cut_goes_through_is_the_part_above_it(depth: int) -> N
     np.testing.assert_array_equal(cut, tied_scores(tops, 0.9))
 
 
-def test_scores_that_were_not_given_are_asked_for() -> None:
+def test_scores_that_were_not_given_are_asked_for():
     with pytest.raises(ValueError, match="scores, which were not given"):
         rbo_w(align(reference.batch([([1], [1])])), 0.9)

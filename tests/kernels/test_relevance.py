@@ -24,7 +24,7 @@ def column(*grades: float) -> np.ndarray:
     return np.array(grades, dtype=np.float64)[:, None]
 
 
-def test_the_six_grades_have_exponential_dcg_13_848_and_not_the_copied_16_047() -> None:
+def test_the_six_grades_have_exponential_dcg_13_848_and_not_the_copied_16_047():
     found = dcg(column(3, 2, 3, 0, 1, 2), "exponential")[0]
 
     # The copied table shows the discount itself, log2(6) = 2.585, where gain / discount = 0.387 belongs.
@@ -33,7 +33,7 @@ def test_the_six_grades_have_exponential_dcg_13_848_and_not_the_copied_16_047() 
     assert found == pytest.approx(13.848, abs=5e-4)
 
 
-def test_binary_measures_of_a_worked_list() -> None:
+def test_binary_measures_of_a_worked_list():
     grades, four = column(0, 1, 0, 2, 1), np.array([4], dtype=np.int32)
 
     assert recall(grades, four).tolist() == [3 / 4]
@@ -41,7 +41,7 @@ def test_binary_measures_of_a_worked_list() -> None:
     assert average_precision(grades, four)[0] == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 4, abs=1e-15)
 
 
-def test_exponential_gains_of_huge_grades_are_infinite_but_their_ndcg_is_not() -> None:
+def test_exponential_gains_of_huge_grades_are_infinite_but_their_ndcg_is_not():
     grades, ideal = column(1023, 4000), column(4000, 1023)
 
     assert dcg(grades, "exponential").tolist() == [math.inf]
@@ -49,27 +49,27 @@ def test_exponential_gains_of_huge_grades_are_infinite_but_their_ndcg_is_not() -
     assert ndcg(grades, ideal, "exponential")[0] == pytest.approx(1 / math.log2(3), abs=1e-12)
 
 
-def test_an_infinite_gain_less_an_infinite_gain_is_undefined() -> None:
+def test_an_infinite_gain_less_an_infinite_gain_is_undefined():
     alignment = slow.aligned([([1, 2], [2, 1])], [{1: 2000.0, 2: 1.0}])
 
     assert np.isnan(of_arm(alignment, "difference", lambda grades, _: dcg(grades, "exponential"))).all()
 
 
-def test_users_of_whom_nothing_is_known_are_undefined_in_every_arm() -> None:
+def test_users_of_whom_nothing_is_known_are_undefined_in_every_arm():
     alignment = slow.aligned([([1, 2], [2, 1]), ([1], [2]), ([], []), ([], [1])], [{}, {1: 0.0}, {1: 1.0}, {1: 1.0}])
 
     for arm, last in (("baseline", 0.0), ("candidate", 1.0), ("difference", 1.0)):
         np.testing.assert_array_equal(of_arm(alignment, arm, lambda grades, _: cg(grades)), [math.nan] * 3 + [last])
 
 
-def test_an_alignment_without_labels_is_refused() -> None:
+def test_an_alignment_without_labels_is_refused():
     with pytest.raises(ValueError, match="without labels"):
         of_arm(align(reference.batch([([1], [1])])), "difference", lambda grades, _: cg(grades))
 
 
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("k", reference.SHORT)
-def test_every_measure_is_its_definition(k: int, even: bool) -> None:
+def test_every_measure_is_its_definition(k, even):
     definitions: dict[str, Callable[..., float]] = {
         "cg({})": slow.cg,
         "dcg({}, gain=linear)": partial(slow.dcg, gain="linear"),
@@ -116,13 +116,13 @@ def told(labels: Labels) -> list[object]:
     return [part.tolist() for part in (labels.grades.baseline, labels.grades.candidate, labels.ideal, labels.relevant)]
 
 
-def test_grades_come_to_their_places_and_the_ideal_holds_what_was_not_listed() -> None:
+def test_grades_come_to_their_places_and_the_ideal_holds_what_was_not_listed():
     found = slow.label((codes([7, 8, 9]), codes([9])), [0], [[(8, 1.0), (5, 3.0), (9, 2.0), (-4, 2.0)]])
 
     assert told(found) == [[[0, 1, 2]], [[2, 0, 0]], [[3, 2, 2]], [4]]
 
 
-def test_a_table_without_grades_is_one_and_no_pairs_have_no_labels() -> None:
+def test_a_table_without_grades_is_one_and_no_pairs_have_no_labels():
     assert told(slow.label((codes([1]), codes([1])), [0], [[]])) == [[[0, 0, 0]]] * 3 + [[0]]
     found = slow.label((codes(), codes()), [], [[(1, 1.0)]])
     assert (found.ideal.shape, found.relevant.shape) == ((0, 3), (0,))
@@ -130,9 +130,7 @@ def test_a_table_without_grades_is_one_and_no_pairs_have_no_labels() -> None:
 
 @pytest.mark.parametrize("block_cells", [1, 100, 1 << 18])
 @pytest.mark.parametrize(("k", "top"), [(1, 0), (4, 0), (4, 2**31 - 40), (30, 70_000)])
-def test_labels_are_those_of_a_dict_however_the_pairs_are_cut(
-    k: int, top: int, block_cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_are_those_of_a_dict_however_the_pairs_are_cut(k, top, block_cells, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK_CELLS", block_cells)
     chance = random.Random(3)  # noqa: S311 - test data
     catalogue = range(top, top + 36)
@@ -152,9 +150,7 @@ def test_labels_are_those_of_a_dict_however_the_pairs_are_cut(
     listed=st.lists(st.lists(st.integers(0, 30), unique=True, max_size=4), max_size=5),
     scale=st.sampled_from([1, 60_000_000]),
 )
-def test_weights_are_those_of_a_dict_whether_codes_are_dense_or_not(
-    items: list[int], listed: list[list[int]], scale: int
-) -> None:
+def test_weights_are_those_of_a_dict_whether_codes_are_dense_or_not(items, listed, scale):
     weights = np.arange(len(items), dtype=np.float64) + 0.5
     known = dict(zip(items, weights, strict=True))
     lists = codes(*listed, k=4)

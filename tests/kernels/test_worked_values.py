@@ -158,7 +158,7 @@ BATCHES = [
 
 
 @pytest.mark.parametrize(("batch", "values"), BATCHES)
-def test_values_are_those_worked_by_hand(batch: PairBatch, values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_those_worked_by_hand(batch, values, monkeypatch):
     for way in in_each_way(monkeypatch):
         alignment = align(batch)
         for name, expected in values.items():
@@ -166,7 +166,7 @@ def test_values_are_those_worked_by_hand(batch: PairBatch, values: Values, monke
 
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 10, 49, 120])
-def test_a_reversed_list_is_at_the_far_end_of_the_range(length: int) -> None:
+def test_a_reversed_list_is_at_the_far_end_of_the_range(length):
     top = list(range(length))
     alignment = align(with_weights([(top, top[::-1])], {item: 0.1 + item % 7 / 3 for item in top}))
 
@@ -182,7 +182,7 @@ def test_a_reversed_list_is_at_the_far_end_of_the_range(length: int) -> None:
     assert value("footrule") == length**2 // 2
 
 
-def test_weights_and_scores_are_asked_for_in_words() -> None:
+def test_weights_and_scores_are_asked_for_in_words():
     alignment = align(reference.batch([([1], [2])]))
     with pytest.raises(ValueError, match="without weights"):
         parse("element_weighted_tau").measure(alignment)
@@ -191,14 +191,14 @@ def test_weights_and_scores_are_asked_for_in_words() -> None:
 
 
 @pytest.mark.parametrize(("k", "catalogue"), [(1, 1), (1, 7), (5, 5), (10, 50), (100, 150), (100, 10_000)])
-def test_the_chances_of_common_items_are_scipys(k: int, catalogue: int) -> None:
+def test_the_chances_of_common_items_are_scipys(k, catalogue):
     expected = hypergeom(catalogue, k, k).pmf(np.arange(k + 1))
 
     np.testing.assert_allclose(common_by_chance(k, catalogue), expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("k", "catalogue"), [(1000, 1500), (1000, 10**9), (10, 10**15)])
-def test_the_chances_of_common_items_keep_their_mean_where_counts_overflow(k: int, catalogue: int) -> None:
+def test_the_chances_of_common_items_keep_their_mean_where_counts_overflow(k, catalogue):
     chances = common_by_chance(k, catalogue)
 
     assert chances.sum() == pytest.approx(1, abs=1e-12)
@@ -207,7 +207,7 @@ def test_the_chances_of_common_items_keep_their_mean_where_counts_overflow(k: in
 
 @pytest.mark.parametrize("longest", WAYS.values(), ids=WAYS.keys())
 @given(columns=st.integers(1, 40).flatmap(lambda k: st.lists(st.lists(st.integers(0, k), min_size=k, max_size=k), min_size=1)))
-def test_what_is_earlier_and_larger_is_counted_and_weighed_and_ties_are_not(longest: int, columns: list[list[int]]) -> None:
+def test_what_is_earlier_and_larger_is_counted_and_weighed_and_ties_are_not(longest, columns):
     ranks = np.array(columns, dtype=np.uint8).T.copy()
     weights = np.random.default_rng(1).random(ranks.shape)
     with pytest.MonkeyPatch.context() as patch:
@@ -221,7 +221,7 @@ def test_what_is_earlier_and_larger_is_counted_and_weighed_and_ties_are_not(long
 
 
 @pytest.mark.parametrize("k", [255, 256, 2500, 2501])
-def test_a_long_list_reversed_inverts_every_pair(k: int) -> None:
+def test_a_long_list_reversed_inverts_every_pair(k):
     ranks = np.arange(k, 0, -1, dtype=np.min_scalar_type(k)).reshape(-1, 1)
 
     assert inversions(ranks).tolist() == [k * (k - 1) // 2]
@@ -231,7 +231,7 @@ RANKING = st.lists(st.integers(0, 4), unique=True, max_size=4)
 
 
 @given(st.lists(RANKING, max_size=12))
-def test_the_largest_group_is_that_of_the_most_common_list(rows: list[list[int]]) -> None:
+def test_the_largest_group_is_that_of_the_most_common_list(rows):
     numbers = number_repeated(padded(rows)[0])
     counts = Counter(tuple(row) for row in rows if row)
 
@@ -239,14 +239,14 @@ def test_the_largest_group_is_that_of_the_most_common_list(rows: list[list[int]]
     assert [number >= 0 for number in numbers] == [counts[tuple(row)] > 1 for row in rows]
 
 
-def test_lists_are_told_apart_by_order_and_length_and_many_random_ones_by_their_hash() -> None:
+def test_lists_are_told_apart_by_order_and_length_and_many_random_ones_by_their_hash():
     many = np.random.default_rng(1).integers(0, 12, (20_000, 4), dtype=np.int32)
     counts = Counter(map(tuple, many.tolist()))
     assert largest_group(number_repeated(many)) == max(counts.values())
     assert number_repeated(padded([[1, 2], [2, 1], [1], [0, 1], [1, 2, 3], []])[0]).max() == -1
 
 
-def test_a_list_is_unchanged_item_by_item_and_cut_to_the_present_depth() -> None:
+def test_a_list_is_unchanged_item_by_item_and_cut_to_the_present_depth():
     now = padded([[1, 2], [1, 2], [1, 2], [1], [1, 2], [], [1]], 2)
     last = padded([[1, 2, 3], [2, 1], [1, -7], [1, 2], [], [1], [1]], 3)
 
@@ -256,7 +256,7 @@ def test_a_list_is_unchanged_item_by_item_and_cut_to_the_present_depth() -> None
 
 
 @given(st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=8))
-def test_first_items_are_compared_by_their_definition(pairs: list[tuple[list[int], list[int]]]) -> None:
+def test_first_items_are_compared_by_their_definition(pairs):
     batch = reference.batch(pairs, 4)
     expected = [(np.nan, np.nan)] * len(pairs)
     for row, (one, other) in enumerate((a[:3], b[:3]) for a, b in pairs):

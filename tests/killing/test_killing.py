@@ -18,7 +18,6 @@ from forking import ended, start
 from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, serve
 from monitor.storage import SqlStore, open_store
 from servers.daemon import wait_for
-from servers.postgres import PostgresServer
 from servers.webhook import Collector
 from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
@@ -115,11 +114,11 @@ def _look(hook: Collector, store: SqlStore) -> Seen:
     }
 
 
-def test_killed_at_every_step_on_sqlite(tmp_path: Path) -> None:
+def test_killed_at_every_step_on_sqlite(tmp_path):
     play_all(lambda step: f"sqlite:///{tmp_path / step.replace(' ', '-') / 'rankwatch.db'}", tmp_path)
 
 
-def test_killed_at_every_step_on_postgresql(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_killed_at_every_step_on_postgresql(postgres_server, tmp_path):
     with ExitStack() as databases:
         urls = {step: databases.enter_context(postgres_server.database()) for step in STEPS}
         play_all(urls.__getitem__, tmp_path)

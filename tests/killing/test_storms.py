@@ -1,11 +1,8 @@
 """Some kills with receivers that refuse, cut and answer late; `make bench ARGS=kills` plays a hundred on each database."""
 
-from pathlib import Path
-
 import pytest
 
 from killing.storms import Damage, play_storm
-from servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.integration
 
@@ -15,10 +12,10 @@ def judge(damage: Damage) -> None:
     assert damage.messages > 0
 
 
-def test_nothing_is_lost_twice_half_or_under_two_keys_on_sqlite(tmp_path: Path) -> None:
+def test_nothing_is_lost_twice_half_or_under_two_keys_on_sqlite(tmp_path):
     judge(play_storm(f"sqlite:///{tmp_path / 'rankwatch.db'}", tmp_path, kills=5, seed=1))
 
 
-def test_nothing_is_lost_twice_half_or_under_two_keys_on_postgresql(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_nothing_is_lost_twice_half_or_under_two_keys_on_postgresql(postgres_server, tmp_path):
     with postgres_server.database() as url:
         judge(play_storm(url, tmp_path, kills=5, seed=2))

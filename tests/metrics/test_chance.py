@@ -11,7 +11,7 @@ import pytest
 from kernels import reference
 from metrics import known_pairs
 from monitor.errors import MetricError
-from monitor.metrics import METRICS, Metric, expected_by_chance, score_all
+from monitor.metrics import METRICS, expected_by_chance, score_all
 from monitor.metrics.kendall import PositionWeightedKendallDistance, TopkKendall, TopkKendallNormalized
 from monitor.metrics.rbo import Rbo, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.metrics.relevance import NdcgVsBaseline
@@ -44,14 +44,14 @@ def every_pair(k: int, catalogue: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("metric", [*OURS, *EXACT], ids=str)
-def test_a_closed_form_is_the_mean_over_every_possible_pair(metric: Metric) -> None:
+def test_a_closed_form_is_the_mean_over_every_possible_pair(metric):
     for k, catalogue in TINY:
         found, mean = expected_by_chance(metric, k, catalogue), every_pair(k, catalogue)[str(metric)]
 
         assert (math.nan if found is None else found) == pytest.approx(mean, abs=1e-12, nan_ok=True), (k, catalogue)
 
 
-def test_rbo_by_chance_is_worked_by_hand() -> None:
+def test_rbo_by_chance_is_worked_by_hand():
     # Two of two items: the same order or the other, 1 and p.
     assert expected_by_chance(Rbo(p=0.5), 2, 2) == pytest.approx(0.75, abs=1e-15)
     assert expected_by_chance(Overlap(), 10, 50) == 0.2
@@ -60,7 +60,7 @@ def test_rbo_by_chance_is_worked_by_hand() -> None:
 
 
 @pytest.mark.parametrize("metric", FREE, ids=str)
-def test_a_huge_catalogue_leaves_what_disjoint_lists_score_and_overflows_nothing(metric: Metric) -> None:
+def test_a_huge_catalogue_leaves_what_disjoint_lists_score_and_overflows_nothing(metric):
     disjoint = known_pairs.scores(metric, [(range(10), range(10, 20))])[0]
     for catalogue in (10**9, 10**15):
         if not math.isnan(disjoint):
@@ -72,7 +72,7 @@ def test_a_huge_catalogue_leaves_what_disjoint_lists_score_and_overflows_nothing
 
 
 @pytest.mark.parametrize("metric", FREE, ids=str)
-def test_a_depth_sees_lists_of_that_many_items(metric: Metric) -> None:
+def test_a_depth_sees_lists_of_that_many_items(metric):
     cut = type(metric)(depth=4)
 
     assert expected_by_chance(cut, 10, 30) == expected_by_chance(metric, 4, 30)
@@ -80,7 +80,7 @@ def test_a_depth_sees_lists_of_that_many_items(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize(("k", "catalogue"), [(0, 10), (-1, 10), (11, 10), (1, 0)])
-def test_lists_longer_than_the_catalogue_are_refused(k: int, catalogue: int) -> None:
+def test_lists_longer_than_the_catalogue_are_refused(k, catalogue):
     with pytest.raises(MetricError, match=f"between 1 and the size of the catalogue, {catalogue}, not {k}"):
         expected_by_chance(Rbo(), k, catalogue)
 
@@ -89,15 +89,15 @@ def test_lists_longer_than_the_catalogue_are_refused(k: int, catalogue: int) -> 
     ("k", "catalogue"),
     [(2.5, 10), (3, 10.0), ("3", 10), (3, None), (True, 10), (np.float64(3), 10), (3, math.inf), (3, math.nan)],
 )
-def test_a_length_or_catalogue_that_is_no_whole_number_is_refused(k: Any, catalogue: Any) -> None:
+def test_a_length_or_catalogue_that_is_no_whole_number_is_refused(k, catalogue):
     with pytest.raises(MetricError, match=r"^chance: (k|catalogue) must be a whole number, not "):
         expected_by_chance("rbo", k, catalogue)
 
 
-def test_lists_that_rarely_share_two_items_are_told_from_those_that_do() -> None:
+def test_lists_that_rarely_share_two_items_are_told_from_those_that_do():
     # Two items in common are in the same order or in the other, at a cost of 1.
     assert expected_by_chance("position_weighted_kendall_distance", 10, 10**9) == pytest.approx(0.5, abs=1e-6)
 
 
-def test_a_metric_that_needs_more_than_the_lists_has_no_chance_value() -> None:
+def test_a_metric_that_needs_more_than_the_lists_has_no_chance_value():
     assert expected_by_chance(RboW(), 10, 100) is None

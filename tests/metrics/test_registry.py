@@ -64,13 +64,13 @@ class TestEveryVariant(MetricContract):
         return found
 
 
-def test_no_pairs_give_no_scores() -> None:
+def test_no_pairs_give_no_scores():
     found = score_all(known_pairs.batch([], k=3), EVERY)
 
     assert {scores.shape for scores in found.values()} == {(0,)}
 
 
-def test_padding_plays_no_part() -> None:
+def test_padding_plays_no_part():
     rng = np.random.default_rng(7)
     lengths = [(a, b, items) for a in range(11) for b in range(11) for items in (10, 13)]
     pairs = [(rng.permutation(items)[:a].tolist(), rng.permutation(items)[:b].tolist()) for a, b, items in lengths]
@@ -82,7 +82,7 @@ def test_padding_plays_no_part() -> None:
 
 
 @pytest.mark.parametrize("metric", [metric for metric in DEFAULT if metric.need is None], ids=str)
-def test_a_value_that_is_declared_to_vary_does_so_with_the_length(metric: Metric) -> None:
+def test_a_value_that_is_declared_to_vary_does_so_with_the_length(metric):
     tops = [list(range(length)) for length in (2, 3, 10)]
     pairs = [(top, other) for top in tops for other in (top, [item + 40 for item in top], [])]
 
@@ -92,14 +92,14 @@ def test_a_value_that_is_declared_to_vary_does_so_with_the_length(metric: Metric
     assert [len(set(map(str, values))) > 1 for values in found] == [value is None for value in declared]
 
 
-def test_every_kernel_of_a_measure_has_tests_of_its_own() -> None:
+def test_every_kernel_of_a_measure_has_tests_of_its_own():
     texts = " ".join(path.read_text() for path in Path(__file__).parents[1].joinpath("kernels").glob("*.py"))
     kernels = {kind.kernel.__name__ for kind in METRICS.values() if hasattr(kind, "kernel")}
 
     assert {name for name in kernels if name.isidentifier() and not re.search(rf"\b{name}\b", texts)} == set()
 
 
-def test_an_asymmetric_metric_is_not_symmetric_by_accident() -> None:
+def test_an_asymmetric_metric_is_not_symmetric_by_accident():
     rng = np.random.default_rng(1)
     pairs = [(list(rng.permutation(8)[:6]), list(rng.permutation(8)[:6])) for _ in range(50)]
     there, back = (score_all(known_pairs.batch(each), DEFAULT) for each in (pairs, [(b, a) for a, b in pairs]))
@@ -108,7 +108,7 @@ def test_an_asymmetric_metric_is_not_symmetric_by_accident() -> None:
     assert differs >= {str(metric) for metric in DEFAULT if not metric.is_symmetric}
 
 
-def test_what_stands_below_the_depth_plays_no_part() -> None:
+def test_what_stands_below_the_depth_plays_no_part():
     cut, rng = 3, np.random.default_rng(8)
     rankings = [[*rng.permutation(13)[:cut].tolist(), *(20 + rng.permutation(6)).tolist()] for _ in range(100)]
     pairs = list(zip(rankings[::2], rankings[1::2], strict=True))
@@ -124,7 +124,7 @@ def test_what_stands_below_the_depth_plays_no_part() -> None:
         np.testing.assert_allclose(found[f"{name}@{cut}"], expected, rtol=0, atol=1e-12, err_msg=name)
 
 
-def test_a_metric_that_is_not_told_what_it_needs_says_so() -> None:
+def test_a_metric_that_is_not_told_what_it_needs_says_so():
     for metric in DEFAULT:
         if metric.need is not None:
             with pytest.raises(MetricError, match=f"needs {metric.need}"):
@@ -134,11 +134,11 @@ def test_a_metric_that_is_not_told_what_it_needs_says_so() -> None:
 GUIDE = (Path(__file__).parents[2] / "monitor/metrics/README.md").read_text()
 
 
-def test_the_guide_tells_of_every_measure() -> None:
+def test_the_guide_tells_of_every_measure():
     assert {name for name in (*METRICS, *ARM_METRICS) if f"`{name}`" not in GUIDE} == set()
 
 
-def test_every_measure_that_the_guide_writes_with_parameters_can_be_read() -> None:
+def test_every_measure_that_the_guide_writes_with_parameters_can_be_read():
     named = re.findall(r"`((\w+)\([^`]*\))`", GUIDE)
 
     written = [text for text, name in named if name in METRICS]
@@ -148,7 +148,7 @@ def test_every_measure_that_the_guide_writes_with_parameters_can_be_read() -> No
 
 
 @pytest.mark.parametrize(("catalogue", "expected"), [(10, 0.63), (20, -0.18), (50, -0.67), (100, -0.84), (1000, -0.98)])
-def test_chance_is_as_the_guide_says(catalogue: int, expected: float) -> None:
+def test_chance_is_as_the_guide_says(catalogue, expected):
     found = expected_by_chance(parse("extended_tau"), 10, catalogue)
 
     assert found is not None
@@ -175,13 +175,13 @@ generalized_footrule            generalized_footrule(discount=dcg)
 
 
 @pytest.mark.parametrize(("text", "canonical"), cells(NAMES))
-def test_a_name_has_one_canonical_form(text: str, canonical: str) -> None:
+def test_a_name_has_one_canonical_form(text, canonical):
     assert str(parse(text)) == canonical
     assert parse(canonical) == parse(f" {text} ")
 
 
 @given(p=st.floats(0, 1, exclude_min=True, exclude_max=True), depth=st.none() | st.integers(1, 10**9 - 1))
-def test_what_prints_parses_to_the_same_metric(p: float, depth: int | None) -> None:
+def test_what_prints_parses_to_the_same_metric(p, depth):
     for metric in (Rbo(p=p, depth=depth), ExtendedTau(depth=depth)):
         assert parse(str(metric)) == metric
 
@@ -206,7 +206,7 @@ overlap@0             overlap@0: the depth must be at least 1
 
 
 @pytest.mark.parametrize(("text", "message"), cells(WRONG))
-def test_a_wrong_name_is_refused_with_what_to_write_instead(text: str, message: str) -> None:
+def test_a_wrong_name_is_refused_with_what_to_write_instead(text, message):
     with pytest.raises(MetricError) as refused:
         parse(text)
 
@@ -216,13 +216,13 @@ def test_a_wrong_name_is_refused_with_what_to_write_instead(text: str, message: 
 @pytest.mark.parametrize(
     "text", ["", " ", "rbo(", "rbo)", "rbo(p=0.9)@", "rbo@-1", "rbo@1.5", "rbo(p=(1))", "rbo p", "rbo(p=0.9)x"]
 )
-def test_what_has_no_name_s_shape_is_refused(text: str) -> None:
+def test_what_has_no_name_s_shape_is_refused(text):
     with pytest.raises(MetricError, match="cannot read metric"):
         parse(text)
 
 
 @pytest.mark.parametrize("text", ["r" * 100_000, "rbo(" + "p=1," * 20_000 + ")"])
-def test_a_name_of_any_length_is_refused_in_one_short_line(text: str) -> None:
+def test_a_name_of_any_length_is_refused_in_one_short_line(text):
     with pytest.raises(MetricError, match=r"^cannot read metric 'r.{39}'\.\.\.: it has [0-9,]+ characters") as refused:
         parse(text)
 
@@ -237,7 +237,7 @@ def ours(a: Items, b: Items, p: float) -> float:
     return float(rbo(align(reference.batch([(a, b)])), p)[0])
 
 
-def test_the_rbo_package_truncates_plain_rbo_takes_two_empty_lists_for_one_and_stops_at_the_shorter_one() -> None:
+def test_the_rbo_package_truncates_plain_rbo_takes_two_empty_lists_for_one_and_stops_at_the_shorter_one():
     assert RankingSimilarity(FIVE, FIVE).rbo(p=0.9) == pytest.approx(1 - 0.9**5, abs=1e-12)
     assert RankingSimilarity([], []).rbo_ext(p=0.9) == 1
     assert RankingSimilarity([1], [1, 2]).rbo(p=1.0) == 1.0
@@ -261,5 +261,5 @@ def test_the_rbo_package_truncates_plain_rbo_takes_two_empty_lists_for_one_and_s
         ([9], [*range(9), 9, *range(10, 40)], 0.98, 0.0306429),
     ],
 )
-def test_a_published_rbo_errs_where_ours_is_right(a: Items, b: Items, p: float, right: float) -> None:
+def test_a_published_rbo_errs_where_ours_is_right(a, b, p, right):
     assert ours(a, b, p) == pytest.approx(right, abs=1e-7)

@@ -40,9 +40,7 @@ def find(baseline: list[Any], candidate: list[Any], *, is_many: bool = False) ->
         ([1, 2], ["x", "y"], MismatchKind.UNKNOWN, ()),
     ],
 )
-def test_the_difference_is_named_in_both_directions(
-    baseline: list[Any], candidate: list[Any], kind: MismatchKind, forms: tuple[str, ...] | None
-) -> None:
+def test_the_difference_is_named_in_both_directions(baseline, candidate, kind, forms):
     there, back = find(baseline, candidate), find(candidate, baseline)
 
     assert there is not None
@@ -57,7 +55,7 @@ def test_the_difference_is_named_in_both_directions(
     assert kind is MismatchKind.UNKNOWN or (there.would_match, there.tried) == (len(baseline), len(baseline))
 
 
-def test_the_forms_that_are_proposed_let_the_ids_meet() -> None:
+def test_the_forms_that_are_proposed_let_the_ids_meet():
     yaml = pytest.importorskip("yaml")
     found = find(["SKU-12", "SKU-3"], [" sku_012", " sku_003"])
     assert found is not None
@@ -66,7 +64,7 @@ def test_the_forms_that_are_proposed_let_the_ids_meet() -> None:
     assert spell(["SKU-12", "SKU-3"]) == spell([" sku_012", " sku_003"])
 
 
-def test_a_few_unrelated_lists_are_no_news_and_many_are() -> None:
+def test_a_few_unrelated_lists_are_no_news_and_many_are():
     assert find([1, 2], [3, 4]) is None
     found = find([1, 2], [3, 4], is_many=True)
 
@@ -74,7 +72,7 @@ def test_a_few_unrelated_lists_are_no_news_and_many_are() -> None:
     assert found.kind is MismatchKind.UNKNOWN
 
 
-def test_most_ids_need_not_meet_and_one_is_too_few() -> None:
+def test_most_ids_need_not_meet_and_one_is_too_few():
     few = find([f"y{n}" for n in range(40)], [f"x{n}" for n in range(35, 70)])
     one = find([f"y{n}" for n in range(40)], [f"x{n}" for n in range(39, 70)])
 
@@ -96,12 +94,12 @@ def look(*batches: tuple[RankingTable, RankingTable], k: int | None = None) -> t
     return found.mismatches
 
 
-def test_lists_that_share_a_twentieth_of_their_items_are_not_looked_into() -> None:
+def test_lists_that_share_a_twentieth_of_their_items_are_not_looked_into():
     assert look((lists([*range(20)]), lists([*range(19, 39)]))) == ()
     assert look((lists([]), lists([1]))) == ()
 
 
-def test_lists_of_numbers_and_of_text_are_coded_together_and_explained() -> None:
+def test_lists_of_numbers_and_of_text_are_coded_together_and_explained():
     (found,) = look((lists([42, 7], [3]), lists(["42.0", "7.0"], ["3.0"])))
 
     assert (found.kind, found.common, found.compared) == (MismatchKind.TYPE, 0, 3)
@@ -115,34 +113,32 @@ def test_lists_of_numbers_and_of_text_are_coded_together_and_explained() -> None
         (lists(*[[1, 2, 0, 0]] * 20), lists(*[[1, 2, 3, 4]] * 20), Arm.BASELINE, (20, 20)),
     ],
 )
-def test_an_item_that_fills_up_lists_is_padding(
-    baseline: RankingTable, candidate: RankingTable, arm: Arm | None, count: tuple[int, int]
-) -> None:
+def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, arm, count):
     (found,) = look((baseline, candidate))
 
     assert (found.kind, found.arm, found.common, found.compared) == (MismatchKind.PADDING, arm, *count)
 
 
-def test_an_item_that_stands_twice_by_accident_is_no_padding() -> None:
+def test_an_item_that_stands_twice_by_accident_is_no_padding():
     assert look((lists([5, 6, 6]), lists([5, 6, 7]))) == ()
     assert look((lists([5, 6, 7, -1, -1]), lists([5, 6, 7])), k=4) == ()
 
 
-def test_ids_that_meet_in_one_batch_are_spelled_alike() -> None:
+def test_ids_that_meet_in_one_batch_are_spelled_alike():
     odd, alike, nothing = (lists([42]), lists(["42.0"])), (lists([5]), lists([5])), (lists([]), lists([]))
 
     assert len(look(odd, nothing, odd)) == 1
     assert look(odd, alike, odd) == look(alike, odd) == look(nothing) == ()
 
 
-def test_padding_is_counted_over_all_batches() -> None:
+def test_padding_is_counted_over_all_batches():
     padded = (lists([5, -1, -1]), lists([5, 6]))
     (found,) = look(padded, padded)
 
     assert (found.common, found.compared) == (2, 2)
 
 
-def test_users_are_explained_like_items() -> None:
+def test_users_are_explained_like_items():
     asked, listed = pd.Index(["1", "2"], dtype="str"), pd.Index(["user-1", "user-2"], dtype="str")
     found = find_user_mismatch(asked, listed)
 
@@ -154,7 +150,7 @@ def test_users_are_explained_like_items() -> None:
     assert find_user_mismatch(asked, asked) is None
 
 
-def test_the_advice_fits_the_place_where_the_reader_is() -> None:
+def test_the_advice_fits_the_place_where_the_reader_is():
     found = find([42], ["42.0"])
     assert found is not None
 

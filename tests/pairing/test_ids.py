@@ -35,7 +35,7 @@ def spelt(item: Any) -> Any:
 
 @pytest.mark.parametrize("threads", [False, True])
 @pytest.mark.parametrize("ours", PARTS)
-def test_codes_are_equal_exactly_where_ids_are(ours: str, threads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_codes_are_equal_exactly_where_ids_are(ours, threads, monkeypatch):
     monkeypatch.setattr(ids, "WORTH_A_THREAD", 0 if threads else 1 << 62)
     for theirs in PARTS:
         parts = [from_array(PARTS[name], "ids") for name in (ours, theirs, "text")]
@@ -50,7 +50,7 @@ def test_codes_are_equal_exactly_where_ids_are(ours: str, threads: bool, monkeyp
         assert all(0 <= code < 2**31 for code in coded), theirs
 
 
-def test_whole_numbers_that_can_be_codes_are_their_own() -> None:
+def test_whole_numbers_that_can_be_codes_are_their_own():
     given_ids = np.array([5, 2**31 - 1, 0])
 
     (codes,), vocabulary = ids.encode(given_ids)
@@ -60,7 +60,7 @@ def test_whole_numbers_that_can_be_codes_are_their_own() -> None:
 
 
 @given(items=st.lists(st.one_of(st.integers(-2, 12), st.text("ab1", min_size=1, max_size=2))))
-def test_ranks_by_text_follow_text_then_the_name_of_the_type(items: list[Any]) -> None:
+def test_ranks_by_text_follow_text_then_the_name_of_the_type(items):
     (codes,), vocabulary = ids.encode(from_objects(items, "ids"))
     known = np.unique(codes)
 
@@ -70,12 +70,12 @@ def test_ranks_by_text_follow_text_then_the_name_of_the_type(items: list[Any]) -
 
 
 @pytest.mark.parametrize("top", [3, 2**26, 2**31 - 1])
-def test_distinct_codes_are_found(top: int) -> None:
+def test_distinct_codes_are_found(top):
     assert distinct_items(np.array([0, top, 0]), np.array([[top, -1], [1, -1]], dtype=np.int32)).tolist() == [0, 1, top]
     assert not len(distinct_items(np.array([], dtype=np.int64)))
 
 
-def test_what_is_given_is_never_overwritten() -> None:
+def test_what_is_given_is_never_overwritten():
     numbers, texts = np.array([2**40, 5, 2**40]), pd.array(["b", "a", "b"], dtype="str")
     ids.encode(np.array([5, 2**40]), numbers)
     ids.encode(pd.array(["a", "b"], dtype="str"), texts)
@@ -88,7 +88,7 @@ def test_what_is_given_is_never_overwritten() -> None:
 
 
 @pytest.mark.parametrize("spelling", ["042", "42.0", " 42", "+42", "-0", "99999999999", "٤٢"])
-def test_only_the_one_spelling_of_a_number_is_that_number(spelling: str) -> None:
+def test_only_the_one_spelling_of_a_number_is_that_number(spelling):
     assert ids.codes_of(pd.array([spelling, "42"], dtype="str"), None).tolist() == [-1, 42]
 
 
@@ -96,7 +96,7 @@ OWN_CODES = {"numbers", "narrow numbers", "whole floats", "nothing"}
 
 
 @pytest.mark.parametrize("arm", [name for name in PARTS if name not in OWN_CODES])
-def test_ids_from_elsewhere_find_the_codes_of_their_equals(arm: str) -> None:
+def test_ids_from_elsewhere_find_the_codes_of_their_equals(arm):
     own = from_array(PARTS[arm], "ids")
     (codes,), vocabulary = ids.encode(own)
     code_of = {spelt(item): code for item, code in zip(own.tolist(), codes.tolist(), strict=True)}
@@ -106,7 +106,7 @@ def test_ids_from_elsewhere_find_the_codes_of_their_equals(arm: str) -> None:
         assert ids.codes_of(others, vocabulary).tolist() == [code_of.get(spelt(item), -1) for item in others.tolist()]
 
 
-def test_where_codes_are_the_ids_a_number_from_elsewhere_is_its_own_code() -> None:
+def test_where_codes_are_the_ids_a_number_from_elsewhere_is_its_own_code():
     for others in ([3, -1, 2**31], ["3", "-1", "b"], [3.0, -5.0, 1e15], [3, "a", "x"]):
         assert ids.codes_of(from_array(pd.Series(others), "ids"), None).tolist() == [3, -1, -1]
 
@@ -116,7 +116,7 @@ USERS: list[list[Any]] = [["7", "b", "42"], [42, 7], [42.0, 7.0], [("a",), 42, "
 
 @pytest.mark.parametrize("wanted", USERS, ids=str)
 @pytest.mark.parametrize("present", USERS, ids=str)
-def test_users_are_found_by_the_same_rule(wanted: list[Any], present: list[Any]) -> None:
+def test_users_are_found_by_the_same_rule(wanted, present):
     found = ids.find_users(*(pd.Index(users, tupleize_cols=False) for users in (wanted, present)))
     row_of = {spelt(user): row for row, user in enumerate(present)}
 

@@ -2,7 +2,6 @@
 
 import itertools
 import string
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +35,7 @@ def lists_of(pairing: Pairing) -> list[tuple[str, str]]:
     return list(zip(*arms, strict=True))
 
 
-def test_users_are_matched_by_name_in_the_panels_order() -> None:
+def test_users_are_matched_by_name_in_the_panels_order():
     found = paired("ab", {"b": [1, 2], "a": [3, 4], "z": [2]}, {"a": [4, 3], "b": [2, 1]}, 2)
     assert lists_of(found) == [("3 4", "4 3"), ("1 2", "2 1")]
     assert list(found.panel_rows) == [0, 1]
@@ -44,13 +43,13 @@ def test_users_are_matched_by_name_in_the_panels_order() -> None:
     assert found.coverage.all.reasons == {}
 
 
-def test_lists_are_cut_to_k_before_duplicates_are_dropped() -> None:
+def test_lists_are_cut_to_k_before_duplicates_are_dropped():
     found = paired("a", {"a": [1, 1, 2, 3]}, {"a": [1, 2, 3, 4]}, 3)
     assert lists_of(found) == [("1 2", "1 2 3")]
     assert found.coverage.all.reasons == {(B, CoverageReason.SHORT): 1, (B, CoverageReason.DUPLICATED): 1}
 
 
-def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason() -> None:
+def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason():
     baseline = pull({"a": [1], "b": [1], "c": [1], "d": []})
     candidate = pull({"a": [1], "b": []}, {"c": CoverageReason.TIMEOUT, "z": CoverageReason.TIMEOUT})
     found = pair(panel(*"abcde", left=[0, 1], right=[2, 3, 4]), baseline, candidate, k=1)
@@ -66,18 +65,18 @@ def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason() -> 
     assert rows["right"].reasons[C, CoverageReason.MISSING] == 2
 
 
-def test_flaws_of_lists_that_are_not_compared_are_not_counted_as_short() -> None:
+def test_flaws_of_lists_that_are_not_compared_are_not_counted_as_short():
     found = paired("a", {"a": []}, {"a": [1, 2]}, 2)
     assert found.coverage.all.reasons == {(B, CoverageReason.EMPTY): 1}
 
 
-def test_numbers_and_their_text_name_the_same_item_across_arms() -> None:
+def test_numbers_and_their_text_name_the_same_item_across_arms():
     found = paired("a", {"a": [42, 7]}, {"a": ["7", "x"]}, 2)
     assert lists_of(found) == [("42 7", "7 x")]
     assert found.batch.baseline[0, 1] == found.batch.candidate[0, 0]
 
 
-def test_when_nobody_answers_nothing_is_paired_and_nothing_breaks() -> None:
+def test_when_nobody_answers_nothing_is_paired_and_nothing_breaks():
     found = paired("ab", {}, {}, 3)
     assert len(found.batch) == 0
     assert found.coverage.all.reasons == {(B, CoverageReason.MISSING): 2, (C, CoverageReason.MISSING): 2}
@@ -99,7 +98,7 @@ def assert_places(found: ByArm | None, baseline: list[list[float]], candidate: l
     np.testing.assert_array_equal(found.candidate, candidate)
 
 
-def test_scores_stand_at_the_places_of_their_items_in_the_panels_order() -> None:
+def test_scores_stand_at_the_places_of_their_items_in_the_panels_order():
     baseline = scored({"b": ([1, 2], [0.9, 0.8]), "a": ([3], [0.7])})
     candidate = scored({"a": ([3, 4], [5.0, 4.0]), "b": ([2, 1], [1.0, NAN])})
 
@@ -108,13 +107,13 @@ def test_scores_stand_at_the_places_of_their_items_in_the_panels_order() -> None
     assert_places(scores, [[0.7, NAN], [0.9, 0.8]], [[5.0, 4.0], [1.0, NAN]])
 
 
-def test_an_arm_that_tells_none_has_nan_where_the_other_tells_them() -> None:
+def test_an_arm_that_tells_none_has_nan_where_the_other_tells_them():
     scores = paired("a", {"a": [1, 2]}, scored({"a": ([1, 2], [2.0, 1.0])}), 2).batch.scores
 
     assert_places(scores, [[NAN, NAN]], [[2.0, 1.0]])
 
 
-def test_a_metric_that_needs_scores_can_be_asked_when_an_arm_gave_no_list_at_all() -> None:
+def test_a_metric_that_needs_scores_can_be_asked_when_an_arm_gave_no_list_at_all():
     away = pull({}, {"a": CoverageReason.UNAVAILABLE})
     for baseline, candidate in ((away, away), (away, scored({"a": ([1], [1.0])})), (scored({"a": ([], [])}), away)):
         batch = paired("a", baseline, candidate, 2).batch
@@ -122,7 +121,7 @@ def test_a_metric_that_needs_scores_can_be_asked_when_an_arm_gave_no_list_at_all
         assert len(score_all(batch, [parse("rbo_w")])["rbo_w(p=0.9)"]) == 0
 
 
-def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text() -> None:
+def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text():
     baseline = scored({"a": ([7, 9, 10, 100, 2, 1], [3.0, 2.0, 2.0, 2.0, 1.0, 1.0])})
     candidate = scored({"a": (["x", "b", "9", "10"], [1.0, 1.0, 0.5, 0.5])})
 
@@ -158,9 +157,7 @@ def spelt(spell: str, *items: int) -> list[Any]:
 
 @pytest.mark.parametrize("large", [5, BIG, -5], ids=["own codes", "large", "negative"])
 @pytest.mark.parametrize(("baseline", "candidate", "known"), [*itertools.product(("number", "text"), repeat=3)])
-def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_item(
-    baseline: str, candidate: str, known: str, large: int
-) -> None:
+def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_item(baseline, candidate, known, large):
     table = weights(dict(zip(spelt(known, 42, large, 77), (0.5, 2.0, 9.0), strict=True)))
     of_a = dict(zip(spelt(known, 9, large), (1.0, 2.0), strict=True))
     graded = relevance({"b": dict.fromkeys(spelt(known, 42), 3.0), "a": of_a})
@@ -176,13 +173,13 @@ def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_ite
     assert batch.labels.relevant.tolist() == [2, 1]
 
 
-def test_nothing_is_known_unless_it_is_given() -> None:
+def test_nothing_is_known_unless_it_is_given():
     batch = paired("a", {"a": [1]}, {"a": [1]}, 1).batch
 
     assert (batch.scores, batch.weights, batch.labels) == (None, None, None)
 
 
-def test_a_user_whom_nobody_graded_has_nothing_relevant() -> None:
+def test_a_user_whom_nobody_graded_has_nothing_relevant():
     labels = paired("a", {"a": [1]}, {"a": [1]}, 1, relevance=relevance({"z": {1: 1.0}})).batch.labels
 
     assert labels is not None
@@ -196,7 +193,7 @@ def listed_items(*pairings: Pairing) -> ListedItems:
     return found
 
 
-def test_the_note_counts_items_and_users_without_a_weight() -> None:
+def test_the_note_counts_items_and_users_without_a_weight():
     arms = pull({"a": [1, 2], "b": [1], "c": [9]}), pull({"a": [3, 1], "b": [1, 3], "c": [9]})
     some, every = weights({1: 1.0, 9: 1.0}), weights({1: 1.0, 9: 1.0, 2: 1.0, 3: 2.0})
 
@@ -212,7 +209,7 @@ def test_the_note_counts_items_and_users_without_a_weight() -> None:
 
 
 @pytest.mark.parametrize("spell", [lambda code: code, lambda code: f"item-{code}", lambda code: code - 2**40])
-def test_distinct_items_are_counted_over_any_number_of_batches(spell: Callable[[int], Any]) -> None:
+def test_distinct_items_are_counted_over_any_number_of_batches(spell):
     users = string.ascii_letters
     lists = {user: [spell(place % 7), spell(place)] for place, user in enumerate(users)}
     others = {user: [spell(place + 3)] for place, user in enumerate(users)}
@@ -223,7 +220,7 @@ def test_distinct_items_are_counted_over_any_number_of_batches(spell: Callable[[
 
 
 @pytest.mark.parametrize("name", [name for name, kind in METRICS.items() if kind.need is Need.ITEM_WEIGHTS])
-def test_a_user_whose_items_lack_a_weight_has_no_weighted_score(name: str) -> None:
+def test_a_user_whose_items_lack_a_weight_has_no_weighted_score(name):
     lists = {"a": [1, 2, 3], "b": [1, 4, 3]}, {"a": [2, 1, 3], "b": [4, 1, 3]}
     batch = paired("ab", *lists, 3, item_weights=weights({1: 1.0, 2: 2.0, 3: 1.0})).batch
 
@@ -233,7 +230,7 @@ def test_a_user_whose_items_lack_a_weight_has_no_weighted_score(name: str) -> No
 
 
 @pytest.mark.parametrize("items", [[[1, 2], [3]], [[BIG, 2], [3]], [["x", "2"], ["3"]]], ids=["own", "numbers", "texts"])
-def test_lists_that_were_kept_pair_again_as_they_did(items: list[list[Any]]) -> None:
+def test_lists_that_were_kept_pair_again_as_they_did(items):
     first = paired("anb", {"a": items[0], "b": items[1]}, {"b": items[0], "a": items[1]}, 3)
 
     users = panel(*"anb").users[first.panel_rows]
@@ -252,7 +249,7 @@ def hashes(baseline: Lists, candidate: Lists) -> list[int]:
     return found
 
 
-def test_the_hash_of_a_user_s_input_is_of_both_lists_cut_to_k_and_of_which_arm_has_which() -> None:
+def test_the_hash_of_a_user_s_input_is_of_both_lists_cut_to_k_and_of_which_arm_has_which():
     lists: tuple[Lists, Lists] = {"a": ["x", "y"], "b": [7, 8, 9, 1]}, {"a": [7], "b": ["7", "8", "9"]}
     whole = hashes(*lists)
     assert whole == hashes({"b": ["7", "8", "9", "2"], "a": ["x", "y"]}, lists[1])
@@ -263,7 +260,7 @@ def test_the_hash_of_a_user_s_input_is_of_both_lists_cut_to_k_and_of_which_arm_h
 
 @settings(max_examples=15)
 @given(lists=st.lists(st.lists(st.integers(-3, 3), max_size=3, unique=True), min_size=2, max_size=2))
-def test_inputs_hash_alike_exactly_where_they_are_alike_however_ids_are_spelled(lists: list[list[int]]) -> None:
+def test_inputs_hash_alike_exactly_where_they_are_alike_however_ids_are_spelled(lists):
     whole = dict(zip("ab", lists, strict=True))
     texts = {user: [*map(str, items)] for user, items in whole.items()}
     beside = {"a": ["x"], "b": ["x"]}  # with texts among them, all ids are coded as texts

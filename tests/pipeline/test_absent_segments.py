@@ -37,7 +37,7 @@ def moves(result: RunResult) -> dict[tuple[str, str], tuple[State, str]]:
     return {(each.alert, each.segment): (each.to_state, each.reason) for each in result.transitions}
 
 
-def test_a_rule_on_a_segment_that_is_absent_is_named_by_the_run_and_fires_no_data() -> None:
+def test_a_rule_on_a_segment_that_is_absent_is_named_by_the_run_and_fires_no_data():
     result = run(watched(segments=("country=no",)), ["NO"] * 40, LISTS)
 
     assert result.reason == "nothing matches rule Low: there is no segment country=no. Did you mean country=NO?"
@@ -45,13 +45,13 @@ def test_a_rule_on_a_segment_that_is_absent_is_named_by_the_run_and_fires_no_dat
     assert moves(result) == {("NoData", "country=no"): (State.FIRING, said)}
 
 
-def test_a_segment_that_is_there_needs_no_word() -> None:
+def test_a_segment_that_is_there_needs_no_word():
     result = run(watched(segments=("country=NO",)), ["NO"] * 40, LISTS)
 
     assert (result.reason, moves(result)) == (None, {})
 
 
-def test_an_alert_that_fires_in_a_segment_that_vanishes_says_so_until_the_segment_is_back() -> None:
+def test_an_alert_that_fires_in_a_segment_that_vanishes_says_so_until_the_segment_is_back():
     what = watched(segments="each")
     fired = run(what, ["NO"] * 20 + ["SE"] * 20, OTHER)
     assert moves(fired)["Low", "country=SE"][0] is State.FIRING
@@ -66,14 +66,14 @@ def test_an_alert_that_fires_in_a_segment_that_vanishes_says_so_until_the_segmen
     assert moves(back)["NoData", "country=SE"][0] is State.QUIET
 
 
-def test_no_data_ends_where_nothing_waits_for_the_segment_any_more() -> None:
+def test_no_data_ends_where_nothing_waits_for_the_segment_any_more():
     first = run(watched(segments=("country=no",)), ["NO"] * 40, LISTS)
     second = run(watched(segments=("country=NO",)), ["NO"] * 40, LISTS, later(first.states))
 
     assert moves(second)["NoData", "country=no"][0] is State.QUIET
 
 
-def test_all_asks_for_one_alert_of_all_users() -> None:
+def test_all_asks_for_one_alert_of_all_users():
     what = watched(segments=("country=no",))
     only_all = changed(what, rules=(what.judging.rules[0], replace(NO_DATA, segments="all")))
 

@@ -61,7 +61,7 @@ def means(store: SqlStore, run_id: int) -> dict[tuple[str, str], tuple[float | N
 BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
 
 
-def test_what_arrives_later_gives_what_it_would_have_given_at_once(store: SqlStore) -> None:
+def test_what_arrives_later_gives_what_it_would_have_given_at_once(store):
     late, early = watched(name="late"), watched(name="early")
     at_once, run_id = ran(store, early, known={SLOT: BOUGHT}), ran(store, late)
     assert (("all", NDCG) in means(store, run_id), ("all", NDCG) in means(store, at_once)) == (False, True)
@@ -80,7 +80,7 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store: SqlSto
     assert found.summaries == tuple(each for each in record(store, at_once).summaries if each.metric != "overlap")
 
 
-def test_nobody_asks_before_all_has_arrived(store: SqlStore) -> None:
+def test_nobody_asks_before_all_has_arrived(store):
     what, source = watched(relevance_after=2 * DAY), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what, known=source.known)
     assert ("all", NDCG) not in means(store, run_id)
@@ -89,7 +89,7 @@ def test_nobody_asks_before_all_has_arrived(store: SqlStore) -> None:
     assert (found.run.id, means(store, run_id)["all", RECALL]) == (run_id, (0.75, 2, 1))
 
 
-def test_what_has_not_arrived_is_waited_for(store: SqlStore) -> None:
+def test_what_has_not_arrived_is_waited_for(store):
     what, source = watched(), CannedRelevance({SLOT + DAY: BOUGHT})
     first, second = ran(store, what), ran(store, what, SLOT + DAY)
     found = [(each.run.id, bool(each.summaries), each.trouble) for each in filled(store, what, source)]
@@ -98,7 +98,7 @@ def test_what_has_not_arrived_is_waited_for(store: SqlStore) -> None:
     assert [run.id for run in store.runs.awaiting_relevance(what.name, since=SLOT)] == [first]
 
 
-def test_two_that_fill_at_once_store_the_same_once(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_that_fill_at_once_store_the_same_once(store, monkeypatch):
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
     listed = store.runs.awaiting_relevance(what.name, since=SLOT)
@@ -115,7 +115,7 @@ def troubles(found: list[BackfilledRun]) -> list[tuple[datetime, str | None]]:
     return [(each.run.slot, each.trouble) for each in found]
 
 
-def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store: SqlStore) -> None:
+def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store):
     what = watched()
     broken, _ = ran(store, what), ran(store, what, SLOT + DAY)
     with store.database.write() as connection:
@@ -127,7 +127,7 @@ def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store: SqlStore) -> 
     assert f"lists kept with run {broken} are damaged" in str(first[1])
 
 
-def test_nothing_is_asked_where_no_metric_needs_relevance(store: SqlStore) -> None:
+def test_nothing_is_asked_where_no_metric_needs_relevance(store):
     source = CannedRelevance({SLOT: BOUGHT})
     ran(store, watched())
     for what in (watched(metrics=("overlap",)), watched(relevance_within=None)):
@@ -144,8 +144,8 @@ def test_nothing_is_asked_where_no_metric_needs_relevance(store: SqlStore) -> No
     ids=["unreadable", "away", "hung"],
 )
 def test_a_slot_that_cannot_be_read_does_not_hold_up_the_next_and_a_source_that_is_away_is_asked_once(
-    store: SqlStore, trouble: Any, said: str, *, goes_on: bool
-) -> None:
+    store, trouble, said, *, goes_on
+):
     what = watched(deadline=timedelta(seconds=0.1 if isinstance(trouble, threading.Event) else 10))
     ran(store, what)
     ran(store, what, SLOT + DAY)
@@ -160,15 +160,15 @@ def test_a_slot_that_cannot_be_read_does_not_hold_up_the_next_and_a_source_that_
 
 
 def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named_and_so_are_slots_after_the_end(
-    store: SqlStore,
-) -> None:
+    store,
+):
     what, source = watched(), CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
     run_id, _ = ran(store, what), ran(store, what, SLOT + DAY)
     assert filled(store, what, source, SLOT + 9 * DAY) == []
     assert [each.run.id for each in filled(store, what, source, SLOT + 9 * DAY, start=SLOT, end=SLOT)] == [run_id]
 
 
-def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anything(store: SqlStore) -> None:
+def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anything(store):
     def alerts() -> Any:
         changes = store.alerts.transitions(comparison=None, limit=None)
         return store.alerts.states(what.name), changes, store.outbox.waiting(SLOT)

@@ -134,7 +134,7 @@ def scene(store: SqlStore) -> Scene:
     return Scene(store)
 
 
-def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene: Scene) -> None:
+def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene):
     scene.fire(watched=EACH, segments=SEGMENTS)
     assert scene.deliver().sent == 3
     scene.end(DAY, watched=EACH, segments=SEGMENTS)
@@ -148,7 +148,7 @@ def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene:
     assert scene.owed() == 0
 
 
-def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_asked_for(scene: Scene) -> None:
+def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_asked_for(scene):
     scene.receiver.errors = [DOWN, DOWN, DOWN, DeliveryError("slow down", permanent=False, retry_after_s=120)]
     scene.fire()
 
@@ -166,9 +166,7 @@ def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_as
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_minutes_without_the_receiver_are_one_firing_if_it_still_fires_and_nothing_if_it_ended(
-    scene: Scene, is_over: bool
-) -> None:
+def test_minutes_without_the_receiver_are_one_firing_if_it_still_fires_and_nothing_if_it_ended(scene, is_over):
     scene.receiver.errors = [DOWN] * 100
     scene.fire()
     while scene.clock.at < SLOT + 10 * MINUTE:
@@ -180,7 +178,7 @@ def test_minutes_without_the_receiver_are_one_firing_if_it_still_fires_and_nothi
     assert (scene.receiver.segments, counts.dropped, scene.owed()) == (([], 2, 0) if is_over else ([STARTS], 0, 0))
 
 
-def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene: Scene) -> None:
+def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene):
     scene.receiver.errors = [REFUSED]
     scene.fire()
     assert scene.deliver().dead == 1
@@ -192,9 +190,7 @@ def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene: Sce
 
 
 @pytest.mark.parametrize("errors", [[REFUSED], [SILENT, REFUSED]])
-def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_may_have_arrived(
-    scene: Scene, errors: list[Exception]
-) -> None:
+def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_may_have_arrived(scene, errors):
     scene.receiver.errors = list(errors)
     scene.fire()
     for _ in errors:
@@ -206,7 +202,7 @@ def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_ma
     assert scene.retry_refused() == 0
 
 
-def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_given_up(scene: Scene) -> None:
+def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_given_up(scene):
     receiver = FakeReceiver(refuse=lambda message: ILL_FORMED if "a=3" in {each.segment for each in message.changes} else None)
     scene.fire(watched=EACH, segments=(*SEGMENTS, "a=3", "a=4"))
     counts = scene.deliver(receiver)
@@ -214,7 +210,7 @@ def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_give
     assert sorted(change.segment for change in receiver.told) == ["a=1", "a=2", "a=4", "all"]
 
 
-def test_an_end_never_overtakes_its_start(scene: Scene) -> None:
+def test_an_end_never_overtakes_its_start(scene):
     scene.receiver.errors = [SILENT]
     (firing,) = scene.fire()
     scene.deliver()
@@ -226,7 +222,7 @@ def test_an_end_never_overtakes_its_start(scene: Scene) -> None:
     assert told == [(firing.dedup_key, True), (firing.dedup_key, False)]
 
 
-def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene: Scene) -> None:
+def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene):
     scene.fire()
     assert scene.lease(DAY + LEASE)
     scene.end(DAY)
@@ -235,7 +231,7 @@ def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene: Sc
     assert scene.receiver.sent == []  # it ended before anybody told of it
 
 
-def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(scene: Scene) -> None:
+def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(scene):
     names = ("fake", "other")
     scene.fire(watched=EACH, segments=SEGMENTS, to=names)
     scene.fire(watched=comparison(name="search", rules=EACH.judging.rules), segments=SEGMENTS, to=names)
@@ -245,7 +241,7 @@ def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_u
     assert scene.deliver(FakeReceiver("other")).sent == 6
 
 
-def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(scene: Scene) -> None:
+def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(scene):
     scene.fire()
     scene.fire(watched=comparison(name="search", rules=EACH.judging.rules))
     receiver = FakeReceiver(refuse=lambda message: DOWN if message.comparison == "home-feed" else None)
@@ -254,7 +250,7 @@ def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(sce
     assert [message.comparison for message in receiver.sent] == ["search"]
 
 
-def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene: Scene) -> None:
+def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene):
     scene.receiver.errors = [KeyError("canary")]
     scene.fire()
     with pytest.raises(KeyError):
@@ -264,9 +260,7 @@ def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene: Scene) -
     assert scene.deliver(after=timedelta(seconds=5)).sent == 1
 
 
-def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(scene, monkeypatch):
     def forget(*_: object) -> None:
         raise DatabaseError("the disk is full")
 
@@ -281,14 +275,14 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
     assert (first.incident, first.changes) == (second.incident, second.changes)
 
 
-def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alone(scene: Scene) -> None:
+def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alone(scene):
     scene.fire()
     assert scene.deliver(should_stop=lambda: True).sent == 0
     assert scene.deliver(is_sure=lambda: False).sent == 0
     assert scene.receiver.sent == []
 
 
-def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(scene: Scene) -> None:
+def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(scene):
     segments = ("all", *(f"a={number:03}" for number in range(299)))
     started = scene.fire(watched=EACH, segments=segments)
     receiver = scene.receiver
@@ -311,7 +305,7 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
     assert scene.outlet().resend_firing() == 0
 
 
-def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(scene: Scene) -> None:
+def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(scene):
     again = FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     scene.fire(to=("fake", "again"))
     scene.deliver(scene.receiver, again)
@@ -321,7 +315,7 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
         scene.outlet(again).resend_firing()
 
 
-def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebody_looks_after_it(scene: Scene) -> None:
+def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebody_looks_after_it(scene):
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire(watched=EACH)
     scene.deliver()
@@ -344,7 +338,7 @@ def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebo
     assert scene.outlet().repeat_due() == 0
 
 
-def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_it(scene: Scene) -> None:
+def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_it(scene):
     (start,) = scene.fire(to=())
     scene.acknowledge("all")
     scene.fire(DAY, mean=0.2)
@@ -357,7 +351,7 @@ def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_i
     assert state.incident != start.incident
 
 
-def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scene: Scene) -> None:
+def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scene):
     (start,) = scene.fire()
     scene.deliver()
     scene.clock.pass_by(60)
@@ -371,7 +365,7 @@ def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scen
     assert scene.receiver.told[2].dedup_key != start.dedup_key
 
 
-def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene: Scene) -> None:
+def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene):
     pager = FakeReceiver("pager", treatment=Treatment(updates=Updates.UNPAGED))
     both: dict[str, Any] = {"watched": EACH, "to": ("fake", "pager")}
     scene.fire(**both)
@@ -391,7 +385,7 @@ def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene:
     assert (over.status, over.firing, scene.held()) == ("resolved", (), 0)
 
 
-def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was_sent(scene: Scene) -> None:
+def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was_sent(scene):
     calm, loud = rule(alert="Calm", for_runs=1, severity=Severity.WARNING), rule(alert="Loud", for_runs=1)
     sent = scene.receiver.sent
     scene.fire(watched=comparison(rules=(calm,)))
@@ -421,7 +415,7 @@ def drained(scene: Scene, *receivers: Any, budget_s: float = 30) -> None:
     drain([scene.outlet(receiver) for receiver in receivers], budget_s=budget_s, pause=scene.clock.pass_by)
 
 
-def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(scene: Scene) -> None:
+def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(scene):
     scene.fire()
     scene.receiver.errors = [DOWN] * 1000
     drained(scene, scene.receiver, budget_s=10)
@@ -430,7 +424,7 @@ def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(scene: Sc
     assert scene.owed() == 1
 
 
-def test_draining_waits_for_retries_that_come_due_and_ends_when_nobody_is_owed_anything(scene: Scene) -> None:
+def test_draining_waits_for_retries_that_come_due_and_ends_when_nobody_is_owed_anything(scene):
     scene.fire(to=("fake", "other", "gone"))
     scene.receiver.errors = [DOWN, DOWN]
     drained(scene, scene.receiver, FakeReceiver("other"))

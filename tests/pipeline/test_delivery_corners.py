@@ -1,7 +1,6 @@
 """What makes on-call miss a drop, or hear of it twice: the corners of telling, each with the receiver's side looked at."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from monitor.alerts.notification_policy import NotificationPolicy, Route
 from monitor.errors import DeliveryError
 from monitor.model.notifications import MessageStatus, Treatment, Updates
 from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
-from pipeline.test_delivery import DOWN, EACH, ENDS, REFUSED, SEGMENTS, SILENT, STARTS, FakeReceiver, Scene, scene
+from pipeline.test_delivery import DOWN, EACH, ENDS, REFUSED, SEGMENTS, SILENT, STARTS, FakeReceiver, scene
 
 __all__ = ["scene"]
 
@@ -19,9 +18,7 @@ ONLY_PAGER = (Route(matchers=(), receivers=frozenset({"pager"})),)
 
 
 @pytest.mark.parametrize(("routes", "order"), [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
-def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_names_them(
-    scene: Scene, routes: Any, order: str
-) -> None:
+def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_names_them(scene, routes, order) -> None:
     pager, mail = FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
     scene.policy = NotificationPolicy(routes=routes, fallbacks={"pager": "mail"})
     scene.fire(to=("pager", "mail") if routes else ("pager",))
@@ -31,7 +28,7 @@ def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_n
     assert (pager.segments, mail.segments) == ([], [STARTS, ENDS])
 
 
-def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene: Scene) -> None:
+def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene) -> None:
     pager, mail = FakeReceiver("pager", errors=[REFUSED] * 9), FakeReceiver("mail", errors=[REFUSED] * 9)
     scene.policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks={"pager": "mail", "mail": "pager"})
     scene.fire(to=("pager", "mail"))
@@ -39,9 +36,7 @@ def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene: Sce
     assert (pager.batches, mail.batches) == ([1], [1])
 
 
-def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_ends(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_ends(scene, monkeypatch) -> None:
     monkeypatch.setattr("monitor.pipeline.delivery._CLAIMED", 20)
     scene.receiver.treatment = Treatment(updates=Updates.EACH)
     scene.silence("segment=~a=.*")
@@ -54,7 +49,7 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
     assert next(looks, None) is not None
 
 
-def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene: Scene) -> None:
+def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene) -> None:
     scene.fire(watched=EACH)
     scene.lease(5 * MINUTE)
     scene.fire(MINUTE, watched=EACH, segments=SEGMENTS)
@@ -63,7 +58,7 @@ def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene: Scene) -
     assert [change.comparison for change in scene.receiver.told] == ["search"]
 
 
-def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene: Scene) -> None:
+def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene) -> None:
     scene.fire(watched=EACH, segments=SEGMENTS)
     scene.deliver()
     for segments, status in ((("a=1",), MessageStatus.FIRING), (("all", "a=2"), MessageStatus.ACKNOWLEDGED)):
@@ -75,7 +70,7 @@ def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left_leased_by_who_stops_between_the_two(
-    scene: Scene, *, stops: bool
+    scene, *, stops
 ) -> None:
     scene.receiver.errors = [SILENT]
     scene.fire()
@@ -87,7 +82,7 @@ def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left
     assert [message.status for message in scene.receiver.sent] == [MessageStatus.FIRING, MessageStatus.ACKNOWLEDGED]
 
 
-def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene: Scene) -> None:
+def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene) -> None:
     scene.receiver.errors = [DOWN]
     scene.fire()
     scene.deliver()
@@ -99,7 +94,7 @@ def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene: Scene) -> 
     assert scene.deliver().dropped == 2
 
 
-def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(scene: Scene) -> None:
+def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(scene) -> None:
     scene.receiver.errors = [SILENT, REFUSED]
     scene.fire(watched=EACH)
     scene.deliver()
@@ -109,7 +104,7 @@ def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_i
     assert scene.receiver.segments == [("starts", "a=1"), ("starts", "a=2")]
 
 
-def test_an_end_carries_the_labels_under_which_its_start_is_known(scene: Scene) -> None:
+def test_an_end_carries_the_labels_under_which_its_start_is_known(scene) -> None:
     before, after = (comparison(rules=(rule(for_runs=1, labels={"team": team}),)) for team in ("search", "ranking"))
     scene.fire(watched=before)
     scene.deliver()
@@ -118,7 +113,7 @@ def test_an_end_carries_the_labels_under_which_its_start_is_known(scene: Scene) 
     assert [change.labels for change in scene.receiver.told] == [{"team": "search"}] * 2
 
 
-def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_asks(scene: Scene) -> None:
+def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_asks(scene) -> None:
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire()
     scene.deliver()
@@ -134,7 +129,7 @@ def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_
         assert told.repeat_due() == 1
 
 
-def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scene: Scene) -> None:
+def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scene) -> None:
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire()
     scene.deliver()
@@ -145,7 +140,7 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scen
     assert scene.deliver().sent == 1
 
 
-def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene: Scene) -> None:
+def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene) -> None:
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
     for receiver in ("pager", "chat"):
@@ -158,7 +153,7 @@ def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_fo
 
 
 @pytest.mark.parametrize("before", ["untold", "held", "leased", "refused"])
-def test_a_clock_set_back_by_hours_puts_nothing_off(scene: Scene, before: str) -> None:
+def test_a_clock_set_back_by_hours_puts_nothing_off(scene, before) -> None:
     scene.fire(6 * HOUR if before == "untold" else 0 * HOUR)
     scene.clock.at = SLOT + 6 * HOUR
     silence = scene.silence("segment=all") if before == "held" else None
@@ -173,7 +168,7 @@ def test_a_clock_set_back_by_hours_puts_nothing_off(scene: Scene, before: str) -
     assert scene.deliver().sent == 1
 
 
-def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_and_ends_once(scene: Scene) -> None:
+def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_and_ends_once(scene) -> None:
     """A rule that was removed and put back, its slot run again: so does a clock that was set back."""
     scene.fire()
     scene.deliver()

@@ -49,7 +49,7 @@ def look(past: Sequence[PastRun], now: Summary | float, what: Comparison | None 
 MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
 
 
-def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_budget_leaves() -> None:
+def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_budget_leaves():
     found = look(history(MEANS), 0.52)
 
     spread, h = float(np.std(MEANS, ddof=1)), len(MEANS)
@@ -63,14 +63,14 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_b
     assert (found.runs, found.evidence, found.fault) == (h, None, None)
 
 
-def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_does_not() -> None:
+def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_does_not():
     two = watched(drop(), drop(alert="Other"), rule(alert="Absolute"))
     *past, last = history([*MEANS, 0.5])
     for alert, taught in (("Other", len(MEANS)), ("Absolute", len(MEANS) + 1)):
         assert look([*past, replace(last, states={(alert, "all"): State.FIRING})], 0.5, two).runs == taught
 
 
-def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone() -> None:
+def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone():
     each = watched(drop(segments="each"), StandstillRule(alert="Frozen", arm=Arm.CANDIDATE))
     seen = (measured(0.5), measured(0.5, segment="country=DE"))
     *past, last = (PastRun(slot=SLOT + day * DAY, summaries=seen, states={}) for day in range(8))
@@ -91,14 +91,14 @@ def below(share: float, n: int = N) -> Summary:
     return measured(0.5, n=n, statistics={"share_below(0)": share})
 
 
-def test_a_share_that_was_0_in_every_run_is_expected_to_be_0() -> None:
+def test_a_share_that_was_0_in_every_run_is_expected_to_be_0():
     found = look(history(below(0.0, 700 + day) for day in range(7)), below(0.0, 690), watched(FAR))
     assert found.limit is not None
     assert 0 < found.limit < 0.03
     assert (found.expected, found.opposite) == (0.0, 0.0)
 
 
-def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
+def test_a_share_is_judged_as_an_angle_and_told_as_a_share():
     found = look(history(map(below, (0.06, 0.08, 0.07, 0.05, 0.06, 0.07))), below(0.2), watched(FAR))
     assert found.expected == pytest.approx(0.065, abs=2e-3)
     assert found.limit is not None
@@ -107,7 +107,7 @@ def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
     assert found.z > 3
 
 
-def test_too_few_users_neither_teach_nor_are_judged() -> None:
+def test_too_few_users_neither_teach_nor_are_judged():
     past = history(measured(mean, n=20) for mean in MEANS)
     assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
 
@@ -123,7 +123,7 @@ def told(means: Sequence[float], what: Comparison) -> tuple[list[PastRun], list[
     return past, expected
 
 
-def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop() -> None:
+def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop():
     rng = np.random.default_rng(3)
     what = watched(drop(), drop(alert="Trend", learned=Learning.TREND))
     healthy, falling = 0.5 + 0.03 * rng.normal(size=30), 0.45 + 0.01 * rng.normal(size=20)
@@ -135,7 +135,7 @@ def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop()
     assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
 
 
-def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -> None:
+def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen():
     what = watched(drop(), runs_a_false_page=1e6)  # so rarely that evidence of a trend casts no suspicion
     past, expected = told([*MEANS * 2, 0.41, *MEANS[:1] * 5], what)
     first = 2 * len(MEANS)
@@ -145,7 +145,7 @@ def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -
     assert after_three >= first + 3
 
 
-def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires() -> None:
+def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires():
     rng = np.random.default_rng(4)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
     *past, last = told([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)[0]
@@ -171,7 +171,7 @@ def random_run(rng: np.random.Generator, segments: Sequence[str]) -> list[Summar
     return found
 
 
-def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach() -> None:
+def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach():
     """The slow reference: every value measured anew from every summary of every past run."""
     rng = np.random.default_rng(11)
     trend = drop(alert="Trend", learned=Learning.TREND)
@@ -190,7 +190,7 @@ def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach() -> No
     assert sum(each.limit is not None for each in found) >= 8
 
 
-def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summaries() -> None:
+def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summaries():
     past, other = told(MEANS, watched())[0], watched(drop(statistic="p50"))
     quantiles = [measured(0.5, statistics={"p50": mean, "p25": mean - 0.1, "p75": mean + 0.1}) for mean in MEANS]
 

@@ -57,7 +57,7 @@ def days(means: Sequence[float | None], **changes: Any) -> list[RunRecord]:
     return [record(day, measured(mean, **changes)) for day, mean in enumerate(means)]
 
 
-def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_of_months() -> None:
+def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_of_months():
     same = days([1.0] * 8, standard_error=0.0)
     assert state(same).outcome is Outcome.OK
     dropped = state([*same, record(200.25, measured(0.999, standard_error=0.0))])
@@ -65,7 +65,7 @@ def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_
     assert "1 was expected after 8 healthy runs" in dropped.reason
 
 
-def test_any_number_of_users_is_judged_by_what_it_can_tell() -> None:
+def test_any_number_of_users_is_judged_by_what_it_can_tell():
     """A day of two users lies low by chance; one of ten million does not, nor one of none."""
     for users in (1, 2, 10, 5_000, 10**7):
         error = None if users == 1 else 0.31 / np.sqrt(users)
@@ -78,7 +78,7 @@ def with_segment(day: int, mean: float) -> RunRecord:
     return record(day, measured(0.5 + 0.01 * (day % 3)), measured(mean, segment="x=new"))
 
 
-def test_a_segment_that_appears_learns_by_itself_and_one_that_vanishes_is_no_data() -> None:
+def test_a_segment_that_appears_learns_by_itself_and_one_that_vanishes_is_no_data():
     def judged_new(*records: RunRecord) -> AlertState:
         each = watched(replace(DROP, segments="each"))
         return judged([*days(MEANS), *records], each).states["SimilarityLow", "x=new"]
@@ -91,7 +91,7 @@ def test_a_segment_that_appears_learns_by_itself_and_one_that_vanishes_is_no_dat
     assert judged_new(*later, with_segment(13, 0.1)).state is State.FIRING
 
 
-def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_returns() -> None:
+def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_returns():
     before = days(MEANS)
     changed = [record(7 + day, measured(0.9), config_hash="other") for day in range(3)]
 
@@ -105,9 +105,7 @@ def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_
     ("status", "outcome", "found"),
     [(RunStatus.FAILED, Outcome.ERROR, ()), (RunStatus.INSUFFICIENT, Outcome.NO_DATA, (measured(0.1),))],
 )
-def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_teaches_nothing(
-    status: RunStatus, outcome: Outcome, found: tuple[Summary, ...]
-) -> None:
+def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_teaches_nothing(status, outcome, found):
     def week(first: int) -> list[RunRecord]:
         return [record(day, *found, status=status, reason="connection refused") for day in range(first, first + 7)]
 
@@ -123,7 +121,7 @@ def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_te
     assert state([*firing, record(15, measured(0.52))]).state is State.QUIET
 
 
-def test_a_slot_that_was_judged_before_moves_nothing() -> None:
+def test_a_slot_that_was_judged_before_moves_nothing():
     rng = np.random.default_rng(9)
     records = days([*(0.5 + 0.02 * rng.normal(size=25)), *(0.42 + 0.02 * rng.normal(size=10)), 0.1, 0.5])
     whole, again = (
@@ -165,14 +163,14 @@ def starts(fires: Sequence[bool]) -> list[int]:
     return [day for day in range(1, len(fires)) if fires[day] and not fires[day - 1]]
 
 
-def test_a_fault_of_ten_days_ends_within_three_runs_of_healing_also_where_healthy_runs_lie_elsewhere_then() -> None:
+def test_a_fault_of_ten_days_ends_within_three_runs_of_healing_also_where_healthy_runs_lie_elsewhere_then():
     for moved in (0.0, -0.06):
         fires, _ = judge(ILL[:10] + [mean + moved for mean in HEALTHY[20:]])
         assert all(fires[20:30])
         assert not any(fires[32:])
 
 
-def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for_rounding() -> None:
+def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for_rounding():
     assert all(judge([0.42 - 0.02 * day for day in range(20)])[0][20:])
     equal = days([0.5] * 20 + [0.4] * 10 + [0.5 - 1e-17] * 12)
     rejudging = judged(equal[:30], watched(DROP, TREND))
@@ -181,7 +179,7 @@ def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for
         assert {state.state for state in rejudging.states.values()} == {State.QUIET}
 
 
-def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_when_it_becomes_worse() -> None:
+def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_when_it_becomes_worse():
     fires, (end, *_) = judge(ILL[:25] + [mean - 0.2 for mean in ILL[:2]])
     assert (starts(fires), fires[20:34]) == ([20, 45], [True] * 13 + [False])
     assert end.endswith(
@@ -190,7 +188,7 @@ def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_
     )
 
 
-def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_other() -> None:
+def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_other():
     fires, ends = judge(ILL[:25], {20: 23})
 
     assert (starts(fires), fires.index(False, 20)) == ([20], 24)
@@ -199,7 +197,7 @@ def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_
         assert starts(judge(ILL[:16] + HEALTHY[20:30] + ILL[:3], accepted)[0]) == days_told
 
 
-def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_on() -> None:
+def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_on():
     what = changed(watched(DROP, TREND), holidays=((SLOT + 20 * DAY, SLOT + 23 * DAY), (SLOT + 31 * DAY, SLOT + 32 * DAY)))
     rejudging, said = Rejudgement(comparison=what), []
     for record in days(HEALTHY[:20] + ILL[:3] + HEALTHY[23:30] + ILL[:1] + HEALTHY[:1] + HEALTHY[:1]):
@@ -230,7 +228,7 @@ def expected(alert: str, level: float, segment: str = "all") -> Expectation:
     return Expectation(alert=alert, segment=segment, runs=9, expected=level)
 
 
-def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and_what_has_no_value_neither() -> None:
+def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and_what_has_no_value_neither():
     """Of 20 in 100: arcsin sqrt(20.375 / 100.75) = 0.466423, -+ 1.959964 / (2 sqrt(100.5)) = 0.097755."""
     share = transition(metric="coverage", statistic="missing(candidate)", value=0.2, users=100)
     nothing = transition(metric="condition", statistic="no_data", value=None)
@@ -241,7 +239,7 @@ def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and
     assert scales(past=past(0.5)).complete([nothing]) == (neither,) == (nothing,)
 
 
-def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expected_of_the_same_series() -> None:
+def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expected_of_the_same_series():
     learned = comparison(rules=(rule(scores=SCORES, learned=Learning.DROP),))
     (told,) = scales(comparison=learned, expectations=(expected("SimilarityLow", 0.51),), past=past(0.9)).complete(
         [transition()]
@@ -253,7 +251,7 @@ def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expect
     assert told.normal == 0.52
 
 
-def test_normal_where_nothing_learns_is_the_mean_of_the_newest_runs_without_the_alert() -> None:
+def test_normal_where_nothing_learns_is_the_mean_of_the_newest_runs_without_the_alert():
     before = (*past(*[0.9] * 5), *past(0.1, alarmed=True), *past(*[0.4, 0.6] * (RECENT // 2 - 1), 0.5))
     (told,) = scales(past=before).complete([transition()])
     assert told.normal == pytest.approx(0.5)
@@ -296,7 +294,7 @@ a:1,b:1,c:1,d:1,e:1,f:1                          None  None    None
 
 
 @pytest.mark.parametrize("row", cells(ANSWERED))
-def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(row: list[str]) -> None:
+def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(row):
     by_run: list[Versions] = []
     for text in row[0].split():
         users = dict(each.split(":") for each in text.split(",") if ":" in each)
@@ -307,7 +305,7 @@ def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(row: li
     assert [str(each) for each in (found.now, found.before, since)] == row[1:]
 
 
-def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level() -> None:
+def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level():
     first, _ = judged_by([*OLD, "v13"], [*MEANS, 0.30])
     assert (first.state, first.outcome) == (State.QUIET, Outcome.TOO_FEW)
     assert first.reason == "not judged by what was normal before: the candidate's model changed with this run, v12 → v13"
@@ -321,7 +319,7 @@ def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level()
     assert (later.outcome, "new normal" in later.reason) == (Outcome.OK, False)
 
 
-def test_what_fires_when_the_model_changes_ends_as_the_new_normal() -> None:
+def test_what_fires_when_the_model_changes_ends_as_the_new_normal():
     means = [*MEANS, 0.30, 0.30, 0.31]
     assert judged_by([*OLD, "v12", "v13"], means[:-1])[0].state is State.FIRING
     ended, changes = judged_by([*OLD, "v12", "v13", "v13"], means)
@@ -331,27 +329,27 @@ def test_what_fires_when_the_model_changes_ends_as_the_new_normal() -> None:
     assert (end.slot, end.is_start, end.is_new_normal) == (SLOT + 9 * DAY, False, True)
 
 
-def test_a_model_that_comes_back_is_judged_at_once_by_what_was_normal_of_it() -> None:
+def test_a_model_that_comes_back_is_judged_at_once_by_what_was_normal_of_it():
     for mean, state in ((0.52, State.QUIET), (0.30, State.FIRING)):
         back, _ = judged_by([*OLD, *["v13"] * 3, "v12"], [*MEANS, 0.30, 0.31, 0.29, mean])
         assert back.state is state
         assert "0.52 was expected after 7 healthy runs" in back.reason
 
 
-def test_of_models_that_change_with_every_run_each_second_one_at_least_is_judged() -> None:
+def test_of_models_that_change_with_every_run_each_second_one_at_least_is_judged():
     means = [*MEANS, 0.52, 0.51]
     assert judged_by([*OLD, "v13", "v14"], means)[0].outcome is Outcome.OK
     assert judged_by([*OLD, "v13", "v14"], [*means[:-1], 0.10])[0].state is State.FIRING
 
 
-def test_a_deployment_under_way_and_an_unknown_version_change_nothing_until_it_is_done() -> None:
+def test_a_deployment_under_way_and_an_unknown_version_change_nothing_until_it_is_done():
     for unclear in (HALF, None):
         assert judged_by([*OLD, unclear], [*MEANS, 0.30])[0].state is State.FIRING
     assert judged_by([None, None, *OLD[2:], HALF, "v12"], [*MEANS, 0.50, 0.52])[0].outcome is Outcome.OK
     assert judged_by([*OLD, HALF, "v13"], [*MEANS, 0.50, 0.30])[0].outcome is Outcome.TOO_FEW
 
 
-def test_evidence_of_a_trend_begins_anew_with_a_model() -> None:
+def test_evidence_of_a_trend_begins_anew_with_a_model():
     falling = [0.515, 0.509, 0.503, 0.497, 0.491]
     for version, least, most in (("v12", 2, 9), ("v13", 0, 1)):
         rejudging = Rejudgement(comparison=BY_MODEL)
@@ -362,7 +360,7 @@ def test_evidence_of_a_trend_begins_anew_with_a_model() -> None:
         assert least < float(evidence[1]) < most
 
 
-def test_a_change_is_told_in_messages_for_a_week() -> None:
+def test_a_change_is_told_in_messages_for_a_week():
     models = days_of(["v12", "v13"], [0.5] * 2)[-1].run.models
     told = [write_models(models, SLOT + later * DAY) for later in (1, 7, 8)]
     assert told == [

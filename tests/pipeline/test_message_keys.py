@@ -33,7 +33,7 @@ def scene(store: SqlStore) -> Scene:
     return Scene(store, receiver=KeptMessages())
 
 
-def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene: Scene) -> None:
+def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene):
     scene.receiver.errors = [SILENT, SILENT]
     scene.fire(watched=EACH)
     scene.deliver()
@@ -50,7 +50,7 @@ def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene: Scene
     assert scene.owed() == 0
 
 
-def test_a_message_that_never_left_is_composed_again_with_what_joined(scene: Scene) -> None:
+def test_a_message_that_never_left_is_composed_again_with_what_joined(scene):
     scene.receiver.errors = [DOWN]
     scene.fire(watched=EACH)
     scene.deliver()
@@ -60,7 +60,7 @@ def test_a_message_that_never_left_is_composed_again_with_what_joined(scene: Sce
     assert [segments for _, segments in messages_of(scene)] == [["a=1", "all"]]
 
 
-def test_a_part_that_ended_is_repeated_with_the_rest(scene: Scene) -> None:
+def test_a_part_that_ended_is_repeated_with_the_rest(scene):
     scene.receiver.errors = [SILENT]
     scene.fire(watched=EACH, segments=("all", "a=1"))
     scene.deliver()
@@ -74,7 +74,7 @@ def test_a_part_that_ended_is_repeated_with_the_rest(scene: Scene) -> None:
     assert messages_of(scene)[2][1] == ["a=1", "all"]
 
 
-def test_a_part_that_is_silenced_holds_back_nothing_of_a_message_that_may_have_arrived(scene: Scene) -> None:
+def test_a_part_that_is_silenced_holds_back_nothing_of_a_message_that_may_have_arrived(scene):
     scene.receiver.errors = [SILENT]
     scene.fire(watched=EACH, segments=("all", "a=1"))
     scene.deliver()
@@ -86,8 +86,8 @@ def test_a_part_that_is_silenced_holds_back_nothing_of_a_message_that_may_have_a
     assert scene.held() == 0
 
 
-def test_a_sender_that_died_is_followed_under_the_same_key(scene: Scene) -> None:
-    scene.receiver.errors = [KeyboardInterrupt()]  # type: ignore[list-item]
+def test_a_sender_that_died_is_followed_under_the_same_key(scene):
+    scene.receiver.errors = [KeyboardInterrupt()]
     scene.fire(watched=EACH)
     with pytest.raises(KeyboardInterrupt):
         scene.deliver()
@@ -99,7 +99,7 @@ def test_a_sender_that_died_is_followed_under_the_same_key(scene: Scene) -> None
     assert messages_of(scene) == [(left.message_key, ["all"])] * 2
 
 
-def test_a_message_that_is_split_gets_new_keys(scene: Scene) -> None:
+def test_a_message_that_is_split_gets_new_keys(scene):
     scene.receiver.errors = [ILL_FORMED]
     scene.fire(watched=EACH, segments=("all", "a=1"))
     scene.deliver()
@@ -108,7 +108,7 @@ def test_a_message_that_is_split_gets_new_keys(scene: Scene) -> None:
     assert (len(messages_of(scene)), len(keys)) == (2, 2)
 
 
-def test_a_repetition_that_may_have_arrived_keeps_its_key_until_it_has(scene: Scene) -> None:
+def test_a_repetition_that_may_have_arrived_keeps_its_key_until_it_has(scene):
     scene.receiver.treatment = Treatment(repeat_every_s=DAY.total_seconds())
     scene.fire(watched=EACH)
     scene.deliver()

@@ -37,7 +37,7 @@ def means(result: RunResult) -> dict[tuple[str, str], Any]:
     return {(each.segment, each.metric): each.mean for each in result.summaries}
 
 
-def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user() -> None:
+def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user():
     asked = users("a", "b", "c", country=["UK", "DE", "UK"])
     again = Canned(pull({"a": [4, 3, 2, 1], "b": [5, 6, 7, 13]}))  # nothing of c, whose excess is not known
     candidate = pull({"a": [1, 2, 3, 9], "b": [6, 5, 10, 11], "c": [1, 2, 3, 4]})
@@ -81,9 +81,7 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     ],
     ids=["unreadable", "hung"],
 )
-def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(
-    monkeypatch: pytest.MonkeyPatch, answer: Any, reason: str
-) -> None:
+def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(monkeypatch, answer, reason):
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     watched = changed(WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=timedelta(seconds=1))
     more: dict[str, Any] = {"again": Canned(answer), "weights": CannedWeights(answer), "titles": CannedTitles(answer)}
@@ -98,7 +96,7 @@ def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(
     assert {item.title for item in result.explanation.gained} <= {None}
 
 
-def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run() -> None:
+def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run():
     watched = comparison(k=4, metrics=(OVERLAP,), rules=(), noise_floor=NoiseFloor.TEMPORAL)
     now = "a:1234 b:1234"
     last = KeptLists(
@@ -115,7 +113,7 @@ def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run() -> None:
     assert {each.n for each in later.summaries if each.metric != "overlap"} == {1}
 
 
-def test_ids_as_text_are_matched_between_the_two_answers_of_the_baseline() -> None:
+def test_ids_as_text_are_matched_between_the_two_answers_of_the_baseline():
     first, candidate, again = (pull({"a": list(items)}) for items in ("xyzw", "xyqr", "wxyk"))
 
     found = means(ran(FLOORED, first, candidate, again=Canned(again)))
@@ -134,7 +132,7 @@ def arm_values(result: RunResult, segment: str = "all") -> dict[tuple[str, str],
     return {(each.metric, each.arm.value): (each.value, each.n) for each in result.arm_scores if each.segment == segment}
 
 
-def test_a_run_measures_each_arm_as_a_whole_by_segment() -> None:
+def test_a_run_measures_each_arm_as_a_whole_by_segment():
     asked, weights = users(*NAMES, country=["UK", "DE"]), CannedWeights({1: 8.0, 2: 4.0, 3: 2.0})
     result, sized = (
         ran(changed(WIDE, catalogue_size=size), "a:12 b:12", "a:12 b:34", asked, weights=weights) for size in (None, 100)
@@ -150,7 +148,7 @@ def test_a_run_measures_each_arm_as_a_whole_by_segment() -> None:
     assert found["self_churn", "candidate"] == (None, 0)
 
 
-def test_the_last_runs_lists_give_churn_and_novelty() -> None:
+def test_the_last_runs_lists_give_churn_and_novelty():
     before = pull({"a": [1, 2], "b": ["x", "y"]})
     memory = Memory(last_lists=ran(WIDE, before, before).lists)
     result = ran(WIDE, pull({"a": ["2", "7"], "c": ["1", "9"]}), "a:12 c:21", users("a", "c"), memory=memory)
@@ -160,7 +158,7 @@ def test_the_last_runs_lists_give_churn_and_novelty() -> None:
     assert (found["novelty", "baseline"], found["novelty", "candidate"]) == ((0.5, 2), (0.0, 2))
 
 
-def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> None:
+def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants():
     assert ran(changed(WIDE, min_paired_share=0.9), "a:12 b:12", "a:89").lists is None
     assert ran(changed(WIDE, keep_lists=Keep.NONE), "a:12", "a:12").lists is None
 
@@ -172,7 +170,7 @@ def labelled(name: str) -> Any:
     return comparison(k=2, rules=(), metrics=("overlap", name), keep_lists=Keep.ALL, relevance_within=timedelta(days=7))
 
 
-def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
+def test_relevance_that_is_there_already_is_measured_with_the_run():
     known = CannedRelevance({SLOT: {"a": {2: 1.0}}})
     result = ran(labelled(NDCG), "a:12 b:12", "a:21 b:12", relevance=known)
     found = {summary.metric: summary for summary in result.summaries}
@@ -182,12 +180,12 @@ def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
     np.testing.assert_array_equal(scores.by_metric[NDCG], [1.0, np.nan])
 
 
-def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive() -> None:
+def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive():
     result = ran(changed(labelled(NDCG), metrics=(NDCG,)), "a:12", "a:21", relevance=CannedRelevance())
     assert (result.status, result.summaries, result.evidence) == (RunStatus.OK, (), ())
 
 
-def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for() -> None:
+def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for():
     unreadable = SourceError("bought.parquet has no column 'grades'")
     waits: list[tuple[Any, str | None]] = [({}, None), ({SLOT: unreadable}, f"relevance: {unreadable}")]
     for known, reason in waits:
@@ -251,8 +249,8 @@ plain          plain        0.91 0.95 0.97   -
 
 @pytest.mark.parametrize(("first", "second", "overlaps", "told"), cells(UNTRUSTED))
 def test_a_floor_whose_second_answers_are_the_first_ones_is_not_judged_and_one_without_chance_in_it_is(
-    first: str, second: str, overlaps: str, told: str
-) -> None:
+    first, second, overlaps, told
+):
     before = tuple(map(float, overlaps.strip("-").split()))
     result = measured(answers(**ANSWERS[first]), answers(**ANSWERS[second]), overlaps=before)
     (state,), reason = result.states, str(result.reason)
@@ -265,7 +263,7 @@ def test_a_floor_whose_second_answers_are_the_first_ones_is_not_judged_and_one_w
         assert reason.startswith(str(state.reason))
 
 
-def test_an_arm_that_answers_from_a_cache_is_told_and_leaves_the_floor_be() -> None:
+def test_an_arm_that_answers_from_a_cache_is_told_and_leaves_the_floor_be():
     before = measured(answers(age=300.0), answers(came=PLACES + 9))
     assert before.reason == "the baseline answered 500 of 500 users from a cache, up to 300 s old (Age: 3)"
     assert {each.metric for each in before.summaries} > {"over_floor(overlap)"}
@@ -273,7 +271,7 @@ def test_an_arm_that_answers_from_a_cache_is_told_and_leaves_the_floor_be() -> N
     assert candidate.reason == "the candidate answered 6 of 500 users from a cache (Age: 3)"
 
 
-def test_gaps_are_those_between_the_answers_of_each_user_who_has_both() -> None:
+def test_gaps_are_those_between_the_answers_of_each_user_who_has_both():
     result = measured(answers(), answers(came=PLACES - np.where(PLACES < 400, 0.25, 3.0)), answers(came=PLACES + 0.5))
     assert result.gap_seconds == {"candidate": {"0.5": 0.5, "0.99": 0.5}, "noise_floor": {"0.5": 0.25, "0.99": 3.0}}
     assert not measured(pull("u001:1"), answers()).gap_seconds

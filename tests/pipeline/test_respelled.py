@@ -24,7 +24,7 @@ def after(earlier: RunResult) -> Memory:
     return Memory(splits=splits, last_lists=earlier.lists, former_lists=earlier.lists)
 
 
-def test_a_changed_spelling_is_named_with_an_example_of_each_in_the_explanation_the_alert_and_the_run() -> None:
+def test_a_changed_spelling_is_named_with_an_example_of_each_in_the_explanation_the_alert_and_the_run():
     result = run(AFTER, after(run(BEFORE)))
 
     assert result.explanation is not None
@@ -39,7 +39,7 @@ def test_a_changed_spelling_is_named_with_an_example_of_each_in_the_explanation_
     assert (result.reason or "").startswith("no item is in both arms: the ids differ in their prefix, such as 'SKU-")
 
 
-def test_a_changed_spelling_of_one_segment_names_the_segment() -> None:
+def test_a_changed_spelling_of_one_segment_names_the_segment():
     half = {name: (AFTER if number < 40 else BEFORE)[name] for number, name in enumerate(NAMES)}
     result = run(half, after(run(BEFORE)))
 
@@ -52,7 +52,7 @@ def test_a_changed_spelling_of_one_segment_names_the_segment() -> None:
     assert result.reason is None
 
 
-def test_a_first_run_in_which_nothing_meets_says_why() -> None:
+def test_a_first_run_in_which_nothing_meets_says_why():
     result = run(AFTER)
 
     assert result.explanation is not None
@@ -61,7 +61,7 @@ def test_a_first_run_in_which_nothing_meets_says_why() -> None:
     )
 
 
-def test_other_items_are_no_changed_spelling() -> None:
+def test_other_items_are_no_changed_spelling():
     other = {name: [f"other {each}" for each in "xyz"] for name in NAMES}
     result = run(other, after(run(BEFORE)))
 
@@ -70,7 +70,7 @@ def test_other_items_are_no_changed_spelling() -> None:
     assert result.explanation.finding.kind is not FaultKind.RESPELLED
 
 
-def test_an_alert_says_that_an_item_fills_up_lists() -> None:
+def test_an_alert_says_that_an_item_fills_up_lists():
     padded = {name: [*items[:2], "-1", "-1"] for name, items in BEFORE.items()}
     watched = changed(WATCHED, k=4, rules=(rule(for_runs=1, min_users=1, threshold=0.99),))
     result = run(padded, what=watched)
@@ -78,7 +78,7 @@ def test_an_alert_says_that_an_item_fills_up_lists() -> None:
     assert "Item '-1' fills the end of 80 of 80 lists of the candidate." in (result.transitions[0].explanation or "")
 
 
-def test_where_items_are_hidden_no_id_is_named() -> None:
+def test_where_items_are_hidden_no_id_is_named():
     hidden = changed(WATCHED, shows_items=False)
     result = run(AFTER, after(run(BEFORE)), hidden)
 

@@ -30,7 +30,7 @@ from tables import cells
 FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1),))
 
 
-def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
+def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
     baseline, candidate = pull("a:12 b:34"), pull("a:12 b:56")
     arms_asked = arms(baseline, candidate, users("a", "b", country=["UK", "DE"]))
     result = execute(FULL, arms_asked, claim(), Memory(), StillClock())
@@ -58,7 +58,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
     assert [(each.from_state, each.to_state) for each in result.transitions] == [(State.QUIET, State.FIRING)]
 
 
-def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None:
+def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default():
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
     found, traces = pull("a:12"), Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan))
     traced = replace(found, versions={"v1": 1}, rankings=replace(found.rankings, traces=traces))
@@ -68,7 +68,7 @@ def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None
     assert unset == ["id_mismatches"]  # nothing is odd about these ids
 
 
-def test_users_added_for_a_segment_change_nothing_but_that_segment() -> None:
+def test_users_added_for_a_segment_change_nothing_but_that_segment():
     names = [f"u{place:02}" for place in range(40)]
     lists = pull({name: [1, 2] for name in names}), pull({name: [1, place] for place, name in enumerate(names, 2)})
     asked = users(*names, country=["DE" if place % 10 == 0 else "UK" for place in range(40)])
@@ -87,7 +87,7 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment() -> None:
     assert of_all(topped) == of_all(plain)
 
 
-def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> None:
+def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
     result = ran(FULL, "a:12", SourceError("lists/2024-01-08.parquet: no such file"))
     assert (result.status, result.summaries, result.transitions) == (RunStatus.FAILED, (), ())
     assert result.reason == (
@@ -99,13 +99,13 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> 
     assert [state.outcome for state in result.states] == [Outcome.ERROR]
 
 
-def test_users_that_cannot_be_listed_fail_the_run() -> None:
+def test_users_that_cannot_be_listed_fail_the_run():
     result = ran(FULL, "", "", Canned(SourceError("users.parquet has no column 'user'")))
     assert (result.status, result.reason) == (RunStatus.FAILED, "users.parquet has no column 'user'")
     assert result.coverage is None
 
 
-def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() -> None:
+def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
     result = ran(FULL, "a:12 b:12 c:12", pull("a:89", {"b": CoverageReason.TIMEOUT}))
     assert (result.status, result.transitions) == (RunStatus.INSUFFICIENT, ())
     assert result.reason == (
@@ -115,7 +115,7 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() 
     assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
 
 
-def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_and_what_changed() -> None:
+def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_and_what_changed():
     baseline, half = "a:12 b:12", pull("a:12", {"b": CoverageReason.SERVER_ERROR})
     told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
@@ -140,7 +140,7 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
     )
 
 
-def test_where_both_arms_fail_each_alert_says_so_once() -> None:
+def test_where_both_arms_fail_each_alert_says_so_once():
     dead = pull("", {"a": CoverageReason.SERVER_ERROR})
     rules = tuple(coverage_rule(f"failed({arm})", alert=arm, threshold=0.2, for_runs=1, min_users=1) for arm in Arm)
 
@@ -151,7 +151,7 @@ def test_where_both_arms_fail_each_alert_says_so_once() -> None:
     assert [each.reason for each in result.transitions] == [f"{result.reason}; more than the 20 % allowed"] * 2
 
 
-def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an_unknown_version() -> None:
+def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an_unknown_version():
     last = run(slot=SLOT - DAY, k=10, config_hash="other", models=follow(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT - DAY))
     old, new = pull("a:12"), replace(pull("a:12"), versions={"v13": 1})
 
@@ -162,7 +162,7 @@ def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an
     assert (same.reason, same.input_hash) == (None, other.input_hash)
 
 
-def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch):
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     hung = threading.Event()
     result = ran(comparison(k=2, deadline=timedelta(seconds=1)), "a:12", hung)
@@ -173,8 +173,8 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
 
 @pytest.mark.parametrize(("keep", "kept", "batch_users"), [(Keep.NONE, 0, 3), (2, 2, 1), (9, 4, 3), (Keep.ALL, 4, 100)])
 def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_evidence_of_all(
-    monkeypatch: pytest.MonkeyPatch, keep: Keep | int, kept: int, batch_users: int
-) -> None:
+    monkeypatch, keep, kept, batch_users
+):
     monkeypatch.setattr(running, "measure_slot", partial(running.measure_slot, batch_users=batch_users))
     items, country = {"a": 3, "b": 4, "c": 5, "d": 6}, {"a": "DE", "b": "UK", "c": "DE", "d": "UK"}
     lists = pull({name: [1, 2] for name in items}), pull({name: [2, item] for name, item in items.items()})
@@ -219,9 +219,7 @@ a                    ok           takes    -               only 1 of 2 users
 
 
 @pytest.mark.parametrize(("answered", "earlier", "does", "written", "reason"), cells(WRITTEN))
-def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_one(
-    answered: str, earlier: str, does: str, written: str, reason: str
-) -> None:
+def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_one(answered, earlier, does, written, reason):
     sink = CannedSink(OutputError("scores_to: no") if does == "refuses" else None)
     lists = pull({name: [1, 2] for name in "ab"}), pull({name: [1, 2] for name in answered.split() if name != "-"})
     told = comparison(k=2, keep_scores=Keep.NONE, min_paired_share=0.9)
@@ -231,7 +229,7 @@ def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_o
     assert str(result.reason).startswith(reason)
 
 
-def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_kept_and_has_no_arm_scores() -> None:
+def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_kept_and_has_no_arm_scores():
     names = [f"u{i:02}" for i in range(30)]
     candidate = {name: [1, 2] for name in names[:20]} | {name: [8, 9] for name in names[20:23]}
     watched = rule(for_runs=1, min_users=1, segments=("all", "country=DE", "country=UK"))
@@ -251,7 +249,7 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_
     assert kingdom.reason == "too little of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
 
 
-def test_arms_are_asked_at_once_so_that_two_that_hang_cost_one_deadline() -> None:
+def test_arms_are_asked_at_once_so_that_two_that_hang_cost_one_deadline():
     both = threading.Barrier(2)
 
     class Hung(threading.Event):
@@ -272,9 +270,7 @@ STOPPING = comparison(k=2, metrics=("overlap",), sample=SampleSize(fixed=300, st
     ("counts", "off", "most_asked"),
     [((10, 0, 90), -1e-6, USERS), ((2, 50, 48), 1e-6, USERS), ((10, 0, 90), -0.3, USERS / 2)],
 )
-def test_of_thousands_of_runs_no_more_stop_on_the_wrong_side_than_promised(
-    counts: tuple[int, ...], off: float, most_asked: float
-) -> None:
+def test_of_thousands_of_runs_no_more_stop_on_the_wrong_side_than_promised(counts, off, most_asked):
     scores = np.repeat([0.0, 0.9, 1.0], counts)
     orders = np.random.default_rng(2).permuted(np.tile(scores, (RUNS, 1)), axis=1)
     limit, wrong, asked = float(scores.mean()) + off, 0, np.full(RUNS, USERS)
@@ -300,9 +296,7 @@ def asked_of(good: float, what: Comparison = STOPPING, **more: Any) -> tuple[Run
     ("good", "outcome", "more"),
     [(1.0, Outcome.OK, {"weights": CannedWeights({1: 1.0})}), (0.0, Outcome.BREACH, {"pseudonyms": Pseudonyms(b"key")})],
 )
-def test_a_run_asks_no_more_users_at_random_once_its_verdicts_are_certain(
-    good: float, outcome: Outcome, more: dict[str, Any]
-) -> None:
+def test_a_run_asks_no_more_users_at_random_once_its_verdicts_are_certain(good, outcome, more):
     result, rounds = asked_of(good, **more)
     everybody = [name for asked in rounds for name in asked]
     assert [state.outcome for state in result.states] == [outcome] * 3
@@ -311,7 +305,7 @@ def test_a_run_asks_no_more_users_at_random_once_its_verdicts_are_certain(
     assert 0.1 < np.mean([name < "u200" for name in everybody]) < 0.9
 
 
-def test_a_run_that_is_never_certain_measures_as_one_that_asks_the_whole_panel_at_once() -> None:
+def test_a_run_that_is_never_certain_measures_as_one_that_asks_the_whole_panel_at_once():
     at_once, _ = asked_of(0.5, changed(STOPPING, sample=SampleSize(fixed=300)))
     for rules in ((LOW,), ()):
         result, rounds = asked_of(0.5, changed(STOPPING, rules=rules))

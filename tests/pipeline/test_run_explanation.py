@@ -47,14 +47,12 @@ ndcg                    ndcg overlap                     overlap
 
 
 @pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
-def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(
-    watched: str, measured: str, explained: str
-) -> None:
+def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(watched, measured, explained):
     rules = tuple(rule(metric=name) for name in watched.split())
     assert str(choose_metric(comparison(rules=rules), [parse(name) for name in measured.split()])) == explained
 
 
-def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop() -> None:
+def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
     found = run(OTHER).explanation
     assert found is not None
     assert found.sentence == (
@@ -68,7 +66,7 @@ def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop() -> Non
     assert {group.examples for group in unseen.groups} == {()}
 
 
-def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users() -> None:
+def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users():
     found = run(OTHER, memory=after(run(SAME), run(SAME))).explanation
     assert found is not None
     assert (found.paired, found.before, found.now, found.segment, str(found.arm)) == (80, 0.0, 1.0, "country=DE", "candidate")
@@ -82,7 +80,7 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
 
 
-def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual() -> None:
+def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual():
     what = changed(TWO, min_paired_share=0.1)
     before = after(run(SAME, what))
     other = replace(before, splits=tuple(replace(each, metric="overlap") for each in before.splits))
@@ -96,7 +94,7 @@ def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_ar
     assert known.sentence.startswith("40 of 80 users (50 %) got no list from the candidate (0 % before).")
 
 
-def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_explanation_and_alerts_all_the_same() -> None:
+def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_explanation_and_alerts_all_the_same():
     thin = run({"u0": [1, 2, 3]})
     assert (thin.status, thin.split, thin.explanation) == (RunStatus.INSUFFICIENT, None, None)
     related = changed(TWO, metrics=("rbo_min(p=0.9)",), rules=(rule(metric="rbo_min(p=0.9)", for_runs=1, min_users=1),))
@@ -105,7 +103,7 @@ def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_ex
     assert (result.split, result.explanation) == (None, None)
 
 
-def test_an_alert_says_why_and_what_its_segment_fell_by() -> None:
+def test_an_alert_says_why_and_what_its_segment_fell_by():
     each = changed(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
     result = run(OTHER, each, after(run(SAME)))
     said = {alert.segment: alert.explanation for alert in result.transitions}
@@ -119,7 +117,7 @@ def test_an_alert_says_why_and_what_its_segment_fell_by() -> None:
     }
 
 
-def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came() -> None:
+def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     came = run(OTHER, memory=after(run(SAME)))
     assert came.explanation is not None
     assert came.explanation.finding is not None
@@ -139,7 +137,7 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came() 
     assert recall_fault(unchanged, [(SLOT, vague)]) == unchanged
 
 
-def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained() -> None:
+def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained():
     coverage, end = (
         transition(metric="coverage", statistic="missing"),
         transition(from_state=State.FIRING, to_state=State.QUIET),
@@ -153,7 +151,7 @@ def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_m
     assert {alert.explanation for alert in add_explanations(alerts, None)} == {None}
 
 
-def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
+def test_items_bear_their_titles_where_a_catalogue_knows_them():
     titles = CannedTitles({"7": "Tea", "1": "Kettle", "99": "never listed"})
     result = run(OTHER, titles=titles)
     assert result.explanation is not None

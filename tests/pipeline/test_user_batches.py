@@ -116,7 +116,7 @@ NUMBERS, TEXTS, NUMBERS_AS_TEXT = int, "item-{}".format, "{}".format
     ("parts", "floor", "spell"),
     [(20, NoiseFloor.TEMPORAL, TEXTS), (7, NoiseFloor.SERVE, NUMBERS_AS_TEXT)],
 )
-def test_one_batch_and_many_find_the_same_to_the_last_bit(parts: int, floor: NoiseFloor, spell: Any) -> None:
+def test_one_batch_and_many_find_the_same_to_the_last_bit(parts, floor, spell):
     whole = measure(len(ASKED), len(ASKED), spell, floor)
     assert whole.run.models is not None
     require_same(measure(-(-len(ASKED) // parts), len(ASKED), spell, floor), whole)
@@ -141,13 +141,13 @@ class MeasuredThere:
         return (there.merge(parts[start : start + 2]) for start in range(0, len(parts), 2)[::-1])
 
 
-def test_bytes_that_hold_no_part_are_refused() -> None:
+def test_bytes_that_hold_no_part_are_refused():
     for data in (b"", b"no part", zlib.compress(b"\0" * 7 + b"\x02[]"), zlib.compress(b"\0" * 99)):
         with pytest.raises(ValueError, match=r"."):
             unpack_part(data)
 
 
-def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so() -> None:
+def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so():
     whole, found, again = (measure(batch, sampled, int) for batch, sampled in ((300, 300), (300, 100), (50, 100)))
 
     assert (found.run.summaries, found.coverage) == (whole.run.summaries, whole.coverage)
@@ -181,20 +181,20 @@ def measured(asked: Arms, memory: Memory, *, batch_users: int | None = None, **c
     return measure_slot(changed(EVERYTHING, **changes), asked, SLOT, memory, watch, batch_users=batch_users)
 
 
-def test_a_pseudonym_is_the_first_half_of_the_hmac_as_rfc_4231_has_it() -> None:
+def test_a_pseudonym_is_the_first_half_of_the_hmac_as_rfc_4231_has_it():
     told = Pseudonyms(b"Jefe").find("what do ya want for nothing?")
     assert told == "hmac-5bdcc146bf60754e6a042426089575c7"
     assert Pseudonyms(b"Jefe").find(told) == told
     assert "Jefe" not in repr(Pseudonyms(b"Jefe"))
 
 
-def test_every_id_has_a_pseudonym_of_one_shape_and_of_its_own() -> None:
+def test_every_id_has_a_pseudonym_of_one_shape_and_of_its_own():
     for user in ("", "<b>", "\u202e\u0007", "a/b%2f", "x" * 10_000, "hmac-5", "\ud800", "ü"):
         assert HIDING.find(user) == HIDING.hide([user, "other"])[0] != HIDING.hide(["other"])[0]
         assert HIDING.find(user) != Pseudonyms(b"l" * 32).find(user)
 
 
-def test_under_pseudonyms_the_same_is_measured_and_no_id_is_left() -> None:
+def test_under_pseudonyms_the_same_is_measured_and_no_id_is_left():
     asked, memory = world(TEXTS)
     lists = memory.last_lists
     assert lists is not None
@@ -211,7 +211,7 @@ def test_under_pseudonyms_the_same_is_measured_and_no_id_is_left() -> None:
     assert "user-" in repr((plain(known.run), known.notes, known.left_out))
 
 
-def test_lists_that_are_measured_elsewhere_are_hidden_there() -> None:
+def test_lists_that_are_measured_elsewhere_are_hidden_there():
     asked, memory = world(TEXTS)
     there = replace(hidden(asked), joined=MeasuredThere(asked, EVERYTHING))
     found = measured(there, memory, batch_users=70)
@@ -219,7 +219,7 @@ def test_lists_that_are_measured_elsewhere_are_hidden_there() -> None:
     assert "user-" not in repr((plain(found.run), found.notes))
 
 
-def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run() -> None:
+def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run():
     asked = hidden(world(TEXTS)[0])
 
     def users_kept(size: SampleSize) -> set[str]:
@@ -231,7 +231,7 @@ def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run() -> None
     assert len(more) <= 60
 
 
-def test_an_error_about_one_users_relevance_names_the_pseudonym() -> None:
+def test_an_error_about_one_users_relevance_names_the_pseudonym():
     odd = CannedRelevance({SLOT: UserDataError("kim", "of labels.csv stands in two rows")})
     with pytest.raises(SourceError) as caught:
         HiddenRelevance(odd, HIDING).relevance(SLOT)

@@ -10,14 +10,13 @@ from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import alert_labels
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import wait_for
-from servers.webhook import Collector
 
 Make = Callable[..., AlertmanagerServer]
 FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
 """Later than the clock of a real Alertmanager; SLOT is earlier."""
 
 
-def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_annotations() -> None:
+def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_annotations():
     why = "All of the drop: country=UK, items replaced."
     there = {"job": "rankwatch", "namespace": "recs", "team": "nobody"}
     plain = alert_of(transition(explanation=None), SLOT + timedelta(minutes=9), URL, there)
@@ -34,19 +33,19 @@ def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_
     assert alert["generatorURL"] == f"{URL}/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
 
 
-def test_an_end_carries_the_same_labels_and_the_time_of_its_end() -> None:
+def test_an_end_carries_the_same_labels_and_the_time_of_its_end():
     alert = alert_of(end(at=SLOT + timedelta(days=2), since=SLOT, incident=None), SLOT, URL)
     assert alert["labels"] == alert_labels(transition())
     assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:00Z", "2024-01-10T00:00:00Z")
 
 
-def test_a_rule_s_labels_never_override_ours_and_are_made_legal() -> None:
+def test_a_rule_s_labels_never_override_ours_and_are_made_legal():
     labels = alert_labels(transition(labels={"severity": "none", "on-call": "me", "1st": "x", "": "y"}))
     assert labels["severity"] == "critical"
     assert (labels["on_call"], labels["_1st"], labels["_"]) == ("me", "x", "y")
 
 
-def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_minutes(collector: Collector) -> None:
+def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_minutes(collector):
     for resend, minutes in (("1m", 5), ("15m", 60)):
         receiver = opened(alertmanager={"urls": [collector.url], "resend_every": resend})
         receiver.send(message(transition()), now=SLOT + timedelta(hours=1))
@@ -54,7 +53,7 @@ def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_min
         assert datetime.fromisoformat(sent["endsAt"]) == SLOT + timedelta(hours=1, minutes=minutes)
 
 
-def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(collector: Collector) -> None:
+def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(collector):
     for options, header in (
         ({"basic_auth": {"username": "me", "password": "pä"}}, "Basic bWU6cMOk"),
         ({"bearer_token": "abc"}, "Bearer abc"),
@@ -65,9 +64,7 @@ def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(collector:
 
 
 @pytest.mark.integration
-def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_end(
-    make_alertmanager: Make, collector: Collector
-) -> None:
+def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_end(make_alertmanager, collector):
     server = make_alertmanager(collector.url)
     server.start()
     firing = transition(segment="country=UK")
@@ -90,7 +87,7 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
 
 
 @pytest.mark.integration
-def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:
+def test_a_real_one_takes_hostile_names(make_alertmanager):
     server = make_alertmanager()
     server.start()
     hostile = "{{ .Evil }}<!channel>\r\n\x00\u202e" + "x" * 100_000

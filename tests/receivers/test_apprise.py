@@ -21,7 +21,7 @@ def notifying(*urls: str, **options: Any) -> Receiver:
     return opened(apprise={"urls": {f"service-{number}": url for number, url in enumerate(urls, start=1)}, **options})
 
 
-def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(collector: Collector) -> None:
+def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(collector):
     change = transition(reason="@everyone <!channel> <@U123>")
     receiver = notifying(url_of(collector))
     receiver.send(message(change, firing=(change,)), now=SLOT)
@@ -33,7 +33,7 @@ def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the
     assert not start["message"].startswith(start["title"])
 
 
-def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not_followed(collector: Collector) -> None:
+def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not_followed(collector):
     receiver = notifying(url_of(collector), timeout="500ms")
     moved = answer(307, {"Location": f"{collector.url}/elsewhere"})
     for reply in (answer(500), answer(404), moved, disconnect, hang):
@@ -47,7 +47,7 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not
     assert {request.path for request in collector.requests} == {"/canary-token"}
 
 
-def test_only_the_service_that_did_not_accept_it_is_notified_again(collector: Collector) -> None:
+def test_only_the_service_that_did_not_accept_it_is_notified_again(collector):
     for other in serve():
         other.replies.append(answer(503))
         receiver = notifying(url_of(collector), url_of(other))
@@ -58,14 +58,14 @@ def test_only_the_service_that_did_not_accept_it_is_notified_again(collector: Co
         assert caught.value.may_be_known
 
 
-def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(caplog):
     for url in ("file:///etc/canary", "canary", "nosuch://canary", "http://canary", "json://", "json://a,json://b"):
         with caplog.at_level(logging.DEBUG), pytest.raises(ValueError, match="two is no URL that Apprise can read") as caught:
             AppriseOptions.model_validate({"urls": {"one": "json://127.0.0.1", "two": url}})
         assert "canary" not in str(caught.value) + caplog.text
 
 
-def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_url_shows_in_a_repr_an_error_or_a_log(collector, caplog):
     collector.default = answer(500, {}, b"canary-token")
     receiver = notifying(url_of(collector))
     with caplog.at_level(logging.DEBUG), pytest.raises(DeliveryError) as caught:
@@ -75,12 +75,12 @@ def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: 
     assert "canary" not in "".join([str(caught.value), repr(receiver), repr(options), options.model_dump_json(), *apprise_s])
 
 
-def test_a_mention_is_broken_and_plain_signs_stay() -> None:
+def test_a_mention_is_broken_and_plain_signs_stay():
     assert defuse("a < b, at @ noon") == "a < b, at @ noon"
     assert defuse("@here <!channel>") == "@\u200bhere <\u200b!channel>"
 
 
-def test_without_the_extra_the_configuration_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_configuration_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(ValueError, match=r"needs Apprise: pip install 'rankwatch\[apprise\]'") as caught:
         AppriseOptions.model_validate({"urls": {"one": "json://canary"}})

@@ -15,8 +15,8 @@ from messages import HOSTILE, URL, hostile_message, message, send, start
 from monitor.errors import DeliveryError
 from monitor.receivers import ReceiverOptions
 from monitor.testing import ReceiverContract
-from servers.pagerduty import KEY, FakePagerDuty
-from servers.slack import PATH, FakeSlack
+from servers.pagerduty import KEY
+from servers.slack import PATH
 from servers.smtp import Mail, MailServer
 from servers.webhook import Collector, Reply, Request, answer, trickle_body
 
@@ -87,12 +87,12 @@ def require_harmless_mail(mail: Mail) -> list[str]:
     return texts
 
 
-def test_every_kind_of_receiver_has_a_place_here() -> None:
+def test_every_kind_of_receiver_has_a_place_here():
     assert ReceiverOptions.model_fields.keys() == PLACES.keys()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_receiver_shows_them_as_text(kind: str, request: pytest.FixtureRequest) -> None:
+def test_every_kind_of_receiver_shows_them_as_text(kind, request):
     fixture, path, options = PLACES[kind]
     server = request.getfixturevalue(fixture)
     wanted = {"pagerduty": {KEY, hostile_message("").incident}, "alertmanager": {"critical"}}
@@ -114,7 +114,7 @@ def test_every_kind_of_receiver_shows_them_as_text(kind: str, request: pytest.Fi
         assert wanted.get(kind, set()) <= set(texts)
 
 
-def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack: FakeSlack, pagerduty: FakePagerDuty) -> None:
+def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack, pagerduty):
     huge = "\U0001f600" * 1_000_000
     changes = [start(segment=huge, alert=huge, reason=huge, explanation=huge, dedup_key=str(n)) for n in range(1000)]
     hostile = message(*changes, briefing=hostile_message(huge).briefing)
@@ -147,7 +147,7 @@ REFUSALS = [
 
 
 @OVER_HTTP
-def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(kind, request):
     for status, headers, wanted, said in REFUSALS:
         error, who = refuse(kind, answer(status, headers, f"{PATH} is gone".encode()), request)
         assert (error.permanent, error.may_be_known, error.retry_after_s) == wanted
@@ -157,9 +157,7 @@ def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(kind: str,
 
 
 @pytest.mark.parametrize("kind", ["pagerduty", "slack"])  # whose bodies say whether they took it
-def test_a_message_is_taken_though_the_answer_s_body_does_not_come_to_its_end(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_message_is_taken_though_the_answer_s_body_does_not_come_to_its_end(kind, request):
     server = request.getfixturevalue(kind)
     server.collector.replies.append(trickle_body)
     send(message(start()), **{kind: {"timeout": "300ms", **PLACES[kind][2](server)}})

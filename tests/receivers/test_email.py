@@ -12,7 +12,7 @@ from messages import BRITISH, ENDED, FIRING, SEEN, START, URL, message, opened, 
 from monitor.errors import ConfigError, DeliveryError
 from monitor.receivers.email import LEGEND, EmailOptions
 from servers import free_port
-from servers.smtp import LOGIN, Act, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
+from servers.smtp import LOGIN, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
 
 pytestmark = pytest.mark.integration
 """The server shows a certificate, which is made by openssl."""
@@ -50,7 +50,7 @@ def part(mail: Mail, kind: str) -> str:
     return str(body.get_content())
 
 
-def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: MailServer, options: dict[str, Any]) -> None:
+def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server, options):
     send(START, email=options)
     (mail,) = mail_server.mails
     assert (mail.sender, list(mail.to), mail.is_secure, mail.is_known) == ("rankwatch@example.com", TO, True, False)
@@ -63,7 +63,7 @@ def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: Mai
     assert mail_server.steps == ["EHLO", "STARTTLS", "EHLO", "MAIL", "RCPT", "RCPT", "DATA", "QUIT"]
 
 
-def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
+def test_text_and_html_say_the_same_and_load_nothing(mail_server, options):
     change = replace(FIRING, reason="." * 200)  # a line of a single dot ends nothing
     send(message(change), email=options)
     text, page = part(mail_server.mails[0], "plain"), part(mail_server.mails[0], "html")
@@ -77,9 +77,7 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, op
         assert loading not in page
 
 
-def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_id(
-    mail_server: MailServer, options: dict[str, Any]
-) -> None:
+def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_id(mail_server, options):
     other = message(BRITISH, firing=(BRITISH,), incident="incident-2")
     send(START, *(message(each, first=(FIRING,)) for each in (SEEN, ENDED)), other, START, email=options)
     *mails, again = [read(mail) for mail in mail_server.mails]
@@ -92,7 +90,7 @@ def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_
     assert all(mail["In-Reply-To"] == mail["References"] != mail["Message-ID"] for mail in mails)
 
 
-def test_a_login_is_sent_under_tls_only(mail_server: MailServer, options: dict[str, Any]) -> None:
+def test_a_login_is_sent_under_tls_only(mail_server, options):
     for offer in ("AUTH PLAIN", "AUTH LOGIN"):
         mail_server.offers = ("STARTTLS", offer)
         send(START, email={**options, **PASSWORD})
@@ -104,7 +102,7 @@ def test_a_login_is_sent_under_tls_only(mail_server: MailServer, options: dict[s
     assert "does not offer STARTTLS" in str(error)
 
 
-def test_tls_from_the_first_byte_and_none_at_all_are_had_on_request(mail_server: MailServer, options: dict[str, Any]) -> None:
+def test_tls_from_the_first_byte_and_none_at_all_are_had_on_request(mail_server, options):
     mail_server.offers = ()
     send(START, email={**options, "tls": "none"})
     mail_server.is_implicit = True
@@ -112,7 +110,7 @@ def test_tls_from_the_first_byte_and_none_at_all_are_had_on_request(mail_server:
     assert [mail.is_secure for mail in mail_server.mails] == [False, True]
 
 
-def test_a_certificate_nobody_vouches_for_is_refused(mail_server: MailServer, options: dict[str, Any]) -> None:
+def test_a_certificate_nobody_vouches_for_is_refused(mail_server, options):
     for tls in ("starttls", "implicit"):
         mail_server.is_implicit = tls == "implicit"
         error = failure({**options, "ca_file": None}, tls=tls)
@@ -120,9 +118,7 @@ def test_a_certificate_nobody_vouches_for_is_refused(mail_server: MailServer, op
         assert not error.may_be_known
 
 
-def test_an_authority_that_cannot_be_read_is_an_error_when_the_receiver_is_opened(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_authority_that_cannot_be_read_is_an_error_when_the_receiver_is_opened(options, tmp_path):
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for path in (tmp_path / "nowhere.pem", empty):
@@ -134,9 +130,7 @@ STEPS = ["CONNECT", "EHLO", "STARTTLS", "MAIL", "RCPT", "DATA", "CONTENT"]
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_content_is_due(
-    mail_server: MailServer, options: dict[str, Any], step: str
-) -> None:
+def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_content_is_due(mail_server, options, step):
     if step != "CONNECT":
         for code in (421, 451):
             mail_server.plan(step, *[f"{code} 4.3.0 canary"] * 2)
@@ -163,9 +157,7 @@ def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_cont
         ("CONTENT", "the message with {}: it refuses this message"),
     ],
 )
-def test_a_5xx_is_permanent_and_says_at_which_step(
-    mail_server: MailServer, options: dict[str, Any], step: str, said: str
-) -> None:
+def test_a_5xx_is_permanent_and_says_at_which_step(mail_server, options, step, said):
     for code in ("550 5.7.1", "554 5.7.1"):
         mail_server.plan(step, *[f"{code} canary <script>"] * 2)
         error = failure(options)
@@ -175,9 +167,7 @@ def test_a_5xx_is_permanent_and_says_at_which_step(
         mail_server.answers.clear()
 
 
-def test_a_refused_login_is_reported_without_the_password_that_the_server_repeats(
-    mail_server: MailServer, options: dict[str, Any]
-) -> None:
+def test_a_refused_login_is_reported_without_the_password_that_the_server_repeats(mail_server, options):
     for code, is_permanent in ((454, False), (535, True), (534, True)):
         mail_server.plan("AUTH", f"{code} canary-password")
         error = failure(options, **PASSWORD)
@@ -192,9 +182,7 @@ def test_a_refused_login_is_reported_without_the_password_that_the_server_repeat
 
 
 @pytest.mark.parametrize(("step", "act"), [*((step, hang) for step in STEPS), ("EHLO", trickle), ("CONTENT", trickle)])
-def test_silence_and_drops_at_any_step_end_at_the_deadline(
-    mail_server: MailServer, options: dict[str, Any], step: str, act: Act
-) -> None:
+def test_silence_and_drops_at_any_step_end_at_the_deadline(mail_server, options, step, act):
     mail_server.plan(step, act)
     may_be_known = step in {"DATA", "CONTENT"}
     timeout_s = 2 if may_be_known else 0.3  # to come so far
@@ -204,26 +192,24 @@ def test_silence_and_drops_at_any_step_end_at_the_deadline(
 
 
 @pytest.mark.parametrize("step", ["CONNECT", "MAIL", "CONTENT"])
-def test_what_is_no_answer_is_never_a_refusal_for_good(mail_server: MailServer, options: dict[str, Any], step: str) -> None:
+def test_what_is_no_answer_is_never_a_refusal_for_good(mail_server, options, step):
     for act in (flood, talk_nonsense):
         mail_server.plan(step, act)
         assert not failure(options).permanent
 
 
-def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server: MailServer, options: dict[str, Any]) -> None:
+def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server, options):
     mail_server.plan("QUIT", hang)
     send(START, email={**options, "timeout": "30s"})
     assert len(mail_server.mails) == 1
 
 
-def test_nobody_at_the_port_and_no_such_host_say_so(options: dict[str, Any]) -> None:
+def test_nobody_at_the_port_and_no_such_host_say_so(options):
     assert "refused the connection: check that it runs" in str(failure({**options, "port": free_port()}))
     assert "has a host name that cannot be resolved" in str(failure({**options, "host": "nowhere.invalid"}))
 
 
-def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_now_tried_again_alone(
-    mail_server: MailServer, options: dict[str, Any]
-) -> None:
+def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_now_tried_again_alone(mail_server, options):
     mail_server.by_recipient = {"lee@example.com": "550 5.1.1 who?"}
     error = failure(options)
     assert (error.permanent, error.may_be_known) == (True, True)
@@ -239,7 +225,7 @@ def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_
     assert [mail.to for mail in mail_server.mails] == [("kim@example.com",)] * 2 + [("lee@example.com",)]
 
 
-def test_the_usual_port_goes_with_the_kind_of_tls() -> None:
+def test_the_usual_port_goes_with_the_kind_of_tls():
     base = {"host": "smtp.example.com", "sender": "rankwatch@example.com", "to": TO}
     ports = {tls: EmailOptions.model_validate({**base, "tls": tls}).port_in_use for tls in ("starttls", "implicit", "none")}
     assert ports == {"starttls": 587, "implicit": 465, "none": 25}

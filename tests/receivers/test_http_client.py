@@ -33,7 +33,7 @@ def failure(url: str, body: bytes = b"{}", **options: Any) -> DeliveryError:
     return caught.value
 
 
-def test_it_posts_and_returns_the_status_and_headers(collector: webhook.Collector) -> None:
+def test_it_posts_and_returns_the_status_and_headers(collector):
     collector.default = webhook.answer(429, {"Retry-After": "7"}, b"slow down")
     got = post(f"{collector.url}/a?b=c", b"hello")
     assert (got.status, got.headers["retry-after"]) == (429, "7")
@@ -42,9 +42,7 @@ def test_it_posts_and_returns_the_status_and_headers(collector: webhook.Collecto
     assert request.headers["Accept-Encoding"] == "identity"
 
 
-def test_nothing_is_sent_to_where_clouds_give_out_credentials(
-    collector: webhook.Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_sent_to_where_clouds_give_out_credentials(collector, monkeypatch):
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
     assert "link-local address, or that of a cloud's metadata, to which nothing is sent" in str(failure(collector.url))
     assert not collector.requests
@@ -64,7 +62,7 @@ def end_of_threads() -> Iterator[None]:
     wait_for(lambda: not [each for each in threading.enumerate() if each.name == "http"], "its threads' end")
 
 
-def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in_time(collector: webhook.Collector) -> None:
+def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in_time(collector):
     collector.replies.extend(
         [webhook.answer(400, {}, b"invalid"), *(webhook.answer(200, {}, b"x" * size) for size in (100_000, 300_000))]
     )
@@ -83,9 +81,7 @@ def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in
         (webhook.disconnect, "broke the connection or did not speak HTTP"),
     ],
 )
-def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(
-    collector: webhook.Collector, reply: webhook.Reply, said: str
-) -> None:
+def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(collector, reply, said):
     collector.default = reply
     error = failure(collector.url, timeout_s=0.5)
     assert (str(error), error.may_be_known) == (f"hook at {collector.url} {said}", True)
@@ -99,12 +95,12 @@ def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(
         ("127.0.0.1:1", "refused the connection: check that it runs and listens there"),
     ],
 )
-def test_what_was_not_sent_is_not_known_and_its_error_does_not_show_the_path(place: str, said: str) -> None:
+def test_what_was_not_sent_is_not_known_and_its_error_does_not_show_the_path(place, said):
     error = failure(f"http://{place}/canary-path?canary=1")
     assert (str(error), error.may_be_known) == (f"hook at http://{place} {said}", False)
 
 
-def test_a_handshake_a_reader_or_a_resolver_that_hangs_is_cut_at_the_deadline(collector: webhook.Collector) -> None:
+def test_a_handshake_a_reader_or_a_resolver_that_hangs_is_cut_at_the_deadline(collector):
     assert not failure(collector.url.replace("http:", "https:"), timeout_s=0.3).may_be_known
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -117,9 +113,7 @@ def test_a_handshake_a_reader_or_a_resolver_that_hangs_is_cut_at_the_deadline(co
     ("reply", "is_taken"),
     [(webhook.gzip_bomb, True), (webhook.flood_chunk_size, True), (webhook.flood_headers, False)],
 )
-def test_an_answer_of_any_size_costs_little_memory_and_ends_at_the_deadline(
-    collector: webhook.Collector, reply: webhook.Reply, *, is_taken: bool
-) -> None:
+def test_an_answer_of_any_size_costs_little_memory_and_ends_at_the_deadline(collector, reply, *, is_taken):
     collector.default = reply
     webhook.bomb()  # what is made to be sent is not counted
     gc.collect()
@@ -133,7 +127,7 @@ def test_an_answer_of_any_size_costs_little_memory_and_ends_at_the_deadline(
     assert peak < 8 * 1024 * 1024
 
 
-def test_the_environment_s_proxies_are_not_used(collector: webhook.Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_s_proxies_are_not_used(collector, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     for name in ("no_proxy", "NO_PROXY"):
@@ -150,8 +144,8 @@ def tls_collector(certificate: Path) -> Iterator[webhook.Collector]:
 
 @pytest.mark.integration
 def test_tls_obeys_the_deadline_and_a_certificate_nobody_vouches_for_is_refused_unless_its_authority_is_given(
-    tls_collector: webhook.Collector, certificate: Path
-) -> None:
+    tls_collector, certificate
+):
     assert "has no certificate that can be trusted" in str(failure(tls_collector.url))
     assert tls_collector.requests == []
     assert post(tls_collector.url, b"hi", ca_file=str(certificate)).status == 200
@@ -159,9 +153,7 @@ def test_tls_obeys_the_deadline_and_a_certificate_nobody_vouches_for_is_refused_
     assert "did not answer within 1 s" in str(failure(tls_collector.url, timeout_s=1, ca_file=str(certificate)))
 
 
-def test_a_name_with_a_dead_address_before_a_live_one_is_reached(
-    collector: webhook.Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_with_a_dead_address_before_a_live_one_is_reached(collector, monkeypatch):
     collector.default = webhook.answer(204)
     port = int(collector.url.rpartition(":")[2])
     with socket.socket() as unused:
@@ -172,7 +164,7 @@ def test_a_name_with_a_dead_address_before_a_live_one_is_reached(
         assert post("http://two.test/").status == 204
 
 
-def test_an_origin_holds_no_secret() -> None:
+def test_an_origin_holds_no_secret():
     assert origin("https://user:pw@Hooks.test/secret?x=1") == "https://hooks.test"
     assert origin("http://[::1]:9093/x") == "http://[::1]:9093"
 
@@ -180,7 +172,7 @@ def test_an_origin_holds_no_secret() -> None:
 PERMANENT, PASSING = "400 401 402 403 404 405 410 413 414 422", "301 302 307 308 408 425 429 500 502 503 504 599"
 
 
-def test_2xx_is_taken_and_each_other_status_is_permanent_or_may_pass() -> None:
+def test_2xx_is_taken_and_each_other_status_is_permanent_or_may_pass():
     for status in (200, 201, 202, 204):
         require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT)
     for status in map(int, f"{PERMANENT} {PASSING}".split()):
@@ -190,7 +182,7 @@ def test_2xx_is_taken_and_each_other_status_is_permanent_or_may_pass() -> None:
         assert (caught.value.may_be_known, caught.value.of_message) == (status >= 500, status in {400, 413, 422})
 
 
-def test_retry_after_is_seconds_or_a_date_or_nothing() -> None:
+def test_retry_after_is_seconds_or_a_date_or_nothing():
     for text, seconds in (
         ("120", 120.0),
         (" 1.5 ", 1.5),
@@ -202,7 +194,7 @@ def test_retry_after_is_seconds_or_a_date_or_nothing() -> None:
         assert retry_after_s(text, SLOT) == seconds, text
 
 
-def test_the_message_says_what_to_do_and_behind_it_what_the_body_says() -> None:
+def test_the_message_says_what_to_do_and_behind_it_what_the_body_says():
     for status, said in ((404, "404 Not Found: check its URL"), (599, "599: it will be tried again")):
         with pytest.raises(DeliveryError) as caught:
             require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT, reason="no_service")

@@ -39,24 +39,24 @@ from monitor.receivers.message.safe_text import clean, page_url
 content = partial(content_of, external_url=URL)
 
 
-def test_shares_that_cancel_out_are_given_as_amounts() -> None:
+def test_shares_that_cancel_out_are_given_as_amounts():
     causes = (Cause(part=Part.ORDER, amount=1.25), Cause(part=Part.LENGTH, amount=-1.0))
     found = content(message(EVERYBODY, briefing=briefing(explanation=explanation(causes=causes))))
     assert found.shares == (("items moved", "+1.2500"), ("lists of other lengths", "-1.0000"))
 
 
-def test_an_alert_on_something_else_than_lists_is_not_explained_by_them() -> None:
+def test_an_alert_on_something_else_than_lists_is_not_explained_by_them():
     found = content(message(start(metric="coverage", statistic="missing(candidate)", explanation=None), briefing=briefing()))
     assert (found.why, found.shares, found.entered, found.examples) == ((), (), (), ())
 
 
-def test_examples_that_nobody_chose_are_those_of_the_groups() -> None:
+def test_examples_that_nobody_chose_are_those_of_the_groups():
     assert [each.user for each in content(hostile_message("v-1")).examples] == ["v-1", "v-1"]
     no_choice = Briefing(explanation=hostile_message("v-1").briefing.explanation)  # type: ignore[union-attr]
     assert [each.user for each in content(message(EVERYBODY, briefing=no_choice)).examples] == ["v-1"]
 
 
-def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_first() -> None:
+def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_first():
     near, far = (start(segment=f"plan={value}", dedup_key=str(value), value=value, normal=None) for value in (0.3, 0.1))
     found = content(message(near, far, EVERYBODY))
     assert [change.heading for change in found.changes] == ["SimilarityLow firing"]
@@ -67,7 +67,7 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
     ]
 
 
-def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile() -> None:
+def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile():
     missing = start(alert="ListsMissing", dedup_key="m", value=None)
     found = content(message(missing, firing=(EVERYBODY, BRITISH, missing), pages=2, worse="its severity rose"))
     assert found.title == f"Worse: ListsMissing firing on home-feed: {missing.reason}"
@@ -77,7 +77,7 @@ def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile() -> No
     )
 
 
-def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name() -> None:
+def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name():
     other = start(alert="ListsMissing", segment="shop=0001", dedup_key="m", value=None)
     found = content(message(*many(999), other))
     assert len(found.changes) == 5
@@ -86,14 +86,14 @@ def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name() -> None:
     assert found.more == ("And 995 more: SimilarityLow in 994 segments, ListsMissing in shop=0001.",)
 
 
-def test_no_more_than_four_alerts_are_named() -> None:
+def test_no_more_than_four_alerts_are_named():
     changes = [start(alert=f"A{n}", dedup_key=str(n)) for n in range(14)]
     found = content(message(*changes))
     named = ", ".join(f"{alert} in all users" for alert in ("A13", "A2", "A3", "A4"))
     assert found.more == (f"And 9 more: {named} and 5 other alerts.",)
 
 
-def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start() -> None:
+def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start():
     found = content(message(end(), firing=(BRITISH,)))
     assert found.status is MessageStatus.FIRING
     assert found.title == "SimilarityLow resolved on home-feed; 1 still firing"
@@ -104,7 +104,7 @@ def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start() -> None:
     assert [change.heading for change in both.changes] == ["SimilarityLow firing in country=UK", "SimilarityLow resolved"]
 
 
-def test_an_end_at_a_new_level_leads_the_others_and_says_so() -> None:
+def test_an_end_at_a_new_level_leads_the_others_and_says_so():
     level = (
         "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept home-feed --from 2024-01-08T00:00:00Z) or roll back"
     )
@@ -113,7 +113,7 @@ def test_an_end_at_a_new_level_leads_the_others_and_says_so() -> None:
     assert found.changes[0].reason == f"mean is 0.45; {level}"
 
 
-def test_an_acknowledgement_says_who_and_no_old_figures() -> None:
+def test_an_acknowledgement_says_who_and_no_old_figures():
     found = content(message(acknowledgement(), firing=(EVERYBODY,)))
     (change,) = found.changes
     assert found.status is MessageStatus.ACKNOWLEDGED
@@ -122,7 +122,7 @@ def test_an_acknowledgement_says_who_and_no_old_figures() -> None:
     assert [name for name, _ in change.facts] == ["segment", "had been firing since", "run"]
 
 
-def test_a_repetition_says_since_when_after_which_alert_and_no_more() -> None:
+def test_a_repetition_says_since_when_after_which_alert_and_no_more():
     segment, before = start(segment="a=b", dedup_key="ab", since=SLOT - timedelta(days=3)), start(alert="ListsFailed")
     found = content(repetition(EVERYBODY, segment, first=(before,)))
     assert found.title.startswith(
@@ -145,18 +145,18 @@ HEADLINES = {  # of a reason, or of an explanation
 
 
 @pytest.mark.parametrize("said", HEADLINES)
-def test_the_headline_names_the_cause(said: str) -> None:
+def test_the_headline_names_the_cause(said):
     change, told = start(reason=said, explanation=said), HEADLINES[said]
     assert content(message(change)).title == summary_of(change) == f"SimilarityLow firing on home-feed: {told}"
     assert mail_subject(message(change)).startswith(f"[FIRING] critical: home-feed: {told} (incident ")
 
 
-def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it() -> None:
+def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it():
     heading = content(message(start(segment="shop=\u05d0\u05d1"))).changes[0].facts[0][1]
     assert heading == "shop=\u05d0\u05d1\u200e"
 
 
-def test_the_commands_are_understood() -> None:
+def test_the_commands_are_understood():
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     for command in content(message(EVERYBODY)).commands:
@@ -166,7 +166,7 @@ def test_the_commands_are_understood() -> None:
         assert "home-feed" in found.params.values()
 
 
-def test_a_runbook_that_cannot_be_opened_is_no_link() -> None:
+def test_a_runbook_that_cannot_be_opened_is_no_link():
     for url in ("javascript:alert(1)", "https://", "https://a b", "https://x/<y>", "http://[x", "https://\u202e.test"):
         assert [name for name, _ in content(message(start(runbook_url=url))).links] == ["dashboard"]
 
@@ -217,36 +217,36 @@ Commands:
 """
 
 
-def test_text_has_its_parts_in_order_and_lists_side_by_side() -> None:
+def test_text_has_its_parts_in_order_and_lists_side_by_side():
     examples = briefing().examples[:1]
     assert plain_text(content(message(EVERYBODY, BRITISH, briefing=briefing(examples=examples)))) == TEXT
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_what_is_empty_is_left_out():
     found = content(message(EVERYBODY))
     parts = plain_text(found, has_title=False).split("\n\n")
     assert [part.partition("\n")[0] for part in parts] == ["Why:", "SimilarityLow firing", "Links:", "Commands:"]
     assert "<h4>" not in mail_page(replace(found, why=(), links=(), commands=()))
 
 
-def test_a_long_item_is_cut_so_that_columns_stay() -> None:
+def test_a_long_item_is_cut_so_that_columns_stay():
     example = SideBySide(user="u", rows=(("1", "x" * 100, "y"),))
     assert f"  1  {'x' * 23}…{'x' * 10}  y" in plain_text(replace(content(message(EVERYBODY)), examples=(example,)))
 
 
-def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web() -> None:
+def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web():
     links = ("<img>", "javascript:x"), ("<img>", 'https://x.test/"><script>')
     page = mail_page(replace(content(message(EVERYBODY)), more=("<img>",), links=links))
     assert not any(tag in page for tag in ("<img", "<script", 'href="javascript'))
     assert 'href="https://x.test/&#34;&gt;&lt;script&gt;"' in page
 
 
-def test_the_summary_of_an_end_names_alert_place_and_reason() -> None:
+def test_the_summary_of_an_end_names_alert_place_and_reason():
     ended = transition(segment="country=UK", from_state=State.FIRING, to_state=State.QUIET, reason="it is over")
     assert summary_of(ended) == "SimilarityLow resolved on home-feed (country=UK): it is over"
 
 
-def test_the_description_has_the_reason_since_when_and_what_to_run() -> None:
+def test_the_description_has_the_reason_since_when_and_what_to_run():
     assert description_of(transition()) == (
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35\n"
         "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z\n"
@@ -260,19 +260,19 @@ def test_the_description_has_the_reason_since_when_and_what_to_run() -> None:
     assert commands.endswith("rankwatch runs 'a; rm -rf /'")
 
 
-def test_a_link_is_escaped() -> None:
+def test_a_link_is_escaped():
     link = page_url(transition(comparison="home feed/1", segment="a=b&c"), "http://rw.test/")
     assert link == "http://rw.test/c/home%20feed%2F1/runs/2024-01-08T00:00:00Z?segment=a%3Db%26c"
 
 
-def test_cut_texts_that_differ_only_beyond_the_cut_stay_different() -> None:
+def test_cut_texts_that_differ_only_beyond_the_cut_stay_different():
     one, two = clean("x" * 500 + "1", 256), clean("x" * 500 + "2", 256)
     assert one != two
     assert len(one) == 256
 
 
 @given(st.text(st.characters(codec=None), max_size=400), st.integers(20, 300))  # surrogates too
-def test_cleaned_text_is_short_printable_utf8(text: str, limit: int) -> None:
+def test_cleaned_text_is_short_printable_utf8(text, limit):
     cleaned = clean(text, limit)
     assert len(cleaned) <= limit
     assert cleaned.isprintable()

@@ -22,7 +22,7 @@ class Entries(Options):
     receivers: tuple[ReceiverOptions, ...]
 
 
-def test_every_kind_of_receiver_stands_in_the_registry_and_is_kept_from_importing_another() -> None:
+def test_every_kind_of_receiver_stands_in_the_registry_and_is_kept_from_importing_another():
     """Also one that only a module of the package defines."""
     for found in pkgutil.iter_modules(receivers.__path__, f"{receivers.__name__}."):
         importlib.import_module(found.name)
@@ -44,7 +44,7 @@ def parsed(*entries: dict[str, Any]) -> tuple[ReceiverOptions, ...]:
     return Entries.model_validate({"receivers": entries}).receivers
 
 
-def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order() -> None:
+def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order():
     options = parsed({"webhook": HOOK}, {"alertmanager": {"name": "eu", "urls": ["http://a:9093", "http://b:9093/am"]}})
     found = open_receivers(options, external_url="http://rankwatch.test")
     names = ["webhook", "eu-0", "eu-1"]
@@ -52,7 +52,7 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order() -> None:
     assert [receiver.treatment.resend_every_s for receiver in found] == [None, 60.0, 60.0]
 
 
-def test_a_single_peer_and_a_named_entry_go_by_their_plain_names_and_a_path_is_shown_by_no_repr() -> None:
+def test_a_single_peer_and_a_named_entry_go_by_their_plain_names_and_a_path_is_shown_by_no_repr():
     entries = parsed({"alertmanager": {"urls": ["http://host:9093/canary"]}}, {"webhook": {**HOOK, "name": "pager"}})
     assert [entry.receiver_names for entry in entries] == [("alertmanager",), ("pager",)]
     assert "canary" not in repr(entries)
@@ -70,7 +70,7 @@ def test_a_single_peer_and_a_named_entry_go_by_their_plain_names_and_a_path_is_s
         ({"webhook": HOOK | {"updates": True}}, Treatment(updates=Updates.UNPAGED)),
     ],
 )
-def test_what_lasts_or_joins_is_sent_as_the_kind_needs_it_or_as_told(entry: dict[str, Any], treatment: Treatment) -> None:
+def test_what_lasts_or_joins_is_sent_as_the_kind_needs_it_or_as_told(entry, treatment):
     receiver = opened(**entry)
     assert (receiver.name, receiver.treatment) == (*entry, treatment)
 
@@ -112,7 +112,7 @@ GOOD: dict[str, Any] = {"alertmanager": AM, "webhook": HOOK, "email": MAIL, "pag
 
 
 @pytest.mark.parametrize("line", BAD.strip().splitlines())
-def test_a_bad_entry_is_refused_in_words_that_hold_no_secret(line: str) -> None:
+def test_a_bad_entry_is_refused_in_words_that_hold_no_secret(line):
     entry, _, said = line.partition(" # ")
     ((kind, changes),) = yaml.safe_load(entry).items()
     with pytest.raises(ValidationError) as caught:

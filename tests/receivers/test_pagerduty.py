@@ -48,7 +48,7 @@ SHAPE = """{
 }"""
 
 
-def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty: FakePagerDuty) -> None:
+def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty):
     send(pagerduty, message(EVERYBODY, briefing=briefing()))
     (event,) = pagerduty.events
     details = event["payload"].pop("custom_details")
@@ -60,12 +60,12 @@ def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty: FakePagerD
     assert ", ".join(details) == names
 
 
-def test_each_severity_is_one_of_theirs(pagerduty: FakePagerDuty) -> None:
+def test_each_severity_is_one_of_theirs(pagerduty):
     send(pagerduty, *(message(EVERYBODY, severity=severity) for severity in Severity))
     assert [event["payload"]["severity"] for event in pagerduty.events] == [each.value for each in Severity]
 
 
-def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_more(pagerduty: FakePagerDuty) -> None:
+def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_more(pagerduty):
     both = EVERYBODY, BRITISH
     send(
         pagerduty,
@@ -83,7 +83,7 @@ def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_
     assert list(pagerduty.alerts.values()) == ["resolved"]
 
 
-def test_an_incident_that_becomes_worse_is_one_more_alert_there_and_both_are_resolved(pagerduty: FakePagerDuty) -> None:
+def test_an_incident_that_becomes_worse_is_one_more_alert_there_and_both_are_resolved(pagerduty):
     send(pagerduty, message(EVERYBODY), message(BRITISH, firing=(EVERYBODY, BRITISH), is_update=True))
     assert len(pagerduty.alerts) == 1
     send(pagerduty, message(BRITISH, firing=(EVERYBODY, BRITISH), pages=2, worse="more"))
@@ -93,13 +93,13 @@ def test_an_incident_that_becomes_worse_is_one_more_alert_there_and_both_are_res
     assert pagerduty.events[2]["payload"]["summary"].startswith("Worse: SimilarityLow firing on home-feed (country=UK)")
 
 
-def test_a_long_incident_key_is_cut_and_stays_its_own(pagerduty: FakePagerDuty) -> None:
+def test_a_long_incident_key_is_cut_and_stays_its_own(pagerduty):
     send(pagerduty, *(message(EVERYBODY, incident="x" * 300 + tail) for tail in "ab"))
     assert len(pagerduty.alerts) == 2
     assert all(len(key) == 255 for key in pagerduty.alerts)
 
 
-def test_a_202_that_does_not_say_success_is_tried_again(pagerduty: FakePagerDuty) -> None:
+def test_a_202_that_does_not_say_success_is_tried_again(pagerduty):
     quota = b'{"status": "unknown", "message": "quota exceeded"}'
     for body in (quota, b"", b"{}", b"[]", b"ok", b"<html>", b"[" * 10_000, b"\xff"):
         error = failure(pagerduty, answer(202, body=body))
@@ -108,7 +108,7 @@ def test_a_202_that_does_not_say_success_is_tried_again(pagerduty: FakePagerDuty
         assert f"answered 202 Accepted but not success{said}: check its URL" in str(error)
 
 
-def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty: FakePagerDuty) -> None:
+def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty):
     coded = base64.b64encode(KEY.encode()).decode().rstrip("=")
     errors = [f"routing_key {KEY} is wrong", f"starts with {KEY[:8].upper()}", f"key=x{KEY}x", f"is {coded}", 7]
     found = json.dumps({"status": "invalid event", "message": "Event object is invalid", "errors": errors})

@@ -44,8 +44,8 @@ def held_until(go_on: threading.Event) -> Reply:
 
 
 def test_a_run_pings_its_start_and_its_end_under_one_uuid_and_a_failure_with_its_reason_short_and_on_one_line(
-    collector: Collector,
-) -> None:
+    collector,
+):
     with pinging(collector.url + CHECK) as man:
         man.run_started(claim())
         man.run_finished(claim(), None)
@@ -57,7 +57,7 @@ def test_a_run_pings_its_start_and_its_end_under_one_uuid_and_a_failure_with_its
     assert len(failed.body) <= 1000
 
 
-def test_each_attempt_slot_and_comparison_has_a_uuid_of_its_own(collector: Collector) -> None:
+def test_each_attempt_slot_and_comparison_has_a_uuid_of_its_own(collector):
     runs = [claim(), claim(attempt=2), claim(slot=SLOT + timedelta(days=1)), claim(comparison="other")]
     with pinging(collector.url + CHECK) as man:
         for run in runs:
@@ -65,7 +65,7 @@ def test_each_attempt_slot_and_comparison_has_a_uuid_of_its_own(collector: Colle
     assert len({signal.rid for signal in signals_of(collector.requests)}) == 4
 
 
-def test_only_the_named_comparisons_are_pinged_and_a_query_of_the_url_is_kept(collector: Collector) -> None:
+def test_only_the_named_comparisons_are_pinged_and_a_query_of_the_url_is_kept(collector):
     with pinging(f"{collector.url}{CHECK}/?create=1", comparisons=["other"]) as man:
         man.run_started(claim())
         man.run_started(claim(comparison="other"))
@@ -74,9 +74,7 @@ def test_only_the_named_comparisons_are_pinged_and_a_query_of_the_url_is_kept(co
 
 
 @pytest.mark.parametrize("reply", [answer(500), answer(429), disconnect])
-def test_a_ping_is_tried_three_times_and_logged_without_the_url_where_it_did_not_get_through(
-    collector: Collector, reply: Reply, logged: LogCapture
-) -> None:
+def test_a_ping_is_tried_three_times_and_logged_without_the_url_where_it_did_not_get_through(collector, reply, logged):
     collector.replies.extend([reply] * 5)  # the second one gets through
     with pinging(collector.url + CHECK) as man:
         man.run_started(claim())
@@ -87,7 +85,7 @@ def test_a_ping_is_tried_three_times_and_logged_without_the_url_where_it_did_not
     assert CHECK.rpartition("/")[2] not in str(entry)
 
 
-def test_a_url_that_is_wrong_is_not_tried_again(collector: Collector, logged: LogCapture) -> None:
+def test_a_url_that_is_wrong_is_not_tried_again(collector, logged):
     collector.default = answer(404)
     with pinging(collector.url + CHECK) as man:
         man.run_started(claim())
@@ -95,9 +93,7 @@ def test_a_url_that_is_wrong_is_not_tried_again(collector: Collector, logged: Lo
     assert logged.entries[0]["reason"] == f"ping at {collector.url} answered 404 Not Found: check its URL"
 
 
-def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcome_of_each_is_reported(
-    collector: Collector, logged: LogCapture
-) -> None:
+def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcome_of_each_is_reported(collector, logged):
     heard: list[tuple[str, str]] = []
     go_on = threading.Event()
     collector.replies.extend([answer(200), answer(404), held_until(go_on)])
@@ -114,7 +110,7 @@ def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcom
     assert Counter(heard) == {("hc", "sent"): 66, ("hc", "failed"): 1, ("hc", "dropped"): 36}
 
 
-def test_closing_waits_no_longer_than_asked_and_nothing_is_sent_afterwards(collector: Collector) -> None:
+def test_closing_waits_no_longer_than_asked_and_nothing_is_sent_afterwards(collector):
     go_on = threading.Event()
     collector.default = held_until(go_on)
     with pinging(collector.url + CHECK) as man:
@@ -131,7 +127,7 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
 
 
-def test_a_man_that_never_heard_of_a_run_has_no_thread() -> None:
+def test_a_man_that_never_heard_of_a_run_has_no_thread():
     with pinging("https://hc.test/canary") as man:
         assert not threads()
         assert "canary" not in repr(man)

@@ -31,7 +31,7 @@ def failure(fake: FakeSlack, status: int, body: bytes) -> DeliveryError:
     return caught.value
 
 
-def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slack: FakeSlack) -> None:
+def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slack):
     texts = post(slack, messages.message(messages.EVERYBODY, briefing=messages.briefing()))
     other = texts.pop(11)
     assert other.startswith("```\nuser u-42\n")
@@ -69,7 +69,7 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
     assert (slack.posts[0]["unfurl_links"], slack.posts[0]["unfurl_media"]) == (False, False)
 
 
-def test_the_headline_shows_where_the_incident_stands(slack: FakeSlack) -> None:
+def test_the_headline_shows_where_the_incident_stands(slack):
     goes_on = messages.message(messages.end(), firing=(messages.BRITISH,))
     sent = messages.message(messages.end()), messages.message(messages.acknowledgement()), goes_on
     assert [post(slack, each)[0] for each in sent] == [
@@ -79,7 +79,7 @@ def test_the_headline_shows_where_the_incident_stands(slack: FakeSlack) -> None:
     ]
 
 
-def test_a_refusal_of_slack_is_reported_with_its_code_and_a_200_that_does_not_say_ok_is_no_webhook(slack: FakeSlack) -> None:
+def test_a_refusal_of_slack_is_reported_with_its_code_and_a_200_that_does_not_say_ok_is_no_webhook(slack):
     error = failure(slack, 410, b"channel_is_archived")
     assert error.permanent
     assert re.search(r"answered 410 .*\(channel_is_archived\)", str(error))
@@ -89,20 +89,20 @@ def test_a_refusal_of_slack_is_reported_with_its_code_and_a_200_that_does_not_sa
         assert "answered 200 OK but not ok, as Slack does: check its URL" in str(error)
 
 
-def test_what_slack_reads_as_markup_is_escaped() -> None:
+def test_what_slack_reads_as_markup_is_escaped():
     assert escape_mrkdwn("<!channel> & <@U1>") == "&lt;!channel&gt; &amp; &lt;@U1&gt;"
     assert bold("2 * 3") == "*2 ∗ 3*"  # noqa: RUF001 - the mark that takes the asterisk's place
     assert fence(["``` out"]) == "```\nˋˋˋ out\n```"  # noqa: RUF001 - likewise
     assert link("a|b>", "https://x.test/?a=1&b=<|>") == "<https://x.test/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
 
 
-def test_what_is_cut_cuts_no_escape_in_two() -> None:
+def test_what_is_cut_cuts_no_escape_in_two():
     assert [escape_mrkdwn("&&&", limit) for limit in (15, 14, 6, 5)] == ["&amp;&amp;&amp;", "&amp;&amp;…", "&amp;…", "…"]
     assert stack(["one", "two", "three"], 8) == "one\ntwo\n…"
     assert stack(["one", "two"], 8) == "one\ntwo"
 
 
 @given(st.text(st.characters(codec=None), max_size=3000))
-def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> None:
+def test_any_text_gives_blocks_within_their_limits_and_no_mention(text):
     body = slack_body(content_of(messages.hostile_message(text), messages.URL))
     assert list(find_errors(body)) == []

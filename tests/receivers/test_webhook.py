@@ -66,7 +66,7 @@ SHAPE = """{
 }"""
 
 
-def test_a_message_has_the_documented_shape(collector: Collector) -> None:
+def test_a_message_has_the_documented_shape(collector):
     request = asked(collector, START, url=f"{collector.url}/hook", name="pager")
     assert (request.method, request.path, request.headers["Content-Type"]) == ("POST", "/hook", "application/json")
     body = json.loads(request.body)
@@ -78,7 +78,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
     assert body == json.loads(SHAPE)
 
 
-def test_an_end_leaves_the_group_firing_until_nothing_fires_any_more(collector: Collector) -> None:
+def test_an_end_leaves_the_group_firing_until_nothing_fires_any_more(collector):
     partly = posted(collector, message(ENDED, firing=(BRITISH,)))
     assert [(alert["status"], alert["labels"]["segment"]) for alert in partly["alerts"]] == [
         ("resolved", "all"),
@@ -89,12 +89,12 @@ def test_an_end_leaves_the_group_firing_until_nothing_fires_any_more(collector: 
     assert posted(collector, END)["status"] == "resolved"
 
 
-def test_an_acknowledgement_is_a_firing_alert_that_says_who_looks_after_it(collector: Collector) -> None:
+def test_an_acknowledgement_is_a_firing_alert_that_says_who_looks_after_it(collector):
     (alert,) = posted(collector, message(SEEN, firing=(FIRING,)))["alerts"]
     assert (alert["status"], alert["annotations"]["acknowledgement"]) == ("firing", "acknowledged by ann: looking")
 
 
-def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector: Collector) -> None:
+def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
     many = tuple(replace(BRITISH, segment=f"user={number}", dedup_key=f"{number:032}") for number in range(1000))
     body = posted(collector, message(*many, FIRING))
     (first, *_, last), count = body["alerts"], len(body["alerts"])
@@ -108,13 +108,13 @@ def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector: Colle
     assert few["truncatedAlerts"] == 0
 
 
-def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector: Collector) -> None:
+def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector):
     assert posted(collector, message(BRITISH, firing=(FIRING, BRITISH), is_update=True))["update"] is True
     worse = posted(collector, message(BRITISH, pages=2, worse="its severity rose from info to critical"))
     assert (worse["worse"], "update" in worse) == ("its severity rose from info to critical", False)
 
 
-def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector: Collector) -> None:
+def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector):
     asked(collector, START, START, END)
     keys = [request.headers["Idempotency-Key"] for request in collector.requests]
     assert keys[0] == keys[1] != keys[2]
@@ -124,9 +124,7 @@ def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector: C
 
 
 @pytest.mark.integration
-def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(
-    collector: Collector, make_alertmanager: Any
-) -> None:
+def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(collector, make_alertmanager):
     for theirs in serve():
         server = make_alertmanager(f"{theirs.url}/hook")
         server.start()
@@ -140,7 +138,7 @@ def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(
         assert their["alerts"][0][name] == our["alerts"][0][name]
 
 
-def test_the_signature_is_the_documented_hmac_and_verifies_and_without_a_secret_there_is_none(collector: Collector) -> None:
+def test_the_signature_is_the_documented_hmac_and_verifies_and_without_a_secret_there_is_none(collector):
     request = asked(collector, START, secret=SECRET, headers={"X-Team": "ranking"})
     assert request.headers["X-Team"] == "ranking"
     assert request.headers["X-Rankwatch-Timestamp"] == "1704672000"
@@ -150,7 +148,7 @@ def test_the_signature_is_the_documented_hmac_and_verifies_and_without_a_secret_
     assert "X-Rankwatch-Signature" not in asked(collector, START).headers
 
 
-def test_what_was_changed_replayed_or_made_up_does_not_verify(collector: Collector) -> None:
+def test_what_was_changed_replayed_or_made_up_does_not_verify(collector):
     request = asked(collector, START, secret=SECRET)
     given = {name.lower(): value for name, value in request.headers.items()}
 

@@ -29,7 +29,7 @@ def learn(counts: np.ndarray, users: int = USERS) -> CountReference:
     return CountReference.of(counts, np.full(counts.shape, float(users)))
 
 
-def test_counts_of_users_hit_one_by_one_are_judged_by_the_exact_conditional_test() -> None:
+def test_counts_of_users_hit_one_by_one_are_judged_by_the_exact_conditional_test():
     past, total = np.array([[1.0], [0], [2], [1], [1]]), 5 * USERS
     found = learn(past)
     alone = CountReference(rate=found.rate, total=found.total, weights=np.eye(len(found.weights))[:, :1], is_calm=found.is_calm)
@@ -39,7 +39,7 @@ def test_counts_of_users_hit_one_by_one_are_judged_by_the_exact_conditional_test
         assert alone.surprise(np.array([now]), np.array([USERS])) == pytest.approx(exact, rel=1e-9)
 
 
-def test_the_limit_is_where_the_chance_falls_to_the_share() -> None:
+def test_the_limit_is_where_the_chance_falls_to_the_share():
     found, users = learn(np.random.default_rng(1).poisson([0.1, 1, 4], (20, 3)).astype(float)), np.full(3, float(USERS))
 
     assert found.surprise(found.limit(users, np.full(3, SHARE)), users) == pytest.approx(SHARE, rel=0.05)
@@ -54,7 +54,7 @@ def chance_beyond(limits: np.ndarray, mean: float, dispersion: float) -> float:
 @pytest.mark.parametrize(
     ("runs", "mean", "dispersion"), [(5, 0.1, 1), (40, 1, 1), (5, 4, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2), (40, 4, 2)]
 )
-def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs: int, mean: float, dispersion: float) -> None:
+def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs, mean, dispersion):
     rng, shape = np.random.default_rng(2), (runs, 400)
     clusters = max(dispersion - 1, 1e-9)
     counts = rng.poisson(mean, shape) if dispersion == 1 else rng.negative_binomial(mean / clusters, 1 / dispersion, shape)
@@ -74,21 +74,21 @@ def judge(counts: np.ndarray, now: float, always: float = 0.0) -> tuple[float, f
     return float(to_count(limit, today[1])[0][0]), float(p[0])
 
 
-def test_one_list_for_a_hundredth_of_the_users_is_seen_after_ten_runs_in_which_hardly_two_had_the_same() -> None:
+def test_one_list_for_a_hundredth_of_the_users_is_seen_after_ten_runs_in_which_hardly_two_had_the_same():
     limit, p = judge(np.array([1.0, 2, 1, 1, 1, 2, 1, 1, 2, 1]), 15)
 
     assert limit < 15
     assert p <= SHARE
 
 
-def test_users_that_no_run_is_without_move_no_limit_and_hide_no_others() -> None:
+def test_users_that_no_run_is_without_move_no_limit_and_hide_no_others():
     past = np.array([1.0, 1, 1, 1, 1, 2, 1, 1, 1])
 
     assert judge(past, 7, always=1) == pytest.approx((judge(past, 7)[0], judge(past - 1, 6)[1]))
     assert judge(past, 7, always=1)[1] < judge(past, 7)[1] / 2
 
 
-def test_counts_that_never_vary_are_judged_by_that_too() -> None:
+def test_counts_that_never_vary_are_judged_by_that_too():
     assert judge(np.full(40, 4.0), 12)[1] < judge(np.random.default_rng(3).poisson(4, 40).astype(float), 12)[1] / 10
 
 
@@ -99,26 +99,26 @@ def summary_of(values: np.ndarray) -> Summary:
     return summarize_one("all", "tau", values, (-1.0, 1.0), [BELOW_0])
 
 
-def test_one_user_has_no_error_and_none_has_none_either_and_an_extreme_user_is_no_percentile() -> None:
+def test_one_user_has_no_error_and_none_has_none_either_and_an_extreme_user_is_no_percentile():
     assert estimate_error(summary_of(np.array([0.5])), MEAN) is None
     assert [estimate_error(summary_of(np.empty(0)), statistic) for statistic in (MEAN, P05, BELOW_0)] == [None] * 3
     assert estimate_error(summary_of(np.linspace(0, 1, 99)), P05) is None
     assert estimate_error(summary_of(np.linspace(0, 1, 101)), P05) is not None
 
 
-def test_a_percentile_of_even_scores_by_hand() -> None:
+def test_a_percentile_of_even_scores_by_hand():
     """Scores even over [0, 1]: density 1, so sqrt(0.05 * 0.95 / 10,001)."""
     assert estimate_error(summary_of(np.linspace(0, 1, 10_001)), P05) == pytest.approx(0.0021793, abs=1e-6)
 
 
-def test_angles_by_hand() -> None:
+def test_angles_by_hand():
     """None of 24.25 + 3/4 = 25 users: arcsin sqrt(0.375 / 25)."""
     assert to_angle(0.0, 24.25) == pytest.approx((0.1227829, 0.5 / np.sqrt(24.75)), abs=1e-6)
     counts, users = np.array([0.0, 1, 7, 999_999]), np.array([1.0, 1500, 33, 1_000_000])
     np.testing.assert_array_equal(to_count(*to_angle(counts / users, users)), (counts, users))
 
 
-def test_the_interval_of_a_mean_is_student_s_and_that_of_a_percentile_the_normal_one_within_the_scores() -> None:
+def test_the_interval_of_a_mean_is_student_s_and_that_of_a_percentile_the_normal_one_within_the_scores():
     """Of 10 users with mean 0.5 and standard error 0.1: 0.5 -+ 2.262157 * 0.1."""
     found = estimate_interval(summary(n=10, mean=0.5, standard_error=0.1), "mean", (-1.0, 1.0))
     assert found == pytest.approx((0.2737843, 0.7262157), abs=1e-6)
@@ -126,7 +126,7 @@ def test_the_interval_of_a_mean_is_student_s_and_that_of_a_percentile_the_normal
     assert (low, -0.99 < high < -0.2) == (-1.0, True)
 
 
-def test_what_the_summary_cannot_tell_has_no_interval() -> None:
+def test_what_the_summary_cannot_tell_has_no_interval():
     few: list[tuple[str, dict[str, object]]] = [
         ("mean", {"mean": None, "n": 0}),
         ("mean", {"n": 1, "standard_error": None}),
@@ -138,7 +138,7 @@ def test_what_the_summary_cannot_tell_has_no_interval() -> None:
 
 
 @given(affected=st.integers(0, 1000), n=st.integers(1, 1000))
-def test_the_interval_of_a_share_holds_it_and_lies_between_0_and_1(affected: int, n: int) -> None:
+def test_the_interval_of_a_share_holds_it_and_lies_between_0_and_1(affected, n):
     share = min(affected, n) / n
     low, high = share_interval(share, n)
     assert 0.0 <= low <= share <= high <= 1.0

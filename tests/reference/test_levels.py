@@ -25,14 +25,14 @@ def learn(values: list[float], first: int = 0, last: int = 0) -> Reference:
     return refer(found, 0 * found, alarms=alarms_of(values, first, last))
 
 
-def test_a_level_is_the_new_normal_with_its_fourteenth_run_and_from_its_own_runs_alone() -> None:
+def test_a_level_is_the_new_normal_with_its_fourteenth_run_and_from_its_own_runs_alone():
     runs = SETTLED_RUNS - 1
     before, after = learn(HEALTHY + FAULT[: runs - 1], 20, 40), learn(HEALTHY + FAULT[:runs], 20, 40)
     assert (before.center[0], before.since[0], before.runs[0]) == (pytest.approx(1.1), -1, 20)
     assert (after.center[0], after.since[0], after.runs[0]) == (pytest.approx(np.mean(FAULT[:runs])), 20, runs)
 
 
-def test_two_runs_nearer_to_normal_than_to_the_fault_are_a_level_with_the_spread_of_before() -> None:
+def test_two_runs_nearer_to_normal_than_to_the_fault_are_a_level_with_the_spread_of_before():
     """The fault is healed, but the healthy level has moved from 1.1 to 0.8 meanwhile."""
     found, plain = learn(HEALTHY + FAULT[:10] + [0.8, 0.8], 20, 32), learn(HEALTHY)
     assert (found.center[0], found.since[0], found.runs[0]) == (pytest.approx(0.8), 30, 22)
@@ -41,18 +41,18 @@ def test_two_runs_nearer_to_normal_than_to_the_fault_are_a_level_with_the_spread
     assert 0.9 * plain.spread[0] < found.spread[0] < plain.spread[0]
 
 
-def test_a_fault_that_goes_on_is_no_return() -> None:
+def test_a_fault_that_goes_on_is_no_return():
     assert learn(HEALTHY + FAULT[:10] + [0.4, 0.5], 20, 32).since[0] == -1
 
 
-def test_back_at_the_old_level_five_runs_undo_a_level_that_nobody_accepted() -> None:
+def test_back_at_the_old_level_five_runs_undo_a_level_that_nobody_accepted():
     values = HEALTHY + FAULT[:14] + HEALTHY[:5]
     four, five = learn(values[:-1], 20, 33), learn(values, 20, 33)
     assert (four.since[0], five.since[0], five.runs[0]) == (20, -1, 25)
     assert five.center[0] == pytest.approx(np.mean(HEALTHY + HEALTHY[:5]))
 
 
-def test_a_healthy_series_of_the_segment_keeps_its_level() -> None:
+def test_a_healthy_series_of_the_segment_keeps_its_level():
     values = np.array([HEALTHY + FAULT[:13], HEALTHY + HEALTHY[:13]]).T
     fired = np.zeros(values.shape, dtype=bool)
     fired[20:, 0] = True
@@ -90,14 +90,14 @@ def found_in(values: list[float]) -> set[int]:
     return set(np.flatnonzero(find_outliers(np.array(values, dtype=np.float64)[:, np.newaxis])).tolist())
 
 
-def test_of_few_runs_only_one_far_beyond_the_spread_of_the_others_is_the_odd_one_out() -> None:
+def test_of_few_runs_only_one_far_beyond_the_spread_of_the_others_is_the_odd_one_out():
     assert found_in([1, 1, 1, 50]) == set()
     assert found_in([1, 1.1, 0.9, 1, 2]) == set()
     assert found_in([1, 1.1, 0.9, 1, 50]) == {4}
     assert found_in([1, 1.1, 0.9, 1, 1.1, 1, 3]) == {6}
 
 
-def test_a_constant_history_has_none_but_those_that_differ_nor_have_missing_runs_and_columns_stand_alone() -> None:
+def test_a_constant_history_has_none_but_those_that_differ_nor_have_missing_runs_and_columns_stand_alone():
     assert found_in([1.0] * 10) == set()
     assert found_in([1.0] * 10 + [0.5]) == {10}
     values = np.full((12, 3), np.nan)
@@ -105,7 +105,7 @@ def test_a_constant_history_has_none_but_those_that_differ_nor_have_missing_runs
     assert np.argwhere(find_outliers(values)).tolist() == [[11, 1]]
 
 
-def test_rosners_example_is_judged_as_he_states_the_test() -> None:
+def test_rosners_example_is_judged_as_he_states_the_test():
     values = [float(each) for each in ROSNER.split()]
     assert by_hand(values, 0.05) == {51, 52, 53}
     assert found_in(values) == by_hand(values)
@@ -113,7 +113,7 @@ def test_rosners_example_is_judged_as_he_states_the_test() -> None:
 
 @settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.integers(0, 6))
-def test_the_quick_way_is_the_slow_one(seed: int, healthy: int, bad: int) -> None:
+def test_the_quick_way_is_the_slow_one(seed, healthy, bad):
     rng = np.random.default_rng(seed)
     values = rng.permutation(np.concatenate((rng.normal(size=healthy), rng.normal(12, 1, size=bad)))).tolist()
     assert found_in(values) == by_hand(values)

@@ -17,13 +17,13 @@ def column(*values: float) -> np.ndarray:
     return np.array(values, dtype=np.float64)[:, np.newaxis]
 
 
-def test_equal_errors_give_the_plain_mean_and_standard_deviation() -> None:
+def test_equal_errors_give_the_plain_mean_and_standard_deviation():
     found = refer(FIVE, ONES)
     assert (found.center[0], found.spread[0] ** 2, found.center_error[0] ** 2) == pytest.approx((3, 2.5, 0.5))
     assert (found.sampling[0], found.df[0], found.runs[0]) == pytest.approx((1, 4, 5))
 
 
-def test_what_this_run_errs_more_than_past_ones_widens_its_limit() -> None:
+def test_what_this_run_errs_more_than_past_ones_widens_its_limit():
     """Variance 2.5 (1 + 1/5) + (4 - 1) = 6, degrees of freedom 4 * 6 / 3 = 8; more users than usual are as usual."""
     found, few, many = (predict(refer(FIVE, ONES), [error], 0.01) for error in (2.0, 1.0, 0.1))
     reach = -stats.t.ppf(0.01, 8) * np.sqrt(6.0)
@@ -32,13 +32,13 @@ def test_what_this_run_errs_more_than_past_ones_widens_its_limit() -> None:
     assert many.low == pytest.approx(few.low)
 
 
-def test_a_run_of_few_users_weighs_less() -> None:
+def test_a_run_of_few_users_weighs_less():
     reference = refer(column(0.5, 0.52, 0.48, 0.51, 0.49, 0.2), column(0.01, 0.01, 0.01, 0.01, 0.01, 0.3))
     assert reference.center == pytest.approx([0.5], abs=0.005)
     assert reference.df < 5
 
 
-def test_runs_left_out_change_nothing() -> None:
+def test_runs_left_out_change_nothing():
     values = draw(9, 3)
     gaps = np.insert(values, [0, 4, 4, 9], np.nan, axis=0)
     # Also those whose value has no sampling error.
@@ -48,7 +48,7 @@ def test_runs_left_out_change_nothing() -> None:
         assert other.spread == pytest.approx(whole.spread)
 
 
-def test_only_the_newest_runs_that_count_are_looked_at() -> None:
+def test_only_the_newest_runs_that_count_are_looked_at():
     new = draw(WINDOW, 2)
     found = refer(np.concatenate((100 + draw(30, 2), new)), np.ones((WINDOW + 30, 2)))
     assert found.center == pytest.approx(refer(new, np.ones_like(new)).center)
@@ -59,7 +59,7 @@ def test_only_the_newest_runs_that_count_are_looked_at() -> None:
     assert refer(values, np.ones_like(values)).center == pytest.approx([np.r_[10:50, 80:100].mean()])
 
 
-def test_bad_runs_nobody_flagged_do_not_move_the_reference() -> None:
+def test_bad_runs_nobody_flagged_do_not_move_the_reference():
     healthy = 0.5 + 0.03 * draw(20, 200)
     bad = healthy.copy()
     bad[[4, 9, 15]] = -0.2
@@ -69,7 +69,7 @@ def test_bad_runs_nobody_flagged_do_not_move_the_reference() -> None:
     assert 0.9 < np.mean(spoilt.spread) / np.mean(clean.spread) < 1.1
 
 
-def test_no_run_yet_says_nothing_and_one_says_where_but_not_how_far() -> None:
+def test_no_run_yet_says_nothing_and_one_says_where_but_not_how_far():
     none, one = refer(np.empty((0, 1)), np.empty((0, 1))), refer(column(0.5), column(0.1))
     assert np.isnan(none.center).all()
     assert np.isnan(surprise(none, [0.0], [0.1])).all()
@@ -78,11 +78,11 @@ def test_no_run_yet_says_nothing_and_one_says_where_but_not_how_far() -> None:
         assert (found.low.tolist(), found.high.tolist()) == ([-np.inf], [np.inf])
 
 
-def test_a_run_without_a_value_surprises_nobody() -> None:
+def test_a_run_without_a_value_surprises_nobody():
     assert np.isnan(surprise(refer(FIVE, 0 * FIVE), [np.nan], [0.0])).all()
 
 
-def test_identical_arms_are_left_by_any_change_and_by_no_rounding() -> None:
+def test_identical_arms_are_left_by_any_change_and_by_no_rounding():
     """One user of n moves the mean by d / n, with a standard error of d / n too: z is 1."""
     same = refer(np.ones((6, 4)), np.zeros((6, 4)))
     p = surprise(same, [1.0, 1 - 1e-15, 1 - 1e-3, 1 - 0.001], [0, 0, 0, 0.001])
@@ -91,18 +91,18 @@ def test_identical_arms_are_left_by_any_change_and_by_no_rounding() -> None:
     assert p[3] == pytest.approx(stats.norm.sf(1), abs=1e-3)
 
 
-def test_a_series_varies_by_half_of_its_sampling_variance_at_least() -> None:
+def test_a_series_varies_by_half_of_its_sampling_variance_at_least():
     assert refer(3 * ONES, ONES).spread ** 2 == pytest.approx([0.5])
 
 
-def test_surprise_is_the_share_at_the_limit() -> None:
+def test_surprise_is_the_share_at_the_limit():
     reference, shares, errors = refer(draw(12, 5), np.full((12, 5), 0.3)), np.geomspace(1e-5, 0.1, 5), np.full(5, 0.7)
     limits = predict(reference, errors, shares)
     assert surprise(reference, limits.low, errors, direction=Direction.BELOW) == pytest.approx(shares)
     assert surprise(reference, limits.high, errors, direction=Direction.ABOVE) == pytest.approx(shares)
 
 
-def test_normal_deviates_are_finite_and_large_where_p_is_small() -> None:
+def test_normal_deviates_are_finite_and_large_where_p_is_small():
     z = to_normal([0.0, 1e-4, 0.5, 1.0])
     assert z[1:3] == pytest.approx(stats.norm.isf([1e-4, 0.5]))
     assert np.isfinite(z).all()
@@ -111,7 +111,7 @@ def test_normal_deviates_are_finite_and_large_where_p_is_small() -> None:
 
 
 @pytest.mark.parametrize("runs", [5, 20])
-def test_normal_runs_are_called_surprising_at_the_stated_rate(runs: int) -> None:
+def test_normal_runs_are_called_surprising_at_the_stated_rate(runs):
     series = 40_000
     errors = np.full((runs, series), 0.3)
     p = surprise(refer(draw(runs, series), errors), draw(series, seed=12), errors[0])
@@ -121,7 +121,7 @@ def test_normal_runs_are_called_surprising_at_the_stated_rate(runs: int) -> None
 
 
 @pytest.mark.parametrize("between", [0.0, 0.5])
-def test_the_rate_holds_when_few_users_answer_at_times(between: float) -> None:
+def test_the_rate_holds_when_few_users_answer_at_times(between):
     rng = np.random.default_rng(11)
     errors = 8 / np.sqrt(rng.choice([25, 60, 700], size=(11, 40_000)))
     values = between * rng.normal(size=errors.shape) + errors * rng.normal(size=errors.shape)

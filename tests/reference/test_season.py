@@ -34,7 +34,7 @@ def weekly(runs: int, series: int, size: float, noise: float = 1.0) -> tuple[np.
     return size * EFFECTS[day][:, np.newaxis] + noise * draw(runs, series), day
 
 
-def test_two_phases_by_hand() -> None:
+def test_two_phases_by_hand():
     """Means 1 and 3 without noise are kept whole: all runs move to the phase of the next one, for 2 (1 - 1/2) degrees of 6."""
     values = np.array([[1.0], [3.0]] * 3)
     moved = remove_seasons(values, [Phases(past=np.array([0, 1] * 3), now=1)])
@@ -43,12 +43,12 @@ def test_two_phases_by_hand() -> None:
     assert moved.doubt == pytest.approx([1 / 3])
 
 
-def test_a_week_that_does_not_show_is_left_in() -> None:
+def test_a_week_that_does_not_show_is_left_in():
     values, day = weekly(56, 500, 0.0)
     assert np.mean(remove_seasons(values, [Phases(past=day, now=0)]).paid > 0) < 0.1
 
 
-def test_what_is_not_known_well_enough_is_no_season() -> None:
+def test_what_is_not_known_well_enough_is_no_season():
     for runs, now in ((14, 0), (42, 9)):  # two weeks; a day never seen before
         values, day = weekly(runs, 50, 5.0)
         assert np.array_equal(remove_seasons(values, [Phases(past=day, now=now)]).values, values)
@@ -58,7 +58,7 @@ def test_what_is_not_known_well_enough_is_no_season() -> None:
     assert np.array_equal(remove_seasons(values, [Phases(past=hour // 24, now=0)]).values, values)
 
 
-def test_hours_and_days_are_removed_one_after_the_other() -> None:
+def test_hours_and_days_are_removed_one_after_the_other():
     run = np.arange(24 * 28)
     hour, day = run % 24, run // 24 % 7
     values = (np.sin(hour / 4) + (day < 5))[:, np.newaxis] + 0.1 * draw(len(run), 20)
@@ -82,7 +82,7 @@ def expected_on(day: int, values: np.ndarray, alarms: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("first", [0, 42])
-def test_a_weekend_that_was_in_alarm_is_known_from_the_next_on_whenever_it_began(first: int) -> None:
+def test_a_weekend_that_was_in_alarm_is_known_from_the_next_on_whenever_it_began(first):
     values, alarms = alarmed(weekends(first + 26, first))
     alarms[first + 7 :] = False  # what is expected does not page
     for day, level in ((4, 0), (5, -8), (6, -8)):
@@ -91,12 +91,12 @@ def test_a_weekend_that_was_in_alarm_is_known_from_the_next_on_whenever_it_began
             assert expected_on(day, values[:runs], alarms[:runs]) == pytest.approx(level, abs=0.9)
 
 
-def test_a_weekend_that_is_well_again_is_expected_to_be_well() -> None:
+def test_a_weekend_that_is_well_again_is_expected_to_be_well():
     values, alarms = alarmed(weekends(19) & (np.arange(19) < 7))
     assert expected_on(5, values, alarms) == pytest.approx(0, abs=0.5)
 
 
-def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day() -> None:
+def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day():
     run = np.arange(70)
     for ill in ((run >= 40) & (run < 69), (run >= 40) & (run % 2 == 0)):
         values, alarms = alarmed(ill)
@@ -104,7 +104,7 @@ def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day() ->
         assert np.mean(remove_seasons(values, [Phases(past=run % 7, now=0)], alarms).paid > 0) < 0.1
 
 
-def test_a_phase_that_varies_more_is_granted_more() -> None:
+def test_a_phase_that_varies_more_is_granted_more():
     values, day = weekly(56, 200, 3.0, noise=0.1)
     values[6::7] += draw(8, 200)
     sunday, monday = (np.median(remove_seasons(values, [Phases(past=day, now=now)]).unrest) for now in (6, 0))
@@ -112,7 +112,7 @@ def test_a_phase_that_varies_more_is_granted_more() -> None:
     assert monday < 1.5
 
 
-def test_the_rate_holds_with_a_season() -> None:
+def test_the_rate_holds_with_a_season():
     values, day = weekly(35, 40_000, 0.5)
     past, now = values[:-1], values[-1]
     p = surprise(refer(past, 0 * past, phases=[Phases(past=day[:-1], now=int(day[-1]))]), now, 0 * now)
@@ -134,7 +134,7 @@ def autoregressive(runs: int, series: int, correlation: float) -> np.ndarray:
     return values
 
 
-def test_two_runs_by_hand() -> None:
+def test_two_runs_by_hand():
     """M1 = exp(d - d^2 / 2) and M2 = (1 + M1) exp(-d^2 / 2) after z of 1 and 0."""
     evidence = gather(1.0, 0.0)
     by_hand = [(1 + math.exp(d - d * d / 2)) * math.exp(-d * d / 2) for d in DRIFTS]
@@ -142,12 +142,12 @@ def test_two_runs_by_hand() -> None:
     assert evidence.total == pytest.approx([sum(by_hand) / len(DRIFTS)])
 
 
-def test_a_run_without_surprise_changes_nothing() -> None:
+def test_a_run_without_surprise_changes_nothing():
     assert gather(2.0, math.nan).mass == pytest.approx(gather(2.0).mass)
     assert gather(2.0, 1.0).total > gather(2.0).total
 
 
-def test_one_bad_run_is_no_trend_and_evidence_is_finite_however_long_the_fault() -> None:
+def test_one_bad_run_is_no_trend_and_evidence_is_finite_however_long_the_fault():
     assert gather(37.0).total == pytest.approx(gather(MOST_Z).total)
     assert gather(37.0).total < 100
     assert np.isfinite(gather(*[37.0] * 2000).total).all()
@@ -155,14 +155,14 @@ def test_one_bad_run_is_no_trend_and_evidence_is_finite_however_long_the_fault()
 
 @settings(max_examples=20)
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=25))
-def test_the_fold_is_the_sum_over_all_starts(surprises: list[float]) -> None:
+def test_the_fold_is_the_sum_over_all_starts(surprises):
     """Shiryaev-Roberts: the likelihood ratios of a drift that began at run 1, at run 2, ..., added up."""
     capped = np.minimum(surprises, MOST_Z)
     slow = np.mean([sum(np.exp(np.sum(d * capped[run:] - d * d / 2)) for run in range(len(capped))) for d in DRIFTS])
     assert gather(*surprises).total == pytest.approx([slow])
 
 
-def test_the_run_length_is_at_least_one_over_alpha() -> None:
+def test_the_run_length_is_at_least_one_over_alpha():
     """Fired series start anew, so runs over fires estimates the average run length from below up to the last, open one."""
     rng = np.random.default_rng(17)
     series, runs, alpha = 2000, 600, 0.01
@@ -175,27 +175,27 @@ def test_the_run_length_is_at_least_one_over_alpha() -> None:
     assert series * runs / fires >= 1 / alpha
 
 
-def test_suspects_are_the_runs_since_the_drift_began_and_return_when_it_ends() -> None:
+def test_suspects_are_the_runs_since_the_drift_began_and_return_when_it_ends():
     drift = [-3.0, -3.0, 2.0, 2.0, 2.0]
     for surprises, suspects in ((drift, 3), ([*drift, *[-3.0] * 5], 0), ([2.0, math.nan, 2.0, 2.0], 4)):
         assert count_suspects(gather(*surprises), 0.01).tolist() == [suspects]
 
 
-def test_correlation_is_found_with_caution() -> None:
+def test_correlation_is_found_with_caution():
     for correlation, least, most in ((0.0, 0.05, 0.25), (0.3, 0.3, 0.5), (0.6, 0.58, 0.75)):
         assert least < np.median(correlate(autoregressive(60, 500, correlation))) < most
 
 
-def test_without_history_correlation_is_assumed() -> None:
+def test_without_history_correlation_is_assumed():
     for nothing in (np.empty((0, 1)), np.full((5, 1), np.nan)):
         assert correlate(nothing) == pytest.approx([0.2 + math.sqrt(0.96 / 10)])
 
 
-def test_runs_that_take_turns_count_as_uncorrelated_and_constant_ones_do_no_harm() -> None:
+def test_runs_that_take_turns_count_as_uncorrelated_and_constant_ones_do_no_harm():
     assert correlate(np.tile([[1.0], [-1.0]], (30, 1))) == pytest.approx([0.0])
     assert np.isfinite(correlate(np.ones((30, 1)))).all()
 
 
-def test_sums_of_discounted_runs_vary_like_independent_ones() -> None:
+def test_sums_of_discounted_runs_vary_like_independent_ones():
     sums = discount(autoregressive(400, 4000, 0.6), np.full(4000, 0.6)).sum(axis=0)
     assert np.var(sums) / 400 == pytest.approx(1.0, abs=0.1)

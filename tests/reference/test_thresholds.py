@@ -15,7 +15,7 @@ from reference.test_prediction import column
 FIVE = refer(column(1, 2, 3, 4, 5), column(0, 0, 0, 0, 0))
 
 
-def test_a_threshold_is_the_textbook_prediction_limit_on_either_side() -> None:
+def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
     """3 - t(0.01; 4) sqrt(2.5 (1 + 1/5)); one run of mean 3 - x passes it half of the time where x is the distance."""
     found = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=-10.0)
     above = propose(FIVE, [0.0], 0.01, direction=Direction.ABOVE, worst=16.0)
@@ -28,7 +28,7 @@ def test_a_threshold_is_the_textbook_prediction_limit_on_either_side() -> None:
     assert above.least_share == pytest.approx(found.least_share)
 
 
-def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_often_than_wanted() -> None:
+def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_often_than_wanted():
     """A threshold at 0 would be passed with P(t4 <= -3 / sqrt 3) = 0.0791."""
     found = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=0.0)
     assert found.least_share == pytest.approx([stats.t.cdf(-np.sqrt(3), 4)])
@@ -36,12 +36,12 @@ def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_oft
     assert np.isnan(one.limit).all()
 
 
-def test_a_threshold_bears_the_largest_sampling_error() -> None:
+def test_a_threshold_bears_the_largest_sampling_error():
     narrow, wide = (propose(FIVE, [error], 0.01, direction=Direction.BELOW, worst=-99.0).limit for error in (0.0, 1.0))
     assert narrow > wide == pytest.approx(predict(FIVE, [1.0], 0.01).low)
 
 
-def test_half_goes_to_all_and_the_rest_to_the_others_alike() -> None:
+def test_half_goes_to_all_and_the_rest_to_the_others_alike():
     budget = Budget(runs=100, segments=["all", "a", "b"], looks={"drop": 3, "trend": 1})
     shares = [budget.share("all", "drop"), budget.share("b", "trend")]
     assert shares == pytest.approx([0.5 * 0.75 / (SAFETY * 100), 0.25 * 0.25 / (SAFETY * 100)])
@@ -53,7 +53,7 @@ def looking(**changes: float) -> DropSearch:
     return DropSearch(**{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9, **changes})
 
 
-def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles() -> None:
+def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles():
     """2.3263 + 1.2816 at 1 % and 90 %: the textbook's sample size."""
     found = looking(learned=math.inf, share=0.01)
 
@@ -62,13 +62,13 @@ def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles() -> 
     assert found.least_drop(100, 4) == pytest.approx(found.least_drop(100) / 2)  # the mean of four runs
 
 
-def test_the_shift_is_the_non_centrality_of_scipys_t() -> None:
+def test_the_shift_is_the_non_centrality_of_scipys_t():
     found = looking(learned=14, share=0.01, power=0.8)
 
     assert 1 - stats.nct.cdf(stats.t.isf(0.01, 13), 13, found.shift) == pytest.approx(0.8, abs=1e-6)
 
 
-def test_no_number_of_users_or_runs_helps_where_runs_wander_too_far_or_too_few_tell_what_is_normal() -> None:
+def test_no_number_of_users_or_runs_helps_where_runs_wander_too_far_or_too_few_tell_what_is_normal():
     found = looking()
     edge = found.least_drop(math.inf)
     assert found.users_for(edge * 0.99) is None
@@ -85,9 +85,7 @@ def test_no_number_of_users_or_runs_helps_where_runs_wander_too_far_or_too_few_t
     runs=st.integers(1, 20),
     power=st.floats(0.5, 0.99),
 )
-def test_the_users_found_are_the_fewest_that_see_the_drop(
-    drop: float, learned: int, wander: float, runs: int, power: float
-) -> None:
+def test_the_users_found_are_the_fewest_that_see_the_drop(drop, learned, wander, runs, power):
     found = looking(learned=learned, wander=wander, power=power)
     users = found.users_for(drop, runs)
 
@@ -99,7 +97,7 @@ def test_the_users_found_are_the_fewest_that_see_the_drop(
         assert found.chance(drop, users, runs) >= power - 1e-6
 
 
-def test_values_out_of_range_are_refused() -> None:
+def test_values_out_of_range_are_refused():
     bad = {"sd": (math.nan, -1.0), "share": (0.0, 0.6), "power": (1.0,), "learned": (1.0,)}
     for changes in ({"sd": 0.0, "wander": 0.0}, *({name: value} for name, values in bad.items() for value in values)):
         with pytest.raises(InputError):

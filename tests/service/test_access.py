@@ -20,7 +20,7 @@ from logs import captured
 from monitor.cli.main import app
 from monitor.service.daemon import daemon
 from servers import require
-from servers.certificates import Authority, Pair
+from servers.certificates import Pair
 from service.lists_world import write_world
 from service.stepped_daemon import watching
 
@@ -59,8 +59,8 @@ def world(tmp_path: Path, url: str, server_pair: Pair) -> World:
 
 
 def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads_good_and_bad(
-    world: World, authority: Authority, client_pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    world, authority, client_pair, monkeypatch
+):
     strict = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": str(authority.cert)}
     world.write(KIM, **strict)
     lines = captured(monkeypatch, daemon)
@@ -105,9 +105,7 @@ def end_of(certificate: Path) -> datetime:
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(told.strip().removeprefix("notAfter=")), UTC)
 
 
-def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_ended(
-    world: World, client_pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_ended(world, client_pair, monkeypatch):
     world.write(KIM)
     end = end_of(world.folder / "web.crt")
 

@@ -8,7 +8,6 @@ import pytest
 
 from factories import SLOT
 from monitor.service.commands.one_shot import open_one_shot
-from servers.webhook import Collector
 
 USERS = [f"u{number}" for number in range(40)]
 
@@ -19,9 +18,7 @@ def lists_of(path: Path, items: list[str]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("every", "resend", "hours"), [("1h", "1m", 4), ("1d", "1m", 96), ("1h", "2h", 8)])
-def test_an_alert_ends_four_intervals_of_its_comparison_ahead(
-    every: str, resend: str, hours: int, collector: Collector, tmp_path: Path
-) -> None:
+def test_an_alert_ends_four_intervals_of_its_comparison_ahead(every, resend, hours, collector, tmp_path):
     comparison = {
         "name": "shop",
         "every": every,

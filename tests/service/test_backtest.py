@@ -101,14 +101,14 @@ def judge_again(config: Path, **period: datetime) -> Backtest:
         return backtest_rules(to_comparison(settings.comparisons[0]), store, **period)
 
 
-def test_the_same_rules_make_the_very_transitions_that_replay_made(replayed: Path) -> None:
+def test_the_same_rules_make_the_very_transitions_that_replay_made(replayed):
     found = judge_again(replayed)
     assert found.transitions == found.stored
     assert found.runs == {RunStatus.OK: 7, RunStatus.FAILED: 3, RunStatus.INSUFFICIENT: 2}
     assert {"Low", "Missing", "Unpaired", "MeanDrop", "FarUsers"} <= {each.alert for each in found.stored}
 
 
-def test_runs_before_the_period_teach_and_only_changes_within_it_are_told(replayed: Path) -> None:
+def test_runs_before_the_period_teach_and_only_changes_within_it_are_told(replayed):
     whole = judge_again(replayed).transitions
     cut = (whole[0].slot + (whole[-1].slot - whole[0].slot) / 2).replace(hour=0)  # a slot, whenever alerts end
 
@@ -119,7 +119,7 @@ def test_runs_before_the_period_teach_and_only_changes_within_it_are_told(replay
     assert (sum(earlier.runs.values()), sum(later.runs.values())) == (cut.day, DAYS + 1 - cut.day)
 
 
-def test_other_rules_give_what_a_replay_under_them_gives(replayed: Path, tmp_path: Path) -> None:
+def test_other_rules_give_what_a_replay_under_them_gives(replayed, tmp_path):
     rules = """
       - {alert: Low, metric: extended_tau, below: 0.5, segments: [all]}
       - {alert: Tail, metric: overlap, statistic: p10, learned: drop, segments: [all, country=nonUK], min_users: 50}
@@ -140,9 +140,7 @@ def test_other_rules_give_what_a_replay_under_them_gives(replayed: Path, tmp_pat
     assert {alert for _, alert, _, _ in expected} == {"Low", "Tail"}
 
 
-def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_users_together(
-    replayed: Path, tmp_path: Path
-) -> None:
+def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_users_together(replayed, tmp_path):
     """Lists are kept of a hundred users only, so that segments cannot be made up for, and it is said so."""
     rules = """
   - {alert: Half, metric: extended_tau, statistic: share_below(0.5), above: 0.5}
@@ -159,7 +157,7 @@ def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_user
     assert first["value"] == pytest.approx((values < 0.5).sum() / np.isfinite(values).sum(), abs=1e-12)
 
 
-def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(replayed: Path, tmp_path: Path) -> None:
+def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(replayed, tmp_path):
     """The newest run keeps its lists, and the last one before its alert; Jaccard is 0.5 at most."""
     config = write(tmp_path, keeps="all")
     replay(config, lambda day: lists_in(read("trunc5", day)), range(7, 11))
@@ -180,7 +178,7 @@ def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(
     assert few["rules"]["Jaccard"]["runs_not_judged"] == 7
 
 
-def test_what_is_wrong_with_the_file_is_said_with_its_line(replayed: Path, tmp_path: Path) -> None:
+def test_what_is_wrong_with_the_file_is_said_with_its_line(replayed, tmp_path):
     file = tmp_path / "rules.yaml"
     for text, said in (
         (
@@ -197,7 +195,7 @@ def test_what_is_wrong_with_the_file_is_said_with_its_line(replayed: Path, tmp_p
             load_with_rules(replayed, file, [])
 
 
-def test_a_whole_configuration_serves_as_the_file_and_an_unknown_comparison_is_named(replayed: Path) -> None:
+def test_a_whole_configuration_serves_as_the_file_and_an_unknown_comparison_is_named(replayed):
     (told,) = run_cli("backtest", "--config", str(replayed), "--rules", str(replayed), "--json")
     assert told["changes"] == told["stored_changes"]
 
@@ -206,7 +204,7 @@ def test_a_whole_configuration_serves_as_the_file_and_an_unknown_comparison_is_n
 
 
 @pytest.mark.integration
-def test_the_table_counts_pages_and_the_page_shows_them_every_rule_and_what_it_looks_at(replayed: Path, tmp_path: Path) -> None:
+def test_the_table_counts_pages_and_the_page_shows_them_every_rule_and_what_it_looks_at(replayed, tmp_path):
     args = ("backtest", "--config", str(replayed), "--rules", str(replayed))
     printed = CliRunner().invoke(app, args)
     done = CliRunner().invoke(app, [*args, "--html", str(tmp_path / "out.html")])

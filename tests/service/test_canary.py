@@ -150,7 +150,7 @@ def broken(text: str) -> dict[str, str]:
     }
 
 
-def test_no_output_of_a_daemon_holds_a_secret(stage: Stage) -> None:
+def test_no_output_of_a_daemon_holds_a_secret(stage):
     sung = {name: owners for name, output in stage.outputs.items() if (owners := owners_in(output))}
     assert sung == {}
     assert {"page /", "page /metrics", "page /c/http-refuse"} < set(stage.outputs)
@@ -158,7 +158,7 @@ def test_no_output_of_a_daemon_holds_a_secret(stage: Stage) -> None:
     assert all(stage.outputs[f"postgresql: {table}"] for table in ("runs", "transitions", "notifications"))
 
 
-def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage: Stage) -> None:
+def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage):
     world = stage.world
     heard: dict[str, set[str]] = {}
     for path, owners in world.heard:
@@ -183,13 +183,11 @@ def loaded(stage: Stage, way: Way, patch: pytest.MonkeyPatch) -> Settings:
 
 
 @pytest.mark.parametrize("way", get_args(Way))
-def test_every_option_that_can_hold_a_secret_holds_one_here_and_no_other_does(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, way: Way
-) -> None:
+def test_every_option_that_can_hold_a_secret_holds_one_here_and_no_other_does(stage, monkeypatch, way):
     assert singing_fields(loaded(stage, way, monkeypatch)) == secret_fields(Settings)
 
 
-def test_no_repr_and_no_dump_of_settings_and_parts_holds_a_secret(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_repr_and_no_dump_of_settings_and_parts_holds_a_secret(stage, monkeypatch):
     settings = loaded(stage, "file", monkeypatch)
     shown = [text for each in options_in(settings) for text in (repr(each), str(each), repr(each.model_dump()))]
     shown.append(settings.model_dump_json())
@@ -199,9 +197,7 @@ def test_no_repr_and_no_dump_of_settings_and_parts_holds_a_secret(stage: Stage, 
     assert owners_in("\n".join(shown)) == set()
 
 
-def test_no_error_of_a_receiver_or_source_holds_a_secret_however_it_is_looked_at(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_error_of_a_receiver_or_source_holds_a_secret_however_it_is_looked_at(stage, monkeypatch):
     settings = loaded(stage, "file", monkeypatch)
     with closing(wire(settings)) as wiring:
         told = {each.name: error_of(partial(each.send, START, now=SLOT)) for each in wiring.receivers}
@@ -230,7 +226,7 @@ def told_of(name: str, config: Path) -> tuple[str, bool]:
     return result.output + (told_by(result.exception) if result.exception and is_error else ""), result.exit_code != 0
 
 
-def test_no_command_shows_a_secret_of_a_configuration_with_mistakes(stage: Stage, tmp_path: Path) -> None:
+def test_no_command_shows_a_secret_of_a_configuration_with_mistakes(stage, tmp_path):
     for mistake, text in broken(stage.configs["direct"].read_text()).items():
         config = tmp_path / f"{mistake}.yaml"
         config.write_text(text)
@@ -241,7 +237,7 @@ def test_no_command_shows_a_secret_of_a_configuration_with_mistakes(stage: Stage
             assert owners_in(told) == set(), name
 
 
-def test_a_command_that_tries_all_says_no_secret(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_tries_all_says_no_secret(stage, monkeypatch):
     loaded(stage, "file", monkeypatch)
     for name in ("check", "notify test", "runs", "show", "alerts ls"):
         text, _ = told_of(name, stage.configs["file"])
@@ -251,7 +247,7 @@ def test_a_command_that_tries_all_says_no_secret(stage: Stage, monkeypatch: pyte
     assert owners_in(schema) == set()
 
 
-def test_a_canary_is_found_in_every_disguise() -> None:
+def test_a_canary_is_found_in_every_disguise():
     secret = canary("place")
     coded = [base64.b64encode(b"x" * offset + secret.encode() + b'"}').decode() for offset in range(3)]
     percent = "".join(f"%{byte:02X}" for byte in secret.encode())

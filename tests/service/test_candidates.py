@@ -74,7 +74,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.integration
-def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world: World) -> None:
+def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world):
     world.configure({"feed": world.several})
     together = objects(world.folder, "run-once", "feed", "--slot", AT)
     assert world.baseline.attempts == dict.fromkeys(USERS, 2)  # once, and once more for the noise floor
@@ -90,7 +90,7 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
 
 
 @pytest.mark.integration
-def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_anyway(world: World) -> None:
+def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_anyway(world):
     world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
     found = objects(world.folder, "run-once", "feed", "--slot", AT)
     assert [each["comparison"] for each in found] == [f"feed.{key}" for key in ("a", "b", "c", "a.b", "a.c", "b.c")]
@@ -101,7 +101,7 @@ def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_any
 
 
 @pytest.mark.integration
-def test_commands_take_one_candidate_or_all_of_them(world: World) -> None:
+def test_commands_take_one_candidate_or_all_of_them(world):
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
     config = world.configure({"other": world.several, "feed": own})
     check, replay = ("check", "feed"), ("replay", "feed", "--from", AT, "--to", AT)
@@ -120,7 +120,7 @@ def test_commands_take_one_candidate_or_all_of_them(world: World) -> None:
 
 
 @pytest.mark.integration
-def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world: World) -> None:
+def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world):
     world.candidates["a"].otherwise, world.candidates["b"].otherwise = "slow", "server_error"
     config = world.configure({"feed": world.several}, users=", sample: 10")
     with watching(config) as watched:
@@ -142,7 +142,7 @@ def family(baseline: Canned, asked: Canned, *candidates: Canned) -> list[Callabl
     return [partial(lambda what, own: pull_all(what, own, draw_panel(what, own, SLOT, 10), SLOT, 10), *each) for each in both]
 
 
-def test_who_comes_while_the_baseline_is_pulled_waits_for_the_same_answer_and_keeps_step_with_it() -> None:
+def test_who_comes_while_the_baseline_is_pulled_waits_for_the_same_answer_and_keeps_step_with_it():
     baseline, b, c = Canned(threading.Event()), Canned(LISTS), Canned(LISTS)
     runs = [BackgroundCall(run, name="run") for run in family(baseline, users("u1", "u2"), b, c)]
     wait_for(lambda: baseline.requests, "a pull")
@@ -152,7 +152,7 @@ def test_who_comes_while_the_baseline_is_pulled_waits_for_the_same_answer_and_ke
     assert {each.together for each in (*b.requests, *c.requests)} == {baseline.requests[0].together}
 
 
-def test_a_failed_pull_fails_all_for_its_reason_and_who_runs_again_asks_anew() -> None:
+def test_a_failed_pull_fails_all_for_its_reason_and_who_runs_again_asks_anew():
     baseline = Canned(SourceError("the table is gone", permanent=True))
     run_b, run_c = family(baseline, users("u1", "u2"))
     for run in run_b, run_c:
@@ -164,7 +164,7 @@ def test_a_failed_pull_fails_all_for_its_reason_and_who_runs_again_asks_anew() -
         assert len(baseline.requests) == pulls
 
 
-def test_lists_of_other_users_are_no_answer() -> None:
+def test_lists_of_other_users_are_no_answer():
     baseline, asked = Canned(LISTS), users("u1", "u2")
     run_b, run_c = family(baseline, asked)
     run_b()
@@ -189,7 +189,7 @@ CHANGED = "the candidate's model changed with this run, v1 → v2"
 
 
 @pytest.mark.integration
-def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measurement(tmp_path: Path) -> None:
+def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measurement(tmp_path):
     write_lists(tmp_path / "baseline.jsonl", SIMILAR)
     served = {1: ["v1"] * 3, 2: ["v1", "v2", "v1"], 3: ["v2"] * 3, 4: ["v2"] * 3}
     waiting: list[str] = []

@@ -33,7 +33,7 @@ def states(watched: Watched) -> list[tuple[State, str | None]]:
     ]
 
 
-def test_after_a_sleep_of_six_hours_one_run_makes_up_for_all_and_no_alert_changes(tmp_path: Path) -> None:
+def test_after_a_sleep_of_six_hours_one_run_makes_up_for_all_and_no_alert_changes(tmp_path):
     write_lists(tmp_path / "candidate.jsonl", APART)
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
@@ -53,7 +53,7 @@ DELETED_AT = "prune_last_success_timestamp_seconds"
 
 
 @pytest.mark.integration
-def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_neither_missed_nor_stale(tmp_path: Path) -> None:
+def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_neither_missed_nor_stale(tmp_path):
     config = world(tmp_path)
     config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    only_between: 13:00-15:00"))
     with watching(config) as watched:
@@ -82,7 +82,7 @@ def next_slot(watched: Watched) -> datetime | None:
     return wait_for(look, "a slot that is to come")
 
 
-def test_a_clock_set_back_by_an_hour_runs_at_once_and_what_was_judged_ahead_of_time_is_judged_again(tmp_path: Path) -> None:
+def test_a_clock_set_back_by_an_hour_runs_at_once_and_what_was_judged_ahead_of_time_is_judged_again(tmp_path):
     write_lists(tmp_path / "candidate.jsonl", APART)
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
@@ -123,7 +123,7 @@ class Planned:
         return fired
 
 
-def test_a_leap_second_is_no_jump_and_gives_no_second_run() -> None:
+def test_a_leap_second_is_no_jump_and_gives_no_second_run():
     minutely, finder = Every(timedelta(minutes=1)), JumpFinder()
     moments = [utc("2016-12-31 23:59:59"), utc("2017-01-01 00:00:00"), utc("2016-12-31 23:59:59.500"), utc("2017-01-01")]
     planned, handed = Planned(minutely, moments[0]), []
@@ -136,9 +136,7 @@ def test_a_leap_second_is_no_jump_and_gives_no_second_run() -> None:
 
 
 @given(st.lists(st.integers(-7 * 3600, 7 * 3600), min_size=1, max_size=30), st.integers(1, 7200))
-def test_however_the_clock_is_set_the_newest_slot_is_begun_at_the_next_look_and_never_twice_in_a_row(
-    steps: list[int], period: int
-) -> None:
+def test_however_the_clock_is_set_the_newest_slot_is_begun_at_the_next_look_and_never_twice_in_a_row(steps, period):
     schedule, now = Every(timedelta(seconds=period)), NOON
     planned, last = Planned(schedule, now), schedule.latest(now)
     assert planned.look(now, jumped=False)
@@ -149,7 +147,7 @@ def test_however_the_clock_is_set_the_newest_slot_is_begun_at_the_next_look_and_
         last = slot
 
 
-def test_housekeeping_goes_by_the_steady_clock_alone_comes_soon_after_a_start_and_is_put_off_by_no_reload() -> None:
+def test_housekeeping_goes_by_the_steady_clock_alone_comes_soon_after_a_start_and_is_put_off_by_no_reload():
     clock, done = SteppedClock(), list[int]()
     with scheduling(clock) as jobs:
         plan = JobPlan(call=lambda: done.append(1), when=HOUR, limit=HOUR, first=timedelta(minutes=5))

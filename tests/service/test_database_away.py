@@ -1,7 +1,7 @@
 """A database that is away, cut, silent, slow or full: who notices, who is told what, and that work goes on by itself."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 from factories import HOUR, HeldClock
 from logs import captured
-from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
+from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import outage
@@ -57,8 +57,8 @@ def is_away(watched: Watched) -> bool:
 
 
 def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of_it_once_until_it_is_back(
-    config: Path, proxy: Proxy, collector: Collector
-) -> None:
+    config, proxy, collector
+):
     proxy.refuse()
     with watching(config) as watched:
         assert is_away(watched)
@@ -76,9 +76,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of
 
 
 @pytest.mark.parametrize("fault", [Proxy.refuse, Proxy.cut, Proxy.hang], ids=["refused", "cut", "silent"])
-def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itself_also_slowly(
-    config: Path, proxy: Proxy, fault: Callable[[Proxy], None]
-) -> None:
+def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itself_also_slowly(config, proxy, fault):
     with watching(config) as watched:
         watched.await_run(NOON)
         hung = watched.daemon._wiring.watched["feed"]
@@ -100,7 +98,7 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
         proxy.resume()
 
 
-def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path: Path, postgres_url: str) -> None:
+def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path, postgres_url):
     url = make_url(postgres_url).set(database="no_such_database").render_as_string(hide_password=False)
     daemon = Daemon(write_world(tmp_path, url))
     with pytest.raises(DatabaseError) as caught:
@@ -109,9 +107,7 @@ def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path: Path, pos
 
 
 @pytest.mark.integration
-def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_can_be_written(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_can_be_written(tmp_path, url, monkeypatch):
     lines = captured(monkeypatch, outage)
 
     def logged() -> list[str]:
@@ -167,7 +163,7 @@ def world() -> World:
 FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)
 
 
-def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_after_a_minute_of_calm(world: World) -> None:
+def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_after_a_minute_of_calm(world):
     pager = FakeReceiver("pager")
     world.database.failed(AWAY)
     world.after(119, pager)
@@ -187,7 +183,7 @@ def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_
     assert len(heard(pager)) == 3
 
 
-def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world: World) -> None:
+def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world):
     alertmanager = FakeReceiver("pager", treatment=Treatment(resend_every_s=60))
     world.database.failed(AWAY)
     for seconds in (121, 61, 61, 61):
@@ -196,9 +192,7 @@ def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world:
 
 
 @pytest.mark.parametrize(("error", "told"), [(SILENT, [RESOLVED]), (DOWN, [])], ids=["may have arrived", "never told"])
-def test_the_end_of_an_outage_is_told_to_who_may_have_heard_of_it_and_to_nobody_else(
-    world: World, error: DeliveryError, told: list[tuple[MessageStatus, bool]]
-) -> None:
+def test_the_end_of_an_outage_is_told_to_who_may_have_heard_of_it_and_to_nobody_else(world, error, told):
     pager = FakeReceiver("pager", errors=[error])
     world.database.failed(AWAY)
     world.after(121, pager)
@@ -207,7 +201,7 @@ def test_the_end_of_an_outage_is_told_to_who_may_have_heard_of_it_and_to_nobody_
     assert heard(pager) == told
 
 
-def test_the_end_of_an_outage_that_may_have_arrived_is_repeated_with_its_key(world: World) -> None:
+def test_the_end_of_an_outage_that_may_have_arrived_is_repeated_with_its_key(world):
     pager = KeptMessages("pager")
     world.database.failed(AWAY)
     world.after(121, pager)
@@ -221,8 +215,8 @@ def test_the_end_of_an_outage_that_may_have_arrived_is_repeated_with_its_key(wor
 
 
 def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_receiver_that_cannot_be_told(
-    world: World,
-) -> None:
+    world,
+):
     pager = FakeReceiver("pager", errors=[DOWN, SILENT])
     world.database.failed(AWAY)
     for _ in range(3):
@@ -239,7 +233,7 @@ def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_
         assert line in page.splitlines()
 
 
-def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world: World) -> None:
+def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world):
     pager = FakeReceiver("pager", errors=[REFUSED])
     world.database.failed(AWAY)
     world.after(121, pager)
@@ -249,12 +243,12 @@ def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world: World) ->
     assert heard(pager) == [FIRING]
 
 
-def test_writers_that_give_way_to_each_other_are_no_outage(world: World) -> None:
+def test_writers_that_give_way_to_each_other_are_no_outage(world):
     world.database.failed(DatabaseError("gave way", permanent=False, trouble=DatabaseTrouble.CONFLICT))
     assert world.database.outage is None
 
 
-def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_named(world: World) -> None:
+def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_named(world):
     world.database.failed(AWAY)
     assert world.database.outage is not None
     starts = [outage.start_of(world.database.outage, world.clock.now(), "x", name) for name in (None, "a", "b")]
@@ -262,7 +256,7 @@ def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_na
     assert [start.labels for start in starts] == [{}, {"installation": "a"}, {"installation": "b"}]
 
 
-def test_a_database_that_comes_and_goes_is_one_outage_until_a_minute_of_calm(world: World) -> None:
+def test_a_database_that_comes_and_goes_is_one_outage_until_a_minute_of_calm(world):
     pager = FakeReceiver("pager")
     for _ in range(3):
         world.database.failed(AWAY)

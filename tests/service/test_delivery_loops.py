@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,8 @@ from monitor.storage import SqlStore
 from pipeline.owed_run import CountingPublisher, store_run
 from pipeline.test_delivery import FakeReceiver, outlet
 from servers.daemon import wait_for
-from servers.pagerduty import KEY, FakePagerDuty, pagerduty
-from servers.slack import FakeSlack, slack
-from servers.smtp import MailServer
+from servers.pagerduty import KEY, pagerduty
+from servers.slack import slack
 from servers.webhook import Collector, Reply, Request, answer, hang, serve
 from service.stepped_daemon import SteppedClock
 
@@ -65,7 +63,7 @@ def refuse_large(request: Request) -> Reply:
 
 @pytest.mark.integration  # TLS of the mail server needs openssl
 def test_hundreds_of_alerts_are_one_message_and_starve_nobody_while_one_receiver_hangs_and_one_asks_for_a_pause(
-    store: SqlStore, pagerduty: FakePagerDuty, slack: FakeSlack, mail_server: MailServer, certificate: Path
+    store, pagerduty, slack, mail_server, certificate
 ) -> None:
     with ExitStack() as stack:
         alertmanager, webhook, hanging = (stack.enter_context(contextmanager(serve)()) for _ in range(3))
@@ -116,7 +114,7 @@ def alerts_in(alertmanager: Collector) -> list[Body]:
 BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
 
 
-def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(store: SqlStore) -> None:
+def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(store) -> None:
     clock, receiver = HeldClock(), FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1))
     loop = DeliveryLoop(sender=outlet(store, receiver, clock))
     store_run(store, 0.1)
@@ -130,7 +128,7 @@ def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_ove
     assert {change.comparison for change in receiver.told} == {"home-feed", "search"}
 
 
-def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(store: SqlStore) -> None:
+def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(store) -> None:
     clock, receiver = HeldClock(SLOT), FakeReceiver(treatment=Treatment(resend_every_s=60))
     loop = DeliveryLoop(sender=outlet(store, receiver, clock))
     store_run(store, 0.1)

@@ -115,9 +115,7 @@ def lists_of(name: str, day: str) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_default_rules_fire_on_the_first_bad_day_and_say_what_was_done_to_the_lists(
-    name: str, replay: Callable[[str, str], Replayed]
-) -> None:
+def test_the_default_rules_fire_on_the_first_bad_day_and_say_what_was_done_to_the_lists(name, replay):
     fault = FAULTS[name]
     replayed = replay(name, fault.last_day)
     assert min(each["slot"][:10] for each in replayed.fired) == fault.first_alarm
@@ -135,7 +133,7 @@ def test_the_default_rules_fire_on_the_first_bad_day_and_say_what_was_done_to_th
 
 
 @pytest.mark.parametrize("name", ["ok-seed", "ok-lowtraffic"])
-def test_nothing_fires_and_nothing_is_blamed_for_a_healthy_candidate(name: str, replay: Callable[[str, str], Replayed]) -> None:
+def test_nothing_fires_and_nothing_is_blamed_for_a_healthy_candidate(name, replay):
     replayed = replay(name, BAD_DAY)
     assert replayed.fired == []
     has_floor = {"over_floor(extended_tau)" in run["summaries"] for run in replayed.runs.values()}

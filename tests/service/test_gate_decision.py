@@ -124,7 +124,7 @@ def said(found: Certificate) -> tuple[str, str]:
     return found.verdict.value, found.reason.value
 
 
-def test_an_excess_far_below_the_margin_is_safe_and_far_above_a_breach(world: Gated) -> None:
+def test_an_excess_far_below_the_margin_is_safe_and_far_above_a_breach(world):
     for _ in range(2):
         world.run(constant(-0.4))
     assert said(world.ask(margin=0.05)) == ("safe", "decided")
@@ -132,7 +132,7 @@ def test_an_excess_far_below_the_margin_is_safe_and_far_above_a_breach(world: Ga
     assert world.ask(margin=0.05).words.startswith("the mean excess is below 0.05: at most -0.3")
 
 
-def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_them(world: Gated) -> None:
+def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_them(world):
     fixed = _fixed_of(world)
     for _ in range(2):
         world.run(lambda names: np.where(np.isin(names, fixed), 2.0, -0.4))
@@ -143,7 +143,7 @@ def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_t
     assert world.ask(since=SLOT + 2 * DAY).segments[0].missing == 3  # each is taken for a rotating one
 
 
-def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_evidence(store: SqlStore) -> None:
+def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_evidence(store):
     world = Gated(store, sampled(sample=SampleSize(fixed=20, rotating=200, minimum=100)))
     drawn = [set(draw(world.users, sampled(), SLOT + day * DAY).users) for day in range(2)]
     for asked in drawn:
@@ -158,7 +158,7 @@ def _fixed_of(world: Gated) -> list[str]:
     return list(users)
 
 
-def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store: SqlStore) -> None:
+def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store):
     world = Gated(store, sampled(sample=SampleSize(fixed=300)))
     for excess in (0.9, -0.4, -0.4):
         world.run(constant(excess))
@@ -170,7 +170,7 @@ def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store:
     assert [run.users for run in world.ask().runs] == [1000]
 
 
-def test_missing_users_are_set_to_their_worst_and_decide(world: Gated) -> None:
+def test_missing_users_are_set_to_their_worst_and_decide(world):
     world.run(constant(-0.1), without=lambda name: name.endswith("7"))
     found = world.ask(margin=0.05)
     (segment,) = found.segments
@@ -183,7 +183,7 @@ def test_missing_users_are_set_to_their_worst_and_decide(world: Gated) -> None:
     assert "have no score, and that decides" in found.words
 
 
-def test_an_undefined_score_is_a_missing_one(world: Gated) -> None:
+def test_an_undefined_score_is_a_missing_one(world):
     world.run(lambda names: np.array([math.nan, *[-0.4] * (len(names) - 1)]))
     (segment,) = world.ask().segments
     assert segment.users == 200
@@ -192,7 +192,7 @@ def test_an_undefined_score_is_a_missing_one(world: Gated) -> None:
     assert world.ask().segments[0].missing >= 200
 
 
-def test_constant_scores_at_the_margin_leave_it_open_and_say_what_to_do(world: Gated) -> None:
+def test_constant_scores_at_the_margin_leave_it_open_and_say_what_to_do(world):
     world.run(constant(0.05))
     found = world.ask(margin=0.05)
     assert said(found) == ("inconclusive", "too_few")
@@ -219,9 +219,7 @@ LOST = "the candidate gave no list for 220 of 220 users: missing; nothing could 
     ],
     ids=["none", "failed", "few users", "no scores", "earlier configuration"],
 )
-def test_without_a_run_that_can_be_judged_it_is_said_why(
-    world: Gated, act: Callable[[Gated], None], left_out: list[LeftOut], words: str
-) -> None:
+def test_without_a_run_that_can_be_judged_it_is_said_why(world, act, left_out, words):
     act(world)
     found = world.ask()
     assert said(found) == ("inconclusive", "no_data")
@@ -229,13 +227,13 @@ def test_without_a_run_that_can_be_judged_it_is_said_why(
     assert words in found.words
 
 
-def test_runs_before_since_do_not_count_and_its_slot_does(world: Gated) -> None:
+def test_runs_before_since_do_not_count_and_its_slot_does(world):
     for value in (2.0, -0.4, -0.4):
         world.run(constant(value))
     assert [run.slot for run in world.ask(since=SLOT + DAY).runs] == [SLOT + DAY, SLOT + 2 * DAY]
 
 
-def test_without_a_noise_floor_the_distance_from_identical_lists_is_judged(store: SqlStore) -> None:
+def test_without_a_noise_floor_the_distance_from_identical_lists_is_judged(store):
     world = Gated(store, sampled(noise_floor=None))
     world.run(constant(0.7), series=METRIC)
     found = world.ask(margin=0.5)
@@ -245,7 +243,7 @@ def test_without_a_noise_floor_the_distance_from_identical_lists_is_judged(store
     assert "noise is NOT taken off" in str(found.question.excess)
 
 
-def test_with_a_reference_the_distance_from_it_is_judged_whatever_the_floor(world: Gated) -> None:
+def test_with_a_reference_the_distance_from_it_is_judged_whatever_the_floor(world):
     world.run(constant(0.4), series=METRIC)
     found = world.ask(margin=0.3, reference=0.5)
     assert found.question.excess.yardstick is Yardstick.REFERENCE
@@ -253,7 +251,7 @@ def test_with_a_reference_the_distance_from_it_is_judged_whatever_the_floor(worl
     assert found.verdict == "safe"
 
 
-def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store: SqlStore) -> None:
+def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store):
     """Three runs: the third look may spend alpha/12, 1.08 in log10."""
     world = Gated(store, sampled(sample=None))
     for value in (2.0, 2.0, -0.4):
@@ -267,7 +265,7 @@ def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store: SqlStor
     assert alone.segments[0].evidence_safe - found.segments[0].evidence_safe == pytest.approx(math.log10(12 / 2))
 
 
-def test_segments_are_safe_together_only_where_each_is(world: Gated) -> None:
+def test_segments_are_safe_together_only_where_each_is(world):
     for _ in range(3):
         world.run(lambda names: np.array([1.5 if int(name[1:]) % 4 == 0 else -0.4 for name in names]))
     found = world.ask(segments=("each",))
@@ -280,21 +278,21 @@ def test_segments_are_safe_together_only_where_each_is(world: Gated) -> None:
 
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
-def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_kept(world: Gated, *, keeps_lists: bool) -> None:
+def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_kept(world, *, keeps_lists):
     world.run(constant(-0.4), keeps_lists=keeps_lists, without=lambda name: int(name[1:]) % 4 == 0)
     found = figures(world.ask(segments=("each",)))
     assert found["country=DE"][0] == found["country=DE"][1] > 30
     assert found["country=UK"][1] == 0
 
 
-def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world: Gated) -> None:
+def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world):
     world.run(constant(-0.4))
     with pytest.raises(InputError, match=r"no segment 'country=FR'.*there are country=DE, country=UK"):
         world.ask(segments=("country=FR",))
 
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
-def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guessed(world: Gated, *, keeps_lists: bool) -> None:
+def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guessed(world, *, keeps_lists):
     world.run(constant(-0.4), keeps_lists=keeps_lists)
     expected = figures(world.ask(segments=("each",)))
     assert expected.keys() == {"country=DE", "country=UK"}
@@ -329,10 +327,8 @@ def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guess
         ({"metrics": ("footrule",), "noise_floor": None}, {"margin": 0.5, "reference": math.nan}, "footrule"),
     ],
 )
-def test_a_question_that_can_have_no_answer_is_refused_in_words(
-    changes: dict[str, object], asked: dict[str, object], words: str
-) -> None:
+def test_a_question_that_can_have_no_answer_is_refused_in_words(changes, asked, words):
     comparison = sampled(**changes)
     arguments = {"name": comparison.name, "margin": 0.05, "alpha": 0.01} | asked
     with pytest.raises(MonitorError, match=words.replace("(", r"\(").replace("{", r"\{")):
-        make_question({comparison.name: comparison}, **arguments)  # type: ignore[arg-type]
+        make_question({comparison.name: comparison}, **arguments)

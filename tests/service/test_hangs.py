@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +27,7 @@ LONG = timedelta(minutes=20)
 """Longer than the deadline of 10 minutes with all that is granted beside it."""
 
 
-def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_result_is_refused(tmp_path: Path) -> None:
+def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_result_is_refused(tmp_path):
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
         hung = watched.daemon._wiring.watched["feed"]
@@ -50,7 +49,7 @@ def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_resu
 
 
 @pytest.mark.integration
-def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) -> None:
+def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path):
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
         watched.daemon._scheduler._scheduler.pause()
@@ -66,7 +65,7 @@ def daily(call: Callable[[], object]) -> JobPlan:
     return JobPlan(call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=60), is_run=True)
 
 
-def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
+def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned():
     clock, ended, count = SteppedClock(), threading.Event(), []
 
     def work() -> None:
@@ -97,7 +96,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
         wait_for(lambda: not jobs._at_work, "the end of all")
 
 
-def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch):
     lines, count = captured(monkeypatch, scheduler), []
 
     def fail() -> None:
@@ -121,7 +120,7 @@ def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
 
 
 @pytest.mark.parametrize("how", ["held up", "failing"])
-def test_a_watchdog_that_is_held_up_or_whose_looks_fail_goes_on_and_does_not_count_as_looking_meanwhile(how: str) -> None:
+def test_a_watchdog_that_is_held_up_or_whose_looks_fail_goes_on_and_does_not_count_as_looking_meanwhile(how):
     clock, over, looks = SteppedClock(), threading.Event(), []
 
     def look() -> None:
@@ -166,13 +165,13 @@ hs   | hhhhhhhhss | 8 | -
 
 
 @pytest.mark.parametrize(("queue", "held", "most", "admitted"), rows(ADMITTED))
-def test_healthy_runs_and_those_after_a_hang_have_places_of_their_own(queue: str, held: str, most: str, admitted: str) -> None:
+def test_healthy_runs_and_those_after_a_hang_have_places_of_their_own(queue, held, most, admitted):
     waiting = tickets(queue.strip("-"))
     found = next_runs(waiting, tickets(held.strip("-")), int(most), now_s=0.0)
     assert found == [waiting[int(place)] for place in admitted.strip("-").split()]
 
 
-def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more() -> None:
+def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more():
     held, waiting = [ticket(begun_s=100.0), ticket(begun_s=101.0)], tickets("hh")
     assert next_runs(waiting, held, 2, now_s=111.9) == []
     assert next_runs(waiting, held, 2, now_s=112.0) == waiting[:1]
@@ -181,7 +180,7 @@ def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more() -> None:
     assert next_runs(tickets("s"), slow_suspect, 2, now_s=99.0) == []
 
 
-def test_a_run_that_took_its_whole_deadline_is_expected_to_hang_again() -> None:
+def test_a_run_that_took_its_whole_deadline_is_expected_to_hang_again():
     run, deadline = published.run(), timedelta(seconds=4)
     assert took_whole_deadline(run, deadline)
     assert not took_whole_deadline(run, deadline + timedelta(microseconds=1))
@@ -194,7 +193,7 @@ def taken(held: Places, one: Ticket) -> threading.Thread:
     return thread
 
 
-def test_who_waits_is_counted_and_begins_when_a_place_is_free() -> None:
+def test_who_waits_is_counted_and_begins_when_a_place_is_free():
     now_s = [0.0]
     held = Places(lambda: 1, lambda: now_s[0])
     first, second, third = (ticket(name) for name in ("first", "second", "third"))

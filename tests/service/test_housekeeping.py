@@ -73,7 +73,7 @@ def world(store: SqlStore) -> World:
     return made
 
 
-def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended_and_once_over_restarts(world: World) -> None:
+def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended_and_once_over_restarts(world):
     assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
     assert [(change.alert, change.is_start) for change in world.changes()] == [("Stale", True)]
     assert world.store.outbox.waiting(world.clock.at).keys() == {"hook"}
@@ -82,7 +82,7 @@ def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended_and_once_over
     assert len(world.changes()) == 1
 
 
-def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(world: World) -> None:
+def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(world):
     world.watch(2 * HOUR)
     world.run(SLOT + HOUR)
     world.run(SLOT + 2 * HOUR, RunStatus.FAILED)
@@ -94,9 +94,7 @@ def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(w
     [(HOUR * 6, 0.0), (HOUR * 6, 6 * 3600.0), (-HOUR * 24 * 365, 0.0)],
     ids=["six hours set or slept", "six hours slept, the monotonic clock goes on", "a year back"],
 )
-def test_a_clock_that_is_set_or_a_sleep_makes_nothing_stale_before_another_run_was_due(
-    world: World, jump: timedelta, slept_s: float
-) -> None:
+def test_a_clock_that_is_set_or_a_sleep_makes_nothing_stale_before_another_run_was_due(world, jump, slept_s):
     world.watch(HOUR / 2)
     world.clock.at += jump
     world.clock.seconds += slept_s
@@ -106,7 +104,7 @@ def test_a_clock_that_is_set_or_a_sleep_makes_nothing_stale_before_another_run_w
         assert world.watch(timedelta(minutes=2)) == SLOT + 7 * HOUR + timedelta(minutes=10)
 
 
-def test_a_look_after_a_pause_begins_to_watch_anew(world: World) -> None:
+def test_a_look_after_a_pause_begins_to_watch_anew(world):
     world.clock.pass_by((10 * HOUR - LOOK).total_seconds())
     assert not world.look()
     assert world.watch(timedelta(minutes=10)) is None
@@ -114,7 +112,7 @@ def test_a_look_after_a_pause_begins_to_watch_anew(world: World) -> None:
     assert PAUSE_S < 10 * 3600
 
 
-def test_one_that_has_never_run_is_stale_by_the_time_it_is_watched(world: World) -> None:
+def test_one_that_has_never_run_is_stale_by_the_time_it_is_watched(world):
     world.watched = replace(world.watched, comparison=replace(world.watched.comparison, name="search"))
     assert world.watch(9 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
     assert world.changes()[0].comparison == "search"
@@ -130,7 +128,7 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> CapturingLogger:
     return found
 
 
-def test_what_is_deleted_is_counted_by_kind_and_logged(store: SqlStore, logs: CapturingLogger) -> None:
+def test_what_is_deleted_is_counted_by_kind_and_logged(store, logs):
     publisher = PrometheusPublisher(version="1")
     for days in (0, 1, 48):  # the last one confirms the clock
         run(store, SLOT + days * DAY)
@@ -183,8 +181,8 @@ SKIPPED = """
 
 @pytest.mark.parametrize(("due_s", "overlapped", "counts"), rows(SKIPPED))
 def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a_place_busy_and_others_missed(
-    due_s: str, overlapped: str, counts: str
-) -> None:
+    due_s, overlapped, counts
+):
     slots = chooser(Stored())
     slots.note_overlap("feed", [START + int(minutes) * MINUTE for minutes in overlapped.strip("-").split()])
     slots.note_overlap("other", [START + 3 * MINUTE])
@@ -197,5 +195,5 @@ def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a
 
 
 @pytest.mark.parametrize("last", [None, START + 3 * MINUTE, START + 4 * MINUTE])
-def test_no_slot_passed_means_no_count(last: datetime | None) -> None:
+def test_no_slot_passed_means_no_count(last):
     assert chooser(Stored(last)).choose(watched()).skipped == {}

@@ -10,7 +10,6 @@ import structlog
 
 from monitor.service.logs import configure
 from servers.answering import answering
-from servers.certificates import Authority, Pair
 from servers.lists import pull_of
 from servers.recommender import Asked
 
@@ -41,7 +40,7 @@ def answer(path: str, _: object) -> tuple[int, object]:
 
 
 @pytest.mark.parametrize("kind", [*AUTHENTICATIONS, "aws session", "basic", "oauth2"])
-def test_no_secret_of_a_source_is_logged_at_debug(kind: str, debug_log: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_of_a_source_is_logged_at_debug(kind, debug_log, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "canary-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-secret")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "canary-session")
@@ -65,7 +64,7 @@ def test_no_secret_of_a_source_is_logged_at_debug(kind: str, debug_log: io.Strin
 
 
 @pytest.mark.integration
-def test_no_certificate_is_logged_at_debug(debug_log: io.StringIO, authority: Authority, client_pair: Pair) -> None:
+def test_no_certificate_is_logged_at_debug(debug_log, authority, client_pair):
     own = {"cert_file": str(client_pair.cert), "key_file": str(client_pair.key)}
     given = {"url": "https://127.0.0.1:9/{user}", "ca_file": str(authority.cert), "retries": 0}
     pull_of("canary-user", http=given | own)
@@ -75,7 +74,7 @@ def test_no_certificate_is_logged_at_debug(debug_log: io.StringIO, authority: Au
 
 
 @pytest.mark.parametrize("library", ["botocore.auth", "httpx", "a_library_of_next_year"])
-def test_a_library_is_logged_from_warnings_on(library: str, debug_log: io.StringIO) -> None:
+def test_a_library_is_logged_from_warnings_on(library, debug_log):
     logger = logging.getLogger(library)
     logger.setLevel(logging.DEBUG)
     logger.info("info of a library")

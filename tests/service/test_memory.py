@@ -27,7 +27,7 @@ def alive(kind: type) -> int:
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_the_series_of_a_run_are_freed_when_another_run_is_published() -> None:
+def test_the_series_of_a_run_are_freed_when_another_run_is_published():
     before = alive(RunSeries)
     publisher = PrometheusPublisher(version="1")
     for _ in range(3):
@@ -37,7 +37,7 @@ def test_the_series_of_a_run_are_freed_when_another_run_is_published() -> None:
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_a_connection_is_freed_when_it_ends() -> None:
+def test_a_connection_is_freed_when_it_ends():
     before = alive(Connection)
     with running(published.pages(metrics=published.filled().render)) as site:
         for _ in range(3):

@@ -22,7 +22,7 @@ from monitor.service.message_pictures import MessagePictures
 from monitor.storage import SqlStore
 from pipeline.owed_run import WATCHED, CountingPublisher, store_run
 from servers.smtp import MailServer
-from servers.webhook import Collector, answer
+from servers.webhook import answer
 
 pytestmark = pytest.mark.integration  # certificates are made by openssl, and drawing costs seconds
 NAMES = [f"x={HOSTILE[name][:10_000]}" for name in ("html", "controls", "right to left", "wide")]
@@ -57,7 +57,7 @@ def mailed(pictures: MessagePictures, server: MailServer) -> Any:
     return message_from_bytes(mail.content, policy=default)
 
 
-def test_a_picture_is_drawn_once_for_all_receivers_whatever_the_names(pictures: MessagePictures) -> None:
+def test_a_picture_is_drawn_once_for_all_receivers_whatever_the_names(pictures):
     drawn = pictures.draw(START)
     assert drawn is pictures.draw(replace(START, incident="another"))
     assert Image.open(io.BytesIO(drawn or b"")).size == (960, 322)
@@ -65,7 +65,7 @@ def test_a_picture_is_drawn_once_for_all_receivers_whatever_the_names(pictures: 
     assert Image.open(io.BytesIO(hostile or b"")).size == (960, 322)
 
 
-def test_a_mail_shows_the_chart_in_its_page_alone(pictures: MessagePictures, mail_server: MailServer) -> None:
+def test_a_mail_shows_the_chart_in_its_page_alone(pictures, mail_server):
     text, related = mailed(pictures, mail_server).iter_parts()
     page, picture = related.iter_parts()
     assert [each.get_content_type() for each in (related, page, picture)] == ["multipart/related", "text/html", "image/png"]
@@ -77,9 +77,7 @@ def test_a_mail_shows_the_chart_in_its_page_alone(pictures: MessagePictures, mai
     assert len(picture.as_bytes()) < 40_000
 
 
-def test_who_rejects_a_picture_gets_the_text_alone(
-    pictures: MessagePictures, mail_server: MailServer, collector: Collector
-) -> None:
+def test_who_rejects_a_picture_gets_the_text_alone(pictures, mail_server, collector):
     mail_server.plan("CONTENT", "554 5.7.1 no pictures here")
     assert b"image/png" not in mailed(pictures, mail_server).as_bytes()
     collector.replies.append(answer(413))
@@ -94,8 +92,8 @@ def test_who_rejects_a_picture_gets_the_text_alone(
     [("_TO_PNG", "raise SystemExit('no ink')", "RuntimeError in message_pictures"), ("_LIBRARIES", ("none",), "pip install")],
 )
 def test_where_nothing_can_be_drawn_the_message_goes_out_and_the_log_says_why_once(
-    pictures: MessagePictures, mail_server: MailServer, monkeypatch: Any, name: str, value: Any, said: str
-) -> None:
+    pictures, mail_server, monkeypatch, name, value, said
+):
     log = captured(monkeypatch, message_pictures)
     monkeypatch.setattr(message_pictures, name, value)
     lacking = MessagePictures(pictures._store, pictures._wiring)

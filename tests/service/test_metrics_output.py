@@ -11,7 +11,7 @@ from monitor.cli.main import app
 from monitor.errors import ConfigError, DeliveryError
 from monitor.service.commands.one_shot import gateway_at
 from servers.pushing import running_node_exporter, running_pushgateway
-from servers.webhook import Collector, answer
+from servers.webhook import answer
 from service.lists_world import write_world
 from tables import rows
 
@@ -44,9 +44,7 @@ def break_candidate(config: Path) -> None:
 
 
 @pytest.mark.integration
-def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_when_none_was_ok(
-    config: Path, tmp_path: Path
-) -> None:
+def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_when_none_was_ok(config, tmp_path):
     file = tmp_path / "textfiles" / "all.prom"
     file.parent.mkdir()
     with running_node_exporter(file.parent) as url:
@@ -68,8 +66,8 @@ def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_wh
 
 @pytest.mark.integration
 def test_a_pushgateway_keeps_each_comparison_and_instance_in_a_group_of_its_own_and_drops_what_is_not_known_any_more(
-    config: Path,
-) -> None:
+    config,
+):
     with running_pushgateway() as url:
         for name in ("feed", "search"):
             assert run_once(config, name, "--slot", "2024-01-08", "--push", url).exit_code == 0
@@ -90,9 +88,7 @@ def test_a_pushgateway_keeps_each_comparison_and_instance_in_a_group_of_its_own_
         assert f'rankwatch_run_last_ok_timestamp_seconds{{comparison="search",instance="{instance}",job="rankwatch"}}' in page
 
 
-def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run_stays_stored(
-    config: Path, tmp_path: Path, collector: Collector
-) -> None:
+def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run_stays_stored(config, tmp_path, collector):
     collector.default = answer(400, body=b"bot:h@ll/")
     file = tmp_path / "all.prom"
     secret = collector.url.replace("//", "//bot:h%40ll%2F@")
@@ -112,8 +108,8 @@ def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run
 
 
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector
-) -> None:
+    config, tmp_path, monkeypatch, collector
+):
     monkeypatch.setattr("monitor.export.exposition.require_textfile", lambda path: path)
     done = CliRunner().invoke(
         app, ["run-once", "--config", str(config), "--textfile", str(tmp_path / "gone" / "x.prom"), "--push", collector.url]
@@ -134,7 +130,7 @@ REFUSED = f"""
 
 
 @pytest.mark.parametrize(("option", "told"), rows(REFUSED))
-def test_what_cannot_be_left_is_refused_before_anything_runs(config: Path, option: str, told: str) -> None:
+def test_what_cannot_be_left_is_refused_before_anything_runs(config, option, told):
     done = CliRunner().invoke(app, ["run-once", "--config", str(config), *option.split()])
     assert isinstance(done.exception, ConfigError)
     assert told in str(done.exception)
@@ -142,7 +138,7 @@ def test_what_cannot_be_left_is_refused_before_anything_runs(config: Path, optio
     assert not (config.parent / "rankwatch.db.lock").exists()  # nothing was opened
 
 
-def test_a_gateway_may_lie_below_a_path_and_its_credentials_stand_in_no_repr() -> None:
+def test_a_gateway_may_lie_below_a_path_and_its_credentials_stand_in_no_repr():
     gateway = gateway_at("https://bot:s3cret@metrics.internal/push/")
     assert gateway.url == "https://metrics.internal/push"
     assert "s3cret" not in repr(gateway)

@@ -181,7 +181,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
     return life
 
 
-def test_no_id_stands_in_anything_that_is_stored_shown_sent_written_or_logged(life: Life) -> None:
+def test_no_id_stands_in_anything_that_is_stored_shown_sent_written_or_logged(life):
     asked = {unquote(each.path.split("/", 3)[3]) for each in life.requests if each.path.startswith("/recs/")}
     assert set() != asked <= set(USERS)  # sources are asked by the ids
     assert len(life.outputs) > 2 * len(USERS)
@@ -191,7 +191,7 @@ def test_no_id_stands_in_anything_that_is_stored_shown_sent_written_or_logged(li
     assert all(KEY not in content for content in life.outputs.values())
 
 
-def test_what_stands_for_users_does(life: Life) -> None:
+def test_what_stands_for_users_does(life):
     hidden = set(SECRET.hide(user for user in USERS if len(user) < MAX_ID_LENGTH))  # longer ones are nobody
 
     def told(name: str) -> set[str]:
@@ -204,7 +204,7 @@ def test_what_stands_for_users_does(life: Life) -> None:
     assert re.search("answered 500 Internal Server Error; .*for example hmac-", life.outputs["command runs --json"].decode())
 
 
-def test_a_user_is_found_by_the_id(life: Life) -> None:
+def test_a_user_is_found_by_the_id(life):
     for name in NAMES:
         shown = [
             json.loads(body)
@@ -216,13 +216,13 @@ def test_a_user_is_found_by_the_id(life: Life) -> None:
         assert all(each["lists"] for each in shown)
 
 
-def test_hidden_items_stand_on_pages_and_in_no_message(life: Life) -> None:
+def test_hidden_items_stand_on_pages_and_in_no_message(life):
     assert len(life.messages) >= len(NAMES)
     assert all(ITEM.encode() not in body for body in life.messages)
     assert any(ITEM.encode() in body for page, body in life.outputs.items() if "/runs/" in page)
 
 
-def test_check_says_what_becomes_of_what_was_stored_before_and_that_others_may_read_the_key(life: Life) -> None:
+def test_check_says_what_becomes_of_what_was_stored_before_and_that_others_may_read_the_key(life):
     said = life.outputs["command check"].decode()
     assert "privacy: users go by keyed hashes; what was stored before names them until retention deletes it" in said
     assert "so every account" not in said

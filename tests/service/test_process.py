@@ -21,10 +21,10 @@ from monitor.service.daemon.daemon import Daemon
 from monitor.service.interrupts import interrupts_held, termination_raised
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
-from monitor.storage import SqlStore, open_store
+from monitor.storage import open_store
 from pipeline.canned import StillClock, arms, users
 from servers.daemon import serving
-from servers.webhook import Collector, hang
+from servers.webhook import hang
 from service.lists_world import write_world
 
 
@@ -41,9 +41,7 @@ ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit
 
 
 @pytest.mark.parametrize(("number", "ending", "code"), ENDINGS)
-def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_as_before(
-    number: signal.Signals, ending: type[BaseException], code: str | None
-) -> None:
+def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_as_before(number, ending, code):
     done, before = [], signal.getsignal(number)
 
     def work() -> None:
@@ -57,7 +55,7 @@ def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_as_before(
     assert signal.getsignal(number) is before
 
 
-def test_a_slot_claimed_at_the_moment_of_an_interrupt_is_given_back(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_claimed_at_the_moment_of_an_interrupt_is_given_back(store, monkeypatch):
     claim = store.runs.claim
 
     def claim_and_interrupt(*args: Any, **options: Any) -> Claim | None:
@@ -87,9 +85,7 @@ class Ringing(threading.Event):
 
 
 @pytest.mark.parametrize(("number", "ending", "code"), ENDINGS)
-def test_a_run_ended_in_its_middle_gives_its_slot_back(
-    store: SqlStore, number: signal.Signals, ending: type[BaseException], code: str | None
-) -> None:
+def test_a_run_ended_in_its_middle_gives_its_slot_back(store, number, ending, code):
     source = Ringing(number)
     with termination_raised(), pytest.raises(ending, match=code):
         Runner(store=store, clock=StillClock()).run(watched(source), SLOT, receivers=())
@@ -97,7 +93,7 @@ def test_a_run_ended_in_its_middle_gives_its_slot_back(
     assert store.history.runs(comparison=None, limit=10) == ()
 
 
-def test_an_interrupt_waits_for_the_end_of_a_transaction(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_waits_for_the_end_of_a_transaction(store, monkeypatch):
     finish = store.runs.finish
 
     def interrupt_and_finish(*args: Any, **options: Any) -> int | None:
@@ -120,19 +116,19 @@ def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
     return listener
 
 
-def test_a_state_reaches_the_socket_that_systemd_named(channel: socket.socket) -> None:
+def test_a_state_reaches_the_socket_that_systemd_named(channel):
     with channel:
         tell_systemd("READY=1", "STATUS=well")
         assert channel.recv(100) == b"READY=1\nSTATUS=well"
 
 
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "@rankwatch-nobody"])
-def test_without_systemd_nothing_happens(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_systemd_nothing_happens(address, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     tell_systemd("READY=1")
 
 
-def test_the_watchdog_is_fed_at_half_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watchdog_is_fed_at_half_its_time(monkeypatch):
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
     assert watchdog_interval_s() is None
     for value, seconds in (("10000000", 5.0), ("0", None), ("soon", None)):
@@ -140,7 +136,7 @@ def test_the_watchdog_is_fed_at_half_its_time(monkeypatch: pytest.MonkeyPatch) -
         assert watchdog_interval_s() == seconds
 
 
-def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_waiting(channel: socket.socket) -> None:
+def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_waiting(channel):
     reloads: list[int] = []
     signals, sent = os.pipe()
 
@@ -160,7 +156,7 @@ def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_wa
     assert int(told[0][2]) > 0
 
 
-def test_systemd_is_fed_only_while_the_daemon_is_well(channel: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_is_fed_only_while_the_daemon_is_well(channel, monkeypatch):
     monkeypatch.setenv("WATCHDOG_USEC", "20000")
     asked: list[int] = []
     signals, sent = os.pipe()
@@ -182,7 +178,7 @@ def test_systemd_is_fed_only_while_the_daemon_is_well(channel: socket.socket, mo
 
 
 @pytest.mark.integration
-def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(tmp_path: Path, collector: Collector) -> None:
+def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(tmp_path, collector):
     url = f"sqlite:///{tmp_path}/rankwatch.db"
     collector.default = hang
     config = write_world(tmp_path, url, every="1h")
@@ -198,7 +194,7 @@ def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(tmp_pat
 
 
 @pytest.mark.integration
-def test_threads_that_come_and_go_share_two_heaps() -> None:
+def test_threads_that_come_and_go_share_two_heaps():
     """As many as one a thread grow by what each keeps between its pieces. Counted by the C library itself."""
     script = """
 import ctypes, sys, threading

@@ -88,7 +88,7 @@ def assert_labelled(store: SqlStore, day: datetime) -> None:
 
 
 @pytest.mark.integration
-def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(bought: Path) -> None:
+def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(bought):
     config = str(write(bought, within="9999d"))
     cli("replay", "--config", config, "--from", "2024-01-01", "--to", "2024-01-03")
     shown = cli("show", "shop", "--config", config)
@@ -119,7 +119,7 @@ def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(b
     assert "failed" in cli("backfill", "shop", "--config", config, code=3)
 
 
-def test_a_comparison_without_relevance_or_name_is_refused_in_words(bought: Path) -> None:
+def test_a_comparison_without_relevance_or_name_is_refused_in_words(bought):
     config = write(bought, within="7d")
     done = CliRunner().invoke(app, ["backfill", "shop2", "--config", str(config)])
     assert "no comparison named 'shop2'" in str(done.exception)
@@ -131,7 +131,7 @@ def test_a_comparison_without_relevance_or_name_is_refused_in_words(bought: Path
 
 
 @pytest.mark.integration
-def test_the_daemon_measures_what_has_arrived_after_its_run(bought: Path) -> None:
+def test_the_daemon_measures_what_has_arrived_after_its_run(bought):
     config = write(bought, within="7d")
     with Daemon(config, clock=HeldClock(DAYS[0] + HOUR)) as daemon:
         daemon.start()

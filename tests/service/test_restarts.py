@@ -34,7 +34,7 @@ def kept(folder: Path) -> list[set[str]]:
 
 
 @pytest.mark.integration
-def test_a_run_that_is_cut_off_twice_asks_nobody_again_who_answered_unless_it_is_to_ask_anew(tmp_path: Path) -> None:
+def test_a_run_that_is_cut_off_twice_asks_nobody_again_who_answered_unless_it_is_to_ask_anew(tmp_path):
     config, folder, command = tmp_path / "rankwatch.yaml", tmp_path / "rankwatch.db-answers", ("run-once", "feed")
     with ExitStack() as stack:
         arms = [stack.enter_context(running_recommender()) for _ in range(2)]
@@ -76,9 +76,7 @@ def test_a_run_that_is_cut_off_twice_asks_nobody_again_who_answered_unless_it_is
     assert resumed[0] == len(USERS)
 
 
-def test_the_log_says_every_ten_seconds_how_far_a_pull_is_and_a_terminal_shows_a_bar(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_says_every_ten_seconds_how_far_a_pull_is_and_a_terminal_shows_a_bar(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     found: dict[str, Any] = {"what": "baseline", "users": 50_000, "answered": 12_000, "failed": 31, "kept": 2_000}

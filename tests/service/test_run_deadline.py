@@ -36,9 +36,7 @@ def run_with(store: SqlStore, execute: Any, monkeypatch: pytest.MonkeyPatch, **m
     return runner, runner.run(watched, SLOT, receivers=())
 
 
-def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(
-    store: SqlStore, hang: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(store, hang, monkeypatch):
     renewed: list[str] = []
     runner, result = run_with(store, lambda *_: hang.wait(), monkeypatch, renew_sources=renewed.append)
 
@@ -48,7 +46,7 @@ def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(
     assert (runner.left_behind, renewed, runner.claims) == (1, ["home-feed"], {})
 
 
-def test_a_defect_in_a_run_fails_it_as_before(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_in_a_run_fails_it_as_before(store, monkeypatch):
     runner, result = run_with(store, lambda *_: 1 / 0, monkeypatch)
 
     assert result.reason.startswith("internal error: ZeroDivisionError in ")

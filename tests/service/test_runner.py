@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
@@ -35,7 +35,6 @@ from monitor.storage import SqlStore, open_store, score_spool
 from monitor.storage.score_spool import DuckSpool
 from pipeline.canned import StillClock, arms, users
 from servers.healthchecks import CHECK, signals_of
-from servers.webhook import Collector
 from service.lists_world import APART, write_lists, write_world
 
 
@@ -54,7 +53,7 @@ def failure(ping: Mock) -> str | None:
     return reason
 
 
-def test_a_run_that_is_ok_ends_well_and_a_slot_that_was_run_already_is_not_heard_of(store: SqlStore) -> None:
+def test_a_run_that_is_ok_ends_well_and_a_slot_that_was_run_already_is_not_heard_of(store):
     first, second = Mock(), Mock()
     run(store, 4, first)
     run(store, 4, second)
@@ -62,19 +61,19 @@ def test_a_run_that_is_ok_ends_well_and_a_slot_that_was_run_already_is_not_heard
     assert second.mock_calls == []
 
 
-def test_a_run_that_compared_too_little_has_failed(store: SqlStore) -> None:
+def test_a_run_that_compared_too_little_has_failed(store):
     run(store, 1, ping := Mock())
     assert (failure(ping) or "").startswith("insufficient: ")
 
 
-def test_a_result_that_cannot_be_stored_is_a_failure(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_cannot_be_stored_is_a_failure(store, monkeypatch):
     monkeypatch.setattr(store.runs, "finish", Mock(side_effect=DatabaseError("the disk is full")))
     with pytest.raises(DatabaseError):
         run(store, 4, ping := Mock())
     assert failure(ping) == "the disk is full"
 
 
-def test_run_once_pings_and_replay_does_not(tmp_path: Path, url: str, collector: Collector) -> None:
+def test_run_once_pings_and_replay_does_not(tmp_path, url, collector):
     pings = f'pings: [{{url: "{collector.url}{CHECK}"}}]\n'
     config = write_world(tmp_path, url, every="1d", receivers=pings)
     for command in (["replay", "--from", "2024-01-07", "--to", "2024-01-07"], ["run-once", "--slot", "2024-01-08"]):
@@ -92,9 +91,7 @@ def as_before() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def test_a_thread_that_outlives_its_daemon_logs_nothing_into_a_closed_stream(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_thread_that_outlives_its_daemon_logs_nothing_into_a_closed_stream(monkeypatch, capfd):
     theirs = io.StringIO()
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", theirs)
@@ -106,9 +103,7 @@ def test_a_thread_that_outlives_its_daemon_logs_nothing_into_a_closed_stream(
     assert capfd.readouterr().err == ""
 
 
-def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and_once_stored_its_own_number(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and_once_stored_its_own_number(store, monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     configure("json", "info")
@@ -145,7 +140,7 @@ def scores(names: str, **metrics: list[float]) -> Scores:
 
 
 @pytest.mark.parametrize("held", [0, 3, 99])
-def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(held: int, spill: Path) -> None:
+def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(held, spill):
     with closing(RunScores(DuckSpool, held)) as gathered:
         gathered.add(scores("d a \u00fc", tau=[0.25, 0.5, np.nan]))
         gathered.add(scores("c Z b", tau=[1.0, 2.0, 3.0], Tau=[4.0, np.nan, 6.0]))
@@ -159,7 +154,7 @@ def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(he
 
 
 @pytest.mark.integration
-def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill, monkeypatch):
     monkeypatch.setattr(score_spool, "MEMORY", "8MB")
     monkeypatch.setattr(scratch, "SPILL", "1MB")
     count = 10**6
@@ -184,9 +179,7 @@ class FullSpool(DuckSpool):
 
 
 @pytest.mark.parametrize("spool", [no_spool, FullSpool], ids=["cannot be opened", "cannot be read"])
-def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
-    store: SqlStore, spill: Path, spool: Callable[[], DuckSpool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(store, spill, spool, monkeypatch):
     monkeypatch.setattr(runner_module, "_open_spool", spool)
     monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, held_users=5))
     names = [f"user-{number:02}" for number in range(20)]
@@ -216,7 +209,7 @@ def started(folder: Path, head: str = "") -> Transition:
 
 
 @pytest.mark.integration
-def test_the_same_alert_of_two_databases_has_two_keys_and_a_name_is_its_label(tmp_path: Path) -> None:
+def test_the_same_alert_of_two_databases_has_two_keys_and_a_name_is_its_label(tmp_path):
     first, second, named = started(tmp_path / "a"), started(tmp_path / "b"), started(tmp_path / "c", "installation: shop-eu\n")
     again = started(tmp_path / "d", "installation: shop-eu\n")
     assert len({key for start in (first, second, named) for key in (start.dedup_key, start.incident)}) == 6
@@ -224,7 +217,7 @@ def test_the_same_alert_of_two_databases_has_two_keys_and_a_name_is_its_label(tm
     assert (first.labels, named.labels) == ({}, {"installation": "shop-eu"})
 
 
-def test_a_database_keeps_its_id(store: SqlStore) -> None:
+def test_a_database_keeps_its_id(store):
     found = store.alerts.installation(create=True)
     with closing(open_store(store.database.url.render_as_string(hide_password=False), create=False)) as again:
         assert (again.alerts.installation(create=False), len(found)) == (found, 32)

@@ -68,7 +68,7 @@ def after_run_of(watched: Watched, comparison: str) -> Page:
 
 
 @pytest.mark.integration
-def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(tmp_path: Path, url: str) -> None:
+def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(tmp_path, url):
     config = write_world(tmp_path, url, every="1d")
     with watching(config) as watched:
         before, again = after_run_of(watched, "feed"), scrape(watched)
@@ -106,8 +106,8 @@ def make_slow(config: Path, source: str) -> None:
 
 
 def test_a_reload_brings_a_comparison_at_0_and_takes_one_away_whole_even_while_it_runs_or_an_alert_of_it_fires(
-    tmp_path: Path, url: str, collector: Collector, gate: threading.Event
-) -> None:
+    tmp_path, url, collector, gate
+):
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
 
     def write(*names: str) -> Path:
@@ -149,9 +149,7 @@ def messages_to(collector: Collector) -> list[tuple[str, str]]:
     return [(body["groupLabels"]["comparison"], body["status"]) for body in bodies]
 
 
-def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_one_moves_its_time(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_one_moves_its_time(tmp_path, url, monkeypatch):
     def fail(_: object) -> None:
         raise TypeError
 
@@ -201,20 +199,18 @@ def slot_of(latest: LatestRuns) -> datetime | None:
     return shown.run.slot if shown else None
 
 
-def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects(store: SqlStore, latest: LatestRuns) -> None:
-    before = latest.all or ()
+def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects(store, latest):
+    before = latest.all
     failed(store, 1)
     latest.read("mail")
-    after = latest.all or ()
+    after = latest.all
     assert [one is other for one, other in zip(before, after, strict=True)] == [True, False, True]
     assert after[1].run.status is RunStatus.FAILED
     latest.read("mail")
     assert latest.of("mail") is after[1]  # what is equal stays the same object too
 
 
-def test_a_refresh_reads_what_changed_also_when_the_one_before_could_not(
-    store: SqlStore, latest: LatestRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refresh_reads_what_changed_also_when_the_one_before_could_not(store, latest, monkeypatch):
     failed(store, 1)
     with monkeypatch.context() as broken:
         broken.setattr(store.history, "latest", Mock(side_effect=DatabaseError("away", permanent=False)))
@@ -224,9 +220,7 @@ def test_a_refresh_reads_what_changed_also_when_the_one_before_could_not(
     assert slot_of(latest) == SLOT + HOUR
 
 
-def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_place(
-    store: SqlStore, latest: LatestRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_place(store, latest, monkeypatch):
     read = store.history.latest
 
     def read_late(*names: Any, **until: Any) -> tuple[LatestRun, ...]:

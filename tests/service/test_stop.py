@@ -39,7 +39,7 @@ print("ended")
 
 
 @pytest.mark.integration
-def test_a_name_server_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
+def test_a_name_server_that_hangs_does_not_hold_up_the_end_of_the_process():
     root = Path(daemon_module.__file__).parents[3]
 
     done = subprocess.run(
@@ -54,7 +54,7 @@ def test_a_name_server_that_hangs_does_not_hold_up_the_end_of_the_process() -> N
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
 
-def test_lookups_are_made_in_threads_that_nobody_waits_for() -> None:
+def test_lookups_are_made_in_threads_that_nobody_waits_for():
     threads = _DaemonThreads()
 
     assert threads.submit(lambda: threading.current_thread().daemon).result() is True
@@ -63,7 +63,7 @@ def test_lookups_are_made_in_threads_that_nobody_waits_for() -> None:
 
 
 @pytest.mark.parametrize(("left_s", "given_s"), [(STOP_IN_ALL_S, 10.0), (4.0, 4.0), (-1.0, 0.0)])
-def test_each_step_of_a_stop_gets_what_is_left_of_the_time_for_all(left_s: float, given_s: float, tmp_path: Path) -> None:
+def test_each_step_of_a_stop_gets_what_is_left_of_the_time_for_all(left_s, given_s, tmp_path):
     daemon: Any = Daemon(tmp_path / "rankwatch.yaml")
     assert daemon._seconds_to_stop(10.0) == 10.0
 
@@ -72,7 +72,7 @@ def test_each_step_of_a_stop_gets_what_is_left_of_the_time_for_all(left_s: float
     assert daemon._seconds_to_stop(10.0) == pytest.approx(given_s, abs=1.0)
 
 
-def test_a_stop_takes_less_than_compose_grants() -> None:
+def test_a_stop_takes_less_than_compose_grants():
     compose = Path(daemon_module.__file__).parents[3] / "deploy" / "compose.yaml"
 
     assert f"stop_grace_period: {STOP_IN_ALL_S + 10:.0f}s" in compose.read_text()

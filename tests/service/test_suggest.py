@@ -73,7 +73,7 @@ def propose(what: Comparison, store: SqlStore, **changes: Any) -> Suggestion:
     return found
 
 
-def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_away(what: Comparison, store: SqlStore) -> None:
+def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_away(what, store):
     fill(store, what)
     found = propose(what, store)
 
@@ -87,7 +87,7 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
     assert found.rule.min_users == USERS // 2
 
 
-def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(what: Comparison, store: SqlStore) -> None:
+def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(what, store):
     fill(store, what, MEANS[:6])
     state, change = worked.fired(SLOT + 6 * DAY)
     put(store, what, 6, measured(0.1), states=(state,), transitions=(change,))
@@ -97,9 +97,7 @@ def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(what: Compariso
     assert (found.runs, found.note) == (6, None)
 
 
-def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_from_and_it_is_said(
-    what: Comparison, store: SqlStore
-) -> None:
+def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_from_and_it_is_said(what, store):
     state, change = worked.fired(SLOT)
     put(store, what, 0, measured(MEANS[0]), states=(state,), transitions=(change,))
     for day, mean in enumerate(MEANS[1:], start=1):
@@ -108,7 +106,7 @@ def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_f
     assert (found.runs, found.note) == (len(MEANS), "learned from runs in alarm too: hardly any was quiet")
 
 
-def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(what: Comparison, store: SqlStore) -> None:
+def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(what, store):
     fill(store, what, MEANS[:4])
     found = propose(what, store)
     assert (found.obstacle, found.caught) == ("4 of the 5 healthy runs that are the least", ())
@@ -119,7 +117,7 @@ def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(wha
         propose(replace(what, config_hash="other"), store)
 
 
-def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what: Comparison, store: SqlStore) -> None:
+def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what, store):
     fill(store, what, [0.1, 0.6, -0.2, 0.5, 0.0, 0.4])
     found = propose(what, store)
 
@@ -127,7 +125,7 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what: Compa
     assert found.obstacle.startswith("6 healthy runs are too few for one false page in 90 days: at best one in ")
 
 
-def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparison, store: SqlStore) -> None:
+def test_each_segment_has_its_own_threshold_and_shares_the_budget(what, store):
     for day, mean in enumerate(MEANS):
         put(store, what, day, measured(mean), *(measured(mean / 2, segment=f"country={each}") for each in ("DE", "UK")))
     found = suggest_thresholds(what, store.history, statistics=["mean"], segments=["each"], interval=DAY)
@@ -138,7 +136,7 @@ def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparis
     assert len({each.rule.alert for each in found}) == 3
 
 
-def test_a_distance_gets_a_threshold_above(what: Comparison, store: SqlStore) -> None:
+def test_a_distance_gets_a_threshold_above(what, store):
     for day, mean in enumerate(MEANS):
         put(store, what, day, measured(20 - 10 * mean, metric="kendall_distance"))
     found = propose(what, store)
@@ -147,7 +145,7 @@ def test_a_distance_gets_a_threshold_above(what: Comparison, store: SqlStore) ->
     assert found.rule.threshold > 15
 
 
-def test_failed_runs_between_change_nothing(what: Comparison, store: SqlStore) -> None:
+def test_failed_runs_between_change_nothing(what, store):
     fill(store, what)
     plain = propose(what, store)
     put(store, what, 20, status=RunStatus.FAILED, reason="x")
@@ -162,7 +160,7 @@ def run_cli(*args: str) -> str:
     return done.stdout
 
 
-def test_the_rules_that_are_printed_can_be_backtested(config: Path, what: Comparison, store: SqlStore) -> None:
+def test_the_rules_that_are_printed_can_be_backtested(config, what, store):
     for day, mean in enumerate([*MEANS, 0.1]):
         put(store, what, day, measured(mean), measured(mean, segment='country="Ü, 😀"'))
     rules = config.with_name("rules.yaml")
@@ -189,7 +187,7 @@ def known(store: SqlStore, what: Comparison, wander: float) -> None:
         put(store, what, day, measured(mean, standard_error=0.3 / math.sqrt(USERS)))
 
 
-def test_what_is_known_of_a_series_is_what_it_was_made_with(what: Comparison, store: SqlStore) -> None:
+def test_what_is_known_of_a_series_is_what_it_was_made_with(what, store):
     known(store, what, wander=0.03)
     found = read_plan_inputs(what, store.history, None, "all")
 
@@ -205,7 +203,7 @@ def ask(config: Path) -> Callable[..., dict[str, Any]]:
     return lambda *args: json.loads(run_cli("plan", "home-feed", *args, "--config", str(config), "--json"))
 
 
-def test_plan_tells_users_runs_or_chance(ask: Callable[..., dict[str, Any]], what: Comparison, store: SqlStore) -> None:
+def test_plan_tells_users_runs_or_chance(ask, what, store):
     known(store, what, wander=0.01)
 
     users = ask("--drop", "0.1")["users"]
@@ -215,9 +213,7 @@ def test_plan_tells_users_runs_or_chance(ask: Callable[..., dict[str, Any]], wha
     assert ask("--drop", "0.005")["obstacle"].startswith("no number of users helps: from run to run the mean wanders by 0.0")
 
 
-def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(
-    ask: Callable[..., dict[str, Any]], config: Path, what: Comparison, store: SqlStore
-) -> None:
+def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(ask, config, what, store):
     """The mean wanders too far to show one user in a hundred; hardly anybody's lists are ever far apart."""
     rng = np.random.default_rng(8)
     for day in range(30):
@@ -236,7 +232,7 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
 
 
 @pytest.mark.usefixtures("store")
-def test_plan_works_without_history_and_says_what_it_lacks(config: Path) -> None:
+def test_plan_works_without_history_and_says_what_it_lacks(config):
     told = json.loads(run_cli("plan", "--drop", "0.05", "--sd", "0.3", "--wander", "0", "--learned", "1000", "--json"))
     assert told["users"] == pytest.approx((stats.norm.isf(1 / (90 * SAFETY)) + stats.norm.isf(0.1)) ** 2 * 36, rel=0.02)
 

@@ -88,8 +88,8 @@ def daemon_on(folder: Path, url: str, recommender: Recommender) -> Iterator[Serv
 
 
 def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_again_when_its_turn_comes(
-    tmp_path: Path, postgres_url: str, recommender: Recommender, pooled: Callable[[str], str]
-) -> None:
+    tmp_path, postgres_url, recommender, pooled
+):
     """Through a pooler in transaction mode, where nothing may depend on a session."""
     url = pooled(postgres_url)
     set_up_witness(postgres_url)
@@ -219,9 +219,7 @@ def leadership(clock: HeldClock, changes: list[None]) -> Callable[..., Leadershi
 Make = Callable[..., Leadership]
 
 
-def test_a_free_lease_is_taken_and_renewed_every_third_of_its_time(
-    leadership: Make, changes: list[None], clock: HeldClock
-) -> None:
+def test_a_free_lease_is_taken_and_renewed_every_third_of_its_time(leadership, changes, clock):
     one = leadership(MINE, KEPT)
 
     assert one.step() == 5.0
@@ -235,7 +233,7 @@ def test_a_free_lease_is_taken_and_renewed_every_third_of_its_time(
     assert one.is_sure
 
 
-def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadership: Make, clock: HeldClock) -> None:
+def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadership, clock):
     """As after a freeze or a suspended machine: nothing may be sent before the lease was renewed."""
     one = leadership(MINE, KEPT)
     one.step()
@@ -248,7 +246,7 @@ def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadersh
     assert one.is_sure
 
 
-def test_time_that_the_database_took_to_answer_counts_as_passed(clock: HeldClock) -> None:
+def test_time_that_the_database_took_to_answer_counts_as_passed(clock):
     class Slow(Script):
         def acquire(self, _lease: Lease | None = None) -> Any:
             clock.seconds += 9.0
@@ -263,7 +261,7 @@ def test_time_that_the_database_took_to_answer_counts_as_passed(clock: HeldClock
     assert not one.is_sure
 
 
-def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leadership: Make, changes: list[None]) -> None:
+def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leadership, changes):
     one = leadership(THEIRS, Occupied(holder="b:2", epoch=5, free_in_s=14.0))
 
     assert one.step() == 0.4
@@ -273,7 +271,7 @@ def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leader
     assert one.step() == 1.0
 
 
-def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership: Make, changes: list[None]) -> None:
+def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership, changes):
     one = leadership(MINE, TAKEN, THEIRS)
     one.step()
 
@@ -284,9 +282,7 @@ def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership: Ma
     assert one.epoch == 5
 
 
-def test_a_database_that_is_away_takes_no_lease_but_makes_nobody_sure(
-    leadership: Make, changes: list[None], clock: HeldClock
-) -> None:
+def test_a_database_that_is_away_takes_no_lease_but_makes_nobody_sure(leadership, changes, clock):
     one = leadership(MINE, AWAY, AWAY, KEPT)
     one.step()
 
@@ -300,7 +296,7 @@ def test_a_database_that_is_away_takes_no_lease_but_makes_nobody_sure(
     assert len(changes) == 1
 
 
-def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadership: Make) -> None:
+def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadership):
     refused = DatabaseError("SQLite database x is in use by another daemon", permanent=True)
     with pytest.raises(DatabaseError, match="in use by another daemon"):
         leadership(refused).start()
@@ -312,7 +308,7 @@ def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadersh
     assert not one.loop.is_alive
 
 
-def test_a_stop_gives_the_lease_back_once(clock: HeldClock) -> None:
+def test_a_stop_gives_the_lease_back_once(clock):
     script = Script(MINE)
     one = Leadership(script, lasts=LASTS, boottime=clock.monotonic)
     one.step()

@@ -17,7 +17,7 @@ def watched(rules: Iterable[Rule]) -> dict[str, str]:
     return told
 
 
-def test_the_pack_watches_mean_tail_shares_coverage_and_standstill() -> None:
+def test_the_pack_watches_mean_tail_shares_coverage_and_standstill():
     found = comparison_of(f"{MINIMAL}    rules: default\n")
 
     told = watched(found.judging.rules)
@@ -37,7 +37,7 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill() -> None:
     assert {rule.segments for rule in found.judging.rules if is_learned(rule)} == {"each"}
 
 
-def test_a_standstill_needs_the_lists_of_the_last_run_and_churn() -> None:
+def test_a_standstill_needs_the_lists_of_the_last_run_and_churn():
     found = comparison_of(f"{MINIMAL}    rules: default\n")
     without = comparison_of(f"{MINIMAL}    rules: default\n    keep_lists: false\n")
 
@@ -47,7 +47,7 @@ def test_a_standstill_needs_the_lists_of_the_last_run_and_churn() -> None:
     assert "self_churn" not in without.measuring.arm_metrics
 
 
-def test_with_a_noise_floor_the_pack_watches_the_excess_over_it() -> None:
+def test_with_a_noise_floor_the_pack_watches_the_excess_over_it():
     rules = rules_on_drift(f"{MINIMAL}{RETRAIN}    rules: default\n")
 
     told = watched(rules)
@@ -55,7 +55,7 @@ def test_with_a_noise_floor_the_pack_watches_the_excess_over_it() -> None:
     assert told["BeyondNoiseMore"] == "over_floor(extended_tau) mean above trend"
 
 
-def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side() -> None:
+def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side():
     metrics = "[footrule_normalized, kendall_distance, average_overlap]"
     rules = rules_on_drift(f"{MINIMAL}    metrics: {metrics}\n    rules: default\n")
 
@@ -66,7 +66,7 @@ def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(
     assert [name for name in told if name[:4] in ("Kend", "Aver")] == ["KendallDistanceRose", "AverageOverlapDropped"]
 
 
-def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names() -> None:
+def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names():
     text = f"""{MINIMAL}    default_rules: true
     rules:
       - {{alert: Low, metric: extended_tau, below: 0.2}}
@@ -79,7 +79,7 @@ def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names() 
     assert "SimilarityDropped" in {rule.alert for rule in rules}
 
 
-def test_metrics_that_await_relevance_are_not_judged() -> None:
+def test_metrics_that_await_relevance_are_not_judged():
     relevance = "    relevance: {file: {path: bought.csv, user: u, item: i}}\n"
     text = f"{MINIMAL}{relevance}    metrics: [ndcg, overlap]\n    rules: default\n"
 
@@ -88,7 +88,7 @@ def test_metrics_that_await_relevance_are_not_judged() -> None:
     assert not any(name.startswith("ndcg") for name in metrics)
 
 
-def test_the_pack_knows_every_lack_of_lists_of_both_arms() -> None:
+def test_the_pack_knows_every_lack_of_lists_of_both_arms():
     rules = rules_on_drift(f"{MINIMAL}    rules: default\n")
 
     jumps = {
@@ -101,7 +101,7 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms() -> None:
     assert set(jumps) == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")} | of_both
 
 
-def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one() -> None:
+def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one():
     rules = rules_on_drift(f"{MINIMAL}    rules: default\n")
 
     held = {(learning_of(rule), rule.resolve_after) for rule in rules}

@@ -47,7 +47,7 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path: Path) -> None:
+def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path):
     text = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)[0]
     for secret in re.findall(r"url_file: (\S+)}", text):
         (tmp_path / "secret").write_text("https://hooks.example.com/services/T0/B0/x\n")
@@ -57,13 +57,13 @@ def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path: P
     assert (asked.is_census, asked.census) == (True, "the same 2,000 users are asked in each run")
 
 
-def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:
+def test_the_example_loads_with_all_its_options_uncommented(base):
     loaded = parse_settings(uncommented(example_text()), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
     assert [each.name for each in loaded.comparisons] == ["home-feed", "mail", "cached", "cached.b", "everybody"]
     assert len(loaded.receivers) == 6
 
 
-def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_its_block(base: Path) -> None:
+def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_its_block(base):
     lines = example_text().splitlines()
     optional = [n for n, line in enumerate(lines) if re.match(r"\s*#[^\s#]", line)]
     blocks = [n for n in optional if n - 1 not in optional]
@@ -85,17 +85,17 @@ def models() -> set[Any]:
     return seen
 
 
-def test_the_example_shows_every_setting_and_of_a_secret_it_or_its_file() -> None:
+def test_the_example_shows_every_setting_and_of_a_secret_it_or_its_file():
     shown = set(re.findall(r"(?m)[#\s{-](\w+):", example_text()))
     wanted = {key for model in models() for key in keys_of(model)}
     assert {key for key in wanted if not shown & {key, f"{key}_file", key.removesuffix("_file")}} == set()
 
 
-def test_the_example_is_the_checkouts_file() -> None:
+def test_the_example_is_the_checkouts_file():
     assert example_text() == (ROOT / "config" / "rankwatch.yaml").read_text()
 
 
-def test_the_schema_accepts_the_example_and_variables_in_place_of_numbers_and_choices() -> None:
+def test_the_schema_accepts_the_example_and_variables_in_place_of_numbers_and_choices():
     text = (
         MINIMAL.replace("every: 15m", "every: ${EVERY}")
         + '    k: "${K:-10}"\n    keep_scores: ${KEEP}\nlog: {level: "${LEVEL}"}\n'
@@ -104,11 +104,11 @@ def test_the_schema_accepts_the_example_and_variables_in_place_of_numbers_and_ch
         validator().validate(yaml.safe_load(each))
 
 
-def test_the_schema_rejects_what_editors_can_see() -> None:
+def test_the_schema_rejects_what_editors_can_see():
     assert [name for name in REJECTED.split() if validator().is_valid(yaml.safe_load((BAD / f"{name}.yaml").read_text()))] == []
 
 
-def test_every_setting_in_the_schema_is_described() -> None:
+def test_every_setting_in_the_schema_is_described():
     schema = json_schema()
     for name, model in {"": schema, **schema["$defs"]}.items():
         for key, setting in model.get("properties", {}).items():
@@ -116,7 +116,7 @@ def test_every_setting_in_the_schema_is_described() -> None:
             assert told.get("description"), f"{name}.{key}"
 
 
-def test_the_reference_has_a_row_for_every_setting() -> None:
+def test_the_reference_has_a_row_for_every_setting():
     text, seen = settings_reference(), models()
     for model in seen:
         for key in keys_of(model):

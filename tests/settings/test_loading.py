@@ -42,11 +42,11 @@ WORDS = "no on yes off 2024-01-11 1_000 2024 007 1.10 true 0x1F 1e3"
 
 
 @pytest.mark.parametrize("word", WORDS.split())
-def test_unquoted_text_stays_as_it_was_written(word: str) -> None:
+def test_unquoted_text_stays_as_it_was_written(word):
     assert load_comparison(MINIMAL.replace("name: feed", f"name: {word}")).name == word
 
 
-def test_words_for_true_and_false_are_understood_where_one_is_wanted() -> None:
+def test_words_for_true_and_false_are_understood_where_one_is_wanted():
     for words, is_yes in (("no off false", False), ("yes on true", True)):
         for word in words.split():
             found = load_comparison(f"{MINIMAL}    dry_run: {word}\n    keep_scores: {word}\n")
@@ -54,17 +54,17 @@ def test_words_for_true_and_false_are_understood_where_one_is_wanted() -> None:
 
 
 @pytest.mark.parametrize(("word", "kept"), [("all", Keep.ALL), ("None", Keep.NONE), ("panel", Keep.PANEL), ("'500'", 500)])
-def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(word: str, *, kept: Keep | int) -> None:
+def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(word, *, kept):
     sampled = MINIMAL.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
     assert load_comparison(f"{sampled}    keep_scores: {word}\n").keep_scores == kept
 
 
 @pytest.mark.parametrize(("written", "read"), [("010", 10), ('"20"', 20)])
-def test_a_number_is_one_quoted_or_with_a_leading_zero(written: str, read: int) -> None:
+def test_a_number_is_one_quoted_or_with_a_leading_zero(written, read):
     assert load_comparison(f"{MINIMAL}    k: {written}\n").k == read
 
 
-def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once() -> None:
+def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once():
     text = f"{MINIMAL}    k: ${{K}}\n    description: for ${{WHO:-everybody}} $${{K}} $5 ${{A}}\n    seed: ${{SEED:-7}}\n"
     for seed in ({}, {"SEED": ""}):
         (comparison,) = load_text(text, K="25", A="${B}", **seed).comparisons
@@ -72,7 +72,7 @@ def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once() -> N
 
 
 @pytest.mark.parametrize("secret", ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"])
-def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(secret: str) -> None:
+def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(secret):
     url = 'url: "http://a.internal/{user}"'
     for keys in ('headers: {X-Key: "${TOKEN}"}', "headers:\n          X-Key: ${TOKEN}"):
         text = MINIMAL.replace(f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}")
@@ -81,7 +81,7 @@ def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(secret: str
         assert http.headers["X-Key"].get_secret_value() == secret
 
 
-def test_anchors_and_merges_share_settings() -> None:
+def test_anchors_and_merges_share_settings():
     text = MINIMAL.replace(
         "comparisons:\n  - name: feed\n",
         "x-all: &all {k: 20, seed: 3}\ncomparisons:\n  - <<: *all\n    name: feed\n    k: 30\n",
@@ -90,13 +90,13 @@ def test_anchors_and_merges_share_settings() -> None:
     assert (comparison.k, comparison.seed) == (30, 3)
 
 
-def test_a_problem_in_a_shared_part_is_reported_on_its_own_line() -> None:
+def test_a_problem_in_a_shared_part_is_reported_on_its_own_line():
     text = MINIMAL.replace("comparisons:\n  - name", "x-all: &all\n  k: many\ncomparisons:\n  - <<: *all\n    name")
     with pytest.raises(ConfigError, match=r"^rankwatch\.yaml:2: comparisons\[0\]\.k: must be a whole number$"):
         load_text(text)
 
 
-def test_relative_paths_start_at_the_files_directory_and_an_absolute_database_stays_where_it_is(path: Path) -> None:
+def test_relative_paths_start_at_the_files_directory_and_an_absolute_database_stays_where_it_is(path):
     path.write_text(MINIMAL)
     loaded = load_settings(path, {})
     users = loaded.comparisons[0].users.given
@@ -107,18 +107,18 @@ def test_relative_paths_start_at_the_files_directory_and_an_absolute_database_st
     assert loaded.database.get_secret_value() == "sqlite:////var/lib/rankwatch.db"
 
 
-def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(path: Path) -> None:
+def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(path):
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
     assert load_settings(path, {}).comparisons[0].name == "feed"
 
 
-def test_missing_files_directories_and_devices_are_one_line_that_says_what_to_do(path: Path) -> None:
+def test_missing_files_directories_and_devices_are_one_line_that_says_what_to_do(path):
     assert failing(path) == f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
     for other in (path.parent, Path("/dev/zero")):
         assert failing(other) == f"{other}: cannot be read: it is no file"
 
 
-def test_a_configuration_may_come_through_a_pipe() -> None:
+def test_a_configuration_may_come_through_a_pipe():
     """As from `--config <(envsubst < template)`."""
     end, other = os.pipe()
     os.write(other, MINIMAL.encode())
@@ -137,18 +137,18 @@ def test_a_configuration_may_come_through_a_pipe() -> None:
     ],
     ids=["no UTF-8", "a control character", "deep", "large"],
 )
-def test_what_is_no_text_is_one_line(path: Path, content: bytes, told: str) -> None:
+def test_what_is_no_text_is_one_line(path, content, told):
     path.write_bytes(content)
     assert failing(path) == f"{path}{told}"
 
 
 @given(st.integers(min_value=0, max_value=len(MINIMAL) - 1), st.sampled_from("ab:-[]{}&*!|>'\"\n\t ,#~0"))
-def test_one_changed_character_never_ends_in_anything_but_a_configuration_error(position: int, char: str) -> None:
+def test_one_changed_character_never_ends_in_anything_but_a_configuration_error(position, char):
     text = MINIMAL[:position] + char + MINIMAL[position + 1 :]
     assert all(line.startswith("x.yaml") for line in problems(text))
 
 
-def test_of_a_thousand_problems_the_first_hundred_are_told_and_the_others_counted() -> None:
+def test_of_a_thousand_problems_the_first_hundred_are_told_and_the_others_counted():
     with pytest.raises(ConfigError) as caught:
         load_text(MINIMAL + "listen: 127.0.0.1:1\n" * 1000)
     lines = str(caught.value).splitlines()
@@ -161,7 +161,7 @@ BAD = sorted((Path(__file__).parent / "bad").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_a_bad_configuration_is_reported_exactly_so_and_its_secrets_never_are(path: Path) -> None:
+def test_a_bad_configuration_is_reported_exactly_so_and_its_secrets_never_are(path):
     wanted = expected(path.read_text())
     assert wanted, "the file must say what it expects"
     lines = failing(path).splitlines()

@@ -39,7 +39,7 @@ def refused(base: Path, **given: object) -> list[tuple[Any, str]]:
     return [(error["loc"], error["msg"]) for error in caught.value.errors()]
 
 
-def test_durations_are_numbers_with_units() -> None:
+def test_durations_are_numbers_with_units():
     for text, seconds in {
         "500ms": 0.5,
         "30s": 30,
@@ -63,14 +63,14 @@ NO_DURATIONS: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize("advice", NO_DURATIONS)
-def test_what_is_no_duration_comes_with_advice(advice: str) -> None:
+def test_what_is_no_duration_comes_with_advice(advice):
     for value in NO_DURATIONS[advice]:
         with pytest.raises(ValueError, match=f"^not a duration: .*{advice}"):
             parse_duration(value)
 
 
 @pytest.mark.parametrize("text", ["0s", "0h0m", "36501d", "9" * 400 + "d"])
-def test_durations_are_longer_than_nothing_and_shorter_than_a_century(text: str) -> None:
+def test_durations_are_longer_than_nothing_and_shorter_than_a_century(text):
     with pytest.raises(ValidationError, match=r"longer than zero|at most 36500d"):
         DURATION.validate_python(text)
 
@@ -78,11 +78,11 @@ def test_durations_are_longer_than_nothing_and_shorter_than_a_century(text: str)
 @given(
     st.timedeltas(timedelta(milliseconds=1), timedelta(days=36500)).map(lambda each: each - each % timedelta(milliseconds=1))
 )
-def test_a_duration_is_written_as_it_is_read(value: timedelta) -> None:
+def test_a_duration_is_written_as_it_is_read(value):
     assert DURATION.validate_python(format_duration(value)) == value
 
 
-def test_a_secret_is_read_from_its_file_without_the_last_line_break(tmp_path: Path) -> None:
+def test_a_secret_is_read_from_its_file_without_the_last_line_break(tmp_path):
     (tmp_path / "key").write_bytes(b" s3cret \r\n")
     key = door(tmp_path, key_file="key").key
     assert key is not None
@@ -94,7 +94,7 @@ def test_a_secret_is_read_from_its_file_without_the_last_line_break(tmp_path: Pa
     [(None, "cannot read key: No such file"), (b"", "key is empty"), (b"\n", "key is empty"), (b"\xff", "it is not UTF-8 text"),
      (b"x" * 65537, "it holds more than 65536 bytes")],
 )  # fmt: skip
-def test_a_secrets_file_that_is_of_no_use_is_reported_at_its_key(tmp_path: Path, content: bytes | None, reason: str) -> None:
+def test_a_secrets_file_that_is_of_no_use_is_reported_at_its_key(tmp_path, content, reason):
     if content is not None:
         (tmp_path / "key").write_bytes(content)
     ((location, message),) = refused(tmp_path, key_file="key")
@@ -102,7 +102,7 @@ def test_a_secrets_file_that_is_of_no_use_is_reported_at_its_key(tmp_path: Path,
     assert reason in message
 
 
-def test_a_path_that_cannot_be_one_is_reported_and_not_raised_and_no_device_is_read(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_one_is_reported_and_not_raised_and_no_device_is_read(tmp_path):
     for path in ("a\0b", "~no-such-user-here/key", ["x"]):
         assert [location for location, _ in refused(tmp_path, key_file=path)] == [("key",)]
     os.mkfifo(tmp_path / "fifo")
@@ -110,12 +110,12 @@ def test_a_path_that_cannot_be_one_is_reported_and_not_raised_and_no_device_is_r
         assert refused(tmp_path, key_file=path)[0][1].endswith(f"cannot read {path}: it is no file")
 
 
-def test_a_secret_and_its_file_exclude_each_other(tmp_path: Path) -> None:
+def test_a_secret_and_its_file_exclude_each_other(tmp_path):
     assert "give either key or key_file" in refused(tmp_path, key="a", key_file="b")[0][1]
     assert "give either X or X_file" in refused(tmp_path, headers={"X": "a", "X_file": "b"})[0][1]
 
 
-def test_a_repr_shows_neither_secrets_nor_more_of_a_url_than_its_host(tmp_path: Path) -> None:
+def test_a_repr_shows_neither_secrets_nor_more_of_a_url_than_its_host(tmp_path):
     text = repr(door(tmp_path, key="hunter2", headers={"X": "hunter2"}, url="https://u:hunter2@host/hunter2?hunter2"))
     assert "hunter2" not in text
     assert "https://host" in text
@@ -136,7 +136,7 @@ hunter2 ://x -> ...
 
 
 @pytest.mark.parametrize("line", SHOWN.strip().splitlines())
-def test_a_url_is_shown_without_what_may_be_secret(line: str) -> None:
+def test_a_url_is_shown_without_what_may_be_secret(line):
     url, shown = line.split(" -> ")
     assert display_url(url) == display_url(SecretStr(url)) == shown
 
@@ -155,7 +155,7 @@ def load(folder: Path) -> None:
         (b"hunter2" * 1000, "cannot read {key}: it holds more than 4096 bytes"),
     ],
 )
-def test_a_key_that_is_of_no_use_is_an_error(tmp_path: Path, key: bytes | None, said: str) -> None:
+def test_a_key_that_is_of_no_use_is_an_error(tmp_path, key, said):
     file = tmp_path / "users.key"
     if key is not None:
         file.write_bytes(key)
@@ -164,7 +164,7 @@ def test_a_key_that_is_of_no_use_is_an_error(tmp_path: Path, key: bytes | None, 
     assert str(caught.value) == f"rankwatch.yaml:1: privacy.key_file: {said.format(key=file)}"
 
 
-def test_a_key_may_be_any_32_bytes(tmp_path: Path) -> None:
+def test_a_key_may_be_any_32_bytes(tmp_path):
     (tmp_path / "users.key").write_bytes(bytes(range(128, 160)))
     load(tmp_path)
 
@@ -200,7 +200,7 @@ def problems(text: str, **environ: str) -> str:
 
 
 @pytest.mark.parametrize(("login", "token"), [("user:{}@", ""), ("", "token: {}, ")])
-def test_rotating_a_password_or_token_keeps_the_hash(login: str, token: str) -> None:
+def test_rotating_a_password_or_token_keeps_the_hash(login, token):
     def hash_with(secret: str) -> str:
         url = f"http://{login.format(secret)}a.internal/{{user}}"
         http = f'{{url: "{url}", {token.format(secret)}headers: {{X-Key: {secret}}}}}'
@@ -212,7 +212,7 @@ def test_rotating_a_password_or_token_keeps_the_hash(login: str, token: str) -> 
     assert hash_with("one") == hash_with("another")
 
 
-def test_a_secret_from_the_environment_in_the_wrong_place_is_not_shown() -> None:
+def test_a_secret_from_the_environment_in_the_wrong_place_is_not_shown():
     wrongs: tuple[object, ...] = ("${CANARY}", ["${CANARY}"], {"deep": ["${CANARY}"]})
     for path in leaves(EXAMPLE):
         for wrong in wrongs:
@@ -220,7 +220,7 @@ def test_a_secret_from_the_environment_in_the_wrong_place_is_not_shown() -> None
 
 
 @pytest.mark.parametrize("key", ["database", "listen", "secret"])
-def test_a_secret_that_is_no_valid_yaml_is_not_shown(key: str) -> None:
+def test_a_secret_that_is_no_valid_yaml_is_not_shown(key):
     for text in INVALID.split("|"):
         found = problems(f"{key}: {text.replace('C', CANARY)}\ncomparisons: []\n")
         assert (found != "", CANARY in found) == (True, False), text

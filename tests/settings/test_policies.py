@@ -23,7 +23,7 @@ maintenance:
 """
 
 
-def test_a_shared_name_stands_for_every_peer() -> None:
+def test_a_shared_name_stands_for_every_peer():
     policy = policy_of(load_text(MINIMAL + NOTIFICATION))
 
     first, second = policy.routes
@@ -33,7 +33,7 @@ def test_a_shared_name_stands_for_every_peer() -> None:
 
 
 @pytest.mark.parametrize(("hour", "is_open"), [(0, False), (1, True), (2, True), (3, False)])
-def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(hour: int, *, is_open: bool) -> None:
+def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(hour, *, is_open):
     (window,) = policy_of(load_text(MINIMAL + NOTIFICATION)).windows
     now = datetime(2024, 1, 8, hour, 30, tzinfo=UTC)  # half an hour past the full hour after that in Berlin
 
@@ -48,7 +48,7 @@ def of_conditions(what: Comparison) -> dict[str, tuple[object, ...]]:
     }
 
 
-def test_rules_on_conditions_are_there_unless_told_otherwise() -> None:
+def test_rules_on_conditions_are_there_unless_told_otherwise():
     what = comparison_of(MINIMAL)
     assert of_conditions(what) == {
         "RunFailing": (Condition.ERROR, 2, Severity.WARNING, "all"),
@@ -60,7 +60,7 @@ def test_rules_on_conditions_are_there_unless_told_otherwise() -> None:
     assert (what.judging.ignored, what.judging.stale_after) == (frozenset(), 3)
 
 
-def test_what_a_comparison_says_stands_key_by_key_over_what_is_said_for_all() -> None:
+def test_what_a_comparison_says_stands_key_by_key_over_what_is_said_for_all():
     text = f"""conditions:
   error: {{for: 4, severity: critical, runbook_url: https://runbooks.test/failing}}
   no_data: {{policy: ignore}}
@@ -80,14 +80,14 @@ def test_what_a_comparison_says_stands_key_by_key_over_what_is_said_for_all() ->
     assert (what.judging.ignored, what.judging.stale_after) == (frozenset({Condition.NO_DATA}), 5)
 
 
-def test_a_comparison_may_put_back_what_is_ignored_for_all() -> None:
+def test_a_comparison_may_put_back_what_is_ignored_for_all():
     text = f"conditions: {{no_data: {{policy: ignore, for: 7}}}}\n{MINIMAL}    conditions: {{no_data: {{policy: alert}}}}\n"
     what = comparison_of(text)
     assert of_conditions(what)["NoData"][1] == 7
     assert what.judging.ignored == frozenset()
 
 
-def test_a_rule_of_its_name_takes_the_place_of_one_on_a_condition() -> None:
+def test_a_rule_of_its_name_takes_the_place_of_one_on_a_condition():
     text = f"{MINIMAL}    rules:\n      - {{alert: NoData, coverage: unpaired, above: 0.3}}\n"
     what = comparison_of(text)
     assert [rule.subject.metric for rule in what.judging.rules if rule.alert == "NoData"] == ["coverage"]
@@ -103,7 +103,7 @@ false | true  | muted
 
 
 @pytest.mark.parametrize(("of_comparison", "of_rule", "wanted"), rows(DRY_RUNS))
-def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(of_comparison: str, of_rule: str, wanted: str) -> None:
+def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(of_comparison, of_rule, wanted):
     own = f", dry_run: {of_rule}" if of_rule != "-" else ""
     whole = f"    dry_run: {of_comparison}\n" if of_comparison != "-" else ""
     text = (

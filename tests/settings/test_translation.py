@@ -37,13 +37,13 @@ metric: footrule_normalized, statistic: p95, learned: drop | footrule_normalized
 
 
 @pytest.mark.parametrize(("keys", "limit"), rows(LIMITS))
-def test_a_rule_says_or_learns_side_threshold_and_recovery(keys: str, limit: str) -> None:
+def test_a_rule_says_or_learns_side_threshold_and_recovery(keys, limit):
     more = f"    metrics: [extended_tau, rbo, overlap, footrule_normalized]\n    rules: [{{alert: A, {keys}}}]\n"
     (rule,) = rules_on_drift(f"{MINIMAL}{RETRAIN}{more}")
     assert " ".join(map(str, (*rule.subject, *limit_of(rule)))) == limit
 
 
-def test_a_rule_may_say_when_and_for_whom_it_fires_and_false_alarms_are_counted_in_runs() -> None:
+def test_a_rule_may_say_when_and_for_whom_it_fires_and_false_alarms_are_counted_in_runs():
     keys = "for: 2, labels: {team: 7}, segments: each, min_users: 50, severity: critical, resolve_after: 3"
     text = f"{MINIMAL}    false_alarm_every: 30d\n    rules: [{{alert: Low, metric: rbo, below: 0.6, {keys}}}]\n"
     (low,) = rules_on_drift(text)
@@ -52,7 +52,7 @@ def test_a_rule_may_say_when_and_for_whom_it_fires_and_false_alarms_are_counted_
     assert comparison_of(text).judging.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
 
 
-def test_holidays_are_whole_days_of_the_time_zone() -> None:
+def test_holidays_are_whole_days_of_the_time_zone():
     text = f"{MINIMAL}    timezone: Europe/Berlin\n    holidays: [2026-03-28..2026-03-29, 2026-12-31]\n"
     judging = comparison_of(text).judging
 
@@ -63,7 +63,7 @@ def test_holidays_are_whole_days_of_the_time_zone() -> None:
     ]
 
 
-def test_metrics_are_spelt_as_they_print() -> None:
+def test_metrics_are_spelt_as_they_print():
     metrics = comparison_of(MINIMAL + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n").measuring.metrics
     assert metrics == ("rbo(p=0.9)", "rbo(p=0.8)@5", "overlap")
     assert all(str(parse(metric)) == metric for metric in metrics)
@@ -78,7 +78,7 @@ def test_metrics_are_spelt_as_they_print() -> None:
         (", sample: {fixed: 100, rotating: 200}", SampleSize(fixed=100, rotating=200)),
     ],
 )
-def test_a_sample_is_fixed_unless_it_says_otherwise(sample: str, size: SampleSize | None) -> None:
+def test_a_sample_is_fixed_unless_it_says_otherwise(sample, size):
     assert comparison_of(MINIMAL.replace("user: id}}", f"user: id}}{sample}}}")).measuring.sample == size
 
 
@@ -93,12 +93,12 @@ cron: '*/5 * * * *' | 4m
 
 
 @pytest.mark.parametrize(("schedule", "deadline"), rows(DEADLINES))
-def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(schedule: str, deadline: str) -> None:
+def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(schedule, deadline):
     lines = schedule.strip("{}").replace(", ", "\n    ")
     assert comparison_of(MINIMAL.replace("every: 15m", lines)).measuring.deadline == parse_duration(deadline)
 
 
-def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone() -> None:
+def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone():
     assert to_schedule(load_comparison(MINIMAL)) == Every(timedelta(minutes=15))
     text = MINIMAL.replace("every: 15m", "cron: '0 6 * * mon'\n    timezone: Europe/Berlin")
     assert to_schedule(load_comparison(text)) == Cron.parse("0 6 * * mon", "Europe/Berlin")
@@ -152,7 +152,7 @@ def variants(text: str, added: str, changed: dict[str, str]) -> Iterator[str]:
         yield text.replace(old, new)
 
 
-def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching() -> None:
+def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching():
     before = config_hash(load_comparison(MINIMAL))
     for text in variants(MINIMAL, ADDED, CHANGED):
         assert config_hash(load_comparison(text)) != before, text
@@ -171,7 +171,7 @@ OTHER_PLACES = """
 """
 
 
-def test_the_hash_names_what_is_measured_and_not_where_files_lie() -> None:
+def test_the_hash_names_what_is_measured_and_not_where_files_lie():
     def hash_of(places: str) -> str:
         base, baseline, candidate, database = places.split()
         lists = "user: u, items: i"
@@ -200,18 +200,18 @@ KEPT = {
 
 
 @pytest.mark.parametrize("kept", KEPT)
-def test_lists_are_kept_where_something_will_need_them(*, kept: Keep | int) -> None:
+def test_lists_are_kept_where_something_will_need_them(*, kept):
     for more in KEPT[kept]:
         assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
 
 
-def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told() -> None:
+def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told():
     for more, within, after in (("", 7, 0), (", within: 60h, after: 2d", 2.5, 2)):
         found = comparison_of(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}{more}}}\n").measuring
         assert (found.relevance_within, found.relevance_after) == (timedelta(days=within), timedelta(days=after))
 
 
-def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise() -> None:
+def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise():
     found = RetentionOptions.model_validate({"scores": "7d", "runs": "100d"}).cutoffs(SLOT)
     assert (found.scores, found.lists, found.summaries) == (SLOT - 7 * DAY, SLOT - 7 * DAY, SLOT - 100 * DAY)
     assert found.daily == SLOT - 1825 * DAY

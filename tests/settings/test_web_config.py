@@ -26,7 +26,7 @@ def load_with(folder: Path, web: str, **other: str) -> Settings:
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_a_bad_file_is_reported_exactly_so_and_its_secrets_never_are(tmp_path: Path, path: Path) -> None:
+def test_a_bad_file_is_reported_exactly_so_and_its_secrets_never_are(tmp_path, path):
     assert len(BAD) > 15
     with pytest.raises(ConfigError) as caught:
         load_with(tmp_path, text := path.read_text(), listen="0.0.0.0:29108")
@@ -34,19 +34,19 @@ def test_a_bad_file_is_reported_exactly_so_and_its_secrets_never_are(tmp_path: P
     assert "hunter2" not in str(caught.value)
 
 
-def test_problems_of_both_files_are_told_at_once(tmp_path: Path) -> None:
+def test_problems_of_both_files_are_told_at_once(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_with(tmp_path, "zzz: 1\n", lease="1s")
     lines = str(caught.value).splitlines()
     assert [line.split(":")[0].rpartition("/")[2] for line in lines] == ["rankwatch.yaml", "web.yaml"]
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.yaml: no such file: name another as web_config_file; "):
         load_with(tmp_path, "", web_config_file="none.yaml")
 
 
-def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path: Path) -> None:
+def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for name in ("fifo", "/dev/zero", "."):
         with pytest.raises(ConfigError, match=r": cannot be read: it is no file$"):
@@ -62,7 +62,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("web", TEXTS)
-def test_no_text_holds_what_no_file_and_no_page_can_take(tmp_path: Path, web: str) -> None:
+def test_no_text_holds_what_no_file_and_no_page_can_take(tmp_path, web):
     for unfit in (r"\0", r"\ud800", r"\x00x", r"x\udfff"):
         with pytest.raises(ConfigError) as caught:
             load_with(tmp_path, web.replace("U", unfit))
@@ -70,13 +70,13 @@ def test_no_text_holds_what_no_file_and_no_page_can_take(tmp_path: Path, web: st
         assert str(caught.value) == said
 
 
-def test_neither_does_a_text_of_the_main_file_or_of_its_variables(tmp_path: Path) -> None:
+def test_neither_does_a_text_of_the_main_file_or_of_its_variables(tmp_path):
     for text in (r'"a\0"', '"${X}"'):
         with pytest.raises(ConfigError, match=r":1: database: holds .* or half of a character"):
             parse_settings(f"database: {text}\n{MINIMAL}", name="x", base_dir=tmp_path, environ={"X": os.fsdecode(b"\xff")})
 
 
-def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path: Path) -> None:
+def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path):
     text = EXAMPLE.read_text()
     options = load_with(tmp_path, text, listen="0.0.0.0:29108").access
     assert options is not None
@@ -88,7 +88,7 @@ def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path: Path) -> 
     assert options.tls_server_config.model_fields_set >= {"client_ca_file", "client_allowed_sans", "min_version"}
 
 
-def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path: Path) -> None:
+def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path):
     settings = load_with(tmp_path, EXAMPLE.read_text(), listen="0.0.0.0:29108")
     (tmp_path / "web.yaml").write_text("")
     assert settings.access is not None
@@ -103,7 +103,7 @@ REFUSAL = (
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:29108", ":29108", "rankwatch.example.com:29108"])
-def test_beyond_this_machine_it_takes_passwords_or_verified_certificates(tmp_path: Path, listen: str) -> None:
+def test_beyond_this_machine_it_takes_passwords_or_verified_certificates(tmp_path, listen):
     for web in (f"basic_auth_users: {{kim: '{HASH}'}}", f"tls_server_config: {CLIENTS}"):
         load_with(tmp_path, web, listen=listen)
     given = CLIENTS.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven")
@@ -115,19 +115,19 @@ def test_beyond_this_machine_it_takes_passwords_or_verified_certificates(tmp_pat
         load_with(tmp_path, web, listen="127.0.0.1:29108")
 
 
-def test_an_empty_file_asks_for_nothing_and_without_one_there_are_no_options(tmp_path: Path) -> None:
+def test_an_empty_file_asks_for_nothing_and_without_one_there_are_no_options(tmp_path):
     assert load_with(tmp_path, "# nothing\n").access == AccessOptions()
     (tmp_path / "rankwatch.yaml").write_text(MINIMAL)
     assert load_settings(tmp_path / "rankwatch.yaml", {}).access is None
 
 
-def test_links_lead_to_https_with_tls_unless_told_otherwise(tmp_path: Path) -> None:
+def test_links_lead_to_https_with_tls_unless_told_otherwise(tmp_path):
     assert load_with(tmp_path, TLS).external_url == "https://127.0.0.1:29108"
     assert load_with(tmp_path, "").external_url == "http://127.0.0.1:29108"
     assert load_with(tmp_path, TLS, external_url="http://x.test").external_url == "http://x.test"
 
 
-def test_a_variable_is_no_variable_there(tmp_path: Path) -> None:
+def test_a_variable_is_no_variable_there(tmp_path):
     options = load_with(tmp_path, 'tls_server_config: {cert_file: "${X} $${Y}", key_file: b}').access
     assert options is not None
     assert options.tls_server_config.cert_file == str(tmp_path / "${X} $${Y}")

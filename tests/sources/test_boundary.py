@@ -4,7 +4,6 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,12 +146,12 @@ def check_answers(seed: int, count: int) -> None:
     assert as_lists(pull_of_answers({"items": "items[].id"}, plain))["good"] == ["i1"]
 
 
-def test_odd_answers_over_http_cost_nobody_else() -> None:
+def test_odd_answers_over_http_cost_nobody_else():
     check_answers(seed=1, count=600)
 
 
 @pytest.mark.integration  # some seconds of CPU
-def test_a_hundred_thousand_odd_answers_cost_nobody_else() -> None:
+def test_a_hundred_thousand_odd_answers_cost_nobody_else():
     check_answers(seed=2, count=100_000)
 
 
@@ -176,7 +175,7 @@ NAMED: dict[str, tuple[dict[str, Any], bytes, dict[str, str], CoverageReason | N
 
 
 @pytest.mark.parametrize("case", NAMED)
-def test_an_odd_answer_costs_its_user_at_most(case: str) -> None:
+def test_an_odd_answer_costs_its_user_at_most(case):
     options, body, headers, reason = NAMED[case]
 
     pull = pull_of_answers(options, {"odd": Answer(body, headers), "next": Answer(body, {})})
@@ -186,7 +185,7 @@ def test_an_odd_answer_costs_its_user_at_most(case: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
-def test_odd_cells_of_a_file_cost_nobody_else(suffix: str, tmp_path: Path) -> None:
+def test_odd_cells_of_a_file_cost_nobody_else(suffix, tmp_path):
     draw, users = random.Random(3), [f"odd{number}" for number in range(300)]  # noqa: S311 - no secret
     cells = dict.fromkeys(users, "[" * 50_000 + "]" * 50_000)
     cells |= {user: odd_json(draw, 2) for user in users[1:]}
@@ -221,7 +220,7 @@ def raise_interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def test_a_plugin_that_raises_an_interrupt_fails_its_source_and_not_the_process() -> None:
+def test_a_plugin_that_raises_an_interrupt_fails_its_source_and_not_the_process():
     guard = Guard("plugin of package p", SourceError, permanent=False)
     call = BackgroundCall(lambda: guard.run(raise_interrupt), name="plugin")
 
@@ -229,14 +228,14 @@ def test_a_plugin_that_raises_an_interrupt_fails_its_source_and_not_the_process(
         call.wait(Deadline.after(60))
 
 
-def test_ctrl_c_in_a_plugin_that_the_main_thread_calls_ends_the_command() -> None:
+def test_ctrl_c_in_a_plugin_that_the_main_thread_calls_ends_the_command():
     guard = Guard("plugin of package p", SourceError, permanent=False)
 
     with pytest.raises(KeyboardInterrupt):
         guard.run(raise_interrupt)
 
 
-def test_an_odd_segment_value_costs_its_user_the_segment_alone(tmp_path: Path) -> None:
+def test_an_odd_segment_value_costs_its_user_the_segment_alone(tmp_path):
     path = tmp_path / "users.jsonl"
     rows = [{"user": "good", "country": "UK"}, {"user": "odd", "country": {"code": ["UK"]}}]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))

@@ -38,7 +38,7 @@ def pulled(kind: str, lists: Lists, folder: Path, *users: str, k: int = 10) -> P
 
 
 @every_wide_source
-def test_an_empty_list_is_a_list_and_whole_numbers_stay_numbers(kind: str, tmp_path: Path) -> None:
+def test_an_empty_list_is_a_list_and_whole_numbers_stay_numbers(kind, tmp_path):
     pull = pulled(kind, {"u1": [1, 2**63 - 1], "u2": [-(2**63)], "u3": []}, tmp_path, "u1", "u2", "u3")
 
     assert pull.rankings.items.dtype == np.int64
@@ -46,7 +46,7 @@ def test_an_empty_list_is_a_list_and_whole_numbers_stay_numbers(kind: str, tmp_p
 
 
 @every_source
-def test_without_time_everybody_is_a_timeout_and_the_next_pull_is_not(kind: str, tmp_path: Path) -> None:
+def test_without_time_everybody_is_a_timeout_and_the_next_pull_is_not(kind, tmp_path):
     with SOURCES[kind]({"u1": [1]}, tmp_path) as options:
         source = source_of(**options)
         pull, following = source.pull(request("u1", "u2", timeout_s=0)), source.pull(request("u1"))
@@ -67,7 +67,7 @@ def by_slot(options: Given, folder: Path) -> Given:
 
 
 @every_source
-def test_the_slot_chooses_the_file_beside_the_configuration(kind: str, tmp_path: Path) -> None:
+def test_the_slot_chooses_the_file_beside_the_configuration(kind, tmp_path):
     with SOURCES[kind]({"u1": [3, 1]}, tmp_path) as options:
         chosen = SourceOptions.model_validate(by_slot(options, tmp_path), context={"base_dir": str(tmp_path)})
 
@@ -75,7 +75,7 @@ def test_the_slot_chooses_the_file_beside_the_configuration(kind: str, tmp_path:
 
 
 @every_wide_source
-def test_more_than_the_limit_is_refused(kind: str, tmp_path: Path) -> None:
+def test_more_than_the_limit_is_refused(kind, tmp_path):
     """A kind limits the bytes that a pull keeps, or the rows where each is small."""
     count = 2 if kind.startswith("sql") else 140_000
     with SOURCES[kind]({"u1": list(range(10**6, 10**6 + count)), "u2": [1]}, tmp_path) as options:
@@ -91,7 +91,7 @@ def test_more_than_the_limit_is_refused(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [case for case in BY_RING if case.id != "redis list long"])
-def test_scores_come_when_the_options_say_so(kind: str, tmp_path: Path) -> None:
+def test_scores_come_when_the_options_say_so(kind, tmp_path):
     with SOURCES[kind]({"u1": [3, 1]}, tmp_path) as options:
         ((name, keys),) = options.items()
         plain = SourceOptions.model_validate(options)
@@ -106,7 +106,7 @@ def test_scores_come_when_the_options_say_so(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind, source in PULLED.items() if source.all_users is not None])
-def test_a_kind_that_can_list_all_users_does(kind: str, tmp_path: Path) -> None:
+def test_a_kind_that_can_list_all_users_does(kind, tmp_path):
     found = []
     for entry in (SOURCES[name] for name in SOURCES if name.split()[0] == kind):
         # A baseline that cannot list its users, such as a query that binds them, is a ConfigError.
@@ -132,7 +132,7 @@ READ: dict[str, tuple[dict[str, str], Callable[[Any], object]]] = {
 @pytest.mark.parametrize(
     ("kind", "role"), [(kind, role) for kind, each in PULLED.items() for role in READ if getattr(each, role)]
 )
-def test_all_that_a_kind_declares_is_read_and_its_loss_is_said(kind: str, role: str, tmp_path: Path) -> None:
+def test_all_that_a_kind_declares_is_read_and_its_loss_is_said(kind, role, tmp_path):
     (columns, is_read), reader = READ[role], getattr(KINDS[kind], role)
     options = by_slot(TABLES[kind]([{"who": "u1", "what": 7, "many": 2}], tmp_path, **columns), tmp_path)[kind]
     source = reader.open(reader.options.model_validate(options, context={"base_dir": str(tmp_path)}))
@@ -170,9 +170,7 @@ FORMS = parsed(r"""
 
 
 @pytest.mark.parametrize(("forms", "given", "spelled"), FORMS)
-def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(
-    forms: list[str | dict[str, str]], given: str, spelled: str
-) -> None:
+def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(forms, given, spelled):
     assert speller(forms)([given]) == [spelled]
 
 
@@ -181,7 +179,7 @@ def spelled(given: Given, **forms: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", BY_RING)
-def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind: str, tmp_path: Path) -> None:
+def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind, tmp_path):
     users = {"user_ids": ["strip", "lower"]} if kind.startswith(("file", "sql table")) else {}
     lists = {" U1" if users else "u1": ["item:007", "ITEM:8", "x"], "u2": ["9"], "u3": ["Item:1"]}
     with SOURCES[kind](lists, tmp_path) as given:
@@ -192,14 +190,14 @@ def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind: str, tmp_pat
 
 
 @pytest.mark.parametrize("kind", [case for case in BY_RING if case.id.startswith(("file", "sql table"))])
-def test_users_who_become_one_have_no_list_and_a_reason(kind: str, tmp_path: Path) -> None:
+def test_users_who_become_one_have_no_list_and_a_reason(kind, tmp_path):
     with SOURCES[kind]({"u1": [1], "U1": [2, 3], "u2": [4]}, tmp_path) as given:
         pull = spelled(given, user_ids=["lower"]).pull(request("u1", "u2"))
 
     assert (as_lists(pull), pull.failures) == ({"u2": ["4"]}, {"u1": CoverageReason.DUPLICATE_USER})
 
 
-def test_items_that_become_one_are_noted(tmp_path: Path) -> None:
+def test_items_that_become_one_are_noted(tmp_path):
     with SOURCES["file jsonl wide"]({"u1": ["a", "A"]}, tmp_path) as given:
         pull = spelled(given, item_ids=["lower"]).pull(request("u1"))
 

@@ -35,7 +35,7 @@ from monitor.sources.http.source import PullPace
 from servers import free_port, hanging_name, listening
 from servers.certificates import found
 from servers.proxy import proxying
-from servers.recommender import Recommender, running_recommender
+from servers.recommender import running_recommender
 from servers.redis import PASSWORD, emptied_redis, shared_redis
 from servers.webhook import serve
 from sources.file.test_hostile import long_users
@@ -194,9 +194,7 @@ def write_config(folder: Path, cells: list[Cell], baseline: str, hook: str) -> P
 
 
 @pytest.mark.early(20)
-def test_a_fault_is_told_with_its_cause_in_time_and_in_little_memory(
-    postgres_url: str, recommender: Recommender, tmp_path: Path
-) -> None:
+def test_a_fault_is_told_with_its_cause_in_time_and_in_little_memory(postgres_url, recommender, tmp_path):
     with ExitStack() as running:
         collector = running.enter_context(contextmanager(serve)())
         cells = make_faults(running, tmp_path, sa.make_url(postgres_url))

@@ -2,11 +2,9 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import date, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -63,7 +61,7 @@ VALUES: list[tuple[Any, pa.DataType, str | None]] = [
 
 
 @pytest.mark.parametrize(("value", "kind", "expected"), VALUES, ids=lambda each: str(each)[:20])
-def test_a_value_is_the_same_id_in_python_in_arrow_and_in_duckdb(value: Any, kind: pa.DataType, expected: str | None) -> None:
+def test_a_value_is_the_same_id_in_python_in_arrow_and_in_duckdb(value, kind, expected):
     column = pa.array([value, None], kind)
     exact = np.float32(value) if pa.types.is_float32(kind) else value  # Python has one kind of float
     wide = column.cast(pa.float32()) if pa.types.is_float16(kind) else column  # DuckDB has none of 16 bits
@@ -81,7 +79,7 @@ JSON += ['"a\\u0000b"', "null", "true", "[1]", '{"a": 1}', str(2**64), str(-(2**
 
 
 @pytest.mark.parametrize("text", JSON, ids=lambda text: text[:20])
-def test_a_value_of_json_is_the_same_id_in_python_and_in_duckdb(text: str) -> None:
+def test_a_value_of_json_is_the_same_id_in_python_and_in_duckdb(text):
     with duckdb.connect() as database:
         ((found,),) = database.execute(f"SELECT {ids.json_id_sql('v')} FROM (SELECT CAST(? AS JSON) AS v)", [text]).fetchall()  # noqa: S608
 
@@ -111,9 +109,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("read", [frame, parquet])
 @pytest.mark.parametrize("word", REFUSED)
-def test_a_type_that_holds_no_ids_is_named(
-    word: str, read: Callable[[pa.Array], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_type_that_holds_no_ids_is_named(word, read, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((SourceError, InputError), match=f"{word} ?.*: ids must be integers or text"):
         read(REFUSED[word])
@@ -122,7 +118,7 @@ def test_a_type_that_holds_no_ids_is_named(
 @pytest.mark.parametrize(
     "odd", [True, date(2024, 1, 1), 0.5, np.float32(2**24), (1, 2, 3), frozenset("a"), "", "a\0"], ids=repr
 )
-def test_lists_of_python_and_plugins_refuse_the_same_values(odd: Any) -> None:
+def test_lists_of_python_and_plugins_refuse_the_same_values(odd):
     with pytest.raises(InputError, match=r"the first list: found .*: (ids must be integers or text|give the ids alone)"):
         monitor.compare([odd], ["a"])
 
@@ -131,7 +127,7 @@ def test_lists_of_python_and_plugins_refuse_the_same_values(odd: Any) -> None:
     assert lists.pull().failures == {"u": "malformed"}
 
 
-def test_pairs_of_item_and_score_are_refused_with_what_to_do() -> None:
+def test_pairs_of_item_and_score_are_refused_with_what_to_do():
     with pytest.raises(InputError, match=r"found a pair, \('a', 0.9\), .*: give the ids alone, .* and the scores with scores="):
         monitor.compare([("a", 0.9)], [("a", 0.5)])
     with pytest.raises(InputError, match="found a pair"):
@@ -142,7 +138,7 @@ STRUCTS = [{"movieId": 1, "rating": 0.5}, {"movieId": 2, "rating": 0.25}]
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
-def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(suffix: str, tmp_path: Path) -> None:
+def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(suffix, tmp_path):
     path = tmp_path / f"lists.{suffix}"
     rows = [{"user": {"$oid": "u"}, "recs": STRUCTS}, {"user": {"$oid": "v"}, "recs": []}]
     if suffix == "parquet":
@@ -161,7 +157,7 @@ def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(
 
 
 @pytest.mark.parametrize("as_given", [lambda table: table, pl.from_arrow], ids=["pyarrow", "polars"])
-def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_that_advice(as_given: Any) -> None:
+def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_that_advice(as_given):
     table = as_given(pa.table({"user": ["u", "v"], "recs": [STRUCTS, []]}))
 
     found = monitor.compare_many(table, {"u": [1, 2], "v": [3]}, "overlap", items="recs.movieId")
@@ -172,7 +168,7 @@ def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_th
         monitor.compare_many(table, table, items="recs.nothing")
 
 
-def test_an_object_without_the_field_is_no_id_and_shortens_no_list(tmp_path: Path) -> None:
+def test_an_object_without_the_field_is_no_id_and_shortens_no_list(tmp_path):
     path = tmp_path / "lists.jsonl"
     path.write_text('{"user": "u", "recs": [{"id": 1}, {"other": 2}]}\n{"user": "v", "recs": [{"id": 3}]}\n')
     options = {"path": str(path), "user": "user", "items": "recs.id", "max_unreadable": 0.5}
@@ -182,7 +178,7 @@ def test_an_object_without_the_field_is_no_id_and_shortens_no_list(tmp_path: Pat
     assert (as_lists(pull), pull.failures) == ({"v": ["3"]}, {"u": "malformed"})
 
 
-def test_parts_whose_types_differ_without_loss_are_read_as_one(tmp_path: Path) -> None:
+def test_parts_whose_types_differ_without_loss_are_read_as_one(tmp_path):
     parts = [
         (pa.array(["u1"]), pa.array([["1", "2"]])),
         (pa.array(["u2"]), pa.array([[]], pa.list_(pa.null()))),
@@ -196,7 +192,7 @@ def test_parts_whose_types_differ_without_loss_are_read_as_one(tmp_path: Path) -
     assert as_lists(source_of(file=options).pull(request("u1", "u2", "u3"))) == {"u1": ["1", "2"], "u2": [], "u3": ["3"]}
 
 
-def test_integers_of_several_sizes_are_read_as_one_and_floats_beside_them_refused(tmp_path: Path) -> None:
+def test_integers_of_several_sizes_are_read_as_one_and_floats_beside_them_refused(tmp_path):
     for number, kind in enumerate((pa.int32(), pa.int64(), pa.uint8())):
         pq.write_table(
             pa.table({"user": [f"u{number}"], "items": pa.array([[1]], pa.list_(kind))}), tmp_path / f"{number}.parquet"
@@ -209,7 +205,7 @@ def test_integers_of_several_sizes_are_read_as_one_and_floats_beside_them_refuse
         source.pull(request("u0"))
 
 
-def test_floats_of_16_bits_in_files_are_ids_where_they_are_exact(tmp_path: Path) -> None:
+def test_floats_of_16_bits_in_files_are_ids_where_they_are_exact(tmp_path):
     kept, lost = np.array([2047], np.float16), np.array([2049], np.float16)  # is 2048
     table = pa.table({"user": ["u", "v"], "items": pa.array([kept, lost], pa.list_(pa.float16()))})
     pq.write_table(table, tmp_path / "lists.parquet")
@@ -220,7 +216,7 @@ def test_floats_of_16_bits_in_files_are_ids_where_they_are_exact(tmp_path: Path)
     assert (as_lists(pull), pull.failures) == ({"u": ["2047"]}, {"v": "malformed"})
 
 
-def test_uuids_of_files_databases_and_frames_are_their_text(tmp_path: Path) -> None:
+def test_uuids_of_files_databases_and_frames_are_their_text(tmp_path):
     duckdb.sql(f"COPY (SELECT '{KEY}'::UUID u, ['{KEY}'::UUID] items) TO '{tmp_path / 'a.parquet'}'")
     with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
         database.execute("CREATE TABLE lists (u, items)")
@@ -238,7 +234,7 @@ def test_uuids_of_files_databases_and_frames_are_their_text(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
 @pytest.mark.parametrize("padding", [None, ""])
-def test_null_and_empty_text_may_fill_up_lists_too(suffix: str, padding: str | None, tmp_path: Path) -> None:
+def test_null_and_empty_text_may_fill_up_lists_too(suffix, padding, tmp_path):
     path = tmp_path / f"lists.{suffix}"
     rows = [{"user": "u", "items": ["a", padding, "b", padding]}]
     if suffix == "parquet":
@@ -253,7 +249,7 @@ def test_null_and_empty_text_may_fill_up_lists_too(suffix: str, padding: str | N
 PADDED = {"u": [5, -1, 6, -1, -1], "v": [-1, -1, -1, -1, -1]}
 
 
-def test_values_that_only_fill_up_lists_are_no_items_in_frames() -> None:
+def test_values_that_only_fill_up_lists_are_no_items_in_frames():
     assert monitor.compare([5, 6, -1, -1], [7, 8, -1, -1], "overlap", no_item=[-1]) == {"overlap": 0.0}
     matrix = np.array([[5, 6, -1, -1]])
     assert monitor.compare_many(matrix, matrix[:, ::-1], "overlap", no_item=[-1])["overlap"].tolist() == [1.0]
@@ -265,7 +261,7 @@ def test_values_that_only_fill_up_lists_are_no_items_in_frames() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
-def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stand(suffix: str, tmp_path: Path) -> None:
+def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stand(suffix, tmp_path):
     path = tmp_path / f"lists.{suffix}"
     scores = [[5.0, 4.0, 3.0, 2.0, 1.0]] * 2
     table = pa.table({"user": list(PADDED), "items": list(PADDED.values()), "scores": scores})
@@ -293,7 +289,7 @@ def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stan
         ("a|b", "text with separators: write a JSON array, or one item a row"),
     ],
 )
-def test_the_program_that_wrote_a_list_as_text_is_recognized(text: str, advice: str) -> None:
+def test_the_program_that_wrote_a_list_as_text_is_recognized(text, advice):
     lists = ListCollector(5)
     lists.add_cell("u", text)
 

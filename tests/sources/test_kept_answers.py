@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +17,6 @@ from monitor.sources.kept_answers import AnswerFile, AnswerFolder
 from monitor.sources.list_collector import ListCollector
 from servers.disk import small_disk
 from servers.lists import SLOT, as_lists, request, source_of
-from servers.recommender import Recommender
 
 LISTS = {"n1": ([7, 8], [0.1, None]), "n2": ([9], [1e300]), "t1": (["a", 8], [1, 2]), "t2": ([], [])}
 USERS, HOUR_S = list(LISTS), 3600
@@ -61,9 +59,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], float, list[str]]] = {
 
 
 @pytest.mark.parametrize(("damage", "later_s", "left"), DAMAGES.values(), ids=DAMAGES)
-def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
-    damage: Callable[[Path], object], later_s: float, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(damage, later_s, left, tmp_path, monkeypatch):
     set_clock(monkeypatch, SLOT)
     fill(tmp_path)
     damage(next(tmp_path.iterdir()))
@@ -74,7 +70,7 @@ def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
 
 
 @pytest.mark.integration
-def test_where_the_disk_is_full_nothing_is_kept_and_the_reason_is_known(tmp_path: Path) -> None:
+def test_where_the_disk_is_full_nothing_is_kept_and_the_reason_is_known(tmp_path):
     with small_disk(tmp_path / "small", "8k") as disk:
         (disk / "other").write_bytes(b"x" * 8192)
         assert fill(disk).trouble == f"{disk}: No space left on device"
@@ -86,8 +82,8 @@ OTHERS = [(9, "baseline", {}), (5, "candidate", {}), (5, "baseline", {"headers":
 
 @pytest.mark.parametrize("other", [(5, "baseline", {"concurrency": 1}), *OTHERS], ids=str)
 def test_answers_to_another_question_are_none_to_this_one_and_who_had_none_is_asked_again(
-    other: tuple[int, str, dict[str, Any]], recommender: Recommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    other, recommender, tmp_path, monkeypatch
+):
     monkeypatch.setattr(http, "LASTS_S", 0.0)
     recommender.behaviour["t1"] = "missing"
     for k, whose, options in ((5, "baseline", {}), other):
@@ -96,9 +92,7 @@ def test_answers_to_another_question_are_none_to_this_one_and_who_had_none_is_as
     assert recommender.attempts == dict.fromkeys(USERS, 2 if other in OTHERS else 1) | {"t1": 2}
 
 
-def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(tmp_path, monkeypatch):
     set_clock(monkeypatch, SLOT)
     slots, family, others = (SLOT, SLOT + timedelta(1)), AnswerFolder(tmp_path, "feed", 2), AnswerFolder(tmp_path, "mail", 1)
     places = [Path(each.place(slot, "baseline")) for each in (family, others) for slot in slots]
@@ -129,9 +123,7 @@ comparisons:
         ("{answers_folder: /state, privacy: {users: hmac, key_file: FOLDER/key}}", None),
     ],
 )
-def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(
-    settings: str, folder: str | None, tmp_path: Path
-) -> None:
+def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(settings, folder, tmp_path):
     (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef\n")
     given = yaml.safe_load(CONFIG) | yaml.safe_load(settings.replace("FOLDER", str(tmp_path)))
 

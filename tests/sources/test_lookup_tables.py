@@ -1,6 +1,5 @@
 """Weights and titles of items from files and databases: those that are of use, or one line that says what is wrong."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from monitor.model.rankings import ItemWeights
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, open_item_titles, open_item_weights
 from monitor.sources.lookup_tables import MAX_TITLE_LENGTH
 from servers.lists import SLOT
-from sources.tables import FORMATS, Write, case, writers
+from sources.tables import FORMATS, case, writers
 
 WRITERS = dict(zip(FORMATS, writers(("id", "sold"), item="id", weight="sold"), strict=True))
 
@@ -23,7 +22,7 @@ def read(options: dict[str, Any]) -> ItemWeights:
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_each_item_has_its_weight_and_whole_numbers_stay_numbers(write: Write, tmp_path: Path) -> None:
+def test_each_item_has_its_weight_and_whole_numbers_stay_numbers(write, tmp_path):
     found = read(write([(7, 0.5), (42, 3.0), (1, 1e9)], tmp_path))
 
     assert found.weights.dtype == np.float64
@@ -47,24 +46,24 @@ REFUSED += [case("jsonl", "jsonl", [("a\nb" + "x" * 500, -1)], r"^item 'abxxx[^\
 
 
 @pytest.mark.parametrize(("kept", "rows", "reason"), REFUSED)
-def test_an_odd_row_is_told_with_its_item_and_place(kept: str, rows: list[Any], reason: str, tmp_path: Path) -> None:
+def test_an_odd_row_is_told_with_its_item_and_place(kept, rows, reason, tmp_path):
     with pytest.raises(SourceError, match=reason):
         read(WRITERS[kept]([(7, 0.5), *rows], tmp_path))
 
 
 @pytest.mark.parametrize("kept", ["csv", "sqlite"])
-def test_not_one_item_is_an_error_that_may_pass(kept: str, tmp_path: Path) -> None:
+def test_not_one_item_is_an_error_that_may_pass(kept, tmp_path):
     with pytest.raises(SourceError, match="holds no item") as caught:
         read(WRITERS[kept]([], tmp_path))
     assert not caught.value.permanent
 
 
-def test_a_column_that_cannot_hold_weights_is_refused(tmp_path: Path) -> None:
+def test_a_column_that_cannot_hold_weights_is_refused(tmp_path):
     with pytest.raises(SourceError, match=r"column .* holds booleans: it must hold numbers"):
         read(WRITERS["parquet"]([(7, True)], tmp_path))
 
 
-def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
+def test_more_than_the_limit_is_refused(tmp_path):
     options = WRITERS["parquet"]([(1, 1.0)], tmp_path)["file"]
     pq.write_table(pa.table({"id": np.arange(100_000), "sold": np.ones(100_000)}), options["path"])
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
@@ -82,11 +81,11 @@ def titles(options: dict[str, Any], *items: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("write", TITLED.values(), ids=TITLED)
-def test_only_items_asked_for_have_their_title_the_first_counts_and_a_long_one_is_cut(write: Write, tmp_path: Path) -> None:
+def test_only_items_asked_for_have_their_title_the_first_counts_and_a_long_one_is_cut(write, tmp_path):
     rows = [(7, "Tea"), (42, "Kettle"), (7, "Coffee"), (9, None), (None, "Nothing"), (8, "x" * 1000)]
     assert titles(write(rows, tmp_path), "7", "8", "9", "1") == {"7": "Tea", "8": "x" * MAX_TITLE_LENGTH}
 
 
-def test_a_title_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_title_that_is_no_text_is_refused(tmp_path):
     with pytest.raises(SourceError, match=r"the title column of .*table.parquet holds list: titles must be text"):
         titles(TITLED["parquet"]([(7, ["a", "b"])], tmp_path), "7")

@@ -1,7 +1,5 @@
 """Both arms of a small recommender behind MLServer."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -39,7 +37,7 @@ comparisons:
 """
 
 
-def test_mlserver_has_the_scores_of_files(tmp_path: Path) -> None:
+def test_mlserver_has_the_scores_of_files(tmp_path):
     """`check` finds nothing wrong with both of its models, and `run-once` the scores of the same lists in files."""
     for arm in ARMS:
         rows_of(arm).to_csv(tmp_path / f"{arm}.csv", index=False)

@@ -131,14 +131,14 @@ def played(request: pytest.FixtureRequest, planted: Planter, postgres_server: Po
         yield Played(outputs | dump_postgres(url), said)
 
 
-def test_no_output_holds_the_id_of_a_user(played: Played, planted: Planter) -> None:
+def test_no_output_holds_the_id_of_a_user(played, planted):
     assert len(planted.faults) >= LEAST
     assert all(output for name, output in played.outputs.items() if "page" in name or "message" in name)
     leaks = {name: songs_in(output) for name, output in played.outputs.items() if songs_in(output)}
     assert not leaks, leaks
 
 
-def test_each_run_names_the_cause_that_was_planted(played: Played, planted: Planter) -> None:
+def test_each_run_names_the_cause_that_was_planted(played, planted):
     table, wrong = Table("fault", "what is said"), []
     for fault in planted.faults:
         said = played.said.get(fault.name, "no run")

@@ -55,7 +55,7 @@ either_form = pytest.mark.parametrize("write", [OF_LISTS["parquet"], OF_ITEMS["c
 
 
 @every_kind
-def test_users_grade_items_and_of_an_item_graded_twice_the_highest_grade_counts(write: Write, tmp_path: Path) -> None:
+def test_users_grade_items_and_of_an_item_graded_twice_the_highest_grade_counts(write, tmp_path):
     rng = np.random.default_rng(5)
     rows: Graded = [("b", [3, 9, 1, 3, 3], [1, 0.5, 0, 3, 2]), ("a", [42, 42], [0.5, 0.5])]
     expected = {"b": {"3": 3.0, "9": 0.5, "1": 0.0}, "a": {"42": 0.5}}
@@ -68,13 +68,13 @@ def test_users_grade_items_and_of_an_item_graded_twice_the_highest_grade_counts(
 
 
 @either_form
-def test_without_grades_each_item_has_grade_one(write: Write, tmp_path: Path) -> None:
+def test_without_grades_each_item_has_grade_one(write, tmp_path):
     (options,) = write([("b", [3, 9], [5, 0])], tmp_path).values()
 
     assert by_user(read(file={name: options[name] for name in options if "grade" not in name})) == {"b": {"3": 1.0, "9": 1.0}}
 
 
-def test_a_number_and_its_text_are_one_item(tmp_path: Path) -> None:
+def test_a_number_and_its_text_are_one_item(tmp_path):
     assert by_user(read(**OF_LISTS["jsonl"]([("b", [3, "3", "x"], [1, 2, 1])], tmp_path))) == {"b": {"3": 2.0, "x": 1.0}}
 
 
@@ -94,19 +94,19 @@ CASES += [case(kept, OF_ITEMS[kept], *refused) for kept in ("parquet", "csv") fo
 
 
 @pytest.mark.parametrize(("write", "row", "reason"), CASES)
-def test_an_odd_row_is_refused_with_its_user(write: Write, row: Any, reason: str, tmp_path: Path) -> None:
+def test_an_odd_row_is_refused_with_its_user(write, row, reason, tmp_path):
     with pytest.raises(SourceError, match=f"^user '{row[0]}' of .* {reason}"):
         read(**write([("a", [1], [1]), ("c", [1], [1]), row], tmp_path))
 
 
 @pytest.mark.parametrize("write", OF_LISTS.values(), ids=OF_LISTS)
-def test_a_row_without_a_user_counts_for_nobody_and_a_null_list_for_nothing(write: Write, tmp_path: Path) -> None:
+def test_a_row_without_a_user_counts_for_nobody_and_a_null_list_for_nothing(write, tmp_path):
     rows: Graded = [("a", [1], [1]), (None, [2], [-1]), ("b", [], []), ("c", None, None)]
 
     assert by_user(read(**write(rows, tmp_path))) == {"a": {"1": 1.0}, "b": {}, "c": {}}
 
 
-def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_with_its_user(tmp_path: Path) -> None:
+def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_with_its_user(tmp_path):
     path = tmp_path / "lists.csv"
     path.write_text("who,what,how\n", encoding="utf-8")
     assert by_user(read(file=LONG | {"path": str(path)})) == {}
@@ -116,7 +116,7 @@ def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_wi
         read(file={"path": str(path), "user": "who", "items": "what"})
 
 
-def test_a_query_without_a_row_has_not_arrived(tmp_path: Path) -> None:
+def test_a_query_without_a_row_has_not_arrived(tmp_path):
     (options,) = OF_ITEMS["sqlite"]([("a", [1], [1])], tmp_path).values()
     query = "SELECT who, what, how FROM filled WHERE date(:slot) = '2024-01-08'"
     of_a_day: Any = {"sql": LONG | {"url": options["url"], "query": query}}
@@ -133,13 +133,13 @@ def test_a_query_without_a_row_has_not_arrived(tmp_path: Path) -> None:
         ([1], pa.array([1.0]), "column .* holds .*: it must hold lists of numbers"),
     ],
 )
-def test_a_column_that_cannot_hold_lists_is_refused_with_advice(items: Any, grades: Any, reason: str, tmp_path: Path) -> None:
+def test_a_column_that_cannot_hold_lists_is_refused_with_advice(items, grades, reason, tmp_path):
     pq.write_table(pa.table({"who": ["a"], "what": [items], "how": grades}), tmp_path / "x.parquet")
     with pytest.raises(SourceError, match=reason):
         read(file=WIDE | {"path": str(tmp_path / "x.parquet")})
 
 
-def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
+def test_more_than_the_limit_is_refused(tmp_path):
     (options,) = OF_LISTS["parquet"]([("u", list(range(100_000)), [1.0] * 100_000)], tmp_path).values()
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         read(file=options | {"max_bytes": 2**20})

@@ -13,7 +13,6 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.ports import Source
 from servers.lists import as_lists, pull_of, request, source_of
-from servers.recommender import Recommender
 from sources.tables import FORMATS, parquet, parsed, writers
 
 WIDE = {"user": "who", "items": "what", "scores": "how"}
@@ -39,7 +38,7 @@ def in_parquet(folder: Path, options: dict[str, str], **columns: Any) -> Source:
 
 
 @pytest.mark.parametrize("kept", ["parquet", "csv", "sqlite"])
-def test_scores_stand_beside_their_items_whatever_users_are_left_out(kept: str, tmp_path: Path) -> None:
+def test_scores_stand_beside_their_items_whatever_users_are_left_out(kept, tmp_path):
     rows = [("a", [5, 3, 9], [0.75, 0.5, None]), ("b", [7], [-2.0]), ("c", [1, 2], [3.25, 3.25])]
     source = source_of(**OF_LISTS[kept](rows, tmp_path))
 
@@ -55,9 +54,7 @@ NO_NUMBERS: list[Any] = [[1.0, "x"], [1.0, True], [1.0, [1]], [1.0, {}], [1.0, 1
 
 
 @pytest.mark.parametrize(("kept", "odd"), [*((kept, NOT_AS_MANY) for kept in OF_LISTS), ("jsonl", NO_NUMBERS)])
-def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malformed(
-    kept: str, odd: list[Any], tmp_path: Path
-) -> None:
+def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malformed(kept, odd, tmp_path):
     bad = [f"odd {number}" for number in range(len(odd))]
     rows = [("good", [1, 2], [2.0, 1.0]), *((user, [3, 4], scores) for user, scores in zip(bad, odd, strict=True))]
 
@@ -68,7 +65,7 @@ def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malfor
     assert "scores" in pull.notes[CoverageReason.MALFORMED]
 
 
-def test_in_long_form_scores_follow_ranks_and_text_that_is_no_number_makes_its_list_malformed(tmp_path: Path) -> None:
+def test_in_long_form_scores_follow_ranks_and_text_that_is_no_number_makes_its_list_malformed(tmp_path):
     path = tmp_path / "lists.csv"
     path.write_text("who,what,how,place\na,2,,2\na,1,0.5,1\nb,3,1e2,1\nb,4,oops,2\n")
 
@@ -89,9 +86,7 @@ def test_in_long_form_scores_follow_ranks_and_text_that_is_no_number_makes_its_l
         (LONG, pa.array([True]), "numbers"),
     ],
 )
-def test_a_column_that_cannot_hold_scores_is_refused(
-    options: dict[str, str], scores: pa.Array, expected: str, tmp_path: Path
-) -> None:
+def test_a_column_that_cannot_hold_scores_is_refused(options, scores, expected, tmp_path):
     source = in_parquet(tmp_path, options, who=["a"], what=[[1]] if options is WIDE else [1], how=scores)
 
     with pytest.raises(SourceError, match=rf"column 'how' of .*lists\.parquet holds .*: it must hold {expected}"):
@@ -109,7 +104,7 @@ def test_a_column_that_cannot_hold_scores_is_refused(
     ],
     ids=str,
 )
-def test_scores_of_every_kind_of_number_are_read(kind: pa.DataType, tmp_path: Path) -> None:
+def test_scores_of_every_kind_of_number_are_read(kind, tmp_path):
     scores = pa.array([[2, 1], [4, 3]], kind)
 
     pull = in_parquet(tmp_path, WIDE, who=["a", "b"], what=[[1, 2], [3, 4]], how=scores).pull(request("b", "a"))
@@ -118,8 +113,8 @@ def test_scores_of_every_kind_of_number_are_read(kind: pa.DataType, tmp_path: Pa
 
 
 def test_without_ranks_the_best_score_is_first_ties_stand_in_the_order_of_ids_and_a_missing_one_leaves_no_order(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     rows = """
         {"who": "a", "what": 9, "how": 0.5}
         {"who": "a", "what": 10, "how": 0.5}
@@ -139,7 +134,7 @@ def test_without_ranks_the_best_score_is_first_ties_stand_in_the_order_of_ids_an
     assert pull.failures == dict.fromkeys(["none", "nan", "no item"], CoverageReason.MALFORMED)
 
 
-def test_scores_are_selected_by_jmespath(recommender: Recommender) -> None:
+def test_scores_are_selected_by_jmespath(recommender):
     recommender.lists |= json.loads("""{
         "u": {"items": [{"id": 3, "score": 0.5}, {"id": "x", "score": 1}, {"id": 1, "score": null}]},
         "v": {"items": [{"id": 3, "score": 0.5}, {"id": 4}]},

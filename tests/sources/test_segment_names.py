@@ -58,7 +58,7 @@ def sqlite(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("write", [csv, jsonl, parquet, text_parquet, sqlite])
-def test_pulled_users_are_in_segments_of_the_same_names(write: Any, tmp_path: Path) -> None:
+def test_pulled_users_are_in_segments_of_the_same_names(write, tmp_path):
     baseline = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
     table = open_users(UsersOptions.model_validate(write(tmp_path)), baseline).users(SLOT, DIMENSIONS)
 
@@ -66,7 +66,7 @@ def test_pulled_users_are_in_segments_of_the_same_names(write: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("write", [csv, jsonl, parquet, text_parquet])
-def test_joined_users_are_in_segments_of_the_same_names(write: Any, tmp_path: Path) -> None:
+def test_joined_users_are_in_segments_of_the_same_names(write, tmp_path):
     users = FileUsersOptions.model_validate(write(tmp_path)["file"])
     (tmp_path / "lists.jsonl").write_text('{"user": 0, "items": [1]}\n')
     lists = FileSourceOptions(path=str(tmp_path / "lists.jsonl"), user="user", items="items")

@@ -43,20 +43,20 @@ def unreadable(**changes: Any) -> Unreadable:
     return Unreadable(**given | changes)
 
 
-def test_the_share_decides_and_the_limit_itself_is_allowed() -> None:
+def test_the_share_decides_and_the_limit_itself_is_allowed():
     require_readable([unreadable()], 0.01)
     require_readable([unreadable(count=0, rows=0)], 0)
     with pytest.raises(UnreadableError, match=r"^column 'user' of a\.csv: 2 of 100 rows cannot be read \(null\): ids must be"):
         require_readable([unreadable(), unreadable(rows=0)], 0.01)
 
 
-def test_parts_of_a_column_are_added_and_the_first_example_is_kept() -> None:
+def test_parts_of_a_column_are_added_and_the_first_example_is_kept():
     parts = [unreadable(count=0, found=""), unreadable(count=2, example="'x'"), unreadable(column="items", rows=5)]
 
     assert add_up(parts) == (unreadable(count=2, rows=200, example="'x'"), unreadable(column="items", rows=5))
 
 
-def test_an_example_is_shown_on_one_line_and_only_where_it_may_be() -> None:
+def test_an_example_is_shown_on_one_line_and_only_where_it_may_be():
     with pytest.raises(UnreadableError) as caught:
         require_readable([unreadable(count=9, example="'eve\n\x1b[31m'" + "x" * 99)], 0.01)
 
@@ -112,9 +112,7 @@ def source(given: Row, **columns: Any) -> Any:
 
 @every_form
 @pytest.mark.parametrize(("odd", "is_refused"), [(2, True), (1, False)])
-def test_rows_without_a_user_are_counted_and_fail_the_source_above_the_limit(
-    write: Any, odd: int, is_refused: bool, tmp_path: Path
-) -> None:
+def test_rows_without_a_user_are_counted_and_fail_the_source_above_the_limit(write, odd, is_refused, tmp_path):
     rows: list[Row] = [{"who": f"u{n}", "what": [n]} for n in range(100 - odd)] + [{"who": "", "what": [1]}] * odd
     lists = source(write(rows, tmp_path), **WIDE)
 
@@ -136,7 +134,7 @@ SPOILED: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("spoiled", SPOILED)
 @every_form
-def test_an_item_that_is_no_id_is_counted_by_its_list_and_named(write: Any, spoiled: str, tmp_path: Path) -> None:
+def test_an_item_that_is_no_id_is_counted_by_its_list_and_named(write, spoiled, tmp_path):
     items, found = SPOILED[spoiled]
     rows: list[Row] = [{"who": f"u{n}", "what": [n, n + 1]} for n in range(49)] + [{"who": "odd", "what": items}]
     if write is parquet:
@@ -150,7 +148,7 @@ def test_an_item_that_is_no_id_is_counted_by_its_list_and_named(write: Any, spoi
 
 
 @every_form
-def test_a_rank_that_is_no_number_is_counted(write: Any, tmp_path: Path) -> None:
+def test_a_rank_that_is_no_number_is_counted(write, tmp_path):
     rows: list[Row] = [{"who": f"u{n // 2}", "what": n, "place": n % 2} for n in range(99)] + [
         {"who": "odd", "what": 1, "place": None}
     ]
@@ -165,7 +163,7 @@ UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("write", [parquet, in_csv, jsonl, sqlite], ids=FORMS)
-def test_times_are_read_in_the_unit_that_their_size_tells(write: Any, unit: str, tmp_path: Path) -> None:
+def test_times_are_read_in_the_unit_that_their_size_tells(write, unit, tmp_path):
     at = int(AT.timestamp()) * UNITS[unit]
     late = int((SLOT + timedelta(minutes=1)).timestamp()) * UNITS[unit]
     rows: list[Row] = [{"who": "u", "what": [1], "at": at}, {"who": "u", "what": [2], "at": late}]
@@ -177,7 +175,7 @@ def test_times_are_read_in_the_unit_that_their_size_tells(write: Any, unit: str,
 
 @pytest.mark.parametrize("write", [in_csv, jsonl, sqlite], ids=["csv", "jsonl", "sqlite"])
 @pytest.mark.parametrize("odd", ["yesterday", "", "08/01/2024 12:00", None, "1e30"])
-def test_rows_whose_time_cannot_be_read_fail_the_source(write: Any, odd: Any, tmp_path: Path) -> None:
+def test_rows_whose_time_cannot_be_read_fail_the_source(write, odd, tmp_path):
     rows: list[Row] = [{"who": f"u{n}", "what": [n], "at": AT.isoformat()} for n in range(98)]
     rows += [{"who": "odd", "what": [1], "at": odd}] * 2
     served = {"time": "at", "within": "1h"}
@@ -189,7 +187,7 @@ def test_rows_whose_time_cannot_be_read_fail_the_source(write: Any, odd: Any, tm
     assert {each.column: each.count for each in pull.unreadable if each.count} == {"at": 2}
 
 
-def test_a_log_that_holds_nothing_of_the_time_names_its_newest_row(tmp_path: Path) -> None:
+def test_a_log_that_holds_nothing_of_the_time_names_its_newest_row(tmp_path):
     given = jsonl([{"who": "u", "what": [1], "at": 20240108}], tmp_path)
 
     with pytest.raises(SourceError, match="the newest row is of 1970-08-23T06:15:08Z; check served"):
@@ -197,7 +195,7 @@ def test_a_log_that_holds_nothing_of_the_time_names_its_newest_row(tmp_path: Pat
 
 
 @every_form
-def test_users_and_segments_are_counted(write: Any, tmp_path: Path) -> None:
+def test_users_and_segments_are_counted(write, tmp_path):
     rows: list[Row] = [{"who": f"u{n}", "land": "NO"} for n in range(98)] + [
         {"who": "", "land": "NO"},
         {"who": "v", "land": "x" * 1001},
@@ -212,7 +210,7 @@ def test_users_and_segments_are_counted(write: Any, tmp_path: Path) -> None:
 
 
 @every_form
-def test_relevance_without_a_user_is_counted(write: Any, tmp_path: Path) -> None:
+def test_relevance_without_a_user_is_counted(write, tmp_path):
     rows: list[Row] = [{"who": f"u{n}", "what": n} for n in range(99)] + [{"who": "", "what": 1}]
     given = {kind: options | {"user": "who", "item": "what"} for kind, options in write(rows, tmp_path).items()}
 
@@ -227,9 +225,7 @@ def test_relevance_without_a_user_is_counted(write: Any, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("is_joined", [True, False])
 @pytest.mark.parametrize("is_private", [True, False])
-def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidden(
-    tmp_path: Path, is_private: bool, is_joined: bool
-) -> None:
+def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidden(tmp_path, is_private, is_joined):
     rows: list[Row] = [{"who": f"u{n}", "what": [n], "country": "NO", "tier": 1} for n in range(199)]
     rows.append({"who": {"name": "anna"}, "what": [1], "country": "NO", "tier": 1})
     path = jsonl(rows, tmp_path)["file"]["path"]
@@ -302,7 +298,7 @@ quickly = settings(max_examples=12, deadline=None, suppress_health_check=[Health
 @pytest.mark.parametrize("write", [in_csv, jsonl, sqlite], ids=["csv", "jsonl", "sqlite"])
 @quickly
 @given(rows=spoiled_rows)
-def test_every_row_is_used_exactly_or_counted(write: Any, tmp_path: Path, rows: list[tuple[Any, Any]]) -> None:
+def test_every_row_is_used_exactly_or_counted(write, tmp_path, rows):
     table = [{"who": user, "what": items} for user, items in rows]
 
     check(source(write(table, tmp_path), **WIDE, max_unreadable=1).pull(request(*asked())), rows)
@@ -310,7 +306,7 @@ def test_every_row_is_used_exactly_or_counted(write: Any, tmp_path: Path, rows: 
 
 @quickly
 @given(rows=spoiled_rows, is_text=st.booleans())
-def test_every_row_of_parquet_is_used_exactly_or_counted(tmp_path: Path, rows: list[tuple[Any, Any]], is_text: bool) -> None:
+def test_every_row_of_parquet_is_used_exactly_or_counted(tmp_path, rows, is_text):
     def fits(item: Any) -> bool:
         return item is None or (isinstance(item, str if is_text else int | float) and not isinstance(item, bool))
 
@@ -327,7 +323,7 @@ def test_every_row_of_parquet_is_used_exactly_or_counted(tmp_path: Path, rows: l
 
 @quickly
 @given(rows=spoiled_rows)
-def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows: list[tuple[Any, Any]]) -> None:
+def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows):
     frame = pd.DataFrame({"user": pd.Series([user for user, _ in rows], dtype=object), "items": [items for _, items in rows]})
     listed, failures, nobody = expected(rows)
     if failures or nobody:
@@ -342,7 +338,7 @@ def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows: list[tupl
 @pytest.mark.integration
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=spoiled_rows)
-def test_every_row_of_postgresql_is_used_exactly_or_counted(postgres_url: str, rows: list[tuple[Any, Any]]) -> None:
+def test_every_row_of_postgresql_is_used_exactly_or_counted(postgres_url, rows):
     table = [{"who": user, "what": items} for user, items in rows]
 
     check(source(postgresql(table, postgres_url), **WIDE, max_unreadable=1).pull(request(*asked())), rows)
@@ -351,7 +347,7 @@ def test_every_row_of_postgresql_is_used_exactly_or_counted(postgres_url: str, r
 @pytest.mark.integration
 @settings(max_examples=6, deadline=None)
 @given(lists=st.dictionaries(users, st.one_of(good_items, odd_items), max_size=20))
-def test_every_key_of_redis_is_used_exactly_or_counted(lists: dict[str, Any]) -> None:
+def test_every_key_of_redis_is_used_exactly_or_counted(lists):
     with closing(emptied_redis()) as client:
         for user, items in lists.items():
             client.set(user, json.dumps(items))
@@ -364,7 +360,7 @@ def test_every_key_of_redis_is_used_exactly_or_counted(lists: dict[str, Any]) ->
 
 
 @pytest.mark.integration
-def test_members_of_redis_that_are_no_text_are_counted_and_named() -> None:
+def test_members_of_redis_that_are_no_text_are_counted_and_named():
     with closing(emptied_redis()) as client:
         client.sadd("users", b"\xff", *(f"u{n}" for n in range(99)))
         client.rpush("u1", b"\xff")
@@ -395,7 +391,7 @@ ODD_CSV = {
 
 
 @pytest.mark.parametrize("fault", ODD_CSV)
-def test_a_fault_of_csv_is_told_with_its_line(fault: str, tmp_path: Path) -> None:
+def test_a_fault_of_csv_is_told_with_its_line(fault, tmp_path):
     content, words = ODD_CSV[fault]
     (tmp_path / "lists.csv").write_bytes(content)
     given = {"file": {"path": str(tmp_path / "lists.csv")}}
@@ -421,7 +417,7 @@ ODD_JSON = {
 
 
 @pytest.mark.parametrize("fault", ODD_JSON)
-def test_a_fault_of_json_lines_is_told_with_its_line(fault: str, tmp_path: Path) -> None:
+def test_a_fault_of_json_lines_is_told_with_its_line(fault, tmp_path):
     content, words = ODD_JSON[fault]
     (tmp_path / "lists.jsonl").write_bytes(content)
 

@@ -15,7 +15,7 @@ from monitor.sources.lookup_tables import user_table
 from servers.answering import answering
 from servers.lists import SLOT, fill_database
 from servers.recommender import Asked
-from sources.tables import FORMATS, Write, parsed, writers
+from sources.tables import FORMATS, parsed, writers
 
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
@@ -53,9 +53,7 @@ every_kind = pytest.mark.parametrize("write", [KINDS["parquet"], KINDS["jsonl"],
 
 
 @every_kind
-def test_each_user_counts_once_with_the_first_row_of_a_table_and_the_least_values_of_files(
-    write: Write, tmp_path: Path
-) -> None:
+def test_each_user_counts_once_with_the_first_row_of_a_table_and_the_least_values_of_files(write, tmp_path):
     options = write(ROWS, tmp_path)
     table = users_of(options, "id", "country", "paid", "age")
 
@@ -67,7 +65,7 @@ def test_each_user_counts_once_with_the_first_row_of_a_table_and_the_least_value
 
 
 @every_kind
-def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write: Write, tmp_path: Path) -> None:
+def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write, tmp_path):
     options = write(ROWS, tmp_path)
     for segment, reason in (
         ("county", r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column \(county\)"),
@@ -85,7 +83,7 @@ def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write: W
         ([{"id": 3, "country": "UK"}, {"id": "b"}, {"country": "DE"}], (["3", "b"], {"country": ["UK", None]})),
     ],
 )
-def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(users: list[Any], found: Any) -> None:
+def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(users, found):
     seen = list[Asked]()
     with answering(lambda *_: (200, {"data": users}), seen) as url:
         options = {"url": f"{url}/users/{{slot:%Y-%m-%d}}", "users": "data", "user": "id", "token": "t", "timeout": "60s"}
@@ -106,14 +104,14 @@ NO_USERS = parsed(r"""
 
 
 @pytest.mark.parametrize(("status", "answer", "options", "told"), NO_USERS)
-def test_an_answer_that_holds_no_users_is_told(status: int, answer: Any, options: dict[str, Any], told: str) -> None:
+def test_an_answer_that_holds_no_users_is_told(status, answer, options, told):
     answer = answer * 100 if "max_bytes" in options else answer
     with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError) as caught:
         users_of({"http": {"url": url, "timeout": "60s", **options}})
     assert re.search(told, caught.value.shown)
 
 
-def test_files_of_users_are_read_anew_once_they_changed(tmp_path: Path) -> None:
+def test_files_of_users_are_read_anew_once_they_changed(tmp_path):
     file = tmp_path / "users.csv"
     file.write_text("id,country\n007,NA\n8,\n", encoding="utf-8")
     source = open_users(UsersOptions.model_validate({"file": {"path": str(file), "user": "id"}}), HTTP)
@@ -127,7 +125,7 @@ def test_files_of_users_are_read_anew_once_they_changed(tmp_path: Path) -> None:
     assert source.users(SLOT, ()).users.tolist() == ["1"]
 
 
-def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, monkeypatch):
     """Once. Then it is an error, see "grows meanwhile" in faults.yaml."""
     file, new = tmp_path / "users.csv", tmp_path / "new"
     file.write_text("id\n1\n", encoding="utf-8")
@@ -143,12 +141,12 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path: Pa
 
 
 @pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)
-def test_not_one_user_is_an_error(write: Write, tmp_path: Path) -> None:
+def test_not_one_user_is_an_error(write, tmp_path):
     with pytest.raises(SourceError, match="holds no user"):
         users_of(write([(None, *ROWS[0][1:]), ("", *ROWS[0][1:])], tmp_path))
 
 
-def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path: Path) -> None:
+def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path):
     columns = {"id": ["b", "a", "b"], "item": [1, 2, 3], "rank": [1, 1, 2], "country": ["UK", "FR", "UK"]}
     pq.write_table(pa.table(columns), tmp_path / "2024-01-08.parquet")
     path = str(tmp_path / "{slot:%Y-%m-%d}.parquet")
@@ -159,7 +157,7 @@ def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path: Path) 
     assert dict(zip(table.users, segments(table)["country"], strict=True)) == {"a": "FR", "b": "UK"}
 
 
-def test_all_needs_a_baseline_that_can_list_its_users() -> None:
+def test_all_needs_a_baseline_that_can_list_its_users():
     query = {"url": "sqlite:///x.db", "query": "SELECT * FROM t WHERE u IN :users", "user": "u", "items": "i"}
 
     with pytest.raises(ConfigError, match=r"http cannot list its users: give users.http or users.file or users.sql"):
@@ -168,7 +166,7 @@ def test_all_needs_a_baseline_that_can_list_its_users() -> None:
         users_of({"all": True}, baseline=SourceOptions.model_validate({"sql": query}))
 
 
-def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url: str) -> None:
+def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url):
     fill_database(database_url, {})
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who FROM n WHERE x < 0"
 

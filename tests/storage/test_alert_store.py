@@ -29,7 +29,7 @@ from storage.worked import LATER, claimed, fired, lease, note, resolved, result,
 from tables import rows
 
 
-def test_states_and_transitions_are_read_back_as_they_were(store: SqlStore) -> None:
+def test_states_and_transitions_are_read_back_as_they_were(store):
     odd: dict[str, Any] = {"labels": {"team": "ranking", "n": "1"}, "runbook_url": None, "value": None, "explanation": "Moved."}
     first, second = fired(segment="b"), fired(segment="a", **odd)
     run(store, SLOT, first, second)
@@ -41,7 +41,7 @@ def test_states_and_transitions_are_read_back_as_they_were(store: SqlStore) -> N
     assert store.alerts.states("unknown") == ()
 
 
-def test_who_acknowledges_again_changes_nothing_and_somebody_else_does(store: SqlStore) -> None:
+def test_who_acknowledges_again_changes_nothing_and_somebody_else_does(store):
     run(store, SLOT, fired(SLOT), receivers=("hook",))
     alerts = [("SimilarityLow", "all")]
     for author, told in (("kim", ["kim"]), ("kim", []), ("joe", ["joe"])):
@@ -51,8 +51,8 @@ def test_who_acknowledges_again_changes_nothing_and_somebody_else_does(store: Sq
 
 
 def test_firing_is_the_start_of_each_firing_that_lasts_and_transitions_come_in_the_order_they_were_stored(
-    store: SqlStore,
-) -> None:
+    store,
+):
     """A receiver hears of no end whose start no receiver was to hear of."""
     old, other = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, old, other)
@@ -68,7 +68,7 @@ def test_firing_is_the_start_of_each_firing_that_lasts_and_transitions_come_in_t
     assert len(store.alerts.transitions(comparison="home-feed", limit=None)) == 4
 
 
-def test_retiring_removes_the_state_and_owes_its_end_once(store: SqlStore) -> None:
+def test_retiring_removes_the_state_and_owes_its_end_once(store):
     firing, kept = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, kept, receivers=("hook",))
     store.outbox.record(*(note(each, SLOT) for each in lease(store, SLOT)))
@@ -83,7 +83,7 @@ def test_retiring_removes_the_state_and_owes_its_end_once(store: SqlStore) -> No
     assert [delivery.transition for delivery in lease(store, LATER)] == [end]
 
 
-def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store: SqlStore) -> None:
+def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store):
     level = accepted_level("home-feed", SLOT, "accepted by anna", LATER)
 
     assert store.alerts.accept(level) == level
@@ -96,7 +96,7 @@ def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store: SqlSto
     assert transitions(store) == ()
 
 
-def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(store: SqlStore) -> None:
+def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(store):
     firing = fired(SLOT)
     run(store, SLOT, firing, receivers=())
     run(store, LATER, (replace(firing[0], judged_slot=LATER), None), receivers=("hook", "pager"))
@@ -127,9 +127,7 @@ firing firing pending | refused
 
 
 @pytest.mark.parametrize(("moves", "answer"), rows(ADMITTED))
-def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_a_newer_slot_under_the_same_key(
-    moves: str, answer: str
-) -> None:
+def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_a_newer_slot_under_the_same_key(moves, answer):
     before, after, cause_from = (None if word == "-" else State(word) for word in moves.split())
     assert after
 

@@ -31,7 +31,7 @@ from storage.worked import (
 SECOND = timedelta(seconds=1)
 
 
-def test_a_slot_never_run_is_taken_as_the_first_attempt(store: SqlStore) -> None:
+def test_a_slot_never_run_is_taken_as_the_first_attempt(store):
     claim = claimed(store)
 
     (run,) = runs_of(store)
@@ -41,9 +41,7 @@ def test_a_slot_never_run_is_taken_as_the_first_attempt(store: SqlStore) -> None
 
 
 @pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED])
-def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(
-    store: SqlStore, status: RunStatus
-) -> None:
+def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(store, status):
     finish(store, claimed(store), status=status, reason="why")
     before = newest(store)
 
@@ -59,7 +57,7 @@ def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_mea
 
 
 @pytest.mark.parametrize("is_given_back", [True, False])
-def test_a_rerun_given_back_or_up_shows_the_earlier_results_and_can_be_claimed(store: SqlStore, *, is_given_back: bool) -> None:
+def test_a_rerun_given_back_or_up_shows_the_earlier_results_and_can_be_claimed(store, *, is_given_back):
     finish(store, claimed(store))
     before = newest(store)
 
@@ -77,8 +75,8 @@ def test_a_rerun_given_back_or_up_shows_the_earlier_results_and_can_be_claimed(s
 
 
 def test_a_second_attempt_given_back_unrun_is_abandoned_and_can_be_taken_and_one_taken_over_cannot_be_given_back(
-    store: SqlStore,
-) -> None:
+    store,
+):
     first = claimed(store)
     second = claimed(store, owner="b:2", now=LATER, until=LATER + HOUR)
     store.runs.release(first)
@@ -90,7 +88,7 @@ def test_a_second_attempt_given_back_unrun_is_abandoned_and_can_be_taken_and_one
     assert claimed(store, now=LATER).attempt == 3
 
 
-def test_expired_runs_are_abandoned_once_and_say_why_but_not_one_whose_rerun_expired(store: SqlStore) -> None:
+def test_expired_runs_are_abandoned_once_and_say_why_but_not_one_whose_rerun_expired(store):
     finish(store, claimed(store, SLOT - HOUR))
     claimed(store, SLOT - HOUR, rerun=True)
     claimed(store)
@@ -107,7 +105,7 @@ def test_expired_runs_are_abandoned_once_and_say_why_but_not_one_whose_rerun_exp
     assert attempt(store, SLOT - HOUR, rerun=True) is not None
 
 
-def test_who_holds_a_slot_is_told_until_it_is_given_back_and_a_first_attempt_vanishes_then(store: SqlStore) -> None:
+def test_who_holds_a_slot_is_told_until_it_is_given_back_and_a_first_attempt_vanishes_then(store):
     claim = claimed(store)
 
     assert [store.runs.held_claim("home-feed", slot) for slot in (SLOT, LATER)] == [claim, None]
@@ -142,7 +140,7 @@ def stores(store: SqlStore) -> Iterator[list[SqlStore]]:
 
 
 @pytest.mark.parametrize("slot_is", ["fresh", "expired", "finished"])
-def test_one_of_many_threads_gets_the_slot(stores: list[SqlStore], slot_is: str) -> None:
+def test_one_of_many_threads_gets_the_slot(stores, slot_is):
     if slot_is != "fresh":
         claim = claimed(stores[0])
         if slot_is == "finished":
@@ -156,7 +154,7 @@ def test_one_of_many_threads_gets_the_slot(stores: list[SqlStore], slot_is: str)
     assert winner.attempt == (1 if slot_is == "fresh" else 2)
 
 
-def test_each_delivery_is_leased_by_one(stores: list[SqlStore]) -> None:
+def test_each_delivery_is_leased_by_one(stores):
     for name in range(12):
         run(stores[0], SLOT, fired(SLOT, comparison=f"feed-{name}"), comparison=f"feed-{name}", receivers=("hook",))
 
@@ -170,7 +168,7 @@ def test_each_delivery_is_leased_by_one(stores: list[SqlStore]) -> None:
     assert len(ids) == len({*ids}) == 12
 
 
-def test_runs_that_finish_at_once_start_one_firing(stores: list[SqlStore]) -> None:
+def test_runs_that_finish_at_once_start_one_firing(stores):
     """All were judged on a quiet alert; which slot wins is open, that one wins is not."""
     store = stores[0]
     results = []
@@ -186,7 +184,7 @@ def test_runs_that_finish_at_once_start_one_firing(stores: list[SqlStore]) -> No
     assert store.outbox.waiting(stored.at) == {"hook": (1, 0.0)}
 
 
-def test_of_many_that_finish_one_claim_all_agree(stores: list[SqlStore]) -> None:
+def test_of_many_that_finish_one_claim_all_agree(stores):
     state, cause = fired(SLOT)
     done = result(claimed(stores[0]), states=(state,), transitions=(cause,))
 
@@ -197,7 +195,7 @@ def test_of_many_that_finish_one_claim_all_agree(stores: list[SqlStore]) -> None
     assert len(user_scores(stores[0], "u1")) == 2
 
 
-def test_readers_do_not_wait_for_a_writer(store: SqlStore) -> None:
+def test_readers_do_not_wait_for_a_writer(store):
     run(store, SLOT)
     with store.database.write() as connection:
         connection.exec_driver_sql("UPDATE runs SET reason = 'half written'")
@@ -205,7 +203,7 @@ def test_readers_do_not_wait_for_a_writer(store: SqlStore) -> None:
         assert newest(store).run.reason is None
 
 
-def test_what_a_run_that_was_given_up_still_stores_is_refused_and_its_slot_is_free(store: SqlStore) -> None:
+def test_what_a_run_that_was_given_up_still_stores_is_refused_and_its_slot_is_free(store):
     hung = claimed(store)
 
     assert store.runs.abandon(hung, reason="it hung", at=SLOT + SECOND)
@@ -217,7 +215,7 @@ def test_what_a_run_that_was_given_up_still_stores_is_refused_and_its_slot_is_fr
     assert finish(store, claimed(store, now=SLOT + SECOND))
 
 
-def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_says(store: SqlStore) -> None:
+def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_says(store):
     mine = claimed(store)
     claimed(store, comparison="search")
 
@@ -230,7 +228,7 @@ def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_sa
     assert finish(store, mine)
 
 
-def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_and_no_other_is(store: SqlStore) -> None:
+def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_and_no_other_is(store):
     ahead = SLOT + 5 * HOUR
     firing = fired(ahead)
     run(store, ahead, firing)
@@ -252,7 +250,7 @@ def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_
     assert shown == [ahead, SLOT]
 
 
-def test_connections_that_somebody_hangs_on_are_his_alone_after_a_renewal(store: SqlStore) -> None:
+def test_connections_that_somebody_hangs_on_are_his_alone_after_a_renewal(store):
     with store.database.read():
         store.database.renew()
         store.maintenance.ping()

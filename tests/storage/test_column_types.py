@@ -9,7 +9,6 @@ from sqlalchemy import insert, select
 
 import factories
 from factories import SLOT
-from monitor.storage import SqlStore
 from monitor.storage.column_types import KEY_BYTES, escape, key, unescape
 from monitor.storage.tables.run_tables import stages
 from storage.worked import claimed, evidence, fired, result, run, runs_of, scores, transitions
@@ -47,31 +46,31 @@ ESCAPED = {
 }
 
 
-def test_only_what_a_database_refuses_is_escaped() -> None:
+def test_only_what_a_database_refuses_is_escaped():
     assert {text: escape(text) for text in ESCAPED} == ESCAPED
 
 
 @given(any_text)
-def test_escaped_text_is_storable_and_comes_back(text: str) -> None:
+def test_escaped_text_is_storable_and_comes_back(text):
     assert "\x00" not in escape(text)
     escape(text).encode()
     assert unescape(escape(text)) == text
 
 
 @given(any_text, any_text)
-def test_different_names_have_different_keys(one: str, other: str) -> None:
+def test_different_names_have_different_keys(one, other):
     assert (key(one) == key(other)) is (one == other)
 
 
 @given(st.integers(0, 900), any_text)
-def test_a_key_fits_into_an_index_and_a_name_read_back_has_the_same_key(times: int, text: str) -> None:
+def test_a_key_fits_into_an_index_and_a_name_read_back_has_the_same_key(times, text):
     stored = key(text * times)
 
     assert len(stored.encode()) <= KEY_BYTES
     assert key(unescape(stored)) == stored
 
 
-def test_users_of_any_name_are_stored_and_found(store: SqlStore) -> None:
+def test_users_of_any_name_are_stored_and_found(store):
     names = sorted(set(HOSTILE) - {"\ud800"})  # Arrow holds no lone surrogates, so no panel does
     values = {name: float(number) for number, name in enumerate(names)}
 
@@ -82,7 +81,7 @@ def test_users_of_any_name_are_stored_and_found(store: SqlStore) -> None:
     assert all(name in shown for name in names if len(name) < 500)
 
 
-def test_names_sort_by_code_point(store: SqlStore) -> None:
+def test_names_sort_by_code_point(store):
     names = ["Zebra", "a", "B", "é", "z", "🦜"]
     claim = claimed(store)
     with store.database.write() as connection:
@@ -92,7 +91,7 @@ def test_names_sort_by_code_point(store: SqlStore) -> None:
     assert found == sorted(names)
 
 
-def test_names_and_texts_of_any_content_are_stored(store: SqlStore) -> None:
+def test_names_and_texts_of_any_content_are_stored(store):
     comparison = "\x00\ud800; DROP TABLE runs;--"
     claim = claimed(store, comparison=comparison, owner=comparison, config_hash=comparison)
     states, causes = zip(
@@ -122,7 +121,7 @@ def test_names_and_texts_of_any_content_are_stored(store: SqlStore) -> None:
     assert [each for each in latest.summaries if len(each.segment) < 120] == [s for s in summaries if len(s.segment) < 500]
 
 
-def test_instants_come_back_in_utc_to_the_microsecond_ordered_by_time_and_never_without_a_zone(store: SqlStore) -> None:
+def test_instants_come_back_in_utc_to_the_microsecond_ordered_by_time_and_never_without_a_zone(store):
     east = datetime(2024, 1, 8, 3, 0, 0, 123456, tzinfo=timezone(timedelta(hours=9)))
     claimed(store, east)
     claimed(store, SLOT)

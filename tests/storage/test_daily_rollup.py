@@ -35,7 +35,7 @@ def sums(store: SqlStore) -> list[tuple[int, float]]:
     return [(day.runs, round(day.mean, 12)) for day in days(store)]
 
 
-def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(store: SqlStore) -> None:
+def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(store):
     first = stored(store, SLOT, summary(mean=0.5))
     again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
     number = finish(store, again, summaries=(summary(mean=0.9),))
@@ -51,7 +51,7 @@ def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_unt
     assert runs_of(store) == ()
 
 
-def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store: SqlStore) -> None:
+def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store):
     stored(store, SLOT, summary())
     stored(
         store,
@@ -78,7 +78,7 @@ def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store: SqlStore) 
     assert (day.histogram_low, day.histogram_high, day.histogram_counts) == (0.0, 1.0, [4, 36])
 
 
-def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured_no_mean(store: SqlStore) -> None:
+def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured_no_mean(store):
     stored(store, SLOT, summary(n=0, mean=None, standard_error=None, statistics={}))
     other = Histogram(low=-1.0, high=1.0, counts=(1, 2))
     stored(store, SLOT + DAY, summary(), summary(segment="country=UK", n=1, standard_error=None))
@@ -93,9 +93,7 @@ def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured
 
 
 @pytest.mark.parametrize(("gone", "mean"), [({}, 0.6), ({"runs": LATER}, 0.5)], ids=["all is there", "others are gone"])
-def test_a_slot_run_again_makes_its_day_anew_but_not_once_others_of_it_are_gone(
-    store: SqlStore, gone: dict[str, Any], mean: float
-) -> None:
+def test_a_slot_run_again_makes_its_day_anew_but_not_once_others_of_it_are_gone(store, gone, mean):
     stored(store, SLOT, summary())
     stored(store, LATER, summary())
     prune(store, **gone, now=SLOT + DAY)
@@ -106,7 +104,7 @@ def test_a_slot_run_again_makes_its_day_anew_but_not_once_others_of_it_are_gone(
     assert sums(store) == [(2, mean)]
 
 
-def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore) -> None:
+def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store):
     for number in range(3):
         run(store, SLOT + number * DAY)
 
@@ -119,7 +117,7 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore)
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
 
 
-def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept_since(store: SqlStore) -> None:
+def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept_since(store):
     both = (summary(), summary(segment="country=UK", mean=0.25))
     for hours in range(3):
         stored(store, SLOT + hours * HOUR, *both)
@@ -137,7 +135,7 @@ def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept
     assert [(day.day, day.segment, day.mean) for day in days(store)[2:]] == [(SLOT + DAY, "all", 0.8)]
 
 
-def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended(store: SqlStore) -> None:
+def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended(store):
     stored(store, SLOT, summary(), finished_at=SLOT + DAY)
     prune(store, now=SLOT + DAY + timedelta(seconds=2))
     stored(store, SLOT + 23 * HOUR, summary(mean=0.7), finished_at=SLOT + DAY - timedelta(seconds=1))
@@ -147,7 +145,7 @@ def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended
     assert sums(store) == [(2, 0.6)]
 
 
-def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store: SqlStore) -> None:
+def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store):
     stored(store, SLOT, summary())
     stored(store, LATER, summary(mean=0.7))
     stored(store, SLOT + DAY, summary())
@@ -160,7 +158,7 @@ def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store: Sq
     assert sums(store) == [(1, 0.5)]
 
 
-def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_have_come(store: SqlStore) -> None:
+def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_have_come(store):
     stored(store, SLOT, summary())
     prune(store, now=SLOT + 9 * DAY)
     stored(store, LATER, summary(mean=0.7))
@@ -172,8 +170,8 @@ def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_hav
 
 
 def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_nor_one_that_would_be_deleted_at_once(
-    store: SqlStore,
-) -> None:
+    store,
+):
     run_id = run(store, SLOT + 23 * HOUR)
 
     assert prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR) == {}

@@ -16,7 +16,7 @@ from monitor.errors import ConfigError, DatabaseError, DatabaseTrouble
 from monitor.storage import open_store, parse_url, schema_version, unopened_store
 from monitor.storage.database_errors import translate
 from servers import free_port
-from servers.postgres import PASSWORD, USER, PostgresServer
+from servers.postgres import PASSWORD, USER
 from storage.worked import attempt, claimed, finish, result, runs_of
 from tables import rows
 
@@ -32,7 +32,7 @@ def failure(url: str, *, create: bool = True) -> DatabaseError:
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "sqlite"])
-def test_a_url_names_its_driver(scheme: str) -> None:
+def test_a_url_names_its_driver(scheme):
     driver = "sqlite+pysqlite" if scheme == "sqlite" else "postgresql+psycopg"
     assert parse_url(f"{scheme}://h/d").drivername == parse_url(SecretStr(f"{scheme}://h/d")).drivername == driver
 
@@ -48,14 +48,14 @@ sqlite:///:memory: | in memory would be lost
 
 
 @pytest.mark.parametrize(("url", "says"), rows(REFUSED))
-def test_a_url_that_cannot_be_used_is_a_configuration_error_without_the_url(url: str, says: str) -> None:
+def test_a_url_that_cannot_be_used_is_a_configuration_error_without_the_url(url, says):
     with pytest.raises(ConfigError, match=re.escape(says)) as caught:
         parse_url(url)
 
     assert CANARY not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_left_alone(tmp_path):
     file = tmp_path / "notes.txt"
     file.write_text("something else entirely, and long enough to be read as a page" * 50, encoding="utf-8")
 
@@ -69,7 +69,7 @@ def sqlite_file(tmp_path: Path) -> Path:
     return tmp_path / "x.db"
 
 
-def test_a_locked_file_is_waited_for_and_then_named(sqlite_file: Path) -> None:
+def test_a_locked_file_is_waited_for_and_then_named(sqlite_file):
     with (
         closing(sqlite3.connect(sqlite_file, isolation_level=None)) as other,
         closing(open_store(f"sqlite:///{sqlite_file}?timeout=0.1", create=False)) as store,
@@ -82,7 +82,7 @@ def test_a_locked_file_is_waited_for_and_then_named(sqlite_file: Path) -> None:
         assert attempt(store) is not None
 
 
-def test_a_full_disk_is_named_and_passes(sqlite_file: Path) -> None:
+def test_a_full_disk_is_named_and_passes(sqlite_file):
     """A limit on the file's pages fails exactly as a full disk does."""
     with closing(open_store(f"sqlite:///{sqlite_file}?timeout=0.1", create=False)) as store:
         claim = claimed(store)
@@ -99,7 +99,7 @@ def test_a_full_disk_is_named_and_passes(sqlite_file: Path) -> None:
         assert finish(store, claim)
 
 
-def test_a_user_without_rights_is_told_which_to_grant(postgres_server: PostgresServer, postgres_url: str) -> None:
+def test_a_user_without_rights_is_told_which_to_grant(postgres_server, postgres_url):
     with postgres_server.connect(postgres_url.rpartition("/")[2]) as admin:
         admin.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
         admin.execute("DROP ROLE IF EXISTS guest")
@@ -112,9 +112,7 @@ def test_a_user_without_rights_is_told_which_to_grant(postgres_server: PostgresS
             admin.execute("DROP ROLE guest")
 
 
-def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(
-    postgres_server: PostgresServer, migrated_url: str
-) -> None:
+def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(postgres_server, migrated_url):
     with closing(open_store(migrated_url, create=False)) as store:
         with pytest.raises(DatabaseError) as caught, store.database.write() as connection:  # noqa: PT012 - cut in the middle
             pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
@@ -128,7 +126,7 @@ def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(
         assert "'half'" not in str(schema_version.check(migrated_url))
 
 
-def test_postgres_without_its_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_without_its_extra_says_what_to_install(monkeypatch):
     real = builtins.__import__
 
     def without_psycopg(name: str, *rest: Any) -> Any:
@@ -158,14 +156,14 @@ CheckViolation | new row {CANARY} DETAIL: {CANARY} | refused a statement (SQLSTA
 
 
 @pytest.mark.parametrize(("name", "text", "says"), rows(STATES.replace("| |", "|  |")))
-def test_states_of_postgres_are_told_in_words(name: str, text: str, says: str) -> None:
+def test_states_of_postgres_are_told_in_words(name, text, says):
     error = getattr(psycopg.errors, name)(text.replace(" DETAIL", "\nDETAIL"))
     with pytest.raises(DatabaseError, match=re.escape(says) + ("$" if CANARY in text else "")) as caught:
         raise translate(error, parse_url(f"postgresql://u:{CANARY}@h/d"))
     assert caught.value.permanent is (name in ("CheckViolation", "DependentObjectsStillExist") or "upgrade" in says)
 
 
-def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sqlite_file: Path) -> None:
+def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sqlite_file):
     with closing(open_store(f"sqlite:///{sqlite_file}", create=False)) as store:
         writes: list[Callable[[], object]] = [lambda: attempt(store), store.maintenance.probe_write]
         for write in writes:
@@ -181,7 +179,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sq
         assert runs_of(store) == ()
 
 
-def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(tmp_path: Path) -> None:
+def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(tmp_path):
     assert "it is a directory: name a file" in str(failure(f"sqlite:///{tmp_path}"))
     told: list[DatabaseError] = []
     with closing(unopened_store(f"sqlite:///{tmp_path}/no/such/x.db")) as store:
@@ -194,7 +192,7 @@ def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it
     assert (error.exit_code, error.trouble) == (4, DatabaseTrouble.DENIED)
 
 
-def test_a_damaged_file_is_named(sqlite_file: Path) -> None:
+def test_a_damaged_file_is_named(sqlite_file):
     with sqlite_file.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 40_960)
@@ -217,8 +215,8 @@ u:{CANARY}@nowhere.invalid/d | may come back | nowhere.invalid:5432 cannot be re
 
 
 def test_a_postgres_that_does_not_answer_may_come_back_and_one_that_refuses_does_so_for_good(
-    postgres_server: PostgresServer,
-) -> None:
+    postgres_server,
+):
     for url, lasting, says in rows(SILENT):
         place = url.replace(":0/", f":{free_port()}/").replace("SERVER", f"127.0.0.1:{postgres_server.port}")
         error = failure(f"postgresql://{place}")

@@ -45,7 +45,7 @@ def counts(store: SqlStore) -> dict[str, int]:
     return {name: number for name, number in rows.items() if number}
 
 
-def test_a_finished_run_is_read_back_as_it_was(store: SqlStore) -> None:
+def test_a_finished_run_is_read_back_as_it_was(store):
     stored = result(claimed(store), states=(state(),))
     assert store.runs.finish(stored, receivers=())
 
@@ -76,7 +76,7 @@ def test_a_finished_run_is_read_back_as_it_was(store: SqlStore) -> None:
 SCALARS = re.compile(r"(bool|int|float|str|date|datetime|timedelta)( \| None)?")
 
 
-def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_back(store: SqlStore) -> None:
+def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_back(store):
     """Fields without a column are left out on the way in, and take their defaults on the way out, in silence."""
     measured: dict[str, Any] = {each.name: 1 for each in fields(MeasuredRun) if SCALARS.fullmatch(str(each.type))}
     columns = {"is_labelled": "labelled_at"}
@@ -92,7 +92,7 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     assert [each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)] == []
 
 
-def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: SqlStore) -> None:
+def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store):
     empty = factories.summary(segment="x=y", n=0, n_undefined=3, mean=None, standard_error=None, statistics={})
     odd = factories.summary(
         n=np.int64(3), n_undefined=np.int32(0), mean=np.float64("nan"), statistics={"p05": np.float64(0.5), "p95": float("nan")}
@@ -109,7 +109,7 @@ def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: Sq
     assert store.history.evidence(latest.run.id)[0].scores == {"a": None}
 
 
-def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store: SqlStore) -> None:
+def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store):
     move = fired()
     run(store, SLOT, move, receivers=("hook",))
     before, shown = counts(store), newest(store)
@@ -122,7 +122,7 @@ def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store: Sq
     assert after.run.attempt == 2
 
 
-def test_a_rerun_replaces_what_the_earlier_attempt_stored(store: SqlStore) -> None:
+def test_a_rerun_replaces_what_the_earlier_attempt_stored(store):
     run(store, SLOT)
     only = factories.summary(mean=0.1, statistics={})
     rest: dict[str, Any] = {"evidence": (), "coverage": None, "stage_seconds": {"pull": 2.0}}
@@ -134,7 +134,7 @@ def test_a_rerun_replaces_what_the_earlier_attempt_stored(store: SqlStore) -> No
     assert (list(left.users), list(left.by_metric)) == (["u7"], ["overlap"])
 
 
-def test_a_result_whose_claim_was_taken_over_stores_nothing(store: SqlStore) -> None:
+def test_a_result_whose_claim_was_taken_over_stores_nothing(store):
     first = claimed(store)
     second = claimed(store, owner="b:2", now=LATER, until=SLOT + 2 * HOUR)
     before = counts(store)
@@ -147,7 +147,7 @@ def test_a_result_whose_claim_was_taken_over_stores_nothing(store: SqlStore) -> 
     assert finish(store, second)
 
 
-def test_a_late_result_of_an_abandoned_run_that_nobody_took_is_stored(store: SqlStore) -> None:
+def test_a_late_result_of_an_abandoned_run_that_nobody_took_is_stored(store):
     claim = claimed(store)
     store.runs.abandon_expired(LATER)
 
@@ -156,7 +156,7 @@ def test_a_late_result_of_an_abandoned_run_that_nobody_took_is_stored(store: Sql
     assert (shown.status, shown.reason) == (RunStatus.OK, None)
 
 
-def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: SqlStore) -> None:
+def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store):
     run(store, SLOT)
     run(store, LATER, status=RunStatus.FAILED, reason="down", summaries=())
     claimed(store, SLOT + 2 * HOUR)
@@ -168,7 +168,7 @@ def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: 
     assert store.history.latest([]) == ()
 
 
-def test_evidence_comes_worst_first_then_by_position_and_every_reason_of_the_model_can_be_stored(store: SqlStore) -> None:
+def test_evidence_comes_worst_first_then_by_position_and_every_reason_of_the_model_can_be_stored(store):
     kept = (evidence(kind=EvidenceKind.REPRESENTATIVE, position=0), evidence(position=1), evidence(position=0))
     reasons = {(arm, reason): 1 for arm in Arm for reason in CoverageReason}
     row = CoverageRow(segment="all", asked=1, paired=0, reasons=reasons)
@@ -181,7 +181,7 @@ def test_evidence_comes_worst_first_then_by_position_and_every_reason_of_the_mod
 
 
 @pytest.mark.parametrize("part", ["summaries", "scores"])
-def test_a_result_that_breaks_half_way_leaves_nothing(store: SqlStore, part: str) -> None:
+def test_a_result_that_breaks_half_way_leaves_nothing(store, part):
     claim = claimed(store)
     before = counts(store)
     firing, cause = fired()

@@ -91,7 +91,7 @@ def taken_over(store: SqlStore, before: Leases, after: Leases) -> Lease:
     return won(after)
 
 
-def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore, opened: Opener) -> None:
+def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres, opened):
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
     won(first)
 
@@ -102,9 +102,7 @@ def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore,
     assert 0 < standing.free_in_s <= LASTS.total_seconds()
 
 
-def test_a_lease_is_kept_by_renewing_and_each_taking_is_a_new_epoch_that_knows_who_was_before(
-    store: SqlStore, opened: Opener
-) -> None:
+def test_a_lease_is_kept_by_renewing_and_each_taking_is_a_new_epoch_that_knows_who_was_before(store, opened):
     first, second = opened(store, "a:1"), opened(store, "b:2")
     old = won(first)
     assert old == Lease(holder="a:1", epoch=1, before=None)
@@ -116,16 +114,14 @@ def test_a_lease_is_kept_by_renewing_and_each_taking_is_a_new_epoch_that_knows_w
     assert second.renew(new)
 
 
-def test_what_was_given_back_is_free_at_once(store: SqlStore, opened: Opener) -> None:
+def test_what_was_given_back_is_free_at_once(store, opened):
     first, second = opened(store, "a:1", timedelta(minutes=5)), opened(store, "b:2")
     first.release(won(first))
 
     assert won(second).epoch == 2
 
 
-def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it_and_then_neither_renewed_nor_given_back(
-    postgres: SqlStore, opened: Opener
-) -> None:
+def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it_and_then_neither_renewed_nor_given_back(postgres, opened):
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
     old = won(first)
     run_out(postgres)
@@ -139,7 +135,7 @@ def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it_and_then_neit
     assert isinstance(first.acquire(), Occupied)
 
 
-def test_the_same_name_in_a_new_epoch_is_somebody_else(store: SqlStore, opened: Opener) -> None:
+def test_the_same_name_in_a_new_epoch_is_somebody_else(store, opened):
     """As in containers, where every process is number 1 of the same host."""
     first, second = opened(store, "host:1"), opened(store, "host:1")
     held = under(store, won(first))
@@ -149,7 +145,7 @@ def test_the_same_name_in_a_new_epoch_is_somebody_else(store: SqlStore, opened: 
         claimed(held)
 
 
-def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres: SqlStore, opened: Opener) -> None:
+def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres, opened):
     both = [opened(postgres, name) for name in ("a:1", "b:2")]
     with ThreadPoolExecutor(2) as pool:
         for number in range(ROUNDS):
@@ -166,7 +162,7 @@ def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres: SqlStore, op
             run_out(postgres)
 
 
-def test_nothing_is_written_under_an_epoch_that_is_over(store: SqlStore, opened: Opener) -> None:
+def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
     first, second = opened(store, "a:1"), opened(store, "b:2")
     held = under(store, won(first))
     claim = claimed(held)
@@ -192,7 +188,7 @@ def rows(store: SqlStore) -> list[Any]:
         return [list(connection.execute(text(f"SELECT * FROM {table}"))) for table in ("runs", "deliveries", "leases")]  # noqa: S608
 
 
-def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStore, opened: Opener) -> None:
+def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres, opened):
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
     held = under(postgres, won(first))
     claim = claimed(held)
@@ -205,7 +201,7 @@ def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStor
     assert (left.id, left.reason) == (claim.run_id, None)
 
 
-def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres: SqlStore, opened: Opener) -> None:
+def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres, opened):
     """The lease ran out, but whoever wants it waits until the commit is through; then its epoch ends."""
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2", timedelta(minutes=1))
     with ThreadPoolExecutor(1) as pool:
@@ -224,9 +220,7 @@ def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres
 
 
 @pytest.mark.parametrize(("way", "doing"), [("direct", "a COPY"), ("through a pooler in transaction mode", "nothing")])
-def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(
-    postgres: SqlStore, request: pytest.FixtureRequest, way: str, doing: str
-) -> None:
+def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(postgres, request, way, doing):
     """A frozen daemon would keep its locks: here on the run that is given up at once."""
     url = postgres.database.url.render_as_string(hide_password=False)
     if way != "direct":
@@ -264,7 +258,7 @@ def _in_the_middle_of(doing: str, connection: Connection) -> Iterator[None]:
         yield
 
 
-def test_the_server_ends_a_transaction_that_stands_still(postgres: SqlStore, opened: Opener) -> None:
+def test_the_server_ends_a_transaction_that_stands_still(postgres, opened):
     leases = opened(postgres, "a:1")
     impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
     with (  # noqa: PT012 - in mid-transaction
@@ -283,7 +277,7 @@ def count_sessions(store: SqlStore, condition: str) -> int:
         return int(connection.scalar(text(query)) or 0)
 
 
-def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore, opened: Opener) -> None:
+def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store, opened):
     first, second = opened(store, "a:1"), opened(store, "b:2")
     old_store = under(store, won(first))
     run(store, SLOT - HOUR)
@@ -306,7 +300,7 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore
     assert claimed(own, SLOT, now=SLOT).attempt == 3  # one more than the abandoned one may still come with
 
 
-def test_a_takeover_frees_the_messages_that_the_last_holder_was_sending(store: SqlStore, opened: Opener) -> None:
+def test_a_takeover_frees_the_messages_that_the_last_holder_was_sending(store, opened):
     first, second = opened(store, "a:1"), opened(store, "b:2")
     old_store = under(store, won(first))
     run(store, SLOT, fired(SLOT), receivers=("hook", "chat"))
@@ -320,7 +314,7 @@ def test_a_takeover_frees_the_messages_that_the_last_holder_was_sending(store: S
     assert lease(own, SLOT, owner="b:2", receiver="chat") == ()
 
 
-def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_again(store: SqlStore, opened: Opener) -> None:
+def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_again(store, opened):
     """Same process, same store: what one of its threads still holds in hand is of an epoch that is over."""
     first, second = opened(store, "a:1"), opened(store, "b:2")
     own = under(store, won(first))
@@ -337,7 +331,7 @@ def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_agai
     assert left.status is RunStatus.ABANDONED
 
 
-def test_a_standby_writes_nothing(store: SqlStore) -> None:
+def test_a_standby_writes_nothing(store):
     own = copied(store)
     own.maintenance.stand_by()
 
@@ -356,7 +350,7 @@ def leases_of(file: Path, holder: str) -> Leases:
     return open_leases(parse_url(f"sqlite:///{file}"), holder=holder, lasts=LASTS)
 
 
-def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(file: Path) -> None:
+def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(file):
     link = file.with_name("link.db")
     link.symlink_to(file)
     with closing(leases_of(file, "host:41")) as first, closing(leases_of(link, "host:42")) as second:
@@ -370,7 +364,7 @@ def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(f
         assert won(second).epoch == 2
 
 
-def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(file: Path) -> None:
+def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(file):
     with (
         closing(open_store(f"sqlite:///{file}", create=False)) as store,
         closing(leases_of(file, "host:41")) as first,
@@ -394,7 +388,7 @@ SWAPPED = {"": MISSING, "replaced": "was replaced by another file", "-wal": f"-w
 
 
 @pytest.mark.parametrize("how", SWAPPED)
-def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_nothing_is_lost(file: Path, how: str) -> None:
+def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_nothing_is_lost(file, how):
     swapped = file.with_name(f"rankwatch.db{how.removeprefix('replaced')}")
     with closing(open_store(f"sqlite:///{file}", create=False)) as store, closing(leases_of(file, "host:41")) as leases:
         taken = won(leases)

@@ -78,7 +78,7 @@ ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_s
     step=st.integers(1, 4),
 )
 @settings(max_examples=25)
-def test_lists_survive_however_many_pieces_they_are_cut_into(users: list[tuple[list[Any], list[Any], bool]], step: int) -> None:
+def test_lists_survive_however_many_pieces_they_are_cut_into(users, step):
     baseline = {f"u{number}": items for number, (items, _, _) in enumerate(users)}
     candidate = {f"u{number}": items for number, (_, items, _) in enumerate(users)}
     chosen = [number for number, user in enumerate(users) if user[2]]
@@ -101,7 +101,7 @@ def _pieces(wanted: KeptLists = ONE) -> dict[Arm, list[bytes]]:
     return pieces
 
 
-def test_damaged_lists_are_refused_and_those_of_versions_without_a_checksum_read() -> None:
+def test_damaged_lists_are_refused_and_those_of_versions_without_a_checksum_read():
     good, others = _pieces(), _pieces(lists({"x": [1], "y": [2]}, {"x": [1], "y": [2]}))
     baseline, candidate = good.values()
     for damaged in (
@@ -114,7 +114,7 @@ def test_damaged_lists_are_refused_and_those_of_versions_without_a_checksum_read
     assert_same(list_parquet.unpack({arm: [payload[4:] for payload in parts] for arm, parts in good.items()}), ONE)
 
 
-def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore) -> None:
+def test_damaged_lists_are_a_database_error_that_says_what_to_do(store):
     run_id = kept(store)
     with store.database.write() as connection:
         connection.execute(kept_lists.update().values(payload=b"PAR1 this is no Parquet PAR1"))
@@ -126,7 +126,7 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore
 
 
 @given(st.integers(0, 10**6), st.integers(0, 255))
-def test_every_changed_byte_is_a_value_error(place: int, byte: int) -> None:
+def test_every_changed_byte_is_a_value_error(place, byte):
     pieces = _pieces()
     payload = bytearray(pieces[Arm.BASELINE][0])
     payload[place % len(payload)] = byte
@@ -136,7 +136,7 @@ def test_every_changed_byte_is_a_value_error(place: int, byte: int) -> None:
             list_parquet.unpack({**pieces, Arm.BASELINE: [bytes(payload)]})
 
 
-def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store: SqlStore) -> None:
+def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store):
     older = lists({"u1": [7]}, {"u1": [8]})
     waiting = {"labels_until": SLOT + 30 * DAY}
     kept(store, SLOT, lists=older, **waiting)
@@ -151,9 +151,7 @@ def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store: 
         assert_same(memory.last_lists, wanted)
 
 
-def test_a_user_is_found_in_whichever_piece_and_whatever_the_ends_of_pieces_say(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_is_found_in_whichever_piece_and_whatever_the_ends_of_pieces_say(store, monkeypatch):
     monkeypatch.setattr(list_parquet, "USERS_AT_ONCE", 2)
     users = {f"u{number}": [number] for number in range(8)}
     run_id = kept(store, lists=lists(users, users))
@@ -163,7 +161,7 @@ def test_a_user_is_found_in_whichever_piece_and_whatever_the_ends_of_pieces_say(
         assert [each and each.candidate for each in found] == [("0",), ("5",), ("7",), None]
 
 
-def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlStore) -> None:
+def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store):
     kept(store, SLOT)
     second = kept(store, LATER)
     assert with_lists(store) == {second}
@@ -174,7 +172,7 @@ def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlS
     assert with_lists(store) == {second}
 
 
-def test_lists_from_before_an_alert_stay_while_it_lasts(store: SqlStore) -> None:
+def test_lists_from_before_an_alert_stay_while_it_lasts(store):
     """What the lists of every later run are held against, however long it fires."""
 
     def moved(hour: int, was: State, now: State) -> dict[str, Any]:
@@ -199,7 +197,7 @@ def test_lists_from_before_an_alert_stay_while_it_lasts(store: SqlStore) -> None
     assert memory.former_lists is memory.last_lists
 
 
-def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store: SqlStore) -> None:
+def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store):
     early = SLOT - 30 * DAY
     ids = [kept(store, SLOT + day * DAY, labels_until=SLOT + (day + 3) * DAY) for day in range(3)]
 
@@ -218,7 +216,7 @@ def arm_score(**changes: Any) -> ArmScore:
     return replace(ArmScore(segment="all", arm=Arm.BASELINE, metric="exposure_gini", value=0.25, n=3), **changes)
 
 
-def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store: SqlStore) -> None:
+def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store):
     found = (
         arm_score(metric="novelty", value=None, n=0),
         arm_score(arm=Arm.CANDIDATE, value=float("nan")),
@@ -231,7 +229,7 @@ def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store: S
     assert newest(store).arm_scores == record(store, run_id).arm_scores
 
 
-def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
+def test_a_rerun_replaces_lists_arm_scores_and_labels(store):
     run_id = kept(store, arm_scores=(arm_score(),), labels_until=SLOT + DAY, is_labelled=True)
     assert stored_run(store, run_id).labelled_at is not None
     other = lists({"u9": [4]}, {"u9": [5]})
@@ -245,7 +243,7 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
     assert (run.labelled_at, run.labels_until, run.catalogue_size) == (None, SLOT + 2 * DAY, 8)
 
 
-def test_unlabelled_runs_are_those_that_can_still_be_labelled(store: SqlStore) -> None:
+def test_unlabelled_runs_are_those_that_can_still_be_labelled(store):
     waits = {"labels_until": SLOT + 9 * DAY}
     first = kept(store, SLOT, **waits)
     kept(store, LATER, **waits, is_labelled=True)
@@ -268,7 +266,7 @@ def relevant(**changes: Any) -> Any:
     return factories.summary(metric="ndcg", **changes)
 
 
-def test_labels_are_added_beside_what_was_measured(store: SqlStore) -> None:
+def test_labels_are_added_beside_what_was_measured(store):
     run_id = kept(store, labels_until=SLOT + DAY)
     before = record(store, run_id).summaries
     added = (relevant(), relevant(segment="activity=new", n=2))
@@ -285,7 +283,7 @@ def test_labels_are_added_beside_what_was_measured(store: SqlStore) -> None:
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
 
 
-def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_old_lists_gave(store: SqlStore) -> None:
+def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_old_lists_gave(store):
     run_id = kept(store, labels_until=SLOT + DAY)
     old = stored_run(store, run_id)
 
@@ -298,7 +296,7 @@ def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_ol
     assert stored_run(store, run_id).labelled_at is None
 
 
-def test_lists_of_numbers_of_text_with_scores_and_empty_ones_come_back_as_they_were_kept(store: SqlStore) -> None:
+def test_lists_of_numbers_of_text_with_scores_and_empty_ones_come_back_as_they_were_kept(store):
     table = factories.rankings({"ü": ["a", "é"], "v": []})
     scored = replace(table, scores=np.array([0.5, np.nan]))
     odd = KeptLists(baseline=scored, candidate=table, segments={"all": np.array([0, 1]), "country=\u2400\u00e9": np.array([1])})

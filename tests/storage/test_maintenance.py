@@ -1,7 +1,7 @@
 """Retention: what goes and what stays, by a clock that others confirm; and what the rest takes on disk."""
 
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
 from sqlalchemy import func, select
@@ -33,7 +33,7 @@ from storage.worked import (
 )
 
 
-def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_their_runs(store: SqlStore) -> None:
+def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_their_runs(store):
     old, new = run(store, SLOT), run(store, SLOT + 9 * DAY)
 
     assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 3}
@@ -58,7 +58,7 @@ def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_the
     assert [found.id for found in runs_of(store)] == [new]
 
 
-def test_runs_that_somebody_is_at_stay(store: SqlStore) -> None:
+def test_runs_that_somebody_is_at_stay(store):
     claimed(store)
     run(store, LATER)
     claimed(store, LATER, rerun=True)
@@ -67,7 +67,7 @@ def test_runs_that_somebody_is_at_stay(store: SqlStore) -> None:
     assert [found.status for found in runs_of(store)] == [RunStatus.OK, RunStatus.RUNNING]
 
 
-def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(store: SqlStore) -> None:
+def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(store):
     firing, lasting = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, lasting, receivers=("hook",))
     store.outbox.record(*(note(delivery, SLOT) for delivery in lease(store, SLOT)))
@@ -85,7 +85,7 @@ def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it
     assert len(store.alerts.states()) == 2
 
 
-def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store: SqlStore) -> None:
+def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store):
     for ends_at in (SLOT, SLOT + 2 * DAY):
         store.alerts.add_silence(silence(NEVER, ends_at))
 
@@ -98,7 +98,7 @@ def housekept(store: SqlStore, now: datetime) -> Pruned:
     return store.maintenance.prune(RetentionOptions().cutoffs(now), now=now)
 
 
-def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_made_under_it(store: SqlStore) -> None:
+def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_made_under_it(store):
     for number in range(4):
         run(store, SLOT + number * DAY)
     ahead = SLOT + 3650 * DAY if store.database.is_sqlite else SLOT + 700 * DAY
@@ -115,7 +115,7 @@ def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_ma
     assert len(runs_of(store)) == 4 + 6
 
 
-def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(store: SqlStore) -> None:
+def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(store):
     run(store, SLOT)
     back = SLOT + 60 * DAY
     found = []
@@ -128,7 +128,7 @@ def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(st
 
 
 @pytest.mark.parametrize("every", [HOUR, 7 * DAY, 31 * DAY])
-def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_one(store: SqlStore, every: timedelta) -> None:
+def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_one(store, every):
     """A young or empty database confirms every clock."""
     assert housekept(store, SLOT).refused is None
     run(store, SLOT)
@@ -140,7 +140,7 @@ def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_on
     assert housekept(store, SLOT + 6 * every - HOUR).refused is None
 
 
-def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:
+def test_days_confirm_the_clock_where_no_run_is_left(store):
     run(store, SLOT)
     housekept(store, SLOT + DAY)
     with store.database.write() as connection:
@@ -151,7 +151,7 @@ def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:
     assert housekept(store, SLOT + 6 * DAY).refused is None
 
 
-def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url: str) -> None:
+def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url):
     with closing(open_store(migrated_url, create=False)) as store:
         with store.database.read() as connection:
             servers = connection.execute(select(func.clock_timestamp())).scalar_one()
@@ -168,12 +168,12 @@ def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migr
     assert in_time.refused is None
 
 
-def test_every_table_is_of_one_kind() -> None:
+def test_every_table_is_of_one_kind():
     listed = [table.name for tables in maintenance.TABLES.values() for table in tables]
     assert sorted(listed) == sorted(metadata.tables)
 
 
-def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> None:
+def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store):
     for days in range(3):
         run(store, SLOT + days * DAY)
     prune(store, now=SLOT + 3 * DAY)

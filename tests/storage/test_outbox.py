@@ -52,7 +52,7 @@ def fail(store: SqlStore, *deliveries: Delivery, at: datetime, reason: str = "50
     store.outbox.record(*failed)
 
 
-def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first_whoever_else_was_told(owed: SqlStore) -> None:
+def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first_whoever_else_was_told(owed):
     leased = lease(owed, NOW)
 
     told = [(each.transition.segment, each.transition.is_start) for each in leased]
@@ -65,8 +65,8 @@ def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first_whoever_e
 
 
 def test_the_comparison_that_is_due_longest_comes_first_and_one_that_somebody_is_telling_holds_up_no_other(
-    owed: SqlStore,
-) -> None:
+    owed,
+):
     run(owed, SLOT, fired(SLOT - HOUR, comparison="search"), comparison="search", receivers=("hook",))
     (first,) = lease(owed, NOW)
     assert first.transition.comparison == "search"
@@ -78,8 +78,8 @@ def test_the_comparison_that_is_due_longest_comes_first_and_one_that_somebody_is
 
 
 def test_a_lease_that_ran_out_is_taken_by_whoever_comes_and_what_is_begun_may_be_known_and_stays_leased(
-    owed: SqlStore,
-) -> None:
+    owed,
+):
     first = lease(owed, NOW)
     assert lease(owed, NOW + MINUTE - timedelta(microseconds=1), owner="b:2") == ()
     again = lease(owed, NOW + MINUTE, owner="b:2")
@@ -90,7 +90,7 @@ def test_a_lease_that_ran_out_is_taken_by_whoever_comes_and_what_is_begun_may_be
     assert [each.may_be_known for each in lease(owed, NOW + 3 * MINUTE)] == [True, False, False]
 
 
-def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_somebody_else_has_sent(owed: SqlStore) -> None:
+def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_somebody_else_has_sent(owed):
     fail(owed, *lease(owed, NOW), at=NOW, again=NOW + HOUR)
     assert lease(owed, NOW + HOUR - MINUTE) == ()
     again = lease(owed, NOW + HOUR)
@@ -102,7 +102,7 @@ def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_s
     assert [each.id for each in lease(owed, NOW + 4 * HOUR)] == [each.id for each in by_another[1:]]
 
 
-def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed: SqlStore) -> None:
+def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed):
     for each in lease(owed, NOW):
         owed.outbox.record(note(each, NOW, DeliveryStatus.HELD, reason="silence 3", next_attempt_at=NOW + MINUTE))
 
@@ -111,7 +111,7 @@ def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed: SqlStore) 
     assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [(DeliveryStatus.HELD, 0)] * 3
 
 
-def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed: SqlStore) -> None:
+def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed):
     for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
         refuse(owed, each, at=NOW + minutes * MINUTE)
     assert [owed.outbox.give_up_unknown(known=["hook"], now=NOW + MINUTE) for _ in range(2)] == [3, 0]
@@ -125,7 +125,7 @@ def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_ow
     assert owed.outbox.given_up(since=NOW) == {"hook": 1}
 
 
-def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed: SqlStore) -> None:
+def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed):
     delivery, failed, _ = lease(owed, NOW)
     for minutes, reason in enumerate(["503\x00", "503\x00", "504"]):
         at = NOW + minutes * MINUTE
@@ -144,7 +144,7 @@ def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed: Sq
     assert [(each.reason, each.next_attempt_at) for each in shown[:2]] == [("401", None), ("503", NOW + HOUR)]
 
 
-def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed: SqlStore) -> None:
+def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed):
     lasting = lease(owed, NOW)[1]
     owed.outbox.record(note(lasting, NOW, repeat_at=NOW + HOUR))
 
@@ -156,7 +156,7 @@ def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed: SqlStore) ->
     assert (due(NOW + HOUR), due(NOW + 2 * HOUR)) == ([], [lasting.id])
 
 
-def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed: SqlStore) -> None:
+def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed):
     assert owed.outbox.waiting(NOW + MINUTE) == {"hook": (3, 3660.0), "pager": (3, 3660.0)}
 
     owed.outbox.record(*(note(delivery, NOW) for delivery in lease(owed, NOW)[:2]))
@@ -165,7 +165,7 @@ def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed: SqlStore) 
     assert owed.outbox.waiting(SLOT)["hook"] == (1, 0.0)
 
 
-def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_nothing_else_of_it(owed: SqlStore) -> None:
+def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_nothing_else_of_it(owed):
     first, second, end = lease(owed, NOW)
     for each, fallback in ((first, "mail"), (second, "pager"), (first, "mail")):
         refuse(owed, each, fallback=fallback)
@@ -179,7 +179,7 @@ def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_
     assert [each.transition for each in lease(owed, NOW + HOUR, receiver="pager")] == [end.transition]
 
 
-def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlStore) -> None:
+def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed):
     first, second, _ = lease(owed, NOW)
     changes = [first.transition, second.transition]
     owed.outbox.mark_sending([second], message_key="key", owner="a:1", until=NOW + MINUTE)

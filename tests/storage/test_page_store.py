@@ -28,7 +28,7 @@ def series(store: SqlStore, segment: str = "all", metric: str = METRIC, alert: s
     return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **{**WHOLE, **changes})
 
 
-def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled: SqlStore) -> None:
+def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
     running = claimed(filled, SLOTS[-1] + DAY)
     found = series(filled, alert="SimilarityDropped", until=running.slot)
     means = (0.5, 0.5, 0.5, 0.25)
@@ -46,9 +46,7 @@ def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled: Sql
 @pytest.mark.parametrize(
     ("change", "kept"), [(summaries.update().values(mean=0.125), (0.125, 1874)), (summaries.delete(), (None, 0))]
 )
-def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_mean(
-    store: SqlStore, change: Any, kept: tuple[float | None, int]
-) -> None:
+def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_mean(store, change, kept):
     fill(store)
     (_, second, *_) = series(store)
     with store.database.write() as connection:
@@ -58,8 +56,8 @@ def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_
 
 
 def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_finished_runs_before_and_after(
-    filled: SqlStore,
-) -> None:
+    filled,
+):
     def changes(segment: str | None, first: int, last: int) -> list[tuple[Any, ...]]:
         found = filled.pages.changes(NAME, segment, since=SLOTS[first], until=SLOTS[last])
         return [(each.alert, each.segment, each.slot) for each in found]
@@ -70,7 +68,7 @@ def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_fi
     assert filled.pages.neighbours(NAME, SLOTS[0] - DAY) == (None, SLOTS[0])
 
 
-def test_distributions_and_coverage_are_those_of_the_runs(filled: SqlStore) -> None:
+def test_distributions_and_coverage_are_those_of_the_runs(filled):
     ids = [each.run_id for each in series(filled)[::-1]]
     assert filled.pages.histograms(ids, METRIC, "all").keys() == {*ids}
     assert filled.pages.histograms(ids[:1], METRIC, "all")[ids[0]].counts == (0, 1874)
@@ -80,7 +78,7 @@ def test_distributions_and_coverage_are_those_of_the_runs(filled: SqlStore) -> N
     }
 
 
-def test_segments_have_their_means_in_the_newest_runs(filled: SqlStore) -> None:
+def test_segments_have_their_means_in_the_newest_runs(filled):
     found = filled.pages.segments(NAME, METRIC, until=SLOTS[-1], runs=3)
     assert [(each.segment, each.users, each.means) for each in found] == [
         ("all", 1874, (0.5, 0.5, 0.25)),
@@ -88,7 +86,7 @@ def test_segments_have_their_means_in_the_newest_runs(filled: SqlStore) -> None:
     ]
 
 
-def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled: SqlStore) -> None:
+def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled):
     found = filled.pages.user_scores(NAME, "u1", until=SLOTS[-1], runs=3)
     assert [(each.slot, dict(each.scores)) for each in found] == [
         (slot, {METRIC: mean}) for slot, mean in zip(SLOTS[1:], (0.5, 0.5, 0.25), strict=True)
@@ -106,7 +104,7 @@ def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled: S
     assert former == [(SLOTS[2], kept[2]), (None, None), (None, None)]
 
 
-def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled: SqlStore) -> None:
+def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled):
     at = SLOTS[-1] + MINUTE
     (delivery, *_) = lease(filled, at, receiver="pager")
     filled.outbox.record(note(delivery, at, reason="answered 200"))

@@ -47,7 +47,7 @@ def recall(store: SqlStore, day: int, *rules: SimilarityRule, runs: int = 5, **c
     return store.history.memory_of(replace(request, **changes))
 
 
-def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store: SqlStore) -> None:
+def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store):
     stored(store, 0, expectations=SEEN)
     assert worked.newest(store).expectations == (FULL, LEARNING)
     lesson = recall(store, 1, LOW).past[0].lessons["Low"]
@@ -65,7 +65,7 @@ def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_
     assert recall(store, 1).past[0].lessons == {}
 
 
-def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_anew(store: SqlStore) -> None:
+def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_anew(store):
     stored(store, 0, config_hash="former")
     stored(store, 1)
 
@@ -76,7 +76,7 @@ def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_ane
     assert recall(store, 3, config_hash="new").anew_since == at(2)
 
 
-def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(store: SqlStore) -> None:
+def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(store):
     models = follow(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT)
     stored(store, 0, config_hash="other", models=models)
     stored(store, 1, status=RunStatus.FAILED)
@@ -86,7 +86,7 @@ def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(stor
     assert [run.models for run in found[3].past] == [models]
 
 
-def test_what_others_stored_since_is_found_without_reading_it(store: SqlStore) -> None:
+def test_what_others_stored_since_is_found_without_reading_it(store):
     names, now, seen = ["home-feed", "search", "new"], at(9), Watermark()
 
     def changed() -> set[str]:
@@ -117,7 +117,7 @@ def test_what_others_stored_since_is_found_without_reading_it(store: SqlStore) -
     assert changed() == {*names}
 
 
-def test_finished_runs_come_oldest_first_with_coverage_and_summaries_a_few_at_a_time(store: SqlStore) -> None:
+def test_finished_runs_come_oldest_first_with_coverage_and_summaries_a_few_at_a_time(store):
     for day in (2, 0, 1):
         stored(store, day, mean=day / 10)
 
@@ -131,7 +131,7 @@ def test_finished_runs_come_oldest_first_with_coverage_and_summaries_a_few_at_a_
     assert read(at(2)) == read(None, "other") == []
 
 
-def test_runs_of_every_end_are_there_with_their_reason_and_running_ones_are_not(store: SqlStore) -> None:
+def test_runs_of_every_end_are_there_with_their_reason_and_running_ones_are_not(store):
     failed, abandoned = worked.claimed(store, SLOT), worked.claimed(store, at(1))
     nothing: dict[str, Any] = {"coverage": None, "summaries": (), "scores": None}
     assert worked.finish(store, failed, status=RunStatus.FAILED, reason="away", **nothing)
@@ -183,8 +183,8 @@ def past_splits(store: SqlStore, day: int, limit: int = 10) -> list[float]:
 
 
 def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanations_of_another_version_count_as_none(
-    store: SqlStore,
-) -> None:
+    store,
+):
     run_id = stored_split(store, 0, explanation=EXPLANATION)
     assert recall(store, 1, splits=9).splits == (SPLIT,)
     assert worked.record(store, run_id).explanation == worked.newest(store).explanation == EXPLANATION
@@ -194,7 +194,7 @@ def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanati
     assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None
 
 
-def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlStore) -> None:
+def test_explanations_go_with_the_evidence_and_splits_with_the_run(store):
     run_id = stored_split(store, 0, explanation=EXPLANATION)
     assert worked.prune(store, evidence=at(1)) == {"evidence": 2, "explanations": 1}
     assert worked.record(store, run_id).explanation is None
@@ -203,7 +203,7 @@ def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlSto
     assert past_splits(store, 1) == []
 
 
-def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store: SqlStore) -> None:
+def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store):
     for day in (0, 1, 3, 5):
         stored_split(store, day, membership=day / 10)
     stored_split(store, 2, config_hash="other")
@@ -218,8 +218,8 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
 
 @pytest.mark.parametrize("among", [run_history._HEALTHY_AMONG, (2, 2000)], ids=["newest", "further ones too"])
 def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those_in_alarm_or_suspicious_are_not_healthy(
-    store: SqlStore, among: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    store, among, monkeypatch
+):
     monkeypatch.setattr(run_history, "_HEALTHY_AMONG", among)
     changes = {1: (State.QUIET, State.PENDING), 2: (State.PENDING, State.FIRING), 4: (State.FIRING, State.QUIET)}
     for day in range(7):

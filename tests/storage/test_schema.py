@@ -66,9 +66,7 @@ def catalogue(url: str) -> list[str]:
 
 
 @pytest.mark.integration  # seconds of CPU
-def test_steps_up_make_exactly_the_declared_tables_and_each_step_down_undoes_its_step_up(
-    database_url: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_steps_up_make_exactly_the_declared_tables_and_each_step_down_undoes_its_step_up(database_url, tmp_path, request):
     """Also what Alembic does not compare: check constraints, collations, WITHOUT ROWID."""
     before: dict[str, list[str]] = {}
     for version in VERSIONS:
@@ -108,7 +106,7 @@ VALUES (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow'
 
 
 @pytest.mark.integration  # seconds of CPU
-def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url: str) -> None:
+def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url):
     """Runs with more metrics than a row of scores holds and with fewer, on two days; a view over ours stays."""
     schema_version.upgrade(database_url, "0001")
     execute(database_url, *(f"INSERT INTO metrics (id, name) VALUES ({100 + metric}, 'm{metric}')" for metric in range(1, 11)))
@@ -177,7 +175,7 @@ def _without_day(line: str) -> str:
     return line.replace(", day DATE NOT NULL", "").replace("user_id, day)", "user_id)")
 
 
-def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_are_left_alone(database_url: str) -> None:
+def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_are_left_alone(database_url):
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
     assert schema_version.check(database_url) == [
@@ -187,7 +185,7 @@ def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_
     assert "other" in tables(database_url)
 
 
-def test_opening_creates_nothing_unless_asked_to(database_url: str, tmp_path: Path) -> None:
+def test_opening_creates_nothing_unless_asked_to(database_url, tmp_path):
     with pytest.raises(DatabaseError, match="run `rankwatch db upgrade`"):
         open_store(database_url, create=False)
 
@@ -196,14 +194,14 @@ def test_opening_creates_nothing_unless_asked_to(database_url: str, tmp_path: Pa
     assert tables(database_url) == set()
 
 
-def test_an_unknown_revision_is_refused_with_the_known_ones(database_url: str) -> None:
+def test_an_unknown_revision_is_refused_with_the_known_ones(database_url):
     with pytest.raises(SchemaError, match="known versions are base, " + ", ".join(VERSIONS)):
         schema_version.upgrade(database_url, "0815")
 
     assert schema_version.current(database_url) is None
 
 
-def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url: str) -> None:
+def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url):
     with closing(open_store(database_url, create=True)) as store:
         schema_version.downgrade(database_url, "base")
 
@@ -222,14 +220,14 @@ def _open(url: str) -> str | None:
 
 
 @pytest.mark.integration
-def test_several_processes_that_create_at_once_do_not_collide(database_url: str) -> None:
+def test_several_processes_that_create_at_once_do_not_collide(database_url):
     with context().Pool(2) as pool:
         assert pool.map(_open, [database_url] * 4, chunksize=1) == [None] * 4
 
     assert schema_version.check(database_url) == []
 
 
-def test_drift_is_named(database_url: str) -> None:
+def test_drift_is_named(database_url):
     schema_version.upgrade(database_url)
     changes = (
         "ALTER TABLE runs ADD COLUMN mine INTEGER; DROP INDEX ix_runs_scheduled_for; DROP TABLE stages; CREATE TABLE x (a INT)"
@@ -243,7 +241,7 @@ def test_drift_is_named(database_url: str) -> None:
     assert len(differences) == 4
 
 
-def test_a_newer_schema_is_refused_and_left_alone(database_url: str) -> None:
+def test_a_newer_schema_is_refused_and_left_alone(database_url):
     schema_version.upgrade(database_url)
     execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
 
@@ -266,7 +264,7 @@ print(schema_version.migrations(), schema_version.current("sqlite:///x.db"), sch
 
 
 @pytest.mark.integration
-def test_an_installed_wheel_holds_the_templates_and_finds_its_migrations(tmp_path: Path) -> None:
+def test_an_installed_wheel_holds_the_templates_and_finds_its_migrations(tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("rankwatch-*.whl")

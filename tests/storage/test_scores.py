@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 from sqlalchemy import text
 
 from factories import HOUR, SLOT
@@ -18,9 +17,7 @@ def store_scores(store: SqlStore, values: dict[str, dict[str, float]], hours: in
     return run(store, SLOT + hours * HOUR, comparison=comparison, scores=scores(values))
 
 
-def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join_without_loss(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join_without_loss(store, monkeypatch):
     monkeypatch.setattr(score_rows, "CHUNK", 7)
     draw = np.random.default_rng(7)
     users = ["u\u2400", "a" * 600, "\\N\t\r\n\\.\n", *(f"u{number:02}" for number in range(20)), "\u00fc\U0001f600"]
@@ -47,7 +44,7 @@ def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join
         np.testing.assert_array_equal(found.by_metric[metric], column[order])
 
 
-def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(store: SqlStore) -> None:
+def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(store):
     run_id = store_scores(store, {"tau": {"a": 0.1, "b": 0.2}, "rbo": {"a": 0.3, "b": 0.4}})
     for later in ({"ndcg": {"a": 0.5}}, {"ndcg": {"a": 0.6}}, {"rbo": {"b": 0.7}, "ndcg": {"b": NAN}}):
         with store.database.write() as connection:
@@ -59,7 +56,7 @@ def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(
     assert [tuple(row) for row in rows] == [("b", "ndcg", None), ("b", "rbo", 0.7), ("a", "tau", 0.1), ("b", "tau", 0.2)]
 
 
-def test_a_run_without_users_or_without_scores_of_a_metric_has_no_scores_of_it(store: SqlStore) -> None:
+def test_a_run_without_users_or_without_scores_of_a_metric_has_no_scores_of_it(store):
     nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
     without_users = finish(store, claimed(store, SLOT + HOUR), scores=nobody)
     assert without_users

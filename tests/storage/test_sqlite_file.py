@@ -5,7 +5,6 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
@@ -14,7 +13,6 @@ from factories import HOUR, SLOT
 from monitor.storage import exposure, open_store, schema_version
 from monitor.storage.sqlite_file import make_private
 from servers import require
-from servers.postgres import PostgresServer
 from storage.worked import run, runs_of
 
 
@@ -27,7 +25,7 @@ def _umask() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_umask")
 @pytest.mark.parametrize("named", ["rankwatch.db", "link.db"])
-def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path: Path, named: str) -> None:
+def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path, named):
     (tmp_path / "link.db").symlink_to("rankwatch.db")
     with closing(open_store(f"sqlite:///{tmp_path / named}", create=True)):
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("rankwatch.db*")}
@@ -36,7 +34,7 @@ def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path: Path, na
 
 
 @pytest.mark.usefixtures("_umask")
-def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path: Path) -> None:
+def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path):
     file = tmp_path / "rankwatch.db"
     url = f"sqlite:///{file}"
     file.touch(0o644)
@@ -63,7 +61,7 @@ def restored(url: str) -> list[int]:
         return ids
 
 
-def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path: Path) -> None:
+def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path):
     source, copy = tmp_path / "rankwatch.db", tmp_path / "copy.db"
     url = f"sqlite:///{source}"
     ids = stored(url)
@@ -74,9 +72,7 @@ def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path: Path) -> None
     assert restored(f"sqlite:///{copy}") == ids
 
 
-def test_a_dump_of_postgresql_with_its_partitions_is_restored(
-    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
-) -> None:
+def test_a_dump_of_postgresql_with_its_partitions_is_restored(postgres_url, postgres_server, tmp_path):
     ids = stored(postgres_url)
     dump = tmp_path / "rankwatch.dump"
     dumping = [require("pg_dump"), "--format=custom", f"--file={dump}", plain(postgres_url)]

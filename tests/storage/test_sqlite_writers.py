@@ -28,7 +28,7 @@ def mode(lock: FileLock) -> int:
     return lock.path.stat().st_mode & 0o777
 
 
-def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file: Path) -> None:
+def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file):
     lock = FileLock(file=file, holder="host:7")
     lock.take()
     assert mode(lock) == 0o600
@@ -42,7 +42,7 @@ def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file: 
 @pytest.mark.parametrize(
     ("process", "named"), [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")], ids=["ended", "running"]
 )
-def test_a_process_that_has_ended_is_not_named_as_the_holder(file: Path, process: int, named: str) -> None:
+def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, named):
     lock = FileLock(file=file, holder="host:7")
     lock.path.write_text(f"{socket.gethostname()}:{process} since yesterday\n")
     with lock.path.open("rb") as other:
@@ -52,7 +52,7 @@ def test_a_process_that_has_ended_is_not_named_as_the_holder(file: Path, process
             lock.take()
 
 
-def test_writers_of_one_process_wait_for_each_other_in_the_order_in_which_they_came(file: Path) -> None:
+def test_writers_of_one_process_wait_for_each_other_in_the_order_in_which_they_came(file):
     url = f"sqlite:///{file}?timeout=0.01"
     order: list[int] = []
     with closing(open_store(url, create=False)) as store, closing(open_store(url, create=False)) as other:
@@ -74,7 +74,7 @@ def write(store: SqlStore, number: int, order: list[int]) -> None:
         order.append(number)
 
 
-def test_a_file_that_was_read_only_for_a_while_can_be_written_at_once(file: Path) -> None:
+def test_a_file_that_was_read_only_for_a_while_can_be_written_at_once(file):
     with closing(open_store(f"sqlite:///{file}", create=False)) as store:
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA query_only = ON")

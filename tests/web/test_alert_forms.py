@@ -85,7 +85,7 @@ def browser(store: SqlStore) -> Iterator[Browser]:
         yield browser
 
 
-def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either_database(database_url: str) -> None:
+def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either_database(database_url):
     with closing(open_store(database_url, create=True)) as store:
         fill(store)
         with browser_of(store) as browser:
@@ -116,7 +116,7 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
             assert reasons == ["acknowledged by kim: known", "resolved by kim: rolled back"]
 
 
-def test_what_is_sent_again_changes_nothing_and_says_so(browser: Browser) -> None:
+def test_what_is_sent_again_changes_nothing_and_says_so(browser):
     token = browser.token()
     silence = {"do": "silence", "matchers": "alert=A", "for": "1h", "token": token}
     done = [{"do": "acknowledge", "token": token}, silence, {"do": "resolve", "token": token}]
@@ -131,7 +131,7 @@ def test_what_is_sent_again_changes_nothing_and_says_so(browser: Browser) -> Non
     assert browser.post({**silence, "token": browser.token()})[1] == f"{PAGE}?done=silence"  # a page that was loaded anew
 
 
-def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser: Browser, store: SqlStore) -> None:
+def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser, store):
     with browser_of(store) as old:
         ended = old.token()
     own, joes = browser.token(), browser.token(JOE)
@@ -144,7 +144,7 @@ def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser
     assert browser.is_untouched
 
 
-def test_a_form_of_another_site_changes_nothing(store: SqlStore) -> None:
+def test_a_form_of_another_site_changes_nothing(store):
     elsewhere = [
         *({"Origin": origin} for origin in ("https://evil.test", "null", "http://127.0.0.1:1", "http://127.0.0.1.evil.test")),
         *({"Sec-Fetch-Site": kind} for kind in ("cross-site", "same-site", "none", "")),
@@ -161,7 +161,7 @@ def test_a_form_of_another_site_changes_nothing(store: SqlStore) -> None:
         assert [browser.post({"do": "resolve"}, PAGE, KIM, **headers)[0] for headers in here] == [303] * 3
 
 
-def test_nobody_acts_where_nobody_is_known_by_name(store: SqlStore) -> None:
+def test_nobody_acts_where_nobody_is_known_by_name(store):
     fill(store)
     with browser_of(store, Access()) as browser:
         for path in (PAGE, "/alerts"):
@@ -177,9 +177,7 @@ def test_nobody_acts_where_nobody_is_known_by_name(store: SqlStore) -> None:
 
 
 @pytest.mark.integration
-def test_a_client_certificate_names_who_acts(
-    store: SqlStore, authority: Authority, server_pair: Pair, client_pair: Pair
-) -> None:
+def test_a_client_certificate_names_who_acts(store, authority, server_pair, client_pair):
     fill(store)
     tls = tls_of(server_pair, client_ca_file=str(authority.cert), client_auth_type="RequireAndVerifyClientCert")
     access = access_of(basic_auth_users={}, tls_server_config=tls)
@@ -188,7 +186,7 @@ def test_a_client_certificate_names_who_acts(
         assert browser.states == [("firing", "client")]
 
 
-def test_of_a_certificate_with_names_but_no_subject_the_first_name_counts() -> None:
+def test_of_a_certificate_with_names_but_no_subject_the_first_name_counts():
     assert client_name({"subjectAltName": (("DNS", "b.test"), ("DNS", "a.test"))}) == "a.test"
 
 
@@ -204,14 +202,14 @@ REFUSED = yaml.safe_load(r"""
 """)
 
 
-def test_what_cannot_be_done_is_said_with_what_to_do(browser: Browser) -> None:
+def test_what_cannot_be_done_is_said_with_what_to_do(browser):
     for fields, status, why in (*REFUSED, ({"do": "resolve", "comment": "x" * 20_000}, 413, "at most 16,384 bytes")):
         found, said = browser.post(fields)
         assert (found, why in said) == (status, True), said
     assert browser.is_untouched
 
 
-def test_whatever_people_write_stays_text(browser: Browser) -> None:
+def test_whatever_people_write_stays_text(browser):
     words = EVIL + "\x00"
     silence = {"do": "silence", "matchers": f"alert=SimilarityLow\ncomparison!={words}", "for": "1h", "comment": words}
     assert browser.post({"do": "acknowledge", "comment": words})[0] == 303
@@ -223,7 +221,7 @@ def test_whatever_people_write_stays_text(browser: Browser) -> None:
         assert "&lt;script&gt;alert(1)" in body
 
 
-def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(scene: Scene) -> None:
+def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(scene):
     scene.fire(watched=EACH, segments=SEGMENTS)
     scene.deliver()
     scene.clock.pass_by(60)
@@ -248,7 +246,7 @@ def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(s
 
 
 @pytest.mark.integration
-def test_an_incident_is_read_on_a_telephone_and_acknowledged_by_keyboard_without_javascript(browser: Browser) -> None:
+def test_an_incident_is_read_on_a_telephone_and_acknowledged_by_keyboard_without_javascript(browser):
     body = browser.get()
     assert body.index("<h1>") < body.index('class="card verdict"') < body.index('<nav class="steps"') < body.index("<h3>")
     with chromium.browsing() as opened:

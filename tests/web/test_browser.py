@@ -94,8 +94,8 @@ def trouble_of(browser: Browser, url: str) -> list[str]:
 @pytest.mark.integration
 @pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (390, True)])
 def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe_finds_nothing(
-    browser: Browser, addresses: dict[str, str], width: int, is_dark: bool
-) -> None:
+    browser, addresses, width, is_dark
+):
     if not (AXE / "node_modules" / ".package-lock.json").exists():
         subprocess.run([require("npm"), "ci", "--prefer-offline"], cwd=AXE, check=True, capture_output=True)
     axe = (AXE / "node_modules/axe-core/axe.min.js").read_text()
@@ -114,9 +114,7 @@ def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe
 
 @pytest.mark.integration
 @pytest.mark.parametrize("page", ["overview", "comparison", "alert"])
-def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(
-    browser: Browser, addresses: dict[str, str], page: str
-) -> None:
+def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(browser, addresses, page):
     tab = browser.open_tab(width=390, height=844)
     tab.go(addresses[page])
     seen = tab.run(
@@ -128,9 +126,7 @@ def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(
 
 
 @pytest.mark.integration
-def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_run(
-    browser: Browser, addresses: dict[str, str]
-) -> None:
+def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_run(browser, addresses):
     tab = browser.open_tab()
     tab.go(addresses["overview"])
     for wanted in ("/c/seg2-nonUK-pop", "/c/seg2-nonUK-pop/runs/", "/c/seg2-nonUK-pop/users/"):
@@ -175,7 +171,7 @@ def lab(colour: str, seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("sight", SEEN_WITH)
-def test_colours_that_mean_different_things_are_told_apart(sight: str) -> None:
+def test_colours_that_mean_different_things_are_told_apart(sight):
     style = read_style()
     light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6});", part)) for part in style.split("prefers-color-scheme", 1))
     stacked = re.findall(r"svg \.s\d \{ fill: (#[0-9a-f]{6})", style)

@@ -1,7 +1,6 @@
 """Under which names the server answers, and that no other site's page makes it read its configuration again."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -45,12 +44,12 @@ def open_site(health: Health) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("host", OURS)
-def test_pages_are_shown_under_our_names_and_addresses(open_site: Site, host: str) -> None:
+def test_pages_are_shown_under_our_names_and_addresses(open_site, host):
     assert open_site.get("/api/v1/openapi.json", Host=host)[0] == 200
 
 
 @pytest.mark.parametrize("host", OTHERS)
-def test_a_page_of_another_name_reads_nothing_where_nobody_authenticates(open_site: Site, host: str) -> None:
+def test_a_page_of_another_name_reads_nothing_where_nobody_authenticates(open_site, host):
     for path in ("/", "/c/home-feed", "/api/v1/comparisons", "/api/v1/openapi.json", "/no-such-page"):
         status, _, body = open_site.get(path, Host=host)
         assert status == 421
@@ -58,19 +57,19 @@ def test_a_page_of_another_name_reads_nothing_where_nobody_authenticates(open_si
 
 
 @pytest.mark.parametrize("path", FOR_MACHINES)
-def test_monitoring_and_deployments_may_ask_by_the_name_of_a_service(open_site: Site, path: str) -> None:
+def test_monitoring_and_deployments_may_ask_by_the_name_of_a_service(open_site, path):
     by_name = open_site.get(path, Host="rankwatch.monitoring.svc:29108")
     by_address = open_site.get(path, Host="10.1.2.3:29108")
     assert by_name[0] == by_address[0] != 421
 
 
-def test_a_probe_by_another_name_gets_no_reason(open_site: Site, health: Health) -> None:
+def test_a_probe_by_another_name_gets_no_reason(open_site, health):
     health.lacking = "no database at db.internal"
     assert open_site.get("/-/ready", Host="evil.test")[2] == b"not ready\n"
     assert open_site.get("/-/ready", Host="10.1.2.3")[2] == b"not ready: no database at db.internal\n"
 
 
-def test_any_name_will_do_where_everybody_authenticates() -> None:
+def test_any_name_will_do_where_everybody_authenticates():
     with serving() as site:
         assert site.get("/metrics", KIM, Host="proxy.internal")[0] == 200
 
@@ -87,7 +86,7 @@ def test_any_name_will_do_where_everybody_authenticates() -> None:
         ({"Sec-Fetch-Site": "same-site"}, 403),
     ],
 )
-def test_another_site_s_page_reloads_nothing(headers: Any, status: int) -> None:
+def test_another_site_s_page_reloads_nothing(headers, status):
     reloads: list[bool] = []
 
     def reload() -> bool:

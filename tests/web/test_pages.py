@@ -70,7 +70,7 @@ def latest(filled: SqlStore) -> LatestRun:
     return found
 
 
-def test_every_page_has_its_template_and_every_template_its_page() -> None:
+def test_every_page_has_its_template_and_every_template_its_page():
     folder = Path(pages.__file__).parents[1] / "templates"
     reports = {"report.html", "compared.html", "certificate.html", "backtest.html"}
     kept = {"layout.html", "macros.html", "absent.html", "section.html", *reports}
@@ -80,12 +80,12 @@ def test_every_page_has_its_template_and_every_template_its_page() -> None:
     assert paths_of("a", "b").keys() == {page.path for page in pages.PAGES}
 
 
-def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask: Ask) -> None:
+def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask):
     paths = {page.path for page in pages.PAGES if "{" not in page.path}
     assert paths <= set(re.findall(r'href="([^"]*)"', ask("/alerts").text))
 
 
-def test_names_from_outside_stay_text_on_every_page(stores: dict[str, SqlStore]) -> None:
+def test_names_from_outside_stay_text_on_every_page(stores):
     given = {"comparisons": lambda: watched(EVIL), "notice": lambda: EVIL, "titles": lambda *_: {EVIL: EVIL}}
     paths = paths_of(EVIL, EVIL)
     del paths["/c/{name}/users/{user}"]  # browsers take such a path apart
@@ -103,7 +103,7 @@ def test_names_from_outside_stay_text_on_every_page(stores: dict[str, SqlStore])
             assert "nan" not in drawn
 
 
-def test_pages_may_load_nothing_from_elsewhere_and_run_no_other_script(ask: Ask) -> None:
+def test_pages_may_load_nothing_from_elsewhere_and_run_no_other_script(ask):
     for address in paths_of("home-feed", "u1").values():
         policy = ask(address).headers["content-security-policy"]
         assert "default-src 'none'; style-src 'self'; script-src 'self'" in policy
@@ -112,7 +112,7 @@ def test_pages_may_load_nothing_from_elsewhere_and_run_no_other_script(ask: Ask)
     assert ask("/static/app.py").status == 404
 
 
-def test_json_is_as_the_description_says(ask: Ask) -> None:
+def test_json_is_as_the_description_says(ask):
     described = ask("/api/v1/openapi.json").json()
     assert described == describe_api()
     for page in pages.PAGES:
@@ -123,7 +123,7 @@ def test_json_is_as_the_description_says(ask: Ask) -> None:
         jsonschema.validate(ask(api).json(), {**schema, "components": described["components"]})
 
 
-def test_a_comparison_shows_what_is_stored(ask: Ask, filled: SqlStore) -> None:
+def test_a_comparison_shows_what_is_stored(ask, filled):
     shown = ask(f"{FEED}?period=30d").json()
     stored = filled.history.runs(comparison="home-feed", limit=9)[::-1]
     assert [point["slot"] for point in shown["points"]] == [format_instant(run.slot) for run in stored]
@@ -139,14 +139,14 @@ def test_a_comparison_shows_what_is_stored(ask: Ask, filled: SqlStore) -> None:
         assert figure in body
 
 
-def test_where_the_newest_run_failed_earlier_ones_are_shown(filled: SqlStore, latest: LatestRun) -> None:
+def test_where_the_newest_run_failed_earlier_ones_are_shown(filled, latest):
     failed = replace(latest, run=replace(latest.run, status=RunStatus.FAILED), summaries=(), explanation=None)
     with browsing(application(filled, latest=lambda: [failed], comparisons=watched)) as ask:
         shown = ask(f"{FEED}?period=30d").json()
     assert (shown["metric"], len(shown["points"])) == (METRIC, len(SLOTS))
 
 
-def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fine(filled: SqlStore, latest: LatestRun) -> None:
+def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fine(filled, latest):
     place = "country=home-feed"
     finding = Finding(kind=FaultKind.STALE, arms=(Arm.CANDIDATE,), segment=place, segment_share=1.0, users=9, compared=18)
     told = replace(published.explanation(), segment=place, finding=finding)
@@ -159,7 +159,7 @@ def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fi
             assert "segment=country%3Dhome-feed" in ask("/c/home-feed?segment=all").text
 
 
-def test_what_ended_lately_is_said_with_what_it_was(filled: SqlStore, latest: LatestRun) -> None:
+def test_what_ended_lately_is_said_with_what_it_was(filled, latest):
     end = factories.transition(from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1])
     over = replace(latest, states=(), ended=end)
     with browsing(application(filled, latest=lambda: [over], comparisons=watched)) as ask:
@@ -167,19 +167,19 @@ def test_what_ended_lately_is_said_with_what_it_was(filled: SqlStore, latest: La
         assert ask(FEED).json()["ended"]["sentence"] == "home-feed"
 
 
-def test_what_is_chosen_and_is_not_there_falls_back(ask: Ask) -> None:
+def test_what_is_chosen_and_is_not_there_falls_back(ask):
     shown = ask(f"{FEED}?metric=nope&segment=%3Cb%3E&period=always").json()
     assert (shown["metric"], shown["segment"], shown["period"]) == (METRIC, "all", "30d")
 
 
-def test_a_run_leads_to_its_users_and_to_its_neighbours(ask: Ask) -> None:
+def test_a_run_leads_to_its_users_and_to_its_neighbours(ask):
     body = ask(f"/c/home-feed/runs/{format_instant(SLOTS[1])}").text
     assert f'rel="prev" href="/c/home-feed/runs/{format_instant(SLOTS[0])}"' in body
     assert f'rel="next" href="/c/home-feed/runs/{format_instant(SLOTS[2])}"' in body
     assert f'href="/c/home-feed/users/u1?slot={quote(format_instant(SLOTS[1]), safe="")}"' in body
 
 
-def test_a_user_is_shown_with_both_lists_in_every_run(ask: Ask) -> None:
+def test_a_user_is_shown_with_both_lists_in_every_run(ask):
     baseline, candidate = (list(lists_of(arm, "home-feed")) for arm in Arm)
     for number, slot in enumerate(SLOTS):
         shown = ask(f"{FEED}/users/u1?slot={quote(format_instant(slot))}").json()
@@ -191,20 +191,20 @@ def test_a_user_is_shown_with_both_lists_in_every_run(ask: Ask) -> None:
         assert [run["scores"][METRIC] for run in shown["history"]] == [0.5, 0.5, 0.5, 0.25][: number + 1]
 
 
-def test_lists_that_were_not_kept_are_said_with_what_to_set(ask: Ask) -> None:
+def test_lists_that_were_not_kept_are_said_with_what_to_set(ask):
     assert ask("/c/home-feed/users/zz").status == 200
     body = ask(f"/c/home-feed/users/zz?slot={quote(format_instant(SLOTS[0]))}").text  # only the newest lists are kept
     assert "keep_lists: all" in body
 
 
-def test_every_user_has_an_address(ask: Ask) -> None:
+def test_every_user_has_an_address(ask):
     for user in ("a/b", "..", ".", "", "ü %41?#&=+", "x" * 3000, "q\"'<>"):
         answer = ask(user_url("home-feed", user, SLOTS[-1]).replace("/c/", "/api/v1/comparisons/"))
         assert answer.json()["reason"].startswith(f"nothing is stored of user {user} up to")
 
 
 @pytest.mark.parametrize("item", [EVIL, "../admin", "javascript:alert(1)", "x" * 10_000], ids=range(4))
-def test_an_item_leads_to_its_own_page_whatever_its_id(store: SqlStore, item: str) -> None:
+def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
     fill(store, item=item)
     given = {"comparisons": lambda: watched(item_url=ITEM_URL), "titles": lambda *_: {item: "<i>Tea</i>"}}
     paths = paths_of("home-feed", "u1")
@@ -232,7 +232,7 @@ ABSENT = """
 
 
 @pytest.mark.parametrize("line", ABSENT.strip().splitlines())
-def test_what_is_not_there_is_said(ask: Ask, line: str) -> None:
+def test_what_is_not_there_is_said(ask, line):
     path, said = re.split(" +-> ", line)
     page, api = ask(path), ask(path.replace("/c/", "/api/v1/comparisons/").replace("/alerts/", "/api/v1/alerts/"))
     assert (page.status, api.status) == (404, 404)
@@ -240,7 +240,7 @@ def test_what_is_not_there_is_said(ask: Ask, line: str) -> None:
     assert said in api.json()["reason"]
 
 
-def test_while_the_database_is_away_the_overview_stays(filled: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         msg = "the database does not answer since 03:00"
         raise DatabaseError(msg, permanent=False)
@@ -254,7 +254,7 @@ def test_while_the_database_is_away_the_overview_stays(filled: SqlStore, monkeyp
     assert "home-feed" in overview.text
 
 
-def test_how_a_comparison_stands() -> None:
+def test_how_a_comparison_stands():
     learning = replace(published.latest().expectations[0], expected=None)
     latest = {
         Standing.FIRING: published.latest(),
@@ -266,7 +266,7 @@ def test_how_a_comparison_stands() -> None:
     assert {standing: standing_of(each) for standing, each in latest.items()} == {each: each for each in latest}
 
 
-def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_what_was_published_last() -> None:
+def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_what_was_published_last():
     latest = [published.latest(run=published.run(comparison="b"), states=()), published.named("c")]
     configured: Callable[[], dict[str, Comparison]] = lambda: {**watched("a"), **watched("b"), **watched("c")}  # noqa: E731
     with browsing(published.pages(latest=lambda: latest, comparisons=configured)) as ask:
@@ -279,7 +279,7 @@ def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_w
     assert {row["name"]: row["standing"] for row in later} == {"a": "no data", "b": "firing", "c": "firing"}
 
 
-def test_of_very_many_comparisons_those_that_stand_best_are_a_name_in_a_list() -> None:
+def test_of_very_many_comparisons_those_that_stand_best_are_a_name_in_a_list():
     latest = [published.latest(run=published.run(comparison=f"c{number:03}"), states=()) for number in range(160)]
     with browsing(published.pages(latest=lambda: (*latest, published.named("z")))) as ask:
         body = ask("/").text

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from html import unescape
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,7 +43,7 @@ def written(store: SqlStore, name: str = "home-feed", titles: Any = None, **chos
     return make_report(site, name, **chosen)
 
 
-def test_every_link_leads_to_a_part_of_the_file_and_nothing_is_asked_of_a_server(filled: SqlStore) -> None:
+def test_every_link_leads_to_a_part_of_the_file_and_nothing_is_asked_of_a_server(filled):
     page = written(filled)
     anchors = values(page, "id")
     assert {link.removeprefix("#") for link in values(page, "href")} <= anchors
@@ -55,7 +54,7 @@ def test_every_link_leads_to_a_part_of_the_file_and_nothing_is_asked_of_a_server
         assert said in words_of(page)
 
 
-def test_a_run_of_the_past_is_shown_as_it_stood_then(filled: SqlStore) -> None:
+def test_a_run_of_the_past_is_shown_as_it_stood_then(filled):
     for slot, is_firing in ((SLOTS[-1], True), (SLOTS[1], False)):
         page = written(filled, slot=slot)
         assert show_instant(slot) in words_of(page).partition("over time")[0]
@@ -63,7 +62,7 @@ def test_a_run_of_the_past_is_shown_as_it_stood_then(filled: SqlStore) -> None:
     assert show_instant(SLOTS[2]) not in words_of(page)
 
 
-def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store: SqlStore) -> None:
+def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store):
     fill(store)
     slot = SLOTS[-1] + DAY
     later = store.runs.claim("home-feed", slot, owner="t", now=SLOTS[-1], until=slot, config_hash="", rerun=False)
@@ -78,7 +77,7 @@ def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store: SqlStor
     assert show_instant(SLOTS[-1]) in words_of(written(store, until=SLOTS[-1] + timedelta(hours=1)))
 
 
-def test_names_from_outside_stay_text(stores: dict[str, SqlStore]) -> None:
+def test_names_from_outside_stay_text(stores):
     text = written(stores[EVIL], EVIL)
     assert re.findall(r"<script[^>]*>", text) == ['<script type="module">']
     assert not set(text) & {"\u202e", "\x1b"}
@@ -86,7 +85,7 @@ def test_names_from_outside_stay_text(stores: dict[str, SqlStore]) -> None:
 
 
 @pytest.mark.integration
-def test_a_browser_shows_a_report_without_a_network(stores: dict[str, SqlStore], tmp_path: Path) -> None:
+def test_a_browser_shows_a_report_without_a_network(stores, tmp_path):
     file = tmp_path / "report.html"
     file.write_text(written(stores[EVIL], EVIL))
     with browsing() as browser:
@@ -101,9 +100,7 @@ def test_a_browser_shows_a_report_without_a_network(stores: dict[str, SqlStore],
         assert asked == [file.as_uri()]
 
 
-def test_users_are_left_out_and_counted_where_the_file_would_become_large(
-    filled: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_users_are_left_out_and_counted_where_the_file_would_become_large(filled, monkeypatch):
     monkeypatch.setattr(report, "MOST_BYTES", 1000)
     text = written(filled)
     assert "1 more users are left out" in text
@@ -111,7 +108,7 @@ def test_users_are_left_out_and_counted_where_the_file_would_become_large(
     assert 'class="thumbs"' in text
 
 
-def test_what_was_never_run_is_said(store: SqlStore, filled: SqlStore) -> None:
+def test_what_was_never_run_is_said(store, filled):
     never = "no finished run of a comparison named 'home-feed' is stored; see rankwatch runs"
     with pytest.raises(AbsentPageError, match=never):
         written(store)
@@ -142,14 +139,14 @@ def cache_of(source: Source, clock: HeldClock) -> TitleCache:
     return TitleCache(lambda: SimpleNamespace(watched=watched), clock.monotonic)  # type: ignore[arg-type, return-value]
 
 
-def test_a_report_keeps_the_links_of_items_and_waits_for_dead_titles_once(filled: SqlStore) -> None:
+def test_a_report_keeps_the_links_of_items_and_waits_for_dead_titles_once(filled):
     source = Source()
     text = written(filled, titles=cache_of(source, HeldClock()), since=SLOTS[0])
     assert ITEM_URL.replace("{item}", "i2") in values(text, "href")
     assert len(source.asked) == 1
 
 
-def test_titles_that_are_back_are_shown_after_a_minute() -> None:
+def test_titles_that_are_back_are_shown_after_a_minute():
     source, clock = Source(), HeldClock()
     titles = cache_of(source, clock)
     assert titles("home-feed", SLOTS[0], ["i1"]) == titles("home-feed", SLOTS[0], ["i2"]) == {}

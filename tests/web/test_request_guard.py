@@ -25,7 +25,7 @@ def site(health: Any) -> Iterator[Site]:
         yield site
 
 
-def test_pages_need_a_password(site: Site) -> None:
+def test_pages_need_a_password(site):
     for path in ("/metrics", "/", "/api/v1/gate/feed", "/no-such-page", "/-/ready/", "/-/", "//-/healthy"):
         status, headers, body = site.get(path)
         assert (status, body) == REFUSED
@@ -33,7 +33,7 @@ def test_pages_need_a_password(site: Site) -> None:
     assert site.status("/metrics", KIM) == 200
 
 
-def test_wrong_credentials_are_all_refused_alike(site: Site) -> None:
+def test_wrong_credentials_are_all_refused_alike(site):
     headers = ["", "Basic", "Basic !!!", "Basic a2lt", "Bearer " + base64.b64encode(b"kim:correct horse").decode()]
     pairs = [("kim", "wrong"), ("kim", "correct horse "), ("nobody", "correct horse"), ("kim\0", "correct horse")]
     for header in (*headers, *(basic(*pair) for pair in pairs)):
@@ -46,19 +46,19 @@ def test_wrong_credentials_are_all_refused_alike(site: Site) -> None:
         assert connection.getresponse().status == 401
 
 
-def test_the_scheme_is_read_in_any_case_and_credentials_as_utf_8() -> None:
+def test_the_scheme_is_read_in_any_case_and_credentials_as_utf_8():
     with serving(basic_auth_users={"jürgen": hashed("pässwörd")}) as site:
         right = basic("jürgen", "pässwörd")
         assert site.status(Authorization=right.replace("Basic", "bAsIc ")) == 200
 
 
-def test_no_answer_leads_to_a_host_that_the_client_named(site: Site) -> None:
+def test_no_answer_leads_to_a_host_that_the_client_named(site):
     for path in ("/metrics/", "/-/ready/", "/comparisons/feed/"):
         status, headers, _ = site.get(path, KIM, Host="evil.test")
         assert (status, headers.get("location")) == (404, None)
 
 
-def test_probes_need_no_password_and_give_strangers_no_reason(site: Site, health: Any) -> None:
+def test_probes_need_no_password_and_give_strangers_no_reason(site, health):
     health.sick, health.lacking = "the scheduler has stopped", "no database at db.internal"
     assert site.get("/-/healthy")[::2] == (503, b"not healthy\n")
     assert site.get("/-/ready")[::2] == (503, b"not ready\n")
@@ -68,13 +68,13 @@ def test_probes_need_no_password_and_give_strangers_no_reason(site: Site, health
     assert site.get("/-/healthy")[::2] == (200, b"healthy\n")
 
 
-def test_strangers_connections_end_and_those_of_others_stay(site: Site) -> None:
+def test_strangers_connections_end_and_those_of_others_stay(site):
     for path in ("/metrics", "/-/healthy"):
         assert site.get(path)[1]["connection"] == "close"
     assert "connection" not in site.get("/metrics", KIM)[1]
 
 
-def test_a_scrape_each_second_costs_bcrypt_once() -> None:
+def test_a_scrape_each_second_costs_bcrypt_once():
     compared: list[bytes] = []
 
     def compare(password: bytes, _hashed: bytes) -> bool:
@@ -107,7 +107,7 @@ def _guess(number: int) -> bytes:
     return f"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('kim', f'guess{number}')}\r\n\r\n".encode()
 
 
-def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_do_not_wait_also_after_a_reload() -> None:
+def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_do_not_wait_also_after_a_reload():
     users: dict[str, Any] = {"basic_auth_users": {KIM[0]: hashed(KIM[1])}}
     slow = Slow(users["basic_auth_users"])
     with ExitStack() as opened, serving(access=replace(access_of(**users), credentials=slow)) as site:
@@ -137,19 +137,19 @@ def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_d
     ],
     ids=["one huge", "too many", "huge together"],
 )
-def test_oversized_headers_are_refused_though_they_come_in_one_piece(client: Any, head: bytes) -> None:
+def test_oversized_headers_are_refused_though_they_come_in_one_piece(client, head):
     for path in (b"/metrics", b"/-/healthy"):
         with client.open(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n") as raw:
             assert raw.recv(12) == b"HTTP/1.1 431"
 
 
-def test_who_is_let_in_changes_at_once(site: Site) -> None:
+def test_who_is_let_in_changes_at_once(site):
     assert site.status("/metrics", KIM) == 200
     site.server.follow(access_of(basic_auth_users={"joe": hashed("new")}))
     assert (site.status("/metrics", KIM), site.status("/metrics", ("joe", "new"))) == (401, 200)
 
 
-def test_a_reload_forgets_passwords_only_where_users_change() -> None:
+def test_a_reload_forgets_passwords_only_where_users_change():
     kim, joe = ({name: hashed("x")} for name in ("kim", "joe"))
     first = access_of(basic_auth_users=kim)
     assert access_of(old=first, basic_auth_users=kim).credentials is first.credentials
@@ -157,7 +157,7 @@ def test_a_reload_forgets_passwords_only_where_users_change() -> None:
     assert not open_access(None, old=first).credentials
 
 
-def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome() -> None:
+def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome():
     left = [False, True]
     with serving(reload=left.pop) as site:
         assert site.status("/-/reload", KIM) == 405
@@ -165,14 +165,14 @@ def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome() -> Non
         assert [site.status("/-/reload", KIM, method="POST") for _ in range(2)] == [200, 500]
 
 
-def test_nobody_reloads_where_nobody_is_asked_for_a_password() -> None:
+def test_nobody_reloads_where_nobody_is_asked_for_a_password():
     left = [True]
     with serving(access=Access(), reload=left.pop) as site:
         assert (site.status("/-/reload", method="POST"), left) == (403, [True])
 
 
 @pytest.mark.parametrize("prefix", ["2a", "2b", "2y"])
-def test_the_right_password_alone_is_right_by_hashes_of_every_maker(prefix: str) -> None:
+def test_the_right_password_alone_is_right_by_hashes_of_every_maker(prefix):
     credentials = Credentials({"kim": hashed("pass:word", prefix=prefix)})
     assert credentials.verify(b"kim", b"pass:word")
     for wrong in (b"pass", b"", b"\0", b"\xff\xfe", b"pass:word\0", b"x" * 100_000):
@@ -182,13 +182,13 @@ def test_the_right_password_alone_is_right_by_hashes_of_every_maker(prefix: str)
     assert not credentials.verify(b"", b"")
 
 
-def test_a_password_beyond_72_bytes_is_cut_as_its_hash_was() -> None:
+def test_a_password_beyond_72_bytes_is_cut_as_its_hash_was():
     credentials = Credentials({"kim": hashed("x" * 72)})
     assert credentials.verify(b"kim", b"x" * 72 + b"anything")
     assert not credentials.verify(b"kim", b"x" * 71)
 
 
-def test_what_was_right_once_is_remembered_and_nothing_else_is() -> None:
+def test_what_was_right_once_is_remembered_and_nothing_else_is():
     credentials = Credentials({"kim": hashed("secret")})
     assert not credentials.remembers(b"kim", b"secret")
     credentials.verify(b"kim", b"wrong")
@@ -200,9 +200,7 @@ def test_what_was_right_once_is_remembered_and_nothing_else_is() -> None:
 
 @pytest.mark.parametrize("is_right", [False, True])
 @pytest.mark.parametrize("user", ["kim", "joe", "\u00fc", "", "nobody"])
-def test_every_attempt_costs_as_many_rounds_as_the_costliest_hash_whoever_it_is_and_right_or_wrong(
-    user: str, *, is_right: bool
-) -> None:
+def test_every_attempt_costs_as_many_rounds_as_the_costliest_hash_whoever_it_is_and_right_or_wrong(user, *, is_right):
     costs = {"kim": 4, "joe": 10, "\u00fc": 16, "": 5}
     rounds: list[int] = []
 

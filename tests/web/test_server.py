@@ -53,7 +53,7 @@ ADDRESSES = yaml.safe_load("""
 
 
 @pytest.mark.parametrize(("host", "port", "message"), ADDRESSES)
-def test_an_address_that_cannot_be_had_is_refused_by_name(host: str, port: Any, message: str) -> None:
+def test_an_address_that_cannot_be_had_is_refused_by_name(host, port, message):
     with socket.create_server(("127.0.0.1", 0)) as other:
         asked = other.getsockname()[1] if port == "TAKEN" else port
         with pytest.raises(MonitorError) as caught:
@@ -63,7 +63,7 @@ def test_an_address_that_cannot_be_had_is_refused_by_name(host: str, port: Any, 
 
 
 @pytest.mark.parametrize(("host", "reached"), [("::1", ["::1"]), ("", ["127.0.0.1", "::1"])])
-def test_ipv6_is_served_and_written_in_brackets_and_an_empty_host_serves_both_families(host: str, reached: list[str]) -> None:
+def test_ipv6_is_served_and_written_in_brackets_and_an_empty_host_serves_both_families(host, reached):
     with running(published.pages(), host) as site:
         assert site.server.url == f"http://[{host or '::'}]:{site.port}"
         for each in reached:
@@ -71,7 +71,7 @@ def test_ipv6_is_served_and_written_in_brackets_and_an_empty_host_serves_both_fa
                 assert raw.recv(15) == OK
 
 
-def test_stopping_frees_the_port_and_may_be_done_twice_and_signal_handlers_stay_those_of_the_process() -> None:
+def test_stopping_frees_the_port_and_may_be_done_twice_and_signal_handlers_stay_those_of_the_process():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     WebServer(published.pages(), "127.0.0.1", 0).stop()
     with running(published.pages()) as site:
@@ -96,7 +96,7 @@ class Hanging:
         return b"page", {}
 
 
-def test_stopping_is_bounded_while_a_page_hangs_and_a_client_dawdles(many: ExitStack) -> None:
+def test_stopping_is_bounded_while_a_page_hangs_and_a_client_dawdles(many):
     page = Hanging(many)
     for data in (ASK, b"GET /met"):
         many.enter_context(page.site.open(data))
@@ -105,7 +105,7 @@ def test_stopping_is_bounded_while_a_page_hangs_and_a_client_dawdles(many: ExitS
     assert not page.site.server.is_alive
 
 
-def test_scrapes_beyond_the_queue_are_turned_away_and_health_still_answers(many: ExitStack) -> None:
+def test_scrapes_beyond_the_queue_are_turned_away_and_health_still_answers(many):
     page = Hanging(many)
     waiting = [many.enter_context(page.site.open(ASK)) for _ in range(40)]
     with page.site.open(PROBE) as probe:
@@ -116,7 +116,7 @@ def test_scrapes_beyond_the_queue_are_turned_away_and_health_still_answers(many:
     assert (first_lines.count(b"HTTP/1.1 200"), first_lines.count(b"HTTP/1.1 503")) == (32, 8)
 
 
-def test_a_page_that_breaks_is_an_error_500_and_the_server_lives(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_page_that_breaks_is_an_error_500_and_the_server_lives(caplog):
     def broken(_accept: str, _encoding: str) -> Any:
         raise ZeroDivisionError
 
@@ -127,7 +127,7 @@ def test_a_page_that_breaks_is_an_error_500_and_the_server_lives(caplog: pytest.
     assert b"ZeroDivisionError" not in answer
 
 
-def test_requests_leave_no_line_in_the_log(client: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_leave_no_line_in_the_log(client, caplog):
     with caplog.at_level(logging.DEBUG):
         client.get("/metrics?token=canary")
         with client.open(b"not http at all\r\n\r\n") as raw:
@@ -136,7 +136,7 @@ def test_requests_leave_no_line_in_the_log(client: Any, caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("limits", [Limits(connections=2)])
-def test_who_has_asked_before_stays_when_connections_must_give_way(client: Any, many: ExitStack) -> None:
+def test_who_has_asked_before_stays_when_connections_must_give_way(client, many):
     regular = many.enter_context(client.open())
     assert _is_answered(regular)
     silent = many.enter_context(client.open())
@@ -149,14 +149,14 @@ def test_who_has_asked_before_stays_when_connections_must_give_way(client: Any, 
 @pytest.mark.parametrize(
     "head", [b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n"]
 )
-def test_a_request_that_does_not_come_is_cut_off_at_the_deadline_though_bytes_trickle(client: Any, head: bytes) -> None:
+def test_a_request_that_does_not_come_is_cut_off_at_the_deadline_though_bytes_trickle(client, head):
     trickle = b"x" if head else b""
     with client.open(head) as raw, suppress(ConnectionError):
         while not select.select([raw], [], [], 0.05)[0] or raw.recv(65536):
             raw.sendall(trickle)
 
 
-def test_an_idle_connection_outlives_the_deadline_and_is_used_again(client: Any) -> None:
+def test_an_idle_connection_outlives_the_deadline_and_is_used_again(client):
     with client.open() as raw:
         assert _is_answered(raw)
         (connection,) = client.server._front.connections
@@ -166,25 +166,25 @@ def test_an_idle_connection_outlives_the_deadline_and_is_used_again(client: Any)
 
 
 @pytest.mark.parametrize("limits", [Limits(keep_alive_s=1)])
-def test_an_idle_connection_ends_after_its_keep_alive(client: Any) -> None:
+def test_an_idle_connection_ends_after_its_keep_alive(client):
     with client.open(ASK) as raw:
         assert _has_ended(raw)
 
 
-def test_requests_sent_ahead_are_all_answered(client: Any) -> None:
+def test_requests_sent_ahead_are_all_answered(client):
     with client.open(PROBE * 5 + b"GET /-/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") as raw:
         received = b"".join(iter(lambda: raw.recv(65536), b""))
     assert received.count(OK) == 6
 
 
 @pytest.mark.parametrize("limits", [Limits(header_bytes=2048)])
-def test_headers_beyond_the_limit_are_refused(client: Any) -> None:
+def test_headers_beyond_the_limit_are_refused(client):
     with client.open(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 4096) as raw:
         assert raw.recv(12) == b"HTTP/1.1 400"  # its end never came
         assert _has_ended(raw)
 
 
-def test_metrics_come_packed_and_as_openmetrics_when_asked(client: Any) -> None:
+def test_metrics_come_packed_and_as_openmetrics_when_asked(client):
     accept = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
     status, headers, body = client.get("/metrics", **accept)
     assert (status, headers["content-encoding"]) == (200, "gzip")
@@ -192,7 +192,7 @@ def test_metrics_come_packed_and_as_openmetrics_when_asked(client: Any) -> None:
     assert gzip.decompress(body).endswith(b"# EOF\n")
 
 
-def test_probes_say_so_and_why_when_not_and_pages_are_served_all_the_same(client: Any, health: Any) -> None:
+def test_probes_say_so_and_why_when_not_and_pages_are_served_all_the_same(client, health):
     for path, word in (("/-/healthy", b"healthy"), ("/-/ready", b"ready")):
         assert client.get(path)[::2] == (200, word + b"\n")
     health.sick, health.lacking = "the scheduler has not moved for 90 s", "the database is away"
@@ -201,16 +201,14 @@ def test_probes_say_so_and_why_when_not_and_pages_are_served_all_the_same(client
     assert client.status("/metrics") == 200
 
 
-def test_other_paths_and_methods_get_their_plain_answer_and_none_names_the_server_software(client: Any) -> None:
+def test_other_paths_and_methods_get_their_plain_answer_and_none_names_the_server_software(client):
     wanted = {("GET", "/nowhere"): 404, ("POST", "/metrics"): 405, ("HEAD", "/metrics"): 200, ("GET", "/"): 200}
     answers = {(method, path): client.get(path, method=method) for method, path in wanted}
     assert {key: status for key, (status, _, _) in answers.items()} == wanted
     assert not any("server" in headers for _, headers, _ in answers.values())
 
 
-def test_a_readiness_that_does_not_answer_counts_as_not_ready(
-    client: Any, health: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_readiness_that_does_not_answer_counts_as_not_ready(client, health, monkeypatch):
     monkeypatch.setattr(web_app, "_HEALTH_S", 2)
     health.release.clear()
     try:
@@ -223,7 +221,7 @@ def test_a_readiness_that_does_not_answer_counts_as_not_ready(
 SLOW = (b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n", PROBE)
 
 
-def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(many: ExitStack) -> None:
+def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(many):
     """A scraper that connects each time, and one that keeps its connection."""
     with serving(limits=Limits(connections=128)) as site, closing(site.connect()) as regular:
         used = set()
@@ -240,7 +238,7 @@ def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(many:
         assert site.status("/metrics", KIM) == 200
 
 
-def test_readers_that_take_no_answer_make_room_for_one_that_does(many: ExitStack) -> None:
+def test_readers_that_take_no_answer_make_room_for_one_that_does(many):
     page = b"x" * 400_000
     with serving(access=Access(), page=page, limits=Limits(connections=32)) as site:
         for _ in range(5):

@@ -78,7 +78,7 @@ def is_let_in(site: Site) -> bool:
         return False
 
 
-def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it(keys: Keys) -> None:
+def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it(keys):
     page = bytes(range(256)) * 20_000
     with serving(tls=keys.authority.client_context(), page=page, tls_server_config=tls_of(keys.server)) as site:
         assert site.server.url == f"https://127.0.0.1:{site.port}"
@@ -93,9 +93,7 @@ def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it
     ("client_auth_type", "are_let_in"),
     [(WITHOUT_CLIENTS, [True, True, True]), (IF_GIVEN, [True, True, False]), (REQUIRED, [False, True, False])],
 )
-def test_client_certificates_are_asked_for_and_verified_as_configured(
-    keys: Keys, client_auth_type: str, are_let_in: list[bool], tmp_path: Path
-) -> None:
+def test_client_certificates_are_asked_for_and_verified_as_configured(keys, client_auth_type, are_let_in, tmp_path):
     configured = tls_of(keys.server, client_auth_type=client_auth_type)
     if client_auth_type != WITHOUT_CLIENTS:
         (tmp_path / "ca.crt").write_text(f"# Zertifizierungsstelle für Prüfungen\n{keys.authority.cert.read_text()}")
@@ -111,7 +109,7 @@ def test_client_certificates_are_asked_for_and_verified_as_configured(
 @pytest.mark.parametrize(
     "allowed", ["prometheus.test", "spiffe://x/y", "p@x.test", "::1", "0:0:0:0:0:0:0:1", "client", "*.test"]
 )
-def test_of_good_certificates_only_those_with_an_allowed_name_come_in(keys: Keys, allowed: str) -> None:
+def test_of_good_certificates_only_those_with_an_allowed_name_come_in(keys, allowed):
     configured = tls_of(keys.server, client_auth_type=REQUIRED, client_ca_file=str(keys.authority.cert))
     configured["client_allowed_sans"] = ["somebody.else", allowed]
     with serving(tls=keys.authority.client_context(keys.client), tls_server_config=configured) as site:
@@ -126,9 +124,7 @@ def test_of_good_certificates_only_those_with_an_allowed_name_come_in(keys: Keys
         ({"min_version": "TLS13"}, ssl.TLSVersion.TLSv1_3, True),
     ],
 )
-def test_versions_are_those_of_the_file(
-    keys: Keys, configured: dict[str, str], version: ssl.TLSVersion, is_spoken: bool
-) -> None:
+def test_versions_are_those_of_the_file(keys, configured, version, is_spoken):
     client = keys.authority.client_context()
     client.minimum_version = client.maximum_version = version
     with serving(tls=client, tls_server_config=tls_of(keys.server, **configured)) as site:
@@ -150,9 +146,7 @@ UNUSABLE = yaml.safe_load(r"""
 
 
 @pytest.mark.parametrize(("key", "path", "message"), UNUSABLE)
-def test_certificates_that_cannot_be_used_are_refused_by_name(
-    tmp_path: Path, keys: Keys, key: str, path: str, message: str
-) -> None:
+def test_certificates_that_cannot_be_used_are_refused_by_name(tmp_path, keys, key, path, message):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "no.crt").write_bytes(b"\xff canary")
     (tmp_path / "huge").write_bytes(b"#" * (1 << 20) + b"#")
@@ -178,7 +172,7 @@ class _Gone(CertificateStore):
         raise TypeError(msg)
 
 
-def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken_to_in_plain(keys: Keys) -> None:
+def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken_to_in_plain(keys):
     gone = _Gone(TlsOptions(cert_file=str(keys.server.cert), key_file=str(keys.server.key)))
     with serving(access=Access(certificates=gone)) as site, site.open() as raw:
         with suppress(ConnectionError):
@@ -189,8 +183,8 @@ def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken
 
 @pytest.mark.parametrize("fault", [ConfigError("odd"), MemoryError()], ids=repr)
 def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays_and_the_old_ones_serve_meanwhile(
-    keys: Keys, monkeypatch: pytest.MonkeyPatch, logged: LogCapture, fault: Exception
-) -> None:
+    keys, monkeypatch, logged, fault
+):
     """As between a renewal's copy and its chmod, or when a disk failed for a moment."""
     pair, now, tries = keys.authority.issue("renewed"), 0.0, []
     certificates = CertificateStore(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
@@ -215,7 +209,7 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
     assert logged.entries[0]["reason"]
 
 
-def test_rotation_keeps_the_listener_and_connections_that_there_are(keys: Keys, tmp_path: Path) -> None:
+def test_rotation_keeps_the_listener_and_connections_that_there_are(keys, tmp_path):
     first, second = keys.authority.issue("first"), keys.authority.issue("second")
     shown = Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
 
@@ -235,7 +229,7 @@ def test_rotation_keeps_the_listener_and_connections_that_there_are(keys: Keys, 
         assert page_by(regular) == b"page\n"
 
 
-def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(keys: Keys) -> None:
+def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(keys):
     with serving(access=access_of()) as site, closing(site.connect()) as regular:
         assert page_by(regular) == b"page\n"
 
@@ -251,7 +245,7 @@ def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_conne
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"], ids=["silent", "half", "plain"])
-def test_a_handshake_that_is_not_finished_is_ended_in_time(keys: Keys, sent: bytes) -> None:
+def test_a_handshake_that_is_not_finished_is_ended_in_time(keys, sent):
     with serving(limits=Limits(handshake_s=0.3), tls_server_config=tls_of(keys.server)) as site, site.open(sent) as raw:
         with suppress(ConnectionError):
             while raw.recv(4096):  # an alert may come first
@@ -259,7 +253,7 @@ def test_a_handshake_that_is_not_finished_is_ended_in_time(keys: Keys, sent: byt
         wait_for(lambda: not site.server._front.connections, "the connection to be forgotten")
 
 
-def test_stopping_does_not_wait_for_handshakes(keys: Keys) -> None:
+def test_stopping_does_not_wait_for_handshakes(keys):
     limits = Limits(handshake_s=600)
     with serving(limits=limits, tls_server_config=tls_of(keys.server)) as site, site.open() as raw:
         wait_for(lambda: site.server._front.connections, "the connection")
@@ -268,7 +262,7 @@ def test_stopping_does_not_wait_for_handshakes(keys: Keys) -> None:
         assert not site.server.is_alive
 
 
-def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(keys: Keys) -> None:
+def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(keys):
     access = open_access(AccessOptions.model_validate({"tls_server_config": tls_of(keys.server)}))
     with (
         serving(access=access, page=b"x" * 30_000_000, limits=Limits(exchange_s=1)) as site,

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
 from prometheus_client import push_to_gateway
@@ -245,8 +246,11 @@ class Gateway:
             raise DeliveryError(f"Pushgateway at {self.url} did not answer within {TIMEOUT_S:g} s", permanent=False) from None
         except (OSError, HTTPException, ValueError) as error:
             note_error(error)
-            status = getattr(error, "code", None)
-            reason = f"it answered {status}" if status else system_cause(error) or "it did not answer in HTTP"
+            if isinstance(error, HTTPError):
+                error.close()  # it owns the connection
+                reason = f"it answered {error.code}"
+            else:
+                reason = str(system_cause(error) or "it did not answer in HTTP")
             raise DeliveryError(f"Pushgateway at {self.url} took no metrics: {reason}", permanent=False) from None
 
 

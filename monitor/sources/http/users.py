@@ -31,7 +31,7 @@ class HttpUsers(Table):
     def where(self, slot: datetime) -> str:
         """Who is asked, whatever the slot."""
         del slot
-        return self._options.host  # type: ignore[no-any-return]
+        return self._options.host
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
         """All of them at once. SourceError where there is no such answer, or nobody has such a field."""

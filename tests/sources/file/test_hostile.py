@@ -66,7 +66,7 @@ def said_of(read: Callable[[], object]) -> str:
         second_ring("rows.csv.gz", many_users, "2 of 2 rows cannot be read", "holds more than 16777216 bytes"),
     ],
 )
-def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str, users: str, tmp_path: Path) -> None:
+def test_memory_is_bounded(name, write, lists, users, tmp_path):
     write(tmp_path / name)
     assert (tmp_path / name).stat().st_size < 2**24
 
@@ -83,7 +83,7 @@ def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str,
 
 
 @pytest.mark.integration
-def test_a_reading_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+def test_a_reading_that_nobody_waits_for_ends(tmp_path):
     path = tmp_path / "lists.csv.gz"
     path.write_bytes(gzip.compress(b"user,items\n") + gzip.compress(b"\n" * 30_000_000) * 100)
     baseline = SourceOptions.model_validate({"file": {"path": str(path), "user": "user", "items": "items"}})

@@ -5,7 +5,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
 import duckdb
 import pytest
@@ -44,9 +43,7 @@ NO_BLOCK = duckdb.IOException("IO Error: no such block")
     ],
     ids=repr,
 )
-def test_an_interrupt_is_raised_as_itself_also_before_an_error_of_closing(
-    first: BaseException | None, then: Exception, kind: Any, said: str
-) -> None:
+def test_an_interrupt_is_raised_as_itself_also_before_an_error_of_closing(first, then, kind, said):
     then.__context__ = first
     with pytest.raises(kind, match=said), readable("lists.csv"):
         raise then
@@ -57,7 +54,7 @@ def exit_143(number: int, _: FrameType | None) -> None:
 
 
 @pytest.mark.parametrize(("name", "handle"), [("SIGINT", signal.default_int_handler), ("SIGTERM", exit_143)])
-def test_a_real_signal_ends_a_statement_that_would_take_for_ever(name: str, handle: Any) -> None:
+def test_a_real_signal_ends_a_statement_that_would_take_for_ever(name, handle):
     number = signal.Signals[name]
     signal.signal(number, handle)
     threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
@@ -65,7 +62,7 @@ def test_a_real_signal_ends_a_statement_that_would_take_for_ever(name: str, hand
         database.execute(LONG)
 
 
-def test_it_is_known_that_a_termination_came_whatever_became_of_what_it_raised() -> None:
+def test_it_is_known_that_a_termination_came_whatever_became_of_what_it_raised():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with pytest.raises(SystemExit) as caught, termination_raised():
         signal.raise_signal(signal.SIGTERM)

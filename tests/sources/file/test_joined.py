@@ -172,9 +172,7 @@ def found(measurement: Measurement) -> dict[str, Any]:
         second_ring("jsonl", int, "wide", "of the baseline", 10_000),
     ],
 )
-def test_a_join_finds_what_pulling_finds(
-    tmp_path: Path, *, kept: str, spell: Any, form: str, users: str, batch_users: int
-) -> None:
+def test_a_join_finds_what_pulling_finds(tmp_path, *, kept, spell, form, users, batch_users):
     baseline, candidate, again = (
         write(tmp_path / f"{seed}.{kept}", rows_of(seed, odd=spell is not ODD), form, spell, model_version="country")
         for seed in (1, 2, 3)
@@ -223,9 +221,7 @@ DAMAGED: list[tuple[Callable[[Path], object], str]] = [
 
 
 @pytest.mark.parametrize(("damage", "reason"), DAMAGED)
-def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
-    files: Files, damage: Callable[[Path], object], reason: str
-) -> None:
+def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(files, damage, reason):
     damage(Path(files[1].path))
 
     result = measure(arms_of(*files))
@@ -245,15 +241,15 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
         (holding(user=["a"], country=[[1]], tier=[1]), "segment column 'country'"),
     ],
 )
-def test_without_users_nothing_is_measured(files: Files, damage: Callable[[Path], object], reason: str) -> None:
+def test_without_users_nothing_is_measured(files, damage, reason):
     damage(Path(files[0].path))
 
     with pytest.raises(SourceError, match=reason):
         measure(arms_of(*files))
 
 
-def test_second_lists_that_cannot_be_read_are_said_and_the_run_goes_on(files: Files) -> None:
-    arms = arms_of(*files, again=files[0].model_copy(update={"path": "gone.parquet"}))
+def test_second_lists_that_cannot_be_read_are_said_and_the_run_goes_on(files):
+    arms = arms_of(*files, None, files[0].model_copy(update={"path": "gone.parquet"}))
 
     pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
     joined = measure(arms, noise_floor=NoiseFloor.RETRAIN)
@@ -262,7 +258,7 @@ def test_second_lists_that_cannot_be_read_are_said_and_the_run_goes_on(files: Fi
     assert joined.left_out[0].startswith("noise_floor: ")
 
 
-def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files: Files) -> None:
+def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files):
     path = Path(files[1].path)
     content = bytearray(path.read_bytes())
     start = len(content) // 3
@@ -274,7 +270,7 @@ def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files: File
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files) -> None:
+def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files):
     path = Path(files[1].path)
 
     def read_and_replace(answers: JoinedAnswers) -> None:
@@ -290,7 +286,7 @@ def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files)
         read_and_replace(answers)
 
 
-def test_the_deadline_interrupts_a_join_again_and_again(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_deadline_interrupts_a_join_again_and_again(files, monkeypatch):
     was_interrupted, interrupted_at = threading.Event(), database.interrupted_at
 
     def noted(deadline: Any, interrupt: Callable[[], None]) -> Any:
@@ -314,7 +310,7 @@ def test_the_deadline_interrupts_a_join_again_and_again(files: Files, monkeypatc
 
 
 @pytest.mark.parametrize("hung", ["held_files", "ListView"])
-def test_a_disk_that_hangs_is_given_up_at_the_deadline(files: Files, hung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_hangs_is_given_up_at_the_deadline(files, hung, monkeypatch):
     release = threading.Event()
     monkeypatch.setattr(joined, hung, lambda *_: release.wait(60))
     source = joined_files(*files)
@@ -324,9 +320,7 @@ def test_a_disk_that_hangs_is_given_up_at_the_deadline(files: Files, hung: str, 
 
 
 @pytest.mark.integration
-def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is_said(
-    tmp_path: Path, spill: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is_said(tmp_path, spill, monkeypatch):
     users, rng = [f"user-{number:06}-{'x' * 40}" for number in range(150_000)], np.random.default_rng(1)
     files = []
     for name in ("baseline", "candidate"):
@@ -352,7 +346,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
 
 
 @pytest.mark.parametrize(("form", "names"), [("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))])
-def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, str]) -> None:
+def test_columns_may_have_any_name(tmp_path, form, names):
     user, item = names
     columns: dict[str, Any] = {"user": user, "items": item} if form == "wide" else {"user": user, "item": item, "rank": "rank"}
     path = str(tmp_path / "lists.parquet")
@@ -364,7 +358,7 @@ def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, 
     assert joined_lists == as_lists(FileLists(file).pull(request("a", "b"))) == {"a": ["1"], "b": ["2"]}
 
 
-def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:
+def test_the_database_reads_its_files_and_nothing_else(files, tmp_path):
     other = tmp_path / "other.parquet"
     other.write_bytes(Path(files[0].path).read_bytes())
     source = joined_files(*files)

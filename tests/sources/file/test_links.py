@@ -36,7 +36,7 @@ def pulled(path: Path | str, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", ["a.csv", "*.csv", ""])
-def test_a_link_out_of_the_configured_folder_is_refused(path: str, lists: Path, secret: Path) -> None:
+def test_a_link_out_of_the_configured_folder_is_refused(path, lists, secret):
     (lists / "a.csv").symlink_to(secret)
 
     with pytest.raises(SourceError, match=r"symbolic link that leads out of .*: put the file itself") as caught:
@@ -44,14 +44,14 @@ def test_a_link_out_of_the_configured_folder_is_refused(path: str, lists: Path, 
     assert "hunter2" not in f"{caught.value} {caught.value.shown}"
 
 
-def test_a_link_out_of_the_folder_is_followed_where_that_is_allowed(lists: Path, secret: Path) -> None:
+def test_a_link_out_of_the_folder_is_followed_where_that_is_allowed(lists, secret):
     secret.write_text(HEADER + ROW)
     (lists / "a.csv").symlink_to(secret)
 
     assert pulled(lists / "a.csv", follow_links=True) == {"ann": ["1"]}
 
 
-def test_links_within_the_folder_and_of_the_folder_itself_are_followed(lists: Path, tmp_path: Path) -> None:
+def test_links_within_the_folder_and_of_the_folder_itself_are_followed(lists, tmp_path):
     (lists / "day").mkdir()
     (lists / "day" / "a.csv").write_text(HEADER + ROW)
     (lists / "latest.csv").symlink_to(lists / "day" / "a.csv")
@@ -61,7 +61,7 @@ def test_links_within_the_folder_and_of_the_folder_itself_are_followed(lists: Pa
     assert pulled(current / "latest.csv") == {"ann": ["1"]}
 
 
-def test_the_first_line_of_a_file_that_is_no_table_is_not_shown(lists: Path) -> None:
+def test_the_first_line_of_a_file_that_is_no_table_is_not_shown(lists):
     (lists / "a.csv").write_text("hunter2,swordfish\nx,y\n")
 
     with pytest.raises(SourceError, match=r"a\.csv has no column 'user', 'items': check the path") as caught:
@@ -69,7 +69,7 @@ def test_the_first_line_of_a_file_that_is_no_table_is_not_shown(lists: Path) -> 
     assert "hunter2" not in f"{caught.value} {caught.value.shown}"
 
 
-def test_the_columns_of_a_table_are_shown_where_one_is_nearly_right(lists: Path) -> None:
+def test_the_columns_of_a_table_are_shown_where_one_is_nearly_right(lists):
     (lists / "a.csv").write_text("users,items\nx,y\n")
 
     with pytest.raises(SourceError) as caught:
@@ -78,7 +78,7 @@ def test_the_columns_of_a_table_are_shown_where_one_is_nearly_right(lists: Path)
     assert expected in caught.value.shown
 
 
-def test_a_folder_without_parts_is_no_folder_that_does_not_exist(lists: Path) -> None:
+def test_a_folder_without_parts_is_no_folder_that_does_not_exist(lists):
     (lists / "gone").symlink_to(lists / "nothing")
     os.mkfifo(lists / "pipe")
 
@@ -86,7 +86,7 @@ def test_a_folder_without_parts_is_no_folder_that_does_not_exist(lists: Path) ->
         pulled(lists)
 
 
-def test_a_part_that_is_a_link_to_nothing_is_named(lists: Path) -> None:
+def test_a_part_that_is_a_link_to_nothing_is_named(lists):
     (lists / "a.csv").symlink_to(lists / "nothing.csv")
 
     with pytest.raises(SourceError, match=r"a\.csv is a link to a file that does not exist"):

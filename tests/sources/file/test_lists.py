@@ -1,7 +1,6 @@
 """What a file, or several files together, may hold, and what becomes of the odd parts."""
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,25 +45,25 @@ TEXTS = pa.array(["7", "8"])
     ],
     ids=str,
 )
-def test_lists_of_every_kind_of_id_are_read_for_every_kind_of_key(kind: pa.DataType, users: pa.Array, tmp_path: Path) -> None:
+def test_lists_of_every_kind_of_id_are_read_for_every_kind_of_key(kind, users, tmp_path):
     pull = wide(parquet(tmp_path, user=users, items=pa.array([[7, 5], [1, 2]]).cast(kind)), "8", "7")
 
     assert as_lists(pull) == {"7": ["7", "5"], "8": ["1", "2"]}
 
 
-def test_lists_of_coded_texts_are_read(tmp_path: Path) -> None:
+def test_lists_of_coded_texts_are_read(tmp_path):
     items = pa.array([["7", "5"]], pa.list_(pa.dictionary(pa.int32(), pa.string())))
 
     assert as_lists(wide(parquet(tmp_path, user=["a"], items=items), "a")) == {"a": ["7", "5"]}
 
 
-def test_numbers_beyond_64_signed_bits_become_texts(tmp_path: Path) -> None:
+def test_numbers_beyond_64_signed_bits_become_texts(tmp_path):
     items = pa.array([[2**64 - 1], [3]], type=pa.list_(pa.uint64()))
 
     assert as_lists(wide(parquet(tmp_path, user=["a", "b"], items=items), "a", "b")) == {"a": [str(2**64 - 1)], "b": ["3"]}
 
 
-def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path: Path) -> None:
+def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path):
     rows = """
         {"user": "good", "items": [1, 2]}
         {"user": "null list", "items": null}
@@ -87,7 +86,7 @@ def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("odd", [["", "b\0c", "x" * 1001], [2.5, float("nan"), float("inf"), 1e300]], ids=["texts", "numbers"])
-def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd: list[Any], tmp_path: Path) -> None:
+def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd, tmp_path):
     users = [f"u{number}" for number in range(len(odd))]
 
     pull = wide(parquet(tmp_path, user=users, items=[[each] for each in odd]), *users)
@@ -96,13 +95,13 @@ def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd: list[Any],
 
 
 @pytest.mark.parametrize("values", [[[[1]]], [[True]], [[{"id": 1}]]], ids=["nested", "boolean", "struct"])
-def test_a_column_that_cannot_hold_ids_is_refused(values: list[Any], tmp_path: Path) -> None:
+def test_a_column_that_cannot_hold_ids_is_refused(values, tmp_path):
     with pytest.raises(SourceError, match=r"column 'items' of .*lists\.parquet holds .*: (ids must be|name a field)"):
         wide(parquet(tmp_path, user=["a"], items=values), "a")
 
 
 @pytest.mark.parametrize("column", ["user", "items"])
-def test_text_that_is_not_utf8_is_refused(column: str, tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_refused(column, tmp_path):
     broken = pa.array([b"caf\xe9"]).view(pa.string())
     lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), broken if column == "items" else pa.array(["a"]))
 
@@ -111,9 +110,7 @@ def test_text_that_is_not_utf8_is_refused(column: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kept", "rows"), [("csv", 600), ("tsv", 600), ("jsonl", 600), ("parquet", 15_000)])
-def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(
-    kept: str, rows: int, tmp_path: Path
-) -> None:
+def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(kept, rows, tmp_path):
     users, items = [f"u{n % 3}" for n in range(rows)], [n * 7919 % 100_003 for n in range(rows)]
     table = pa.table({"user": users, "item": items})
     for part, taken in enumerate((table[: rows * 2 // 3], table[rows * 2 // 3 :])):
@@ -125,7 +122,7 @@ def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_
     assert as_lists(source.pull(request("u0", "u2"))) == expected
 
 
-def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_order_is_malformed(tmp_path: Path) -> None:
+def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_order_is_malformed(tmp_path):
     rows = """
         {"user": "a", "item": 30, "rank": 12}
         {"user": "b", "item": 9, "rank": 0}
@@ -144,7 +141,7 @@ def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_or
     assert pull.failures == dict.fromkeys(["tied", "no rank", "no item", "nan"], CoverageReason.MALFORMED)
 
 
-def test_csv_keeps_leading_zeros_and_the_word_na(tmp_path: Path) -> None:
+def test_csv_keeps_leading_zeros_and_the_word_na(tmp_path):
     path = tmp_path / "lists.csv"
     path.write_text('user,item,rank\n007,010,1\n007,NA,2\nNA,"x,y",1\n007,z,oops\n8,1,1\n', encoding="utf-8")
 
@@ -154,7 +151,7 @@ def test_csv_keeps_leading_zeros_and_the_word_na(tmp_path: Path) -> None:
     assert pull.failures == {"007": CoverageReason.MALFORMED}
 
 
-def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path: Path) -> None:
+def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path):
     path = tmp_path / "lists.jsonl"
     path.write_text("""
         {"user": 1, "items": [1, "b", 3.0]}
@@ -178,7 +175,7 @@ def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path: Path
     }
 
 
-def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path: Path) -> None:
+def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path):
     path = parquet(tmp_path, user=["a"], items=[[1]]).rename(tmp_path / "lists.bin")
 
     assert as_lists(wide(path, "a", format="parquet")) == {"a": ["1"]}
@@ -195,7 +192,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize(("name", "content"), [(name, each) for name, contents in DAMAGED.items() for each in contents])
-def test_a_damaged_file_is_one_line(name: str, content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_file_is_one_line(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
 
     with pytest.raises(SourceError, match=r"a\.\w+") as caught:
@@ -209,7 +206,7 @@ def part(path: Path, users: list[Any], items: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["", "**/*.parquet", "[ab].parquet"])
-def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(pattern: str, tmp_path: Path) -> None:
+def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(pattern, tmp_path):
     part(tmp_path / "a.parquet", ["u1", "twice"], [[1, 2], [3]])
     part(tmp_path / "b.parquet", ["u2", "null", "twice"], [list(range(10_000)), None, [3]])
     (tmp_path / "_SUCCESS").touch()
@@ -229,7 +226,7 @@ def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(patter
         (lambda path: path.with_suffix(".csv").touch(), r"files of several formats \(csv, parquet\)"),
     ],
 )
-def test_a_part_that_does_not_fit_is_named(damage: Callable[[Path], object], reason: str, tmp_path: Path) -> None:
+def test_a_part_that_does_not_fit_is_named(damage, reason, tmp_path):
     part(tmp_path / "a.parquet", ["a"], [[1]])
     damage(tmp_path / "b.parquet")
 
@@ -238,7 +235,7 @@ def test_a_part_that_does_not_fit_is_named(damage: Callable[[Path], object], rea
     assert "\n" not in str(caught.value)
 
 
-def test_csv_parts_have_one_header(tmp_path: Path) -> None:
+def test_csv_parts_have_one_header(tmp_path):
     (tmp_path / "a.csv").write_text('user,items\na,"[1]"\n')
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b'items,user\n"[1]",b\n'))
 
@@ -246,7 +243,7 @@ def test_csv_parts_have_one_header(tmp_path: Path) -> None:
         wide(tmp_path, "a")
 
 
-def test_a_pattern_without_a_file_may_have_one_later(tmp_path: Path) -> None:
+def test_a_pattern_without_a_file_may_have_one_later(tmp_path):
     with pytest.raises(SourceError, match=r"\*\.csv holds no file: check the path") as caught:
         wide(tmp_path / "*.csv", "a")
     assert not caught.value.permanent
@@ -263,7 +260,7 @@ TWICE = pa.table([["a"], [[1]], [[2]]], names=["user", "items", "items"])
         ("a.jsonl", lambda path: path.write_text('{"user": "a", "items": [1], "items": [2]}\n')),
     ],
 )
-def test_a_column_that_stands_twice_is_an_error(name: str, write: Callable[[Path], object], tmp_path: Path) -> None:
+def test_a_column_that_stands_twice_is_an_error(name, write, tmp_path):
     write(tmp_path / name)
 
     with pytest.raises(SourceError, match=r"more than one column 'items'|an object with one key twice"):

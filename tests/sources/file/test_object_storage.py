@@ -1,7 +1,6 @@
 """Files in object storage are read as those on disk are: the same lists, the same errors, nothing left over."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -49,7 +48,7 @@ def joined(path: str) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("path", ["day", "day/*.parquet", "lists.csv"])
-def test_a_store_gives_what_the_disk_gives(path: str, store: Any, tmp_path: Path) -> None:
+def test_a_store_gives_what_the_disk_gives(path, store, tmp_path):
     (tmp_path / "day").mkdir()
     for name in ("a", "b"):
         pq.write_table(pa.table({"user": [name, name * 2], "items": [[1, 2], [3]]}), tmp_path / f"day/{name}.parquet")
@@ -64,13 +63,13 @@ def test_a_store_gives_what_the_disk_gives(path: str, store: Any, tmp_path: Path
 
 @pytest.mark.parametrize("path", ["s3://lists/none.csv", "s3://nowhere/lists.csv", "s3://lists/none/*.csv"])
 @pytest.mark.usefixtures("store")
-def test_what_is_not_in_the_store_may_come_later(path: str) -> None:
+def test_what_is_not_in_the_store_may_come_later(path):
     with pytest.raises(SourceError, match=r"does not exist|holds no file") as caught:
         pull_of("u1", file={"path": path, "user": "user", "items": "items"})
     assert not caught.value.permanent
 
 
-def test_credentials_that_are_refused_are_said_and_not_shown(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_that_are_refused_are_said_and_not_shown(store, monkeypatch):
     async def refused(*_: object, **__: object) -> None:
         msg = "The provided token has expired."
         answer: Any = {"Error": {"Code": "ExpiredToken", "Message": msg}}

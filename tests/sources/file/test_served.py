@@ -75,14 +75,14 @@ def of_arm(log: dict[str, Any], arm: str) -> dict[str, Any]:
         second_ring("parquet", "wide", "timestamp"),
     ],
 )
-def test_the_newest_list_of_each_user_and_arm_within_the_slot_counts(tmp_path: Path, kept: str, form: str, time: str) -> None:
+def test_the_newest_list_of_each_user_and_arm_within_the_slot_counts(tmp_path, kept, form, time):
     log = write_log(tmp_path, kept, form, time)
 
     for arm, lists in SERVED.items():
         assert as_lists(pull_of("u1", "u2", "u3", "u4", file=of_arm(log, arm))) == lists
 
 
-def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joined(tmp_path: Path) -> None:
+def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joined(tmp_path):
     log = write_log(tmp_path, form="long")
     baseline, candidate = (FileSourceOptions(**of_arm(log, arm)) for arm in "ab")
     arms = arms_of(baseline, candidate, FILE.all_users(baseline))  # type: ignore[misc, arg-type]
@@ -97,9 +97,7 @@ def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joi
     ("kept", "form", "rest"),
     [("jsonl", "wide", '{"served_at": "2024-01-08T12:30:00Z", "user": "u1", "var'), ("csv", "long", "2024-01-08")],
 )
-def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, form: str, rest: str
-) -> None:
+def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(tmp_path, monkeypatch, kept, form, rest):
     log = write_log(tmp_path, kept, form)
     pull = ListView.pull_rows
 
@@ -117,7 +115,7 @@ def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
     assert as_lists(pull_of("u1", "u2", "u4", file=of_arm(log, "a"))) == SERVED["a"]
 
 
-def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path: Path) -> None:
+def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path):
     log = write_log(tmp_path)
     with Path(log["path"]).open("a") as file:
         file.write('{"user": "u')
@@ -126,7 +124,7 @@ def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path: Path) -> None:
         pull_of("u1", file=log | {"served": None})
 
 
-def test_a_log_without_a_list_in_time_says_so(tmp_path: Path) -> None:
+def test_a_log_without_a_list_in_time_says_so(tmp_path):
     log = write_log(tmp_path)
     with pytest.raises(SourceError, match=r"nothing that was served in the 1h up to 2024-01-08T12:30:00Z: no row of this arm"):
         pull_of("u1", file=of_arm(log, "c"))

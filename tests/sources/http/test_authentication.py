@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import ssl
 from base64 import b64decode
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,7 +19,6 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources.http import authentication
 from servers.answering import answering
-from servers.certificates import Authority, Pair
 from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Asked, running_recommender
 
@@ -35,7 +33,7 @@ def asked_with(path: str = "/{user}", **options: Any) -> tuple[str, Asked]:
     return url, seen[0]
 
 
-def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path, monkeypatch):
     set_clock(monkeypatch, SLOT)
     (tmp_path / "key").write_text("s3cret\n")
     _, asked = asked_with(auth={"hmac": {"secret_file": str(tmp_path / "key"), "signs": "{method} {timestamp}.{body}"}}, **POST)
@@ -45,7 +43,7 @@ def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path: Path
     assert asked.headers["x-signature"] == hmac.new(b"s3cret", b"POST %s." % stamp.encode() + asked.body, "sha256").hexdigest()
 
 
-def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it() -> None:
+def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it():
     options: dict[str, Any] = {"profile": "recombee", "with": {"database": "shop"}, "items": "@"}
     _, asked = asked_with("", auth={"hmac": {"secret": "private"}}, **options)
 
@@ -55,7 +53,7 @@ def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it()
 
 
 @pytest.mark.parametrize(("path", "options"), [("/{user}?n={k}&of=a%2Cb%20c", {}), ("/lists", POST)])
-def test_awss_signature_is_botocores_byte_for_byte(path: str, options: dict[str, Any]) -> None:
+def test_awss_signature_is_botocores_byte_for_byte(path, options):
     keys = {"access_key": "AKIDEXAMPLE", "secret_key": "secret", "region": "eu-west-1", "service": "personalize"}
     url, asked = asked_with(path, auth={"aws": keys}, **options)
 
@@ -67,7 +65,7 @@ def test_awss_signature_is_botocores_byte_for_byte(path: str, options: dict[str,
     assert asked.headers["authorization"].endswith(f"SignedHeaders=host;x-amz-date, Signature={signature}")
 
 
-def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch, tmp_path):
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -81,7 +79,7 @@ def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch
 
 
 @pytest.mark.integration
-def test_a_certificate_is_shown_to_a_server_that_wants_one(authority: Authority, server_pair: Pair, client_pair: Pair) -> None:
+def test_a_certificate_is_shown_to_a_server_that_wants_one(authority, server_pair, client_pair):
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
     tls.verify_mode = ssl.CERT_REQUIRED
     tls.load_cert_chain(server_pair.cert, server_pair.key)
@@ -123,7 +121,7 @@ class TokenServer:
         return made
 
 
-def test_a_token_is_fetched_once_for_all_users_and_pulls() -> None:
+def test_a_token_is_fetched_once_for_all_users_and_pulls():
     server = TokenServer({"expires_in": 3600})
     first, second = server.pulls(USERS, USERS)
 
@@ -135,13 +133,13 @@ def test_a_token_is_fetched_once_for_all_users_and_pulls() -> None:
     assert len(as_lists(first)) == len(as_lists(second)) == len(USERS)
 
 
-def test_a_token_that_has_ended_is_fetched_again() -> None:
+def test_a_token_that_has_ended_is_fetched_again():
     server = TokenServer({"expires_in": 0})
     assert len(as_lists(server.pulls(USERS)[0])) == len(USERS)
     assert server.tokens == len(USERS)
 
 
-def test_a_token_that_is_refused_is_fetched_again_once_and_not_by_each_request() -> None:
+def test_a_token_that_is_refused_is_fetched_again_once_and_not_by_each_request():
     server = TokenServer()
     first, second = server.pulls(USERS, USERS, forget=True)
     assert (len(as_lists(first)), len(as_lists(second)), server.tokens) == (len(USERS), len(USERS), 2)
@@ -160,9 +158,7 @@ def test_a_token_that_is_refused_is_fetched_again_once_and_not_by_each_request()
         (TokenServer({"access_token": "line\r\nbreak"}), "was not asked: token_url answered 200 without a token"),
     ],
 )
-def test_where_no_token_is_to_be_had_the_reason_is_told_and_its_server_is_spared(
-    server: TokenServer, note: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_token_is_to_be_had_the_reason_is_told_and_its_server_is_spared(server, note, monkeypatch):
     monkeypatch.setattr(authentication, "_FAILED_S", 3600.0)
     (pull,) = server.pulls(USERS)
     assert set(pull.failures.values()) == {CoverageReason.UNREACHABLE}

@@ -50,14 +50,14 @@ BODIES = parsed("""
 
 
 @pytest.mark.parametrize(("body", "posted"), BODIES)
-def test_a_body_is_posted_for_all_users_of_a_batch(body: Any, posted: Any) -> None:
+def test_a_body_is_posted_for_all_users_of_a_batch(body, posted):
     seen, answer = list[Asked](), (200, [list_of("a"), list_of("b")])
     pull = pull_from(lambda *_: answer, "a", "b", seen=seen, method="POST", batch=64, body=body)
     assert [json.loads(asked.body) for asked in seen] == [posted]
     assert as_lists(pull) == by_user("ab")
 
 
-def test_users_stand_in_an_address_with_commas_between_each_percent_encoded() -> None:
+def test_users_stand_in_an_address_with_commas_between_each_percent_encoded():
     seen, answer = list[Asked](), (200, {"a,b": [1], "é/": [2]})
     pull = pull_from(lambda *_: answer, "a,b", "é/", seen=seen, path="/recs?of={users}&n={k}", batch=10)
     assert [asked.target for asked in seen] == ["/recs?of=a%2Cb,%C3%A9%2F&n=10"]
@@ -75,7 +75,7 @@ def test_users_stand_in_an_address_with_commas_between_each_percent_encoded() ->
     ],
     ids=["in order", "in order, in objects", "by user", "in another order, named", "with others beside"],
 )
-def test_answers_are_matched_to_their_users(batch: int, answer: Answer, options: dict[str, str]) -> None:
+def test_answers_are_matched_to_their_users(batch, answer, options):
     seen = list[Asked]()
     pull = pull_from(lambda _, body: (200, answer(body["users"])), seen=seen, **BATCHED | {"batch": batch}, **options)
     assert as_lists(pull).items() == LISTS.items()
@@ -95,7 +95,7 @@ BROKEN: dict[str, tuple[Answer, Any, CoverageReason, str, int]] = {
 
 
 @pytest.mark.parametrize("way", BROKEN)
-def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(way: str) -> None:
+def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(way):
     answer, options, reason, told, count = BROKEN[way]
     pull = pull_from(lambda _, body: (200, answer(body["users"])), **BATCHED, **options)
     assert list(pull.failures.values()) == [reason] * count
@@ -106,7 +106,7 @@ def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(way: st
 @pytest.mark.parametrize(
     "too_much", [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))], ids=["for the server", "for max_bytes"]
 )
-def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much: Callable[[list[str]], tuple[int, object]]) -> None:
+def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much):
     sizes = []
 
     def respond(_: str, body: Any) -> tuple[int, object]:
@@ -119,7 +119,7 @@ def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much: Calla
     assert sizes == [10, 5, 2, 2, 2, 2, 2]
 
 
-def test_where_one_user_is_too_much_that_is_the_reason() -> None:
+def test_where_one_user_is_too_much_that_is_the_reason():
     pull = pull_from(lambda *_: (413, {}), **BATCHED)
     assert pull.failures == dict.fromkeys(USERS, CoverageReason.HTTP_ERROR)
     assert "413" in pull.notes[CoverageReason.HTTP_ERROR]
@@ -131,7 +131,7 @@ def versions(user: str, place: int) -> dict[str, object]:
     return {"ids": list_of(user), "model": {"version": told}}
 
 
-def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_are_no_fault() -> None:
+def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_are_no_fault():
     answers = {user: versions(user, place) for place, user in enumerate(USERS)}
     one: Any = {"items": "ids", "model_version": "model.version"}
     for usual, expected in ((None, {"v13": 3, "v12": 3}), (11, {"v13": 3, "v12": 3, "11": 4})):
@@ -143,7 +143,7 @@ def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_
         assert (as_lists(alone).items(), alone.versions) == (LISTS.items(), expected)
 
 
-def test_a_header_may_name_the_version_and_what_is_told_is_cut_and_bounded() -> None:
+def test_a_header_may_name_the_version_and_what_is_told_is_cut_and_bounded():
     with contextmanager(serve)() as server:
         told = {f"/{number}": f"v{number}" if number >= 20 else "v" * 500 for number in range(150)}
         server.respond = lambda asked: answer(200, {"X-Model": told[asked.path]}, b"[1, 2]")

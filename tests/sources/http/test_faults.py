@@ -9,7 +9,7 @@ from memory import with_peak_mb
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http.source import PullPace
 from servers.lists import as_lists, pull_of, request, source_of
-from servers.recommender import BEHAVIOURS, Recommender
+from servers.recommender import BEHAVIOURS
 
 BY_REASON = {
     CoverageReason.TIMEOUT: "slow trickle",
@@ -48,12 +48,12 @@ def idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PullPace, "busy", lambda *_, **__: None)
 
 
-def test_every_behaviour_of_the_server_is_judged_here() -> None:
+def test_every_behaviour_of_the_server_is_judged_here():
     assert FAULTS.keys() | HARMLESS.keys() == BEHAVIOURS.keys()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_costs_only_its_user(fault: str, recommender: Recommender) -> None:
+def test_a_fault_costs_only_its_user(fault, recommender):
     recommender.behaviour["bad"] = fault
     hangs = fault in {"slow", "trickle"}
     source = source_of(http={"url": recommender.url, "timeout": "1s" if hangs else "20s", "retries": 0 if hangs else 2})
@@ -67,7 +67,7 @@ def test_a_fault_costs_only_its_user(fault: str, recommender: Recommender) -> No
 
 
 @pytest.mark.parametrize("behaviour", HARMLESS)
-def test_what_is_no_fault_is_a_list(behaviour: str, recommender: Recommender) -> None:
+def test_what_is_no_fault_is_a_list(behaviour, recommender):
     recommender.otherwise = behaviour
 
     pull = pull_of("u", k=3, http={"url": recommender.url})
@@ -76,7 +76,7 @@ def test_what_is_no_fault_is_a_list(behaviour: str, recommender: Recommender) ->
     assert not pull.failures
 
 
-def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender: Recommender) -> None:
+def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender):
     users = [f"u{number}" for number in range(20)]
     recommender.behaviour.update(dict.fromkeys(users[::2], "two_answers"))
     recommender.lists.update({user: [user] for user in users})
@@ -91,7 +91,7 @@ def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender: Recomme
         assert as_lists(pull_of(user, http={"url": recommender.url})) == {user: [user]}
 
 
-def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender: Recommender) -> None:
+def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender):
     users = [f"u{number:03}" for number in range(100)]
     recommender.behaviour.update({user: "missing" if number % 3 else "server_error" for number, user in enumerate(users)})
 
@@ -105,9 +105,7 @@ def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender: Reco
     ("behaviour", "attempts", "pause_s"),
     [("limited_once", 2, 1), ("cut", 3, 0), ("missing", 1, 0)],
 )
-def test_only_what_may_pass_is_asked_again_after_the_pause_that_was_asked_for(
-    behaviour: str, attempts: int, pause_s: int, recommender: Recommender
-) -> None:
+def test_only_what_may_pass_is_asked_again_after_the_pause_that_was_asked_for(behaviour, attempts, pause_s, recommender):
     recommender.otherwise = behaviour
     started = time.monotonic()
 

@@ -17,7 +17,6 @@ from monitor.sources.http.hosts import Host, Knee
 from monitor.sources.http.request import RequestFailure
 from servers import free_port
 from servers.lists import as_lists, pull_of, request, source_of
-from servers.recommender import Recommender
 from servers.saturated import CAPACITY, seconds_for
 
 USERS = [f"u{number}" for number in range(30)]
@@ -52,13 +51,13 @@ def asked_at(outcomes: list[Any], timeout_s: float = 60, **limits: Any) -> tuple
     return [at - made[0] for at in made], found
 
 
-def test_no_more_are_asked_a_second_than_the_rate() -> None:
+def test_no_more_are_asked_a_second_than_the_rate():
     made, _ = asked_at([OK] * 20, max_rate=4)
     assert made == pytest.approx([number / 4 for number in range(20)])
 
 
 @pytest.mark.parametrize(("asked_for_s", "kept_s"), [(30.0, 30.0), (1e9, 3600.0)])
-def test_nobody_asks_a_host_that_asked_for_a_pause_before_its_end(asked_for_s: float, kept_s: float) -> None:
+def test_nobody_asks_a_host_that_asked_for_a_pause_before_its_end(asked_for_s, kept_s):
     limited = replace(LIMITED, retry_after_s=asked_for_s)
     made, outcomes = asked_at([OK, limited, OK, OK], timeout_s=1e6, max_in_flight=1)
     assert outcomes == [OK, limited, OK, OK]
@@ -66,7 +65,7 @@ def test_nobody_asks_a_host_that_asked_for_a_pause_before_its_end(asked_for_s: f
     assert all(kept_s <= at <= 1.2 * kept_s for at in made[2:])
 
 
-def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at_once(recommender: Recommender) -> None:
+def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at_once(recommender):
     recommender.otherwise = "limited_for_hours"
     pull_of(*USERS, timeout_s=3000, http={"url": recommender.url, "concurrency": 1})
     other = pull_of(*USERS, timeout_s=3000, http={"url": recommender.url + "&model=b"})
@@ -76,7 +75,7 @@ def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at
     assert other.notes[CoverageReason.RATE_LIMITED].endswith(told)
 
 
-def test_a_pause_that_nobody_can_mean_stops_its_own_path_alone() -> None:
+def test_a_pause_that_nobody_can_mean_stops_its_own_path_alone():
     clock, deadline = Clock(), Deadline.after(60)
     host, options = Host(lambda: clock.now_s, clock.sleep), options_of()
 
@@ -100,7 +99,7 @@ def pulls_at_once(*sources: dict[str, Any]) -> list[Pull]:
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_no_more_are_in_flight_from_all_pulls_together_and_each_gets_its_own(most: int, recommender: Recommender) -> None:
+def test_no_more_are_in_flight_from_all_pulls_together_and_each_gets_its_own(most, recommender):
     recommender.otherwise = "chunked"
     recommender.lists.update({user: [user] for user in USERS})
     pulls = pulls_at_once(*[{"url": recommender.url, "concurrency": 8, "max_in_flight": most}] * 4)
@@ -108,7 +107,7 @@ def test_no_more_are_in_flight_from_all_pulls_together_and_each_gets_its_own(mos
     assert recommender.most_at_once <= most
 
 
-def test_a_pull_uses_the_connections_that_another_one_leaves(recommender: Recommender) -> None:
+def test_a_pull_uses_the_connections_that_another_one_leaves(recommender):
     for token in ("one", "two", "three"):
         source = source_of(http={"url": recommender.url, "token": token, "concurrency": 1})
         assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
@@ -117,7 +116,7 @@ def test_a_pull_uses_the_connections_that_another_one_leaves(recommender: Recomm
     assert tokens == ["Bearer one", "Bearer two", "Bearer three"]
 
 
-def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(recommender: Recommender) -> None:
+def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(recommender):
     pull = pull_of(*USERS, timeout_s=3, http={"url": recommender.url, "max_rate": 0.01})
     assert len(pull.rankings) == 1
     assert set(pull.failures.values()) == {CoverageReason.TOO_SLOW}
@@ -125,8 +124,8 @@ def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(r
 
 
 def test_when_the_requests_of_a_day_are_spent_nobody_is_asked_until_midnight_whatever_source_spent_them(
-    recommender: Recommender,
-) -> None:
+    recommender,
+):
     sources = [source_of(http={"url": f"{recommender.url}&model={name}", "requests_a_day": 40}) for name in "ab"]
     first, second = (source.pull(request(*USERS)) for source in sources)
     assert (len(first.rankings), len(second.rankings), len(recommender.asked)) == (30, 10, 40)
@@ -135,7 +134,7 @@ def test_when_the_requests_of_a_day_are_spent_nobody_is_asked_until_midnight_wha
     assert second.notes[CoverageReason.TOO_SLOW].startswith(told)
 
 
-def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_begins_none() -> None:
+def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_begins_none():
     clock = Clock()
     clock.now_s = datetime(2026, 3, 10, 23, 59, tzinfo=UTC).timestamp()
     host, options = Host(now=lambda: datetime.fromtimestamp(clock.now_s, UTC)), options_of(requests_a_day=2)
@@ -154,7 +153,7 @@ def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_b
     assert "asked again from 2026-03-12 00:00 UTC on" in after[2].note
 
 
-def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender: Recommender) -> None:
+def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender):
     recommender.otherwise = "unavailable"
     source = {"url": recommender.url, "concurrency": 8}
     first = pull_of(*USERS, http=source)
@@ -173,7 +172,7 @@ def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender: Recomm
     assert [len(pull.rankings) for pull in pulls_at_once(*[source] * 5)] == [len(USERS)] * 5
 
 
-def test_what_one_address_lacks_is_no_fault_of_its_host(recommender: Recommender) -> None:
+def test_what_one_address_lacks_is_no_fault_of_its_host(recommender):
     recommender.otherwise = "unavailable"
     pull_of(*USERS, http={"url": recommender.url, "concurrency": 2, "retries": 0})
     recommender.otherwise, recommender.most_at_once = "chunked", 0
@@ -181,7 +180,7 @@ def test_what_one_address_lacks_is_no_fault_of_its_host(recommender: Recommender
     assert recommender.most_at_once > 1
 
 
-def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addresses() -> None:
+def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addresses():
     url, users = f"http://127.0.0.1:{free_port()}", [f"u{number}" for number in range(300)]
     pulls = [pull_of(*users, timeout_s=3000, http={"url": f"{url}/{path}/{{user}}"}) for path in "ab"]
     assert [pull.failures for pull in pulls] == [dict.fromkeys(users, CoverageReason.UNREACHABLE)] * 2
@@ -199,7 +198,7 @@ def limits_of(knee: Knee, answers: int, seconds: Callable[[int], float], refuses
     return limits
 
 
-def test_a_limit_settles_at_the_knee_of_a_server_that_collapses_above_it() -> None:
+def test_a_limit_settles_at_the_knee_of_a_server_that_collapses_above_it():
     limits = limits_of(Knee(), 6000, seconds_for)
     settled = limits[1000:]
     assert 0.8 * CAPACITY <= min(settled) <= max(settled) <= 1.15 * CAPACITY
@@ -207,7 +206,7 @@ def test_a_limit_settles_at_the_knee_of_a_server_that_collapses_above_it() -> No
     assert max(limits) < 2 * CAPACITY, "where it refuses"
 
 
-def test_a_limit_follows_a_server_that_became_slower_and_one_that_refuses() -> None:
+def test_a_limit_follows_a_server_that_became_slower_and_one_that_refuses():
     limits_of(knee := Knee(), 2000, seconds_for)
     settled = limits_of(knee, 5000, lambda at_once: 3 * seconds_for(at_once))
     assert min(settled) >= 0.6 * CAPACITY

@@ -13,7 +13,7 @@ from monitor.model.rankings import Pull
 from monitor.sources.http import HttpSourceOptions, lockstep
 from monitor.sources.http.lockstep import WINDOW, Companion
 from servers.lists import request, source_of
-from servers.recommender import Recommender, running_recommender
+from servers.recommender import running_recommender
 from sources.http.test_faults import idle_machine  # noqa: F401 - a fixture
 from sources.tables import parsed
 
@@ -27,7 +27,7 @@ def pulled(*sources: dict[str, Any], run: str = "run", timeout_s: float = 120) -
         return list(threads.map(lambda options: source_of(http={"concurrency": 4} | options).pull(asked), sources))
 
 
-def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_of_a_run(recommender: Recommender) -> None:
+def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_of_a_run(recommender):
     orders = list[list[str]]()
     for run in ("run", "run", "another"):
         recommender.asked.clear()
@@ -37,9 +37,7 @@ def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_o
 
 
 @pytest.mark.parametrize("limit", [{}, {"max_rate": 250}, {"max_in_flight": 1}, {"batch": 8}])
-def test_no_pull_is_far_ahead_of_another(
-    limit: dict[str, Any], recommender: Recommender, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_pull_is_far_ahead_of_another(limit, recommender, monkeypatch):
     begun, may_go = set[Companion](), Companion.may_go
 
     def may_go_once_all_have_begun(self: Companion) -> bool:
@@ -69,8 +67,8 @@ def test_no_pull_is_far_ahead_of_another(
 )
 @pytest.mark.usefixtures("idle_machine")
 def test_an_arm_that_hangs_fails_or_is_limited_costs_another_one_no_user_and_is_blamed_alone(
-    fault: str, reason: str, timeout_s: float, options: dict[str, Any], recommender: Recommender
-) -> None:
+    fault, reason, timeout_s, options, recommender
+):
     recommender.otherwise = fault
     with running_recommender() as well:
         bad, good = pulled({"url": recommender.url} | options, {"url": well.url}, timeout_s=timeout_s)
@@ -85,7 +83,7 @@ def companions(*asked: int, users: int = 200) -> list[Companion]:
     return [Companion(of_run, options, map(str, range(count, users)), count) for count in asked]
 
 
-def test_who_asks_first_is_drawn_however_quick_each_is() -> None:
+def test_who_asks_first_is_drawn_however_quick_each_is():
     done, first = Counter[Companion](), Counter[Companion]()
 
     async def pull(pause: int, companion: Companion) -> None:
@@ -111,7 +109,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
-def test_a_pull_waits_for_others_only_ahead_of_a_pace_that_takes_half_of_its_deadline(clock: SimpleNamespace) -> None:
+def test_a_pull_waits_for_others_only_ahead_of_a_pace_that_takes_half_of_its_deadline(clock):
     quick, slow = companions(0, 0)
     reached = list[int]()
 
@@ -129,7 +127,7 @@ def test_a_pull_waits_for_others_only_ahead_of_a_pace_that_takes_half_of_its_dea
     assert reached[2:] == [41, 61, 81, 101, 121, 141, 161, 181, 200]
 
 
-def test_nobody_waits_for_one_that_is_silent_for_longer_than_a_request_may_take_or_has_left(clock: SimpleNamespace) -> None:
+def test_nobody_waits_for_one_that_is_silent_for_longer_than_a_request_may_take_or_has_left(clock):
     quick, other = companions(40, 0)
     turns = [quick.may_go()]
     for clock.wall in (105.0, 105.1):

@@ -8,7 +8,6 @@ from monitor.model.rankings import CoverageReason
 from monitor.sources.http import source
 from monitor.sources.http.source import PullPace
 from servers.lists import pull_of
-from servers.recommender import Recommender
 
 
 @pytest.fixture
@@ -36,9 +35,7 @@ OTHERS = "; the others were answered after 0.02 s (median)"
         ([], CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed"),
     ],
 )
-def test_a_deadline_is_the_fault_of_the_source_only_where_it_was_slow(
-    took_s: list[float], reason: CoverageReason, note: str, clock: SimpleNamespace
-) -> None:
+def test_a_deadline_is_the_fault_of_the_source_only_where_it_was_slow(took_s, reason, note, clock):
     pull = PullPace()
     clock.wall += 10
     for seconds in took_s:
@@ -52,8 +49,8 @@ def test_a_deadline_is_the_fault_of_the_source_only_where_it_was_slow(
     [(8.0, 0.0, True, False), (2.0, 6.0, True, True), (0.5, 4.0, False, False)],
 )
 def test_a_thread_without_a_processor_is_at_fault_itself_and_one_at_work_only_where_users_were_not_asked(
-    worked: float, waited: float, clock: SimpleNamespace, *, is_too_slow_to_ask: bool, is_too_slow_to_hear: bool
-) -> None:
+    worked, waited, clock, *, is_too_slow_to_ask, is_too_slow_to_hear
+):
     pull = PullPace()
     clock.wall, clock.worked, clock.waited = 110.0, worked, waited
     pull.add(9.0)
@@ -63,7 +60,7 @@ def test_a_thread_without_a_processor_is_at_fault_itself_and_one_at_work_only_wh
     assert (pull.busy(with_own_work=False) is not None) is is_too_slow_to_hear
 
 
-def test_time_outs_of_a_busy_machine_are_not_the_sources(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_outs_of_a_busy_machine_are_not_the_sources(recommender, monkeypatch):
     monkeypatch.setattr(PullPace, "busy", lambda _, **__: "too busy")
     recommender.behaviour.update(b="slow", c="unavailable")
 

@@ -29,13 +29,13 @@ def given(name: str, url: str) -> dict[str, Any]:
     return {"url": url, "profile": recorded["profile"], "retries": 0, **variables, **recorded.get("more", {})}
 
 
-def test_every_profile_has_a_recorded_exchange_with_its_source_and_date() -> None:
+def test_every_profile_has_a_recorded_exchange_with_its_source_and_date():
     assert {each["profile"] for each in RECORDED.values()} == {path.stem for path in FOLDER.glob("*.yaml")}
     assert all(each["documentation"].startswith("https://") and each["seen"] for each in RECORDED.values())
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_profile_asks_and_reads_as_recorded(name: str) -> None:
+def test_a_profile_asks_and_reads_as_recorded(name):
     recorded, seen = RECORDED[name], list[Asked]()
     with answering(lambda _, __: (200, recorded["answer"]), seen) as url:
         pull = pull_of(*recorded["users"], k=recorded["k"], http=given(name, url))
@@ -55,7 +55,7 @@ def test_a_profile_asks_and_reads_as_recorded(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({each["profile"]: name for name, each in RECORDED.items()}.values()))
-def test_an_answer_of_another_shape_is_no_empty_list_and_what_came_is_told(name: str) -> None:
+def test_an_answer_of_another_shape_is_no_empty_list_and_what_came_is_told(name):
     with answering(lambda _, __: (200, {"detail": "moved", "hint": {}})) as url:
         pull = pull_of(*RECORDED[name]["users"], http=given(name, url))
 
@@ -64,7 +64,7 @@ def test_an_answer_of_another_shape_is_no_empty_list_and_what_came_is_told(name:
     assert "an object of detail, hint" in pull.notes[CoverageReason.MALFORMED]
 
 
-def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up() -> None:
+def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up():
     tensors: list[dict[str, Any]] = [{"shape": [2, 2], "data": ["a"]}, {"shape": [10**9, 0], "data": []}, {"shape": "x"}, {}]
     with answering(lambda _, __: (200, {"outputs": [{"name": "item_ids", **tensors.pop()}]})) as url:
         source = source_of(http=given("open-inference", url))
@@ -72,7 +72,7 @@ def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up()
             assert set(pull.failures.values()) == {CoverageReason.MALFORMED}
 
 
-def test_a_key_that_is_no_whole_number_is_not_asked_for_where_one_is_needed() -> None:
+def test_a_key_that_is_no_whole_number_is_not_asked_for_where_one_is_needed():
     seen = list[Asked]()
     with answering(lambda _, __: (200, RECORDED["qdrant"]["answer"]), seen) as url:
         pull = pull_of("42", "ann", k=2, http=given("qdrant", url))
@@ -87,7 +87,7 @@ http: {endpoint: "/<list>?n=<n>", method: POST, body: {of: "{user}", n: <n>}, he
 OVER_IT = "{url: http://h/, profile: ./own.yaml, with: {list: feed}, body: {more: 1}, headers: {X-B: b}}"
 
 
-def test_a_profile_of_ones_own_stands_beside_the_configuration_and_what_is_given_lies_over_it(tmp_path: Path) -> None:
+def test_a_profile_of_ones_own_stands_beside_the_configuration_and_what_is_given_lies_over_it(tmp_path):
     (tmp_path / "own.yaml").write_text(OWN)
 
     read = HttpSourceOptions.model_validate(yaml.safe_load(OVER_IT), context={"base_dir": str(tmp_path)})

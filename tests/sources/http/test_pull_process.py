@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from monitor.sources.http import connection_pool, pull_process
 from monitor.sources.http.pull_process import PullProcess
 from servers.daemon import wait_for
 from servers.lists import as_lists, pull_of, request, source_of
-from servers.recommender import Recommender
 
 USERS = [f"u{number}" for number in range(40)]
 pytestmark = pytest.mark.integration
@@ -58,7 +56,7 @@ def begin() -> None:
     wait_for(lambda: current().is_ready, "the process")
 
 
-def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None:
+def test_pulls_side_by_side_get_each_their_own(recommender):
     recommender.lists.update({user: [user] for user in USERS})
     with ThreadPoolExecutor(8) as threads:
         pulls = list(threads.map(lambda user: pull_of(user, http={"url": recommender.url}), USERS))
@@ -67,9 +65,7 @@ def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None
 
 
 @pytest.mark.parametrize(("limits", "run"), [({"max_in_flight": 3}, ""), ({}, "run")])
-def test_pulls_stay_with_a_limited_one_of_their_host_and_with_those_of_their_run(
-    limits: dict[str, int], run: str, recommender: Recommender, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pulls_stay_with_a_limited_one_of_their_host_and_with_those_of_their_run(limits, run, recommender, monkeypatch):
     recommender.otherwise, elsewhere = "slow", list[str]()
     source = source_of(http={"url": recommender.url} | limits)
     monkeypatch.setattr(PullProcess, "pull", lambda *_: elsewhere.append("pulled"))
@@ -86,14 +82,14 @@ def test_pulls_stay_with_a_limited_one_of_their_host_and_with_those_of_their_run
     assert elsewhere == ["pulled"]
 
 
-def test_an_error_is_raised_where_it_was_asked_for(recommender: Recommender) -> None:
+def test_an_error_is_raised_where_it_was_asked_for(recommender):
     source = source_of(http={"url": recommender.url, "ca_file": "/nowhere.pem"})
     with pytest.raises(SourceError, match="cannot read certificates from ca_file /nowhere") as caught:
         source.pull(request("u"))
     assert caught.value.permanent
 
 
-def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recommender: Recommender, tmp_path: Path) -> None:
+def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recommender, tmp_path):
     current().end()
     pull_process._current = None
     begin()  # just now
@@ -119,7 +115,7 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
 
 
-def test_a_process_that_is_stopped_is_given_up(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_stopped_is_given_up(recommender, monkeypatch):
     monkeypatch.setattr(pull_process, "_LATE_S", 1)
     stopped = current()
     stopped._child.send_signal(signal.SIGSTOP)
@@ -130,7 +126,7 @@ def test_a_process_that_is_stopped_is_given_up(recommender: Recommender, monkeyp
     assert as_lists(pull_of("u", k=1, http={"url": recommender.url})) == {"u": ["0"]}
 
 
-def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommender: Recommender) -> None:
+def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommender):
     source = source_of(http={"url": recommender.url})
     source.pull(request("u"))
     child = current()._child
@@ -143,7 +139,7 @@ def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommend
     wait_for(lambda: ending.is_gone, "its end, which comes after that of its sockets")
 
 
-def test_only_pulls_of_several_runs_are_worth_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_pulls_of_several_runs_are_worth_a_process(monkeypatch):
     assert not connection_pool.is_busy()
     loop = connection_pool._PullLoop()
     monkeypatch.setattr(connection_pool, "_current", loop)

@@ -5,7 +5,6 @@ import socket
 import ssl
 from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,11 +18,11 @@ from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.traces import TraceCollector
 from servers.certificates import self_signed
 from servers.lists import as_lists, pull_of, request, source_of
-from servers.recommender import Recommender, running_recommender
+from servers.recommender import running_recommender
 from sources.tables import parsed
 
 
-def test_placeholders_are_filled_in_and_percent_encoded(recommender: Recommender) -> None:
+def test_placeholders_are_filled_in_and_percent_encoded(recommender):
     url = f"http://127.0.0.1:{recommender.port}/recs/{{user}}/{{slot:%Y-%m-%d}}?n={{k}}&at={{slot}}"
 
     pull_of("a/b?c&é", k=7, http={"url": url})
@@ -32,7 +31,7 @@ def test_placeholders_are_filled_in_and_percent_encoded(recommender: Recommender
 
 
 @pytest.mark.parametrize("user", [".", ".."])
-def test_a_key_that_would_lead_elsewhere_is_never_asked(user: str, recommender: Recommender) -> None:
+def test_a_key_that_would_lead_elsewhere_is_never_asked(user, recommender):
     pull = pull_of(user, http={"url": recommender.url})
 
     assert pull.failures == {user: CoverageReason.MALFORMED}
@@ -43,7 +42,7 @@ BODY = '{"user": "{user}", "n": "{k}", "query": "{ recs(day: {slot:%d}, top: {k}
 POSTED = '{"user": "quo\\"te", "n": 4, "query": "{ recs(day: 08, top: 4) }", "flags": [true, "quo\\"te!"]}'
 
 
-def test_a_body_is_posted_with_everything_filled_in(recommender: Recommender) -> None:
+def test_a_body_is_posted_with_everything_filled_in(recommender):
     url = f"http://127.0.0.1:{recommender.port}/recs/all"
 
     pull_of('quo"te', k=4, http={"url": url, "method": "POST", "body": json.loads(BODY)})
@@ -53,7 +52,7 @@ def test_a_body_is_posted_with_everything_filled_in(recommender: Recommender) ->
     assert json.loads(asked.body) == json.loads(POSTED)
 
 
-def test_headers_and_token_are_sent(recommender: Recommender, tmp_path: Path) -> None:
+def test_headers_and_token_are_sent(recommender, tmp_path):
     (tmp_path / "key").write_text("k-from-file\n", encoding="utf-8")
     headers = {"X-Env": "prod", "X-Key_file": str(tmp_path / "key")}
 
@@ -67,9 +66,7 @@ def test_headers_and_token_are_sent(recommender: Recommender, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "host", ["169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "metadata.google.internal"]
 )
-def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_there(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_there(host, monkeypatch):
     resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
     token = {"token_url": f"http://{host}/", "client_id": "me", "client_secret": "s"}
@@ -80,9 +77,7 @@ def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_t
         assert told.rstrip(")").endswith("is link-local or a cloud's metadata service")
 
 
-def test_link_local_addresses_are_asked_where_the_source_allows_them(
-    recommender: Recommender, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_link_local_addresses_are_asked_where_the_source_allows_them(recommender, monkeypatch):
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
     refused, allowed = (pull_of("u", http={"url": recommender.url, "allow_link_local": each}) for each in (False, True))
     assert (len(refused.rankings), len(allowed.rankings), len(recommender.asked)) == (0, 1, 1)
@@ -98,9 +93,7 @@ SHAPES = parsed("""
 
 
 @pytest.mark.parametrize(("answer", "shape"), SHAPES)
-def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
-    answer: object, shape: str, recommender: Recommender
-) -> None:
+def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(answer, shape, recommender):
     recommender.lists["bad"] = answer
     recommender.lists["good"] = {"items": [1]}
     source = source_of(http={"url": recommender.url, "items": "items"})
@@ -111,7 +104,7 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
     }
 
 
-def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recommender: Recommender) -> None:
+def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recommender):
     recommender.lists |= {user: {"recs": [{"id": 1, "score": 0.5}]} for user in "abc"}
     source = {"url": recommender.url, "items": "recs[*].item"}
 
@@ -126,7 +119,7 @@ def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recom
     assert not pull_of("a", "b", "c", http=source | {"items": "[*].item"}).notes
 
 
-def test_where_nobody_is_known_the_address_is_in_doubt(recommender: Recommender) -> None:
+def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
     recommender.otherwise = "missing"
     source = source_of(http={"url": recommender.url})
 
@@ -136,7 +129,7 @@ def test_where_nobody_is_known_the_address_is_in_doubt(recommender: Recommender)
     assert source.pull(request("a", "b")).notes == {CoverageReason.MISSING: note}
 
 
-def test_an_answer_about_somebody_else_is_a_wrong_user(recommender: Recommender) -> None:
+def test_an_answer_about_somebody_else_is_a_wrong_user(recommender):
     recommender.behaviour.update({"a": "named", "b": "wrong_user", "7": "named"})
 
     pull = pull_of("a", "b", "7", k=1, http={"url": recommender.url, "items": "items", "user": "user"})
@@ -146,7 +139,7 @@ def test_an_answer_about_somebody_else_is_a_wrong_user(recommender: Recommender)
 
 
 @pytest.mark.integration
-def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(tmp_path: Path) -> None:
+def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(tmp_path):
     certificate = self_signed(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
@@ -161,7 +154,7 @@ def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(
             pull_of("u", http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")})
 
 
-def test_no_secret_is_printed_or_noted(recommender: Recommender) -> None:
+def test_no_secret_is_printed_or_noted(recommender):
     url = f"http://canary:canary@127.0.0.1:{recommender.port}/recs/{{user}}/canary?token=canary"
     options = HttpSourceOptions.model_validate({"url": url, "headers": {"X-Key": "canary-h"}})
     by_token = HttpSourceOptions.model_validate({"url": url.replace("canary:canary@", ""), "token": "canary-t"})
@@ -214,19 +207,19 @@ SIGNS = """
 
 
 @pytest.mark.parametrize("line", SIGNS.strip().splitlines())
-def test_an_answer_from_a_cache_is_known_by_what_the_cache_says(line: str) -> None:
+def test_an_answer_from_a_cache_is_known_by_what_the_cache_says(line):
     header, sign = map(str.strip, line.split("->"))
     name, value = header.split(": ")
     assert traced({name: value})[::2] == ([17 if sign == "Age: 17" else 0 if sign else -1], sign)
 
 
-def test_answers_with_one_id_share_a_number() -> None:
+def test_answers_with_one_id_share_a_number():
     _, (one, same, other, none), _ = traced({"X-Request-Id": "a"}, {"x-request-id": "a"}, {"X-Request-Id": "b"}, {"X-Id": "a"})
     assert one == same != other
     assert np.isnan(none)
 
 
-def test_a_pull_tells_when_each_list_came_and_what_the_user_says_to_caches_stays(recommender: Recommender) -> None:
+def test_a_pull_tells_when_each_list_came_and_what_the_user_says_to_caches_stays(recommender):
     recommender.behaviour["b"] = "missing"
     source = source_of(http={"url": recommender.url, "headers": {"cache-control": "max-age=0"}})
     pull = source.pull(replace(request("a", "b", "c"), is_uncached=True))

@@ -5,7 +5,7 @@ import json
 from monitor.sources.http import OAuth2Options
 
 
-def test_the_address_of_tokens_is_not_shown() -> None:
+def test_the_address_of_tokens_is_not_shown():
     options = OAuth2Options.model_validate({
         "token_url": "https://login.example.com/tenant-canary/token?key=canary",
         "client_id": "me",

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ def users_of(key: str, **more: Any) -> list[str]:
     return sorted(RedisUsers(options).users(SLOT, ()).users)
 
 
-def test_a_sorted_set_gives_the_best_first_with_ties(client: redis.Redis) -> None:
+def test_a_sorted_set_gives_the_best_first_with_ties(client):
     client.zadd("recs:1", {"a": 0.5, "b": 2.25, "c": 2.25, "d": -1, "e": float("inf")})
 
     best = pulled("1", type="zset", key="recs:{user}", scores=True)
@@ -51,7 +50,7 @@ def test_a_sorted_set_gives_the_best_first_with_ties(client: redis.Redis) -> Non
     assert scored(best) == ({"1": ["e", "c", "b"]}, [float("inf"), 2.25, 2.25])
 
 
-def test_json_is_read_by_its_expressions_from_strings_and_fields_of_a_hash(client: redis.Redis) -> None:
+def test_json_is_read_by_its_expressions_from_strings_and_fields_of_a_hash(client):
     text = json.dumps({"recs": [{"id": 7, "p": 0.5}, {"id": 3, "p": 0.5}]})
     client.set("2024-01-08:{u}:3", text)
     client.hset("user:u", "recs", text)
@@ -63,7 +62,7 @@ def test_json_is_read_by_its_expressions_from_strings_and_fields_of_a_hash(clien
     assert scored(of_string) == scored(of_field) == ({"u": ["7", "3"]}, [0.5, 0.5])
 
 
-def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client: redis.Redis) -> None:
+def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client):
     client.mset(
         {"text": "oops", "deep": "[" * 10**5, "huge": '["é"]' * 10**5, "bytes": b'["\xff"]', "ok": "[1]", "object": "{}"}
     )
@@ -78,9 +77,7 @@ def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client: redis.
     assert pull.notes[CoverageReason.MISSING] == f"{where}: nothing stands at the user's key: is key right?"
 
 
-def test_what_hangs_ends_in_time_and_who_had_answered_keeps_the_list(
-    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_hangs_ends_in_time_and_who_had_answered_keeps_the_list(client, monkeypatch):
     client.mset({"1": "[1]", "2": "[2]"})
     with proxying(shared_redis()) as proxy:
         url, add = f"redis://127.0.0.1:{proxy.port}", ListCollector.add
@@ -96,7 +93,7 @@ def test_what_hangs_ends_in_time_and_who_had_answered_keeps_the_list(
     assert late.failures == dict.fromkeys("23", CoverageReason.TIMEOUT)
 
 
-def test_users_are_members_or_what_keys_have_in_common(client: redis.Redis) -> None:
+def test_users_are_members_or_what_keys_have_in_common(client):
     client.mset({"recs:*:a": "", "recs:*:b": "", "recs:x:c": "", "recs:*": ""})
     client.sadd("set", *range(2500))
 
@@ -108,7 +105,7 @@ def test_users_are_members_or_what_keys_have_in_common(client: redis.Redis) -> N
         users_of("set", url="redis://127.0.0.1:1")
 
 
-def test_a_user_who_may_only_read_is_enough_also_where_sentinels_know_the_server(client: redis.Redis, tmp_path: Path) -> None:
+def test_a_user_who_may_only_read_is_enough_also_where_sentinels_know_the_server(client, tmp_path):
     client.execute_command("ACL SETUSER", "reader", "on", f">{PASSWORD}", "~*", "+@read")
     client.set("1", "[5]")
     conf = tmp_path / "sentinel.conf"
@@ -122,7 +119,7 @@ def test_a_user_who_may_only_read_is_enough_also_where_sentinels_know_the_server
             assert pulls[1].failures == {"1": CoverageReason.SERVER_ERROR}
 
 
-def test_a_cluster_is_asked_node_by_node_and_scanned_as_a_whole() -> None:
+def test_a_cluster_is_asked_node_by_node_and_scanned_as_a_whole():
     with running_redis("--cluster-enabled", "yes") as port, redis.Redis(port=port) as node:
         node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
         wait_for(lambda: node.cluster("INFO")["cluster_state"] == "ok", "the cluster")

@@ -83,7 +83,7 @@ def there(port: int, files: Files, **conf: str) -> Arms:
 measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=timedelta(minutes=5))
 
 
-def test_spark_finds_what_files_give_to_the_last_bit(tmp_path: Path, spark: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatch):
     """In long form. Other tests have wide form."""
     baseline, candidate, again = (
         write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), "long", int, model_version="country") for seed in (1, 2, 3)
@@ -105,7 +105,7 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path: Path, spark: int,
 
 
 @pytest.mark.usefixtures("shared")
-def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, files: Files) -> None:
+def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark, files):
     both = (arms_of(*files), there(spark, files))
     runs = [measure(arms, 70, keep_scores=5, keep_lists=6, sampled_users=50).run for arms in both]
     for name in ("evidence", "arm_scores", "lists", "split", "explanation"):
@@ -114,9 +114,7 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, fi
     assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3
 
 
-def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
-    spark: int, shared: Any, files: Files, tmp_path: Path
-) -> None:
+def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spark, shared, files, tmp_path):
     arms, name = arms_of(*files), "lists_{slot:%Y%m%d}"
     shared.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
     shared.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
@@ -148,9 +146,7 @@ def with_fault(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> 
 
 
 @pytest.mark.usefixtures("shared")
-def test_an_executor_that_is_killed_in_mid_run_costs_nothing(
-    spark: int, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_executor_that_is_killed_in_mid_run_costs_nothing(spark, files, tmp_path, monkeypatch):
     mark = str(tmp_path / "killed")
 
     def die_once() -> None:
@@ -166,7 +162,7 @@ def test_an_executor_that_is_killed_in_mid_run_costs_nothing(
 
 
 @pytest.mark.usefixtures("shared")
-def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark: int, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark, files, monkeypatch):
     with_fault(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(
         SourceError, match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, an executor may have been"
@@ -174,9 +170,7 @@ def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark: int, files: F
         measure(there(spark, files))
 
 
-def test_the_deadline_cancels_the_job_on_the_cluster(
-    spark: int, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, monkeypatch):
     beats = tmp_path / "beats"
 
     def work_on() -> None:
@@ -204,7 +198,7 @@ def before_measured(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) 
     monkeypatch.setattr(joined._MeasuredThere, "measured", measured)
 
 
-def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
     proxy = Proxy(spark)
     gone = there(proxy.port, files)
     before_measured(monkeypatch, proxy.refuse)
@@ -215,9 +209,7 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monk
 
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(("damage", "reason"), [DAMAGED[0], DAMAGED[2], DAMAGED[-1]])
-def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
-    spark: int, files: Files, damage: Callable[[Path], object], reason: str
-) -> None:
+def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, files, damage, reason):
     damage(Path(files[1].path))
     measured = measure(there(spark, files))
     assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == SIZE
@@ -225,9 +217,7 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
 
 
 @pytest.mark.usefixtures("shared")
-def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(
-    spark: int, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(spark, files, monkeypatch):
     table = pq.read_table(files[0].path).slice(0, 9)
     before_measured(monkeypatch, lambda: pq.write_table(table, files[0].path))
     with pytest.raises(
@@ -236,7 +226,7 @@ def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(
         measure(there(spark, files))
 
 
-def test_an_executor_without_numpy_says_what_to_install(spark: int, files: Files, tmp_path: Path) -> None:
+def test_an_executor_without_numpy_says_what_to_install(spark, files, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)

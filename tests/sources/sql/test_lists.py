@@ -7,7 +7,6 @@ import sqlite3
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -48,7 +47,7 @@ def assert_lists_are_read(url: str) -> None:
         assert pull.failures.keys() <= {"nobody"}
 
 
-def test_lists_are_read_from_either_database(database_url: str) -> None:
+def test_lists_are_read_from_either_database(database_url):
     fill_database(database_url, LISTS)
     assert_lists_are_read(database_url)
 
@@ -73,12 +72,12 @@ def assert_newest_lists_count(url: str, *times: str) -> None:
             assert set(SqlTable(SQL.all_users(options)).users(SLOT, ()).users) == {"u1", "u2", "u3", "u4"}  # type: ignore[arg-type]
 
 
-def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url: str) -> None:
+def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url):
     assert_newest_lists_count(database_url, *(["text"] if "sqlite" in database_url else ["timestamp", "timestamptz"]))
 
 
 @pytest.mark.parametrize("marked", ["IN :users", "in ( :users )"])
-def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(marked: str, database_url: str) -> None:
+def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(marked, database_url):
     execute(database_url, "CREATE TABLE recs (who integer, what integer, place integer)")
     execute(database_url, *(f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10)))
     query = f"SELECT who, what, place FROM recs WHERE who {marked}"
@@ -89,7 +88,7 @@ def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(marked: str, data
     assert pull.rankings.items.dtype == "int64"
 
 
-def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url: str) -> None:
+def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url):
     key = "6f1d7b1e-0000-4000-8000-00000000000a"
     execute(
         postgres_url,
@@ -113,7 +112,7 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url: st
     assert numbers.failures == {"8": CoverageReason.MALFORMED}
 
 
-def test_each_odd_row_has_its_reason(database: str) -> None:
+def test_each_odd_row_has_its_reason(database):
     execute(
         database,
         "INSERT INTO wide VALUES ('null', NULL), ('word', 'oops'), ('object', '{}')",
@@ -131,7 +130,7 @@ def test_each_odd_row_has_its_reason(database: str) -> None:
     }
 
 
-def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database: str) -> None:
+def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database):
     query = f"""
         SELECT who, what, place FROM tall WHERE who IN :users AND
         (who <> 'u2' OR (SELECT count(*) FROM ({ENDLESS} LIMIT 100000000)) > 0)"""
@@ -154,7 +153,7 @@ def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database:
         "SELECT who, what, set_config('transaction_read_only', 'off', true) FROM wide; DELETE FROM wide",
     ],
 )
-def test_a_source_never_writes(statement: str, database_url: str, tmp_path: Path) -> None:
+def test_a_source_never_writes(statement, database_url, tmp_path):
     fill_database(database_url, {"u1": [1]})
     before = sorted(tmp_path.iterdir())
     query = statement.format(new=tmp_path / "new.db")
@@ -166,13 +165,13 @@ def test_a_source_never_writes(statement: str, database_url: str, tmp_path: Path
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_full_text_table_of_sqlite_is_read(database: str) -> None:
+def test_a_full_text_table_of_sqlite_is_read(database):
     execute(database, "CREATE VIRTUAL TABLE texts USING fts5(who, what)", "INSERT INTO texts VALUES ('u1', '[1]')")
     options = {"url": database, "query": "SELECT * FROM texts('u1')", "user": "who", "items": "what"}
     assert as_lists(pull_of("u1", sql=options)) == {"u1": ["1"]}
 
 
-def test_a_missing_file_is_told_and_not_made(tmp_path: Path) -> None:
+def test_a_missing_file_is_told_and_not_made(tmp_path):
     source = source_of(sql={"url": f"sqlite:///{tmp_path / 'none.db'}"} | WIDE)
 
     with pytest.raises(SourceError, match=r"database file .*none\.db does not exist: check the url") as caught:
@@ -181,7 +180,7 @@ def test_a_missing_file_is_told_and_not_made(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_locked_database_is_told_and_may_be_free_later(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_database_is_told_and_may_be_free_later(database, monkeypatch):
     monkeypatch.setattr("monitor.sources.sql.source._LONGEST_CONNECT_S", 0.2)
     source = source_of(sql={"url": database} | WIDE)
     holder = sqlite3.connect(database.removeprefix("sqlite:///"), isolation_level=None)
@@ -205,7 +204,7 @@ def test_a_locked_database_is_told_and_may_be_free_later(database: str, monkeypa
         ),
     ],
 )
-def test_a_wrong_table_query_or_column_is_one_line(options: dict[str, Any], reason: str, database_url: str) -> None:
+def test_a_wrong_table_query_or_column_is_one_line(options, reason, database_url):
     fill_database(database_url, {"u1": [1]})
 
     with pytest.raises(SourceError) as caught:
@@ -214,12 +213,12 @@ def test_a_wrong_table_query_or_column_is_one_line(options: dict[str, Any], reas
     assert "\n" not in str(caught.value)
 
 
-def test_casts_and_times_in_a_query_are_no_parameters() -> None:
+def test_casts_and_times_in_a_query_are_no_parameters():
     SqlSourceOptions.model_validate(
         {"url": "sqlite://", "query": "SELECT a::text, '12:30' FROM t WHERE u IN :users", "user": "a", "items": "b"}
     )
 
 
-def test_an_unknown_database_is_a_mistake_in_the_configuration() -> None:
+def test_an_unknown_database_is_a_mistake_in_the_configuration():
     with pytest.raises(ConfigError, match="unknown database driver 'oracel'"):
         source_of(sql={"url": "oracel://host/db"} | WIDE)

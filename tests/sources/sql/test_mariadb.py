@@ -21,15 +21,15 @@ def url() -> Iterator[str]:
         yield url
 
 
-def test_lists_are_read_in_every_form(url: str) -> None:
+def test_lists_are_read_in_every_form(url):
     assert_lists_are_read(url)
 
 
-def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(url: str) -> None:
+def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(url):
     assert_newest_lists_count(url, "datetime(3)", "timestamp(6)")
 
 
-def test_a_source_never_writes(url: str) -> None:
+def test_a_source_never_writes(url):
     for statement in ("DELETE FROM wide", "DROP TABLE wide", "UPDATE wide SET what = '[]'"):
         with pytest.raises(SourceError, match=r"cannot be read: the query would do more than read"):
             pull_of("user's 1", sql={"url": url, "query": statement, "user": "who", "items": "what"})
@@ -37,7 +37,7 @@ def test_a_source_never_writes(url: str) -> None:
     assert len(as_lists(pull_of(*LISTS, sql=sql_sources(url)["sql table wide"]))) == len(LISTS)
 
 
-def test_the_database_ends_a_query_that_runs_beyond_the_deadline(url: str) -> None:
+def test_the_database_ends_a_query_that_runs_beyond_the_deadline(url):
     query = "SELECT count(a.seq * b.seq) AS who, '[1]' AS what FROM seq_1_to_1000000 a, seq_1_to_1000000 b"
 
     pull = pull_of("u", timeout_s=1, sql={"url": url, "query": query, "user": "who", "items": "what"})
@@ -45,7 +45,7 @@ def test_the_database_ends_a_query_that_runs_beyond_the_deadline(url: str) -> No
     assert pull.failures == {"u": CoverageReason.TIMEOUT}
 
 
-def test_usual_forms_of_a_list_of_users_are_bound(url: str) -> None:
+def test_usual_forms_of_a_list_of_users_are_bound(url):
     for form in LIST_FORMS:
         assert_users_are_bound(url, form)
     fill_database(url, LISTS)

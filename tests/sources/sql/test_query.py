@@ -38,24 +38,24 @@ def assert_users_are_bound(url: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", LIST_FORMS)
-def test_usual_forms_of_a_list_of_users_are_bound(form: str, database_url: str) -> None:
+def test_usual_forms_of_a_list_of_users_are_bound(form, database_url):
     assert_users_are_bound(database_url, form)
 
 
 @pytest.mark.parametrize("form", ARRAY_FORMS)
-def test_arrays_of_users_are_bound_in_postgresql(form: str, postgres_url: str) -> None:
+def test_arrays_of_users_are_bound_in_postgresql(form, postgres_url):
     assert_users_are_bound(postgres_url, form)
 
 
 @pytest.mark.parametrize("form", [*REFUSED, *ARRAY_FORMS[:2]])
-def test_other_forms_are_refused_with_the_form_that_works(form: str) -> None:
+def test_other_forms_are_refused_with_the_form_that_works(form):
     with pytest.raises(ValidationError, match="in a form that sqlite does not take: write WHERE user_id IN :users"):
         SqlSourceOptions.model_validate(
             {"url": "sqlite:///a.db", "query": f"SELECT * FROM t WHERE {form}", "user": "who", "items": "what"}  # noqa: S608
         )
 
 
-def test_strings_comments_casts_and_escaped_colons_bind_nothing() -> None:
+def test_strings_comments_casts_and_escaped_colons_bind_nothing():
     code = "SELECT '12:30', ':a', 'it''s :b', \"c :c\", d::text, e\\:f, g[1:2] /* :h */ FROM t -- :i"
     backslash = r"SELECT 'it\'s :a', `:b` FROM t # :c"
 
