@@ -249,7 +249,8 @@ def test_without_users_nothing_is_measured(files, damage, reason):
 
 
 def test_second_lists_that_cannot_be_read_are_said_and_the_run_goes_on(files):
-    arms = arms_of(*files, None, files[0].model_copy(update={"path": "gone.parquet"}))
+    baseline, candidate = files
+    arms = arms_of(baseline, candidate, again=baseline.model_copy(update={"path": "gone.parquet"}))
 
     pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
     joined = measure(arms, noise_floor=NoiseFloor.RETRAIN)
