@@ -12,7 +12,18 @@ from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.notifications import Briefing, Delivery, FiringSnapshot, Notification, Silence
-from monitor.model.pages import FiringChange, IncidentHistory, SegmentMeans, SeriesKey, SeriesPoint, UserLists, UserRun
+from monitor.model.pages import (
+    FiringChange,
+    IncidentFilter,
+    IncidentHistory,
+    IncidentStart,
+    ReceiverRecord,
+    SegmentMeans,
+    SeriesKey,
+    SeriesPoint,
+    UserLists,
+    UserRun,
+)
 from monitor.model.rankings import CoverageRow
 from monitor.model.retention import Cutoffs, DataKind, Pruned
 from monitor.model.runs import (
@@ -82,6 +93,14 @@ class PageStore(Protocol):
 
     def incident(self, key: str) -> IncidentHistory:
         """What belongs to this incident or firing, of very many transitions the first; empty for an unknown key."""
+
+    def incidents(
+        self, wanted: IncidentFilter, *, is_firing: bool, before: int | None, limit: int
+    ) -> tuple[IncidentStart, ...]:
+        """Incidents that fire, or those that have ended: the newest ``limit`` of those before this number, newest first."""
+
+    def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
+        """Starts and ends of every firing of these incidents, in the order they were stored."""
 
 
 class Leases(Closable, Protocol):
@@ -307,6 +326,9 @@ class Outbox(Protocol):
 
         Of what is held only starts: an end that waits for its incident keeps nothing from anybody.
         """
+
+    def records(self) -> Mapping[str, ReceiverRecord]:
+        """The last success and the last error of each receiver, as far as the newest 50,000 outcomes show them."""
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         """Deliveries given up for good since then, by receiver; those to receivers that were removed do not count."""
