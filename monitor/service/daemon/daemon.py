@@ -16,8 +16,9 @@ from starlette.applications import Starlette
 
 from monitor import __version__
 from monitor.deadline import Deadline
-from monitor.errors import DatabaseError, MonitorError
+from monitor.errors import DatabaseError, MonitorError, describe_fault
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.daemon_state import DaemonState, DatabaseAway, Refusal, Refused
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of
@@ -25,7 +26,7 @@ from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
 from monitor.service.composition import PINGS_S, TitleCache, reconcile, require_reloadable, set_known_names, wire
 from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.jobs import DaemonJobs
+from monitor.service.daemon.jobs import UNREAD, DaemonJobs
 from monitor.service.daemon.leadership import ANSWER_S, DaemonRole
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, open_in_time
 from monitor.service.daemon.scheduler import JobScheduler
@@ -78,6 +79,7 @@ class Daemon:
         self._has_database = False
         self._changing = threading.RLock()
         self._started_at = self._clock.now()
+        self._refusal: Refusal | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +206,7 @@ class Daemon:
             clock=self._clock,
             latest=lambda: self._jobs.latest.all or (),
             comparisons=lambda: {name: each.comparison for name, each in self._wiring.watched.items()},
-            notice=self._role.leadership.describe,
+            state=self._state,
             titles=TitleCache(lambda: self._wiring),
             status=self._status,
             progress=lambda name: tuple(each for _, each in sorted(self._runner.progress.get(name, {}).items())),
@@ -216,12 +218,29 @@ class Daemon:
         )
         return create_app(site=site, metrics=self._publisher.render, health=self, reload=self.reload)
 
+    def _state(self) -> DaemonState:
+        certificates = self._web.access.certificates
+        refusals = (self._refusal, certificates.refusal if certificates else None)
+        return DaemonState(
+            role=self._role.leadership.role,
+            away=self._away(),
+            refusals=tuple(filter(None, refusals)),
+        )
+
+    def _away(self) -> DatabaseAway | None:
+        outage, read_at = self._database.outage, self._jobs.latest.read_at
+        if outage is not None:
+            return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
+        if read_at is not None and self._clock.now() - read_at > UNREAD:
+            return DatabaseAway(since=read_at, reason=None, read_at=read_at)
+        return None
+
     def _status(self) -> Status:
         wiring = self._wiring
         return Status(
             version=__version__,
             started_at=self._started_at,
-            role=self._role.leadership.describe() or "leads",
+            state=self._state(),
             unready=self.unready(),
             database=self._store.place,
             schedule=self._scheduler.runs(),
@@ -255,20 +274,25 @@ class Daemon:
                     reconcile(new, self._store, self._clock)
             except MonitorError as error:
                 log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
-                self._publisher.reloaded(ok=False, at=self._clock.now())
-                return False
-            except Exception:  # a defect must not end a daemon that works
+                return self._refuse(str(error))
+            except Exception as error:  # a defect must not end a daemon that works
                 log.exception("configuration not reloaded for a reason nobody thought of; the old one stays in force")
-                self._publisher.reloaded(ok=False, at=self._clock.now())
-                return False
+                return self._refuse(f"a defect of rankwatch, see the log: {describe_fault(error)}")
             # Nothing of the new configuration is in force before all of it is known to work.
             old, self._wiring = self._wiring, new
             self._web.follow(access)
             self._put_in_force()
+            self._refusal = None
         self._on_reload(new.settings)
         threading.Thread(target=old.close, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
+
+    def _refuse(self, reason: str) -> bool:
+        now = self._clock.now()
+        self._refusal = Refusal(what=Refused.CONFIGURATION, at=now, reason=reason)
+        self._publisher.reloaded(ok=False, at=now)
+        return False
 
     def _put_in_force(self) -> None:
         with self._changing:

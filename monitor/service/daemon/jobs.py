@@ -29,6 +29,8 @@ ROUNDS = 20
 
 REFRESH = timedelta(seconds=15)
 """How often what other daemons stored, the outbox and abandoned runs are looked up."""
+UNREAD = 4 * REFRESH
+"""After so long without a refresh pages say that the database was not read: it may hang."""
 PRUNE = timedelta(hours=1)
 FIRST_PRUNE = timedelta(minutes=5)
 """How long after the start, or after the lead was taken, old rows are first deleted: the first round of runs goes before."""
@@ -52,6 +54,7 @@ class LatestRuns:
         self._reads, self._refreshes = count(), count()
         self._names: tuple[str, ...] = ()
         self._seen: Watermark | None = None
+        self.read_at: datetime | None = None  # when all of them were last read; None before
         self._found: dict[str, tuple[int, LatestRun | None]] = {}
 
     @property
@@ -72,6 +75,7 @@ class LatestRuns:
 
     def refresh(self, names: Sequence[str]) -> None:
         """Read what others have stored of these comparisons, and publish these alone; DatabaseError when it cannot be read."""
+        began = self._clock.now()
         self._names = tuple(names)
         # What was read meanwhile, after a run of this daemon's own, is not read again.
         marks = {name: found.run.mark for name in names if (found := self.of(name)) is not None}
@@ -79,7 +83,7 @@ class LatestRuns:
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
         unread = (name for name in names if name not in self._found)
         self._read({*changed, *unread, *names[next(self._refreshes) % ROUNDS :: ROUNDS]})
-        self._seen = seen
+        self._seen, self.read_at = seen, began
 
     def _read(self, wanted: Collection[str]) -> None:
         ticket = next(self._reads)
