@@ -17,6 +17,7 @@ from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_spar
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Coverage
+from monitor.model.rules import Severity
 from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
@@ -221,8 +222,15 @@ def _templates() -> jinja2.Environment:
     for each in (
         *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
         *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _coverage_rows, _table, link_to),
-        *(linked_rows, addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
+        *(
+            linked_rows,
+            addresses.comparison_url,
+            addresses.run_url,
+            addresses.user_url,
+            addresses.alert_url,
+            addresses.alerts_url,
+        ),
     ):
         environment.globals[each.__name__.lstrip("_")] = each
-    environment.globals |= {"periods": tuple(PERIODS), "layout": "layout.html"}
+    environment.globals |= {"periods": tuple(PERIODS), "severities": tuple(Severity), "layout": "layout.html"}
     return environment
