@@ -69,7 +69,7 @@ def _state_at(state: AlertState, changes: Sequence[Transition]) -> AlertState:
 
 def _sections(site: Site, latest: LatestRun, since: datetime | None, slots: Sequence[datetime]) -> Iterator[Section]:
     name = latest.run.comparison
-    chosen = {"to": format_instant(latest.run.slot)} | ({} if since is None else {"from": format_instant(since)})
+    chosen = {"to": latest.run.slot} | ({} if since is None else {"from": since})
     whole = read_comparison_page(site, Query(path={"name": name}, chosen=chosen))
     yield Section(address=comparison_url(name), title="over time", template="comparison.html", page=whole)
     runs = [read_run_page(site, Query(path={"name": name, "slot": format_instant(slot)}, chosen={})) for slot in slots]
@@ -77,7 +77,7 @@ def _sections(site: Site, latest: LatestRun, since: datetime | None, slots: Sequ
         slot = run.run.slot
         yield Section(address=run_url(name, slot), title=f"run of {show_instant(slot)}", template="run.html", page=run)
         for each in run.worst[:MOST_USERS]:
-            query = Query(path={"name": name, "user": each.user}, chosen={"slot": format_instant(slot)})
+            query = Query(path={"name": name, "user": each.user}, chosen={"slot": slot})
             page = read_user_page(site, query)
             page = replace(page, history=page.history[-_USER_RUNS:])
             yield Section(address=user_url(name, each.user, slot), title=f"user {each.user}", template="user.html", page=page)
