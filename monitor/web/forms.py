@@ -125,7 +125,7 @@ SERVER_ANSWERS = {
 """Answers of every address, by status."""
 _WIDEST = 1e9
 """No metric on lists of at most 10,000 items has a wider range."""
-_MOST_SEGMENTS = 200
+_MOST_SEGMENTS = 50
 
 
 FAILURE = {
@@ -141,7 +141,7 @@ def describe_failures(own: Mapping[str, str]) -> dict[str, Any]:
     as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
     # What the server says before it looks at the address is plain text.
     as_text = {"text/plain": {"schema": {"type": "string"}}}
-    contents = {"401": as_text, "421": as_text, "431": as_text, "503": {**as_json, **as_text}}
+    contents = {"400": {**as_json, **as_text}, "401": as_text, "421": as_text, "431": as_text, "503": {**as_json, **as_text}}
     return {
         status: {"description": text, "content": contents.get(status, as_json)}
         for status, text in {**own, **SERVER_ANSWERS}.items()

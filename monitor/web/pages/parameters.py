@@ -10,8 +10,8 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from monitor.errors import InputError
 from monitor.model.instants import read_since
 
-LONGEST_TEXT = 5000
-"""Characters of a name or user in an address. The server accepts 16 kB of headers and address."""
+LONGEST_TEXT = 500
+"""Characters of a name or user in a query: with several of them headers and address stay below the server's 16 kB."""
 LARGEST_NUMBER = 2**63 - 1
 """The largest number that databases give to a row."""
 

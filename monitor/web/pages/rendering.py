@@ -109,7 +109,7 @@ def segment_chart(explanation: Explanation) -> Markup:
         return Markup()
     dimension = explanation.falls[0].segment.partition("=")[0]
     leading = [fall for fall in explanation.falls if fall.segment.partition("=")[0] == dimension][:12]
-    bars = [Bar(name=fall.segment, amount=fall.whole, figure=f"{fall.whole:+.4f}, {fall.share:.0%} of all") for fall in leading]
+    bars = [Bar(name=fall.segment, amount=fall.whole, figure=f"{fall.whole:+.4f}, {fall.share:.0%}") for fall in leading]
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
 
 
