@@ -13,6 +13,7 @@ from factories import HOUR, HeldClock
 from logs import captured
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.daemon_state import DatabaseAway
 from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import outage
 from monitor.service.daemon.daemon import Daemon
@@ -162,6 +163,16 @@ def world() -> World:
     two_minutes = timedelta(minutes=2)
     alert = OutageAlert(database=database, place="x", alert_after=lambda: two_minutes)
     return World(clock, database, alert, publisher)
+
+
+def test_a_database_that_was_not_read_for_a_minute_is_said_to_be_away_before_anybody_knows_why(world):
+    now = world.clock.now()
+    assert outage.database_away(None, None, now) is None
+    assert outage.database_away(None, now - MINUTE, now) is None
+    unread = now - MINUTE - SECOND
+    assert outage.database_away(None, unread, now) == DatabaseAway(since=unread, reason=None, read_at=unread)
+    world.database.failed(AWAY)
+    assert outage.database_away(world.database.outage, None, now) == DatabaseAway(since=now, reason=str(AWAY), read_at=None)
 
 
 FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)

@@ -18,7 +18,7 @@ from monitor import __version__
 from monitor.deadline import Deadline
 from monitor.errors import DatabaseError, MonitorError, describe_fault
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.daemon_state import DaemonState, DatabaseAway, Refusal, Refused
+from monitor.model.daemon_state import DaemonState, Refusal, Refused
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of
@@ -26,9 +26,9 @@ from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
 from monitor.service.composition import PINGS_S, TitleCache, reconcile, require_reloadable, set_known_names, wire
 from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.jobs import UNREAD, DaemonJobs
+from monitor.service.daemon.jobs import DaemonJobs
 from monitor.service.daemon.leadership import ANSWER_S, DaemonRole
-from monitor.service.daemon.outage import OutageAlert, OutageMonitor, open_in_time
+from monitor.service.daemon.outage import OutageAlert, OutageMonitor, database_away, open_in_time
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slots import SlotChooser
 from monitor.service.daemon.watchdog import Watchdog
@@ -223,17 +223,9 @@ class Daemon:
         refusals = (self._refusal, certificates.refusal if certificates else None)
         return DaemonState(
             role=self._role.leadership.role,
-            away=self._away(),
+            away=database_away(self._database.outage, self._jobs.latest.read_at, self._clock.now()),
             refusals=tuple(filter(None, refusals)),
         )
-
-    def _away(self) -> DatabaseAway | None:
-        outage, read_at = self._database.outage, self._jobs.latest.read_at
-        if outage is not None:
-            return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
-        if read_at is not None and self._clock.now() - read_at > UNREAD:
-            return DatabaseAway(since=read_at, reason=None, read_at=read_at)
-        return None
 
     def _status(self) -> Status:
         wiring = self._wiring

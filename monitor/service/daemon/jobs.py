@@ -29,8 +29,6 @@ ROUNDS = 20
 
 REFRESH = timedelta(seconds=15)
 """How often what other daemons stored, the outbox and abandoned runs are looked up."""
-UNREAD = 4 * REFRESH
-"""After so long without a refresh pages say that the database was not read: it may hang."""
 PRUNE = timedelta(hours=1)
 FIRST_PRUNE = timedelta(minutes=5)
 """How long after the start, or after the lead was taken, old rows are first deleted: the first round of runs goes before."""
