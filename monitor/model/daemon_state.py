@@ -15,7 +15,7 @@ class RoleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """The part of this daemon; ``leader``: host and process of the daemon that leads, as last seen, None for nobody."""
+    """The part of this daemon. ``leader``: host and process of the daemon that led when last seen."""
 
     kind: RoleKind
     leader: str | None = None
@@ -28,7 +28,7 @@ class DatabaseAway:
 
     since: datetime
     reason: str | None
-    read_at: datetime | None  # when the states that pages show were read; None where none was read yet
+    read_at: datetime | None  # when the states on the pages were read; None before the first time
 
 
 class Refused(StrEnum):

@@ -125,5 +125,5 @@ class ReceiverRecord:
     """What became of a receiver's deliveries; None for what has never happened, or is deleted."""
 
     last_success: datetime | None = None
-    last_error: datetime | None = None  # when the error was first seen: repetitions of it are not stored
+    last_error: datetime | None = None  # first seen: repetitions are not stored
     reason: str | None = None  # of the last error

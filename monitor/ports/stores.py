@@ -97,7 +97,7 @@ class PageStore(Protocol):
     def incidents(
         self, wanted: IncidentFilter, *, is_firing: bool, before: int | None, limit: int
     ) -> tuple[IncidentStart, ...]:
-        """Incidents that fire, or those that have ended: the newest ``limit`` of those before this number, newest first."""
+        """Incidents that fire, or that have ended, newest first: ``limit`` before this number."""
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
         """Starts and ends of every firing of these incidents, in the order they were stored."""
@@ -328,7 +328,7 @@ class Outbox(Protocol):
         """
 
     def records(self) -> Mapping[str, ReceiverRecord]:
-        """The last success and the last error of each receiver, as far as the newest 50,000 outcomes show them."""
+        """Each receiver's last success and last error, of the newest 50,000 outcomes."""
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         """Deliveries given up for good since then, by receiver; those to receivers that were removed do not count."""

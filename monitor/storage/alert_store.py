@@ -1,7 +1,7 @@
 """SqlAlertStore: alert states and transitions stored outside of runs, and silences.
 
-What people do (acknowledge, resolve, silence, expire) is written on a standby too, as commands write it beside a daemon:
-the leader delivers it. The locks on comparisons keep it apart from what runs write.
+What people do (acknowledge, resolve, silence, expire) is written on a standby too, as commands write
+it beside a daemon. The leader delivers it. The locks on comparisons keep it apart from runs.
 """
 
 # ruff: noqa: D102 - the port's docstrings are the contract

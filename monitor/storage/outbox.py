@@ -219,9 +219,10 @@ class SqlOutbox:
     def records(self) -> Mapping[str, ReceiverRecord]:
         newest = select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         status, reason = newest.c.status, newest.c.reason
-        # What joined an incident without a message of its own has a reason, what was not tried has none.
+        # What joined an incident without a message has a reason. What was not tried has none.
         is_success = and_(status == DeliveryStatus.SENT, reason.is_(None))
-        is_error = and_(status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD)), reason.is_not(None), reason != _REMOVED)
+        is_failed = status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
+        is_error = and_(is_failed, reason.is_not(None), reason != _REMOVED)
         last = (
             select(deliveries.c.receiver, func.max(newest.c.id).label("id"))
             .join(newest, newest.c.delivery_id == deliveries.c.id)

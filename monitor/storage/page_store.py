@@ -197,10 +197,13 @@ class SqlPageStore:
         )
         earlier = transitions.alias()
         is_later = exists().where(
-            earlier.c.incident == transitions.c.incident, earlier.c.id < transitions.c.id, _is_start(earlier)
+            earlier.c.incident == transitions.c.incident,
+            earlier.c.id < transitions.c.id,
+            _is_start(earlier),
         )
+        is_wanted = key.in_(firing) if is_firing else key.not_in(firing)
         query = select(transitions.c.id, key, transitions.c.changed_at).where(
-            IS_START, ~is_later, key.in_(firing) if is_firing else key.not_in(firing), *_conditions(wanted)
+            IS_START, ~is_later, is_wanted, *_conditions(wanted)
         )
         if before is not None:
             query = query.where(transitions.c.id < before)
@@ -238,13 +241,15 @@ def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
     if wanted.text:
         change = transitions.alias()
         columns = (change.c.alert, change.c.segment, change.c.reason, change.c.explanation)
-        conditions.append(_has(change, or_(*(each.icontains(wanted.text, autoescape=True) for each in columns))))
+        holds_text = [each.icontains(wanted.text, autoescape=True) for each in columns]
+        conditions.append(_has(change, or_(*holds_text)))
     return conditions
 
 
 def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether the incident has such a change. Two look-ups by an index are quicker than one with OR."""
+    """Whether the incident has such a change."""
     of_incident = exists().where(change.c.incident == transitions.c.incident, *conditions)
+    # A firing without an incident is found by itself. Two look-ups by an index are quicker than OR.
     same = exists().where(change.c.id == transitions.c.id, *conditions)
     return or_(same, of_incident)
 

@@ -70,7 +70,12 @@ class Leadership:
     def role(self) -> Role:
         """For people, at which daemon they look."""
         seen = self._leader
-        kind = RoleKind.STANDBY if self.lease is None else RoleKind.LEADER if self.is_sure else RoleKind.UNSURE
+        if self.lease is None:
+            kind = RoleKind.STANDBY
+        elif self.is_sure:
+            kind = RoleKind.LEADER
+        else:
+            kind = RoleKind.UNSURE
         return Role(kind=kind, leader=seen.holder if seen else None, epoch=self.epoch)
 
     def start(self) -> None:

@@ -101,8 +101,12 @@ class OutageMonitor:
         return before
 
 
-def database_away(outage: Outage | None, read_at: datetime | None, now: datetime) -> DatabaseAway | None:
-    """What pages say of a database that is away, or that was not read for `UNREAD`; None where all is well."""
+def database_away(
+    outage: Outage | None,
+    read_at: datetime | None,
+    now: datetime,
+) -> DatabaseAway | None:
+    """What pages say of a database that is away or was not read for `UNREAD`, else None."""
     if outage is not None:
         return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
     if read_at is not None and now - read_at > UNREAD:

@@ -1,4 +1,4 @@
-"""What fires, and page by page what ended; one incident with who was notified of it and what can be done."""
+"""What fires, and page by page what ended; one incident with who was notified and what can be done."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 A_PAGE = timedelta(days=1)
 """One page of ended incidents shows a day at least."""
 LEAST, MOST = 25, 100
-"""Incidents on one page: so many in quiet times although they are of more than a day, so many on a wild day."""
+"""Incidents on one page: at least so many, of more than a day; at most so many, of less than a day."""
 _MOST_FIRING = 500
 _MESSAGES = 10
 
@@ -49,7 +49,7 @@ class IncidentState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertsPage:
-    """Incidents that last, on the first page, then a page of those that ended, newest first, and silences."""
+    """Incidents that last, on the first page; a page of those that ended, newest first; silences."""
 
     wanted: IncidentFilter
     state: IncidentState | None
@@ -107,7 +107,9 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         older = ended[-1].number if len(found) > len(ended) else None
     silences = store.silences(ending_after=now)
     configured = site.comparisons()
-    known = {*configured, *(each.run.comparison for each in site.latest())} | {wanted.comparison or ""}
+    known = {*configured, *(each.run.comparison for each in site.latest())}
+    if wanted.comparison is not None:
+        known.add(wanted.comparison)
     return AlertsPage(
         wanted=wanted,
         state=state,
@@ -115,7 +117,7 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         ended=_whole_incidents(site, ended),
         before=before,
         older=older,
-        comparisons=tuple(sorted(known - {""})),
+        comparisons=tuple(sorted(known)),
         silences=silences,
         unmatched=tuple(map(write_unmatched, find_unmatched_silences(silences, store.states(), configured))),
         at=now,

@@ -11,7 +11,7 @@ from monitor.errors import InputError
 from monitor.model.instants import read_since
 
 LONGEST_TEXT = 500
-"""Characters of a name or user in a query: with several of them headers and address stay below the server's 16 kB."""
+"""Characters of a name or user in a query: so headers and address stay below the server's 16 kB."""
 LARGEST_NUMBER = 2**63 - 1
 """The largest number that databases give to a row."""
 
@@ -71,8 +71,15 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(KINDS[name])
 
 
-def read_parameters(given: Mapping[str, str], required: Sequence[str], optional: Sequence[str]) -> dict[str, Any]:
-    """The values of a page's parameters; others are ignored. InputError for one that is missing or cannot be read."""
+def read_parameters(
+    given: Mapping[str, str],
+    required: Sequence[str],
+    optional: Sequence[str],
+) -> dict[str, Any]:
+    """The values of a page's parameters; others are ignored.
+
+    InputError for a parameter that is missing or cannot be read.
+    """
     values: dict[str, Any] = {}
     faults = [f"{name}: is missing" for name in required if name not in given]
     for name in (*required, *optional):
