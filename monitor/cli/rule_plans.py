@@ -127,8 +127,7 @@ def _print_rules(found: tuple[Suggestion, ...]) -> None:
         print_line(
             (
                 f"  - {{alert: {rule.alert}, metric: "
-                f"{json.dumps(rule.metric)}{statistic}{segments}, "
-                f"{limit}}}"
+                f"{json.dumps(rule.metric)}{statistic}{segments}, {limit}}}"
             )
         )
 

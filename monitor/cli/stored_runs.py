@@ -260,8 +260,7 @@ def _print_notes(run: Run) -> None:
         output.print_line(
             (
                 f"relevance: waiting for labels until {output.instant(run.labels_until)}; "
-                f"{command} "
-                "looks for them"
+                f"{command} looks for them"
             )
         )
 

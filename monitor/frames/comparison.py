@@ -141,8 +141,7 @@ def read_catalogue(catalogue: int | None, listed: int) -> int:
         raise InputError(
             (
                 f"catalogue is {size}, but {listed} different items are listed: give how many "
-                "could "
-                "be, or None"
+                "could be, or None"
             )
         )
     return size

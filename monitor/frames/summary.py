@@ -235,8 +235,7 @@ def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
         raise InputError(
             (
                 f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each "
-                "user "
-                "one segment"
+                "user one segment"
             )
         )
     found = by.reindex(frame.index)

@@ -63,8 +63,7 @@ def make_silence(
         raise ConfigError(
             (
                 "a silence needs a matcher, such as comparison=home-feed: without one it would "
-                "hold "
-                "everything back"
+                "hold everything back"
             )
         )
     if ends_at <= max(starts_at, signed.at):

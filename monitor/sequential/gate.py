@@ -92,8 +92,7 @@ class Scale:
             raise InputError(
                 (
                     f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, "
-                    "where "
-                    "no bet holds"
+                    "where no bet holds"
                 )
             )
         return np.clip(unit, 0.0, 1.0)

@@ -124,8 +124,7 @@ def read_mapping(
         raise ConfigError(
             (
                 f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, "
-                "such "
-                f"as {example}"
+                f"such as {example}"
             )
         )
     return document

@@ -161,8 +161,7 @@ def numbers_beside(
         raise SourceError(
             (
                 f"column {column!r} of {where} holds {describe_type(lists.type)}: it must hold "
-                "lists "
-                "of numbers"
+                "lists of numbers"
             )
         )
     values, own = flat_lists(lists)

@@ -185,8 +185,7 @@ def _check_once(items: list[pa.Array], where: str) -> None:
     raise SourceError(
         (
             f"item {_named(texts.dictionary, again)} of {where} has more than one weight: give "
-            "each "
-            "item once"
+            "each item once"
         )
     )
 

@@ -111,8 +111,7 @@ class WriterQueue:
                 raise DatabaseError(
                     (
                         f"{place}: other work of this process has been writing for "
-                        f"{QUEUE_WAIT_S:g} "
-                        "s: try again"
+                        f"{QUEUE_WAIT_S:g} s: try again"
                     ),
                     permanent=False,
                     trouble=DatabaseTrouble.CONFLICT,
@@ -356,8 +355,7 @@ def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
     return LeaseLostError(
         (
             f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, "
-            f"{leader}: "
-            "nothing was written"
+            f"{leader}: nothing was written"
         )
     )
 

@@ -279,9 +279,8 @@ def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
     except (ssl.SSLError, ValueError):
         raise ConfigError(
             (
-                f"tls_server_config: client_ca_file {options.client_ca_file} holds no "
-                "certificate in "
-                "PEM"
+                f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate "
+                "in PEM"
             )
         ) from None
 

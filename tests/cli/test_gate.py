@@ -51,8 +51,7 @@ def test_similar_lists_are_safe_and_end_with_0():
     assert lines[1].startswith(
         (
             "judged: extended_tau: how far it is from 1, that of identical lists; the baseline's "
-            "own "
-            "noise is NOT"
+            "own noise is NOT"
         )
     )
     assert (

@@ -336,8 +336,7 @@ def test_an_incident_is_read_on_a_telephone_and_acknowledged_by_keyboard_without
         assert tab.run(
             (
                 "[...document.querySelectorAll('input:not([type=hidden]), textarea')].every(each "
-                "=> "
-                "each.labels.length)"
+                "=> each.labels.length)"
             )
         )
         presses = 0

@@ -130,8 +130,7 @@ def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe
         wrong = tab.run(
             (
                 "axe.run().then((found) => found.violations.flatMap((each) => "
-                "each.nodes.map((node) "
-                "=> each.id + ' ' + node.html)))"
+                "each.nodes.map((node) => each.id + ' ' + node.html)))"
             )
         )
         too_wide = tab.run("document.documentElement.scrollWidth - innerWidth")
@@ -146,9 +145,8 @@ def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(browser, a
     tab.go(addresses[page])
     seen = tab.run(
         "[...document.querySelectorAll('main a, main h1, main p, main li, main td "
-        "div')].filter((each) => "
-        "each.getBoundingClientRect().bottom < innerHeight && each.checkVisibility()).map((each) "
-        "=> each.innerText).join(' ')"
+        "div')].filter((each) => each.getBoundingClientRect().bottom < innerHeight && "
+        "each.checkVisibility()).map((each) => each.innerText).join(' ')"
     )
     for said in ("seg2-nonUK-pop", "country=nonUK", "the same list from the candidate", "firing"):
         assert said in seen

@@ -284,8 +284,7 @@ def _format_of(paths: Sequence[str], where: str) -> str:
         raise SourceError(
             (
                 f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, "
-                "or "
-                "set format"
+                "or set format"
             )
         )
     if len(kinds) > 1:

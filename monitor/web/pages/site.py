@@ -125,8 +125,7 @@ class Site:
             raise AbsentPageError(
                 (
                     f"no run of {name} has the slot {format_instant(slot)}: it was never run, or "
-                    "is "
-                    "deleted"
+                    "is deleted"
                 )
             )
         return found[0]
