@@ -10,7 +10,13 @@ from pydantic import TypeAdapter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.routing import Route
 
 from monitor.errors import ConfigError, DatabaseError, InputError, MonitorError, SourceError
@@ -36,13 +42,19 @@ Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Makes the metrics page for the request's Accept and Accept-Encoding: its body and headers. Called in a worker thread."""
 
 Reload = Callable[[], bool]
-"""Reads the configuration again; False when the old one stays in force. Called in a worker thread, one at a time."""
+"""Reads the configuration again.
+
+False when the old one stays in force. Called in a worker thread, one at a time.
+"""
 
 DESCRIPTION = "/api/v1/openapi.json"
 _DESCRIPTION = {
     "summary": "This description.",
     "responses": {
-        "200": {"description": "OpenAPI 3.1.", "content": {"application/json": {"schema": {"type": "object"}}}},
+        "200": {
+            "description": "OpenAPI 3.1.",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
         **describe_failures({}),
     },
 }
@@ -52,8 +64,8 @@ _SCRAPES = 32
 _READERS = 4
 _PAGE_S = 20.0
 _OURS = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "same-origin"}
 _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
@@ -69,22 +81,36 @@ _ANSWERS = {
     "404": "There is no such comparison, run, user or incident.",
 }
 """What pages say no by, beside `SERVER_ANSWERS`."""
-_STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_STATIC = {
+    "rankwatch.css": "text/css",
+    "rankwatch.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 
 
 class Health(Protocol):
-    """How the process is doing, asked in a worker thread; later than 5 s is bad. Reasons are shown to clients: no secrets."""
+    """How the process is doing, asked in a worker thread.
+
+    Later than 5 s is bad. Reasons are shown to clients: no secrets.
+    """
 
     def unhealthy(self) -> str | None:
-        """Why the process should be restarted; None while its loops are alive. Asks nothing outside the process."""
+        """Why the process should be restarted.
+
+        None while its loops are alive. Asks nothing outside the process.
+        """
 
     def unready(self) -> str | None:
-        """Why the process cannot do its work yet or just now; None once database and first publication are good."""
+        """Why the process cannot do its work yet or just now.
+
+        None once database and first publication are good.
+        """
 
 
 def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) -> Starlette:
     """The application over these, to be served behind a `RequestGuard`, which decides who may read everything and reload."""
-    # Pages wait for few threads of their own: two hundred that are opened at once do not hold up a scrape or a run.
+    # Pages wait for few threads of their own: two hundred that are opened at once do not hold up a
+    # scrape or a run.
     threads, tokens = CapacityLimiter(_READERS), FormTokens()
     form, html = _form(site, tokens, CapacityLimiter(1)), partial(_render, tokens)
     gate = _reader(site, CapacityLimiter(_READERS), partial(answer_gate, site), as_json=True)
@@ -92,8 +118,16 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
         route
         for page in PAGES
         for route in (
-            Route(page.path, _reader(site, threads, partial(html, page, site), as_json=False), name=page.template),
-            Route(page.api, _reader(site, threads, partial(_to_json, page, site), as_json=True), name=page.api),
+            Route(
+                page.path,
+                _reader(site, threads, partial(html, page, site), as_json=False),
+                name=page.template,
+            ),
+            Route(
+                page.api,
+                _reader(site, threads, partial(_to_json, page, site), as_json=True),
+                name=page.api,
+            ),
         )
     ]
 
@@ -128,7 +162,11 @@ def _reader(
         try:
             with move_on_after(_PAGE_S):
                 return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
-            return fail(504, "this took too long", f"not read within {_PAGE_S:g} s: choose a shorter period, or ask again")
+            return fail(
+                504,
+                "this took too long",
+                f"not read within {_PAGE_S:g} s: choose a shorter period, or ask again",
+            )
         except (ConfigError, InputError, SourceError, DatabaseError) as error:
             return fail(*_explain(error))
 
@@ -140,7 +178,9 @@ def _explain(error: MonitorError) -> tuple[int, str, str]:
     reason = str(error)
     if isinstance(error, DatabaseError):
         reason += ". The overview shows what was last known."
-    status, title = next((status, title) for kind, status, title in _FAILURES if isinstance(error, kind))
+    status, title = next(
+        (status, title) for kind, status, title in _FAILURES if isinstance(error, kind)
+    )
     return status, title, reason
 
 
@@ -152,25 +192,42 @@ def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Res
     return HTMLResponse(render(page.template, **shown), headers=_HTML)
 
 
-def _form(site: Site, tokens: FormTokens, thread: CapacityLimiter) -> Callable[[Request], Awaitable[Response]]:
+def _form(
+    site: Site, tokens: FormTokens, thread: CapacityLimiter
+) -> Callable[[Request], Awaitable[Response]]:
     """Does what a form asks for, and leads back to the page on which it stood."""
 
     async def endpoint(request: Request) -> Response:
         user, key = request.scope[USER], request.path_params.get("key", "")
         fail = partial(_fail, site, as_json=False)
         if user is None:
-            return fail(403, "nothing was changed", f"to change anything here needs {MUST_AUTHENTICATE}")
+            return fail(
+                403, "nothing was changed", f"to change anything here needs {MUST_AUTHENTICATE}"
+            )
         try:
             fields = await read_form(request)
-            form = Form(user=user, issued=tokens.verify(fields.get("token", ""), user), key=key, fields=fields)
+            form = Form(
+                user=user,
+                issued=tokens.verify(fields.get("token", ""), user),
+                key=key,
+                fields=fields,
+            )
             outcome = await run_sync(act, site, form, limiter=thread)
         except HTTPException as error:
             return fail(error.status_code, "nothing was changed", error.detail)
         except ConfigError as error:
             return fail(422, "nothing was changed", str(error))
         except DatabaseError as error:
-            return fail(503, "the database is away", f"{error}. Look whether it was done before you try again.")
-        return RedirectResponse(f"{site.prefix}{alert_url(key) if key else '/alerts'}?done={outcome}", 303, PLAIN_HEADERS)
+            return fail(
+                503,
+                "the database is away",
+                f"{error}. Look whether it was done before you try again.",
+            )
+        return RedirectResponse(
+            f"{site.prefix}{alert_url(key) if key else '/alerts'}?done={outcome}",
+            303,
+            PLAIN_HEADERS,
+        )
 
     return endpoint
 
@@ -186,13 +243,17 @@ async def _say_no(request: Request, error: Exception) -> Response:
     headers = {**PLAIN_HEADERS, **(error.headers or {})}
     if not request.url.path.startswith("/api/"):
         return PlainTextResponse(error.detail, error.status_code, headers=headers)
-    return JSONResponse({"error": error.detail, "reason": f"see {DESCRIPTION}"}, error.status_code, headers=headers)
+    return JSONResponse(
+        {"error": error.detail, "reason": f"see {DESCRIPTION}"}, error.status_code, headers=headers
+    )
 
 
 def _fail(site: Site, status: int, title: str, reason: str, *, as_json: bool) -> Response:
     if as_json:
         return JSONResponse({"error": title, "reason": reason}, status, headers=PLAIN_HEADERS)
-    return HTMLResponse(render("absent.html", title=title, reason=reason, prefix=site.prefix), status, headers=_HTML)
+    return HTMLResponse(
+        render("absent.html", title=title, reason=reason, prefix=site.prefix), status, headers=_HTML
+    )
 
 
 @cache
@@ -206,7 +267,9 @@ def describe_api() -> dict[str, Any]:
     paths: dict[str, Any] = {GATE: describe_gate(), DESCRIPTION: {"get": _DESCRIPTION}}
     schemas: dict[str, Any] = {"Failure": FAILURE}
     for page in PAGES:
-        schema = _adapter(page.shows).json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+        schema = _adapter(page.shows).json_schema(
+            mode="serialization", ref_template="#/components/schemas/{model}"
+        )
         schemas |= schema.pop("$defs", {})
         schemas[page.shows.__name__] = schema
         paths[page.api] = {"get": _describe_page(page)}
@@ -219,11 +282,16 @@ def _describe_page(page: Page) -> dict[str, Any]:
     parameters = [describe_path(name) for name in names]
     parameters += [describe_query(name, is_required=True) for name in page.required]
     parameters += [describe_query(name, is_required=False) for name in page.optional]
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}}
+    content = {
+        "application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}
+    }
     return {
         "summary": (page.read.__doc__ or "").splitlines()[0],
         "parameters": parameters,
-        "responses": {"200": {"description": "What the page shows.", "content": content}, **describe_failures(_ANSWERS)},
+        "responses": {
+            "200": {"description": "What the page shows.", "content": content},
+            **describe_failures(_ANSWERS),
+        },
     }
 
 
@@ -241,10 +309,14 @@ def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
 
     async def page(request: Request) -> Response:
         if not under_way.available_tokens:
-            return PlainTextResponse("too many scrapes at once\n", 503, headers={**PLAIN_HEADERS, "Retry-After": "1"})
+            return PlainTextResponse(
+                "too many scrapes at once\n", 503, headers={**PLAIN_HEADERS, "Retry-After": "1"}
+            )
         accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
         async with under_way:
-            body, headers = await run_sync(metrics, accept, encoding, limiter=threads, abandon_on_cancel=True)
+            body, headers = await run_sync(
+                metrics, accept, encoding, limiter=threads, abandon_on_cancel=True
+            )
         return Response(body, headers={**PLAIN_HEADERS, **headers})
 
     return page
@@ -272,7 +344,9 @@ def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
         if await run_sync(reload, limiter=threads):
             return PlainTextResponse("configuration reloaded\n", headers=PLAIN_HEADERS)
         return PlainTextResponse(
-            "not reloaded, the old configuration stays in force: see the log\n", 500, headers=PLAIN_HEADERS
+            "not reloaded, the old configuration stays in force: see the log\n",
+            500,
+            headers=PLAIN_HEADERS,
         )
 
     return page

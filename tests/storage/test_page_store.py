@@ -29,7 +29,13 @@ def filled(store: SqlStore) -> SqlStore:
     return store
 
 
-def series(store: SqlStore, segment: str = "all", metric: str = METRIC, alert: str | None = None, **changes: Any) -> Any:
+def series(
+    store: SqlStore,
+    segment: str = "all",
+    metric: str = METRIC,
+    alert: str | None = None,
+    **changes: Any,
+) -> Any:
     return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **{**WHOLE, **changes})
 
 
@@ -43,21 +49,32 @@ def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
     assert {(each.low, each.expected, each.high) for each in found} == {(0.4, 0.5, 0.6)}
     assert len({each.run_id for each in found}) == len(SLOTS)
     few = series(filled, f"country={NAME}", most=2)
-    assert [(each.slot, each.mean, each.expected) for each in few] == [(SLOTS[0], 0.25, None), (SLOTS[3], 0.125, None)]
+    assert [(each.slot, each.mean, each.expected) for each in few] == [
+        (SLOTS[0], 0.25, None),
+        (SLOTS[3], 0.125, None),
+    ]
     (only,) = series(filled, metric="nope", since=SLOTS[1], until=SLOTS[1])
     assert (only.mean, only.n) == (None, 0)
 
 
 @pytest.mark.parametrize(
-    ("change", "kept"), [(summaries.update().values(mean=0.125), (0.125, 1874)), (summaries.delete(), (None, 0))]
+    ("change", "kept"),
+    [(summaries.update().values(mean=0.125), (0.125, 1874)), (summaries.delete(), (None, 0))],
 )
-def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_mean(store, change, kept):
+def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_mean(
+    store, change, kept
+):
     fill(store)
     (_, second, *_) = series(store)
     with store.database.write() as connection:
-        connection.execute(change.where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC))
+        connection.execute(
+            change.where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC)
+        )
     found = series(store, most=2)
-    assert [(each.slot, each.mean, each.n) for each in found] == [(SLOTS[1], *kept), (SLOTS[3], 0.25, 1874)]
+    assert [(each.slot, each.mean, each.n) for each in found] == [
+        (SLOTS[1], *kept),
+        (SLOTS[3], 0.25, 1874),
+    ]
 
 
 def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_finished_runs_before_and_after(
@@ -102,8 +119,15 @@ def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled):
         lists = filled.pages.user_lists(run_id, "u1")
         assert lists is not None
         assert (lists.baseline, lists.candidate) == tuple(lists_of(arm, NAME) for arm in Arm)
-    kept = [filled.pages.user_lists(run_id, "zz") for run_id in ids]  # the newest lists, and those from before it fired
-    assert [None if each is None else each.baseline for each in kept] == [None, None, ("i1",), ("i1",)]
+    kept = [
+        filled.pages.user_lists(run_id, "zz") for run_id in ids
+    ]  # the newest lists, and those from before it fired
+    assert [None if each is None else each.baseline for each in kept] == [
+        None,
+        None,
+        ("i1",),
+        ("i1",),
+    ]
     asked = (("zz", SLOTS[3]), ("x", SLOTS[3]), ("zz", SLOTS[2]))
     former = [filled.pages.former_lists(NAME, user, slot) for user, slot in asked]
     assert former == [(SLOTS[2], kept[2]), (None, None), (None, None)]
@@ -114,7 +138,9 @@ def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled)
     (delivery, *_) = lease(filled, at, receiver="pager")
     filled.outbox.record(note(delivery, at, reason="answered 200"))
     found = filled.pages.incident(KEY)
-    assert [(each.alert, each.slot) for each in found.transitions] == [("SimilarityLow", SLOTS[-1])] * 2  # of both comparisons
+    assert [(each.alert, each.slot) for each in found.transitions] == [
+        ("SimilarityLow", SLOTS[-1])
+    ] * 2  # of both comparisons
     assert [(each.receiver, each.at, each.status, each.reason) for each in found.attempts] == [
         ("pager", at, DeliveryStatus.SENT, "answered 200")
     ]
@@ -124,7 +150,13 @@ def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled)
 def change(number: int, incident: str | None, alert: str = "A", **changes: Any) -> Transition:
     """A start, ``number`` hours after the first slot."""
     at = SLOT + number * HOUR
-    about = {"slot": at, "at": at, "alert": alert, "incident": incident, "dedup_key": f"{incident} {alert}"}
+    about = {
+        "slot": at,
+        "at": at,
+        "alert": alert,
+        "incident": incident,
+        "dedup_key": f"{incident} {alert}",
+    }
     return factories.transition(**about, **changes)
 
 
@@ -140,15 +172,30 @@ def incidents(store: SqlStore) -> SqlStore:
     second, old = change(1, "two", "B"), change(2, None, severity=Severity.INFO)
     over, lasting = change(3, "one", comparison="other"), change(4, "one", "B", comparison="other")
     ends = [ended(5, first), ended(6, second), ended(7, old), ended(8, over)]
-    firing = factories.state(comparison="other", alert="B", state=State.FIRING, dedup_key=lasting.dedup_key, incident="one")
+    firing = factories.state(
+        comparison="other",
+        alert="B",
+        state=State.FIRING,
+        dedup_key=lasting.dedup_key,
+        incident="one",
+    )
     with store.database.write() as connection:
         announce(connection, [first, second, old, over, lasting, *ends], ())
         upsert(connection, [firing])
     return store
 
 
-def keys_of(store: SqlStore, *, is_firing: bool = False, before: int | None = None, limit: int = 9, **wanted: Any) -> list[str]:
-    found = store.pages.incidents(IncidentFilter(**wanted), is_firing=is_firing, before=before, limit=limit)
+def keys_of(
+    store: SqlStore,
+    *,
+    is_firing: bool = False,
+    before: int | None = None,
+    limit: int = 9,
+    **wanted: Any,
+) -> list[str]:
+    found = store.pages.incidents(
+        IncidentFilter(**wanted), is_firing=is_firing, before=before, limit=limit
+    )
     return [each.key for each in found]
 
 
@@ -180,5 +227,7 @@ def test_incidents_that_ended_are_found_page_by_page_newest_first_and_come_whole
     ],
     ids=str,
 )
-def test_incidents_are_found_by_comparison_by_their_worst_severity_and_by_what_they_say(incidents, wanted, found):
+def test_incidents_are_found_by_comparison_by_their_worst_severity_and_by_what_they_say(
+    incidents, wanted, found
+):
     assert keys_of(incidents, **wanted) == found

@@ -80,7 +80,9 @@ def test_every_page_has_its_template_and_every_template_its_page():
     folder = Path(pages.__file__).parents[1] / "templates"
     reports = {"report.html", "compared.html", "certificate.html", "backtest.html"}
     kept = {"layout.html", "macros.html", "absent.html", "section.html", *reports}
-    assert {path.name for path in folder.iterdir()} - kept == {page.template for page in pages.PAGES}
+    assert {path.name for path in folder.iterdir()} - kept == {
+        page.template for page in pages.PAGES
+    }
     unsafe = re.compile(r"\|\s*safe\b|autoescape|style=|\son\w+=")
     assert [path.name for path in folder.iterdir() if unsafe.search(path.read_text())] == []
     assert paths_of("a", "b").keys() == {page.path for page in pages.PAGES}
@@ -94,7 +96,11 @@ def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask):
 def test_names_from_outside_stay_text_on_every_page(stores):
     refusal = Refusal(what=Refused.CONFIGURATION, at=SLOTS[0], reason=EVIL)
     state = DaemonState(role=Role(kind=RoleKind.STANDBY, leader=EVIL, epoch=1), refusals=(refusal,))
-    given = {"comparisons": lambda: watched(EVIL), "state": lambda: state, "titles": lambda *_: {EVIL: EVIL}}
+    given = {
+        "comparisons": lambda: watched(EVIL),
+        "state": lambda: state,
+        "titles": lambda *_: {EVIL: EVIL},
+    }
     paths = paths_of(EVIL, EVIL)
     del paths["/c/{name}/users/{user}"]  # browsers take such a path apart
     with browsing(application(stores[EVIL], **given)) as ask:
@@ -125,7 +131,11 @@ def test_json_is_as_the_description_says(ask):
     assert described == describe_api()
     for page in pages.PAGES:
         address = paths_of("home-feed", "u1")[page.path]
-        api = address.replace("/c/", "/api/v1/comparisons/") if "/c/" in address else page.api.replace("{key}", KEY)
+        api = (
+            address.replace("/c/", "/api/v1/comparisons/")
+            if "/c/" in address
+            else page.api.replace("{key}", KEY)
+        )
         content = described["paths"][page.api]["get"]["responses"]["200"]["content"]
         schema = content["application/json"]["schema"]
         jsonschema.validate(ask(api).json(), {**schema, "components": described["components"]})
@@ -135,12 +145,20 @@ def test_every_parameter_is_described_with_bounds_and_every_address_with_its_ans
     described = describe_api()
     for path, methods in described["paths"].items():
         for operation in methods.values():
-            answers = {"200", "401", "421", "431", "503", "504"} | ({"400", "404"} if "parameters" in operation else set())
+            answers = {"200", "401", "421", "431", "503", "504"} | (
+                {"400", "404"} if "parameters" in operation else set()
+            )
             assert answers <= operation["responses"].keys(), path
             assert all("content" in answer for answer in operation["responses"].values())
             for each in operation.get("parameters", ()):
                 schema = each["schema"]
-                bounds = {"maxLength", "maximum", "exclusiveMaximum", "enum", "maxItems"} & schema.keys()
+                bounds = {
+                    "maxLength",
+                    "maximum",
+                    "exclusiveMaximum",
+                    "enum",
+                    "maxItems",
+                } & schema.keys()
                 assert bounds or schema.get("format") == "date-time", (path, each)
     users = described["paths"]["/api/v1/comparisons/{name}/users"]["get"]["parameters"]
     assert [each["name"] for each in users if each["required"]] == ["name", "id"]
@@ -157,7 +175,10 @@ UNREADABLE = (
 
 @pytest.mark.parametrize("path", UNREADABLE)
 def test_what_cannot_be_read_is_400_and_names_the_parameter(ask, path):
-    page, api = ask(path), ask(path.replace("/c/", "/api/v1/comparisons/").replace("/alerts", "/api/v1/alerts"))
+    page, api = (
+        ask(path),
+        ask(path.replace("/c/", "/api/v1/comparisons/").replace("/alerts", "/api/v1/alerts")),
+    )
     assert (page.status, api.status) == (400, 400)
     name = re.findall(r"[?](\w+)", path) or ["id"]
     assert api.json()["reason"].startswith(f"{name[0]}: ")
@@ -171,10 +192,16 @@ def test_an_address_of_the_api_that_no_route_has_is_said_in_json(ask):
 def test_a_comparison_shows_what_is_stored(ask, filled):
     shown = ask(f"{FEED}?period=30d").json()
     stored = filled.history.runs(comparison="home-feed", limit=9)[::-1]
-    assert [point["slot"] for point in shown["points"]] == [format_instant(run.slot) for run in stored]
+    assert [point["slot"] for point in shown["points"]] == [
+        format_instant(run.slot) for run in stored
+    ]
     assert [point["mean"] for point in shown["points"]] == [0.5, 0.5, 0.5, 0.25]
-    assert {(point["low"], point["expected"], point["high"]) for point in shown["points"]} == {(0.4, 0.5, 0.6)}
-    assert [(span["alert"], span["start"], span["end"]) for span in shown["spans"]] == [("SimilarityLow", SLOT, None)]
+    assert {(point["low"], point["expected"], point["high"]) for point in shown["points"]} == {
+        (0.4, 0.5, 0.6)
+    }
+    assert [(span["alert"], span["start"], span["end"]) for span in shown["spans"]] == [
+        ("SimilarityLow", SLOT, None)
+    ]
     assert [part["means"] for part in shown["parts"]] == [[0.25, 0.25, 0.25, 0.125]]
     assert len(shown["distribution"]) == len(shown["coverage"]) == len(stored)
     body = ask("/c/home-feed?period=30d").text
@@ -185,7 +212,9 @@ def test_a_comparison_shows_what_is_stored(ask, filled):
 
 
 def test_where_the_newest_run_failed_earlier_ones_are_shown(filled, latest):
-    failed = replace(latest, run=replace(latest.run, status=RunStatus.FAILED), summaries=(), explanation=None)
+    failed = replace(
+        latest, run=replace(latest.run, status=RunStatus.FAILED), summaries=(), explanation=None
+    )
     with browsing(application(filled, latest=lambda: [failed], comparisons=watched)) as ask:
         shown = ask(f"{FEED}?period=30d").json()
     assert (shown["metric"], len(shown["points"])) == (METRIC, len(SLOTS))
@@ -193,7 +222,14 @@ def test_where_the_newest_run_failed_earlier_ones_are_shown(filled, latest):
 
 def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fine(filled, latest):
     place = "country=home-feed"
-    finding = Finding(kind=FaultKind.STALE, arms=(Arm.CANDIDATE,), segment=place, segment_share=1.0, users=9, compared=18)
+    finding = Finding(
+        kind=FaultKind.STALE,
+        arms=(Arm.CANDIDATE,),
+        segment=place,
+        segment_share=1.0,
+        users=9,
+        compared=18,
+    )
     told = replace(published.explanation(), segment=place, finding=finding)
     local = replace(latest.states[0], alert="SimilarityDropped", segment=place)
     shown = [latest]
@@ -205,7 +241,9 @@ def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fi
 
 
 def test_what_ended_lately_is_said_with_what_it_was(filled, latest):
-    end = factories.transition(from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1])
+    end = factories.transition(
+        from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1]
+    )
     over = replace(latest, states=(), ended=end)
     with browsing(application(filled, latest=lambda: [over], comparisons=watched)) as ask:
         assert f'<a href="/alerts/{KEY}">the last incident</a> ended' in ask("/").text
@@ -233,12 +271,16 @@ def test_a_user_is_shown_with_both_lists_in_every_run(ask):
         assert moves == {"i2": "up 1", "home-feed": "down 1", "i4": "new", "i3": "gone"}
         before = (candidate, format_instant(SLOTS[2])) if number == 3 else ([], None)
         assert (shown["former"], shown["former_slot"]) == before
-        assert [run["scores"][METRIC] for run in shown["history"]] == [0.5, 0.5, 0.5, 0.25][: number + 1]
+        assert [run["scores"][METRIC] for run in shown["history"]] == [0.5, 0.5, 0.5, 0.25][
+            : number + 1
+        ]
 
 
 def test_lists_that_were_not_kept_are_said_with_what_to_set(ask):
     assert ask("/c/home-feed/users/zz").status == 200
-    body = ask(f"/c/home-feed/users/zz?slot={quote(format_instant(SLOTS[0]))}").text  # only the newest lists are kept
+    body = ask(
+        f"/c/home-feed/users/zz?slot={quote(format_instant(SLOTS[0]))}"
+    ).text  # only the newest lists are kept
     assert "keep_lists: all" in body
 
 
@@ -248,13 +290,20 @@ def test_every_user_has_an_address(ask):
         assert answer.json()["reason"].startswith(f"nothing is stored of user {user} up to")
 
 
-@pytest.mark.parametrize("item", [EVIL, "../admin", "javascript:alert(1)", "x" * 10_000], ids=range(4))
+@pytest.mark.parametrize(
+    "item", [EVIL, "../admin", "javascript:alert(1)", "x" * 10_000], ids=range(4)
+)
 def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
     fill(store, item=item)
-    given = {"comparisons": lambda: watched(item_url=ITEM_URL), "titles": lambda *_: {item: "<i>Tea</i>"}}
+    given = {
+        "comparisons": lambda: watched(item_url=ITEM_URL),
+        "titles": lambda *_: {item: "<i>Tea</i>"},
+    }
     paths = paths_of("home-feed", "u1")
     with browsing(application(store, **given)) as ask:
-        run, user = (ask(paths[path]) for path in ("/c/{name}/runs/{slot}", "/c/{name}/users/{user}"))
+        run, user = (
+            ask(paths[path]) for path in ("/c/{name}/runs/{slot}", "/c/{name}/users/{user}")
+        )
     mine = ITEM_URL.replace("{item}", quote(item, safe=""))
     for answer in (run, user):
         links = {html.unescape(link) for link in re.findall(r'href="(http[^"]*)"', answer.text)}
@@ -262,7 +311,9 @@ def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
         assert mine in links
         assert all(link.startswith("https://shop.example.com/items/") for link in links)
         assert "<i>" not in answer.text
-    assert user.text.count("&lt;i&gt;Tea&lt;/i&gt; (") == 4, "of both lists, and of one before and now"
+    assert user.text.count("&lt;i&gt;Tea&lt;/i&gt; (") == 4, (
+        "of both lists, and of one before and now"
+    )
     in_lists_and_table = user.text.count(f'href="{html.escape(mine)}"'.replace("&#x27;", "&#39;"))
     assert in_lists_and_table == 5, "in both lists, in one before and now, and in the table"
 
@@ -279,7 +330,10 @@ ABSENT = """
 @pytest.mark.parametrize("line", ABSENT.strip().splitlines())
 def test_what_is_not_there_is_said(ask, line):
     path, said = re.split(" +-> ", line)
-    page, api = ask(path), ask(path.replace("/c/", "/api/v1/comparisons/").replace("/alerts/", "/api/v1/alerts/"))
+    page, api = (
+        ask(path),
+        ask(path.replace("/c/", "/api/v1/comparisons/").replace("/alerts/", "/api/v1/alerts/")),
+    )
     assert (page.status, api.status) == (404, 404)
     assert said in page.text
     assert said in api.json()["reason"]
@@ -291,14 +345,26 @@ def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
         raise DatabaseError(msg, permanent=False)
 
     role = Role(kind=RoleKind.LEADER, leader="a:1", epoch=7)
-    state = DaemonState(role=role, away=DatabaseAway(since=SLOTS[1], reason="refused", read_at=SLOTS[0]))
+    state = DaemonState(
+        role=role, away=DatabaseAway(since=SLOTS[1], reason="refused", read_at=SLOTS[0])
+    )
     latest = [published.latest(states=()), published.named("fires")]
     status = replace(published.site().status(), state=state)
-    app = application(filled, judge=fail, latest=lambda: latest, state=lambda: state, status=lambda: status)
-    for port, name in ((filled.pages, "series"), (filled.outbox, "waiting"), (filled.maintenance, "sizes")):
+    app = application(
+        filled, judge=fail, latest=lambda: latest, state=lambda: state, status=lambda: status
+    )
+    for port, name in (
+        (filled.pages, "series"),
+        (filled.outbox, "waiting"),
+        (filled.maintenance, "sizes"),
+    ):
         monkeypatch.setattr(port, name, fail)
     with browsing(app) as ask:
-        answer, overview, gate = ask("/c/home-feed"), ask("/"), ask("/api/v1/gate/home-feed?margin=0.5&verdict=safe")
+        answer, overview, gate = (
+            ask("/c/home-feed"),
+            ask("/"),
+            ask("/api/v1/gate/home-feed?margin=0.5&verdict=safe"),
+        )
         daemon, away = ask("/daemon"), ask("/api/v1/comparisons").json()["daemon"]["away"]
     assert (answer.status, gate.status) == (503, 503)
     assert "does not answer since 03:00" in answer.text
@@ -306,16 +372,25 @@ def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
         text = re.sub("<[^>]*>", "", page.text)
         assert f"The database is away since {show_instant(SLOTS[1])}: refused." in text
         assert f"States are those of {show_instant(SLOTS[0])}." in text
-    assert re.findall(r'class="pill([^"]*)">was ([a-z ]+)<', overview.text)[-2:] == [(" firing", "firing"), ("", "quiet")]
+    assert re.findall(r'class="pill([^"]*)">was ([a-z ]+)<', overview.text)[-2:] == [
+        (" firing", "firing"),
+        ("", "quiet"),
+    ]
     assert 'class="pill quiet"' not in overview.text
-    assert away == {name: format_instant(at) for name, at in (("since", SLOTS[1]), ("read_at", SLOTS[0]))} | {
-        "reason": "refused"
-    }
+    assert away == {
+        name: format_instant(at) for name, at in (("since", SLOTS[1]), ("read_at", SLOTS[0]))
+    } | {"reason": "refused"}
 
 
-def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_receivers(store, monkeypatch):
-    refusal = Refusal(what=Refused.CONFIGURATION, at=SLOTS[0], reason="comparisons[0].nme: unknown key")
-    standby = DaemonState(role=Role(kind=RoleKind.STANDBY, leader="b:2", epoch=3), refusals=(refusal,))
+def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_receivers(
+    store, monkeypatch
+):
+    refusal = Refusal(
+        what=Refused.CONFIGURATION, at=SLOTS[0], reason="comparisons[0].nme: unknown key"
+    )
+    standby = DaemonState(
+        role=Role(kind=RoleKind.STANDBY, leader="b:2", epoch=3), refusals=(refusal,)
+    )
     status = replace(published.site().status(), state=standby, receivers=("pager", "chat"))
     record = ReceiverRecord(last_success=SLOTS[1], last_error=SLOTS[2], reason="answered 503")
     monkeypatch.setattr(store.outbox, "records", lambda: {"pager": record})
@@ -334,7 +409,13 @@ def test_incidents_are_shown_by_the_day_with_links_to_older_ones_and_what_is_cho
     days = (SLOTS[0] + number * HOUR for number in range(3 * MOST))
     changes = []
     for number, at in enumerate(days):
-        about = {"slot": at, "at": at, "dedup_key": f"k{number}", "incident": f"k{number}", "alert": f"A{number % 2}"}
+        about = {
+            "slot": at,
+            "at": at,
+            "dedup_key": f"k{number}",
+            "incident": f"k{number}",
+            "alert": f"A{number % 2}",
+        }
         start = factories.transition(**about)
         changes += [start, replace(start, from_state=State.FIRING, to_state=State.QUIET)]
     with store.database.write() as connection:
@@ -355,7 +436,10 @@ def test_incidents_are_shown_by_the_day_with_links_to_older_ones_and_what_is_cho
 
 @pytest.mark.parametrize("per_day", [5, 60, 200])
 def test_a_page_of_incidents_is_a_day_in_quiet_times_more_and_bounded(per_day):
-    starts = [IncidentStart(number=1, key="", at=SLOTS[3] - number * DAY / per_day) for number in range(MOST + 1)]
+    starts = [
+        IncidentStart(number=1, key="", at=SLOTS[3] - number * DAY / per_day)
+        for number in range(MOST + 1)
+    ]
     assert len(_one_page(starts)) == {5: LEAST, 60: 60, 200: MOST}[per_day]
 
 
@@ -368,26 +452,48 @@ def test_how_a_comparison_stands():
         Standing.PENDING: published.latest(states=(published.state(state="pending"),)),
         Standing.LEARNING: published.latest(states=(), expectations=(learning,)),
     }
-    assert {standing: standing_of(each) for standing, each in latest.items()} == {each: each for each in latest}
+    assert {standing: standing_of(each) for standing, each in latest.items()} == {
+        each: each for each in latest
+    }
 
 
 def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_what_was_published_last():
     latest = [published.latest(run=published.run(comparison="b"), states=()), published.named("c")]
-    configured: Callable[[], dict[str, Comparison]] = lambda: {**watched("a"), **watched("b"), **watched("c")}  # noqa: E731
+    configured: Callable[[], dict[str, Comparison]] = lambda: {
+        **watched("a"),
+        **watched("b"),
+        **watched("c"),
+    }  # noqa: E731
     with browsing(published.pages(latest=lambda: latest, comparisons=configured)) as ask:
         shown = ask("/api/v1/comparisons").json()
         latest[0] = published.named("b")
         later = ask("/api/v1/comparisons").json()["rows"]
-        assert re.search(r'<form[^>]*role="search" hidden', ask("/").text), "it would do nothing without JavaScript"
-    assert [(row["name"], row["standing"]) for row in shown["rows"]] == [("c", "firing"), ("a", "no data"), ("b", "quiet")]
+        assert re.search(r'<form[^>]*role="search" hidden', ask("/").text), (
+            "it would do nothing without JavaScript"
+        )
+    assert [(row["name"], row["standing"]) for row in shown["rows"]] == [
+        ("c", "firing"),
+        ("a", "no data"),
+        ("b", "quiet"),
+    ]
     assert shown["counts"] == {"firing": 1, "no data": 1, "pending": 0, "learning": 0, "quiet": 1}
-    assert {row["name"]: row["standing"] for row in later} == {"a": "no data", "b": "firing", "c": "firing"}
+    assert {row["name"]: row["standing"] for row in later} == {
+        "a": "no data",
+        "b": "firing",
+        "c": "firing",
+    }
 
 
 def test_of_very_many_comparisons_those_that_stand_best_are_a_name_in_a_list():
-    latest = [published.latest(run=published.run(comparison=f"c{number:03}"), states=()) for number in range(160)]
+    latest = [
+        published.latest(run=published.run(comparison=f"c{number:03}"), states=())
+        for number in range(160)
+    ]
     with browsing(published.pages(latest=lambda: (*latest, published.named("z")))) as ask:
         body = ask("/").text
-    assert re.findall(r'<tr data-name="(\w+)"', body) == ["z", *(f"c{number:03}" for number in range(149))]
+    assert re.findall(r'<tr data-name="(\w+)"', body) == [
+        "z",
+        *(f"c{number:03}" for number in range(149)),
+    ]
     listed = re.findall(r'<li data-name="(\w+)"><a href="/c/(\w+)"', body)
     assert listed == [(f"c{number:03}", f"c{number:03}") for number in range(149, 160)]

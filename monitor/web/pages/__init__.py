@@ -39,7 +39,14 @@ PAGES = (
         optional=("metric", "segment", "period", "from", "to"),
     ),
     Page("/c/{name}/runs/{slot}", read_run_page, RunPage, "run.html"),
-    Page("/c/{name}/users", read_user_page, UserPage, "user.html", required=("id",), optional=("slot",)),
+    Page(
+        "/c/{name}/users",
+        read_user_page,
+        UserPage,
+        "user.html",
+        required=("id",),
+        optional=("slot",),
+    ),
     Page("/c/{name}/users/{user}", read_user_page, UserPage, "user.html", optional=("slot",)),
     Page(
         "/alerts",

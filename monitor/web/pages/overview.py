@@ -32,7 +32,10 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One alert that fires, and the segments that it fires for, `all` first; ``key``: of the incident of the first."""
+    """One alert that fires, and the segments that it fires for, `all` first.
+
+    ``key``: of the incident of the first.
+    """
 
     alert: str
     segments: tuple[str, ...]
@@ -83,7 +86,11 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
     rows = [_row(site, each, configured.get(name), now) for name, each in found.items()]
     is_unread = daemon is not None and daemon.away is not None and daemon.away.read_at is None
     reason = "not read from the database yet" if is_unread else "no run has ended yet"
-    rows += [ComparisonRow(name=name, standing=Standing.NO_DATA, reason=reason) for name in configured if name not in found]
+    rows += [
+        ComparisonRow(name=name, standing=Standing.NO_DATA, reason=reason)
+        for name in configured
+        if name not in found
+    ]
     for gone in site.rows.keys() - found.keys():
         site.rows.pop(gone, None)
     rows.sort(key=_badness)
@@ -96,11 +103,17 @@ def _badness(row: ComparisonRow) -> tuple[int, int, int, str]:
     return _ORDER.index(row.standing), worst, -len(row.firing) - row.more, row.name
 
 
-def _row(site: Site, latest: LatestRun, configured: Comparison | None, now: datetime) -> ComparisonRow:
+def _row(
+    site: Site, latest: LatestRun, configured: Comparison | None, now: datetime
+) -> ComparisonRow:
     """The row as it was made before, where nothing but the time has changed: a comparison may have thousands of states."""
     known = site.rows.get(latest.run.comparison)
     if known is None or known[0] is not latest or known[1] is not configured:
-        known = site.rows[latest.run.comparison] = (latest, configured, _new_row(latest, configured))
+        known = site.rows[latest.run.comparison] = (
+            latest,
+            configured,
+            _new_row(latest, configured),
+        )
     return replace(known[2], age_s=(now - latest.run.slot).total_seconds())
 
 
@@ -108,8 +121,12 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     run, firing = latest.run, firing_of(latest.states)
     metric = latest.leading_metric
     watched = (drop_rule(configured, metric), ALL)
-    learned = next((each for each in latest.expectations if (each.alert, each.segment) == watched), None)
-    summary = next((each for each in latest.summaries if (each.segment, each.metric) == (ALL, metric)), None)
+    learned = next(
+        (each for each in latest.expectations if (each.alert, each.segment) == watched), None
+    )
+    summary = next(
+        (each for each in latest.summaries if (each.segment, each.metric) == (ALL, metric)), None
+    )
     return ComparisonRow(
         name=run.comparison,
         standing=standing_of(latest),
@@ -117,7 +134,9 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
         more=max(0, len(firing) - _MOST_FIRING),
         metric=metric,
         similarity=None if summary is None else summary.mean,
-        normal=(None, None) if learned is None else normal_band(learned.expected, learned.limit, learned.opposite),
+        normal=(None, None)
+        if learned is None
+        else normal_band(learned.expected, learned.limit, learned.opposite),
         recent=tuple(mean for _, mean in latest.recent),
         asked=run.asked or 0,
         paired=run.paired or 0,
@@ -145,7 +164,16 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
         )
         for alert, found in by_alert.items()
     ]
-    return tuple(sorted(firing, key=lambda each: (_SEVERITIES.index(each.severity), each.segments[0] != ALL, each.since)))
+    return tuple(
+        sorted(
+            firing,
+            key=lambda each: (
+                _SEVERITIES.index(each.severity),
+                each.segments[0] != ALL,
+                each.since,
+            ),
+        )
+    )
 
 
 def standing_of(latest: LatestRun) -> Standing:
@@ -158,13 +186,18 @@ def standing_of(latest: LatestRun) -> Standing:
     if State.PENDING in states:
         return Standing.PENDING
     expected = [each.expected for each in latest.expectations if each.segment == ALL]
-    return Standing.LEARNING if expected and all(each is None for each in expected) else Standing.QUIET
+    return (
+        Standing.LEARNING if expected and all(each is None for each in expected) else Standing.QUIET
+    )
 
 
 def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
     """The rule that learns what is normal for the metric's mean; None without one."""
     for rule in configured.judging.similarity_rules if configured else ():
-        if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (Learning.DROP, (metric, "mean")):
+        if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (
+            Learning.DROP,
+            (metric, "mean"),
+        ):
             return rule.alert
     return None
 
@@ -188,7 +221,9 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     now, outbox, status = site.clock.now(), site.store.outbox, site.status()
     page = DaemonPage(
         status=status,
-        progress={each.name: found for each in status.schedule if (found := site.progress(each.name))},
+        progress={
+            each.name: found for each in status.schedule if (found := site.progress(each.name))
+        },
         sizes={},
         pending={},
         held={},

@@ -88,7 +88,9 @@ def read_parameters(
         try:
             values[name] = _adapter(name).validate_python(given[name])
         except ValidationError as error:
-            faults += [f"{name}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()]
+            faults += [
+                f"{name}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+            ]
     if faults:
         raise InputError("; ".join(faults))
     return values
