@@ -2,7 +2,8 @@
 
 Texts of other programs can quote ids, and sometimes secrets. So none of them is shown, stored or
 logged. `note_error` logs class, code and place of an error at the level debug. Only the standard
-library is needed here."""
+library is needed here.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ class Arms:
     a slot and an arm by its own name, are for each pull's request. ``scores_to``: where all scores
     are written beside the database. ``pseudonyms``: what users go by in all that leaves this
     module, where they are not to go by their ids; ``relevance`` hides them itself. ``listed``: the
-    users of an arm's lists, of arms that can name them."""
+    users of an arm's lists, of arms that can name them.
+    """
 
     baseline: ports.Source
     candidate: ports.Source

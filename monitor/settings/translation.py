@@ -172,7 +172,8 @@ def config_hash(options: ComparisonOptions) -> str:
     """SHA-256 over everything that changes what a score means.
 
     Not where files lie (of the arms' files their common folder is left out), nor rules, schedule,
-    storage and `NOT_IN_HASH`. Of secrets only URLs enter, without user and password."""
+    storage and `NOT_IN_HASH`. Of secrets only URLs enter, without user and password.
+    """
     measured: dict[str, Any] = {"metrics": sorted(str(parse(metric)) for metric in options.metrics)}
     measured |= {
         name: _meaning(found) for name in _HASHED if (found := getattr(options, name)) is not None

@@ -128,11 +128,9 @@ def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe
         tab.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         tab.run(f"{axe}; undefined")
         wrong = tab.run(
-            (
-                "axe.run().then((found) => found.violations.flatMap((each) => "
-                "each.nodes.map((node) "
-                "=> each.id + ' ' + node.html)))"
-            )
+            "axe.run().then((found) => found.violations.flatMap((each) => "
+            "each.nodes.map((node) "
+            "=> each.id + ' ' + node.html)))"
         )
         too_wide = tab.run("document.documentElement.scrollWidth - innerWidth")
         found[name] = (wrong, too_wide, trouble_of(browser, address))

@@ -297,17 +297,15 @@ class Daemon:
                 if self._role.leads:
                     reconcile(new, self._store, self._clock)
             except MonitorError as error:
-                log.error(
+                log.error(  # noqa: TRY400 - says all
                     "configuration not reloaded; the old one stays in force", reason=str(error)
-                )  # noqa: TRY400 - says all
+                )
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
             except Exception:  # a defect must not end a daemon that works
                 log.exception(
-                    (
-                        "configuration not reloaded for a reason nobody thought of; the old one "
-                        "stays in force"
-                    )
+                    "configuration not reloaded for a reason nobody thought of; the old one "
+                    "stays in force"
                 )
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False

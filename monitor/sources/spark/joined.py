@@ -210,10 +210,8 @@ class _AskedUsers(_Table):
         users = users.where("key IS NOT NULL")
         if not count:
             raise SourceError(
-                (
-                    f"{self.where} holds no user: check the path or table and the name of the user "
-                    "column"
-                )
+                f"{self.where} holds no user: check the path or table and the name of the user "
+                "column"
             )
         if rows > count:
             # A table has no first row: the least segments of a user listed twice count, in any
