@@ -70,8 +70,8 @@ def profiles_reference() -> str:
         rows = [
             (
                 f"| `{name}` | "
-                f"{'**required**' if 'default' not in told else _cell(told['default'])} "
-                f"| {told['about']} |"
+                f"{'**required**' if 'default' not in told else _cell(told['default'])} | "
+                f"{told['about']} |"
             )
             for name, told in profile.get("with", {}).items()
         ]

@@ -270,9 +270,8 @@ _MEASURES = (
     ),
     _mean_over_users(
         Lack.REVERSED.value,
-        meaning="Of the users with the same three first items in both arms, the share for whom "
-        "at least two of the three pairs "
-        "stand the other way round; high: lists are reordered",
+        meaning="Of the users with the same three first items in both arms, the share for whom at "
+        "least two of the three pairs stand the other way round; high: lists are reordered",
         arms=(Arm.CANDIDATE,),
         source="Kendall (1938): tau of the three items below 0",
     ),

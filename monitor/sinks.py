@@ -32,10 +32,9 @@ class ScoreFileOptions(Options):
     path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(
         min_length=1,
         description="Path of the file; `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), "
-        "in any strftime format; "
-        "without it each run replaces the file of the last one. Only rankwatch's own account may "
-        "read it. "
-        "A relative path starts at the configuration file's directory.",
+        "in any strftime format; without it each run replaces the file of the last "
+        "one. Only rankwatch's own account may read it. A relative path starts at the "
+        "configuration file's directory.",
     )
 
 

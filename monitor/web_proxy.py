@@ -32,9 +32,9 @@ Proxy = Annotated[
     NOT_IN_HASH,
     Field(
         description="HTTP proxy to go through, such as http://user:password@proxy:3128: https by "
-        "CONNECT, http by whole URLs. "
-        "A secret. The environment's HTTP_PROXY, HTTPS_PROXY and NO_PROXY are not used: write "
-        "`proxy: ${HTTPS_PROXY}` for that."
+        "CONNECT, http by whole URLs. A secret. The environment's HTTP_PROXY, "
+        "HTTPS_PROXY and NO_PROXY are not used: write `proxy: ${HTTPS_PROXY}` for "
+        "that."
     ),
 ]
 

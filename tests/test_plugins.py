@@ -418,8 +418,7 @@ def test_two_packages_that_bring_one_name_are_both_told_where_it_is_used(install
             "raise SystemExit('no')",
             (
                 "cannot be imported (SystemExit in line 1 of brought.py): install what it lacks, "
-                "or "
-                "uninstall it"
+                "or uninstall it"
             ),
         ),
     ],

@@ -24,9 +24,8 @@ SHOWN = (
     ("Alerts", 450, 520, 440, 210),
 )
 ABOUT = (
-    "Drawn from the panels' own queries on a Prometheus; not a screenshot of Grafana. Real "
-    "lists; from 8 January on a fifth of "
-    "the users get one popularity list."
+    "Drawn from the panels' own queries on a Prometheus; not a screenshot of Grafana. Real lists; "
+    "from 8 January on a fifth of the users get one popularity list."
 )
 WIDTH, HEIGHT, TOP = 890, 730, 52
 

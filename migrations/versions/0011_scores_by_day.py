@@ -69,10 +69,9 @@ def upgrade() -> None:
             f"'{day}' + 1)"
         )
     op.execute(
-        "INSERT INTO scores (run_id, day, user_id, metric_id, value)"
-        " SELECT run_id, coalesce(CAST(scheduled_for AT TIME ZONE 'UTC' AS date), DATE 'epoch'), "
-        "user_id, metric_id, value"
-        " FROM scores_by_run LEFT JOIN runs ON runs.id = scores_by_run.run_id"
+        "INSERT INTO scores (run_id, day, user_id, metric_id, value) SELECT run_id, "
+        "coalesce(CAST(scheduled_for AT TIME ZONE 'UTC' AS date), DATE 'epoch'), user_id, "
+        "metric_id, value FROM scores_by_run LEFT JOIN runs ON runs.id = scores_by_run.run_id"
     )
     op.execute(f"ALTER TABLE scores ADD {NEW_KEY}")
     op.execute("DROP TABLE scores_by_run")

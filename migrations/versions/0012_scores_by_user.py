@@ -205,12 +205,10 @@ def _split_metrics(run_id: int, day: date | None) -> None:
     days, given = ("", {}) if day is None else ("day, ", {"day": day})
     op.get_bind().execute(
         sa.text(
-            f"INSERT INTO scores (run_id, {days}user_id, metric_id, value)"
-            f" SELECT scores_before.run_id, {days}user_id, metric_id, {PLACED} FROM "
-            "scores_before JOIN score_places"
-            " ON score_places.run_id = scores_before.run_id AND score_places.part = "
-            "scores_before.part"
-            f" WHERE {_of_run(day)}"
+            f"INSERT INTO scores (run_id, {days}user_id, metric_id, value) SELECT "
+            f"scores_before.run_id, {days}user_id, metric_id, {PLACED} FROM scores_before JOIN "
+            "score_places ON score_places.run_id = scores_before.run_id AND score_places.part = "
+            f"scores_before.part WHERE {_of_run(day)}"
         ),
         {"run": run_id, **given},
     )

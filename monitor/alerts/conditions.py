@@ -268,8 +268,8 @@ def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most
         else f"lists of the {arm} change"
     )
     replaced = (
-        f"replaced in this run: {churn[arm].value:.0%} of the {arm}, "
-        f"{churn[other].value:.0%} of the {other}"
+        f"replaced in this run: {churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of "
+        f"the {other}"
     )
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,

@@ -346,8 +346,7 @@ def judge_learned(
             finding, after = (
                 (
                     f"normally {expected:.3g} %, at {end} {bound} (after {expectation.runs} "
-                    "healthy "
-                    "runs)"
+                    "healthy runs)"
                 ),
                 "",
             )

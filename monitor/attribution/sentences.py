@@ -145,8 +145,8 @@ def _write_who(finding: Finding) -> str:
     if finding.is_exact and not about:
         return f"{who}, exactly those of {shorten_name(finding.segment)},"
     return (
-        f"{who}, mostly in {shorten_name(finding.segment)} "
-        f"({_percent(finding.segment_share, 1)} of its users),"
+        f"{who}, mostly in {shorten_name(finding.segment)} ({_percent(finding.segment_share, 1)} "
+        "of its users),"
     )
 
 

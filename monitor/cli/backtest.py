@@ -144,8 +144,7 @@ def _lacking_lines(found: Backtest) -> Iterator[str]:
         )
         yield (
             f"{alert} could not be judged in {count:,} of them: {statistic} of {metric} was not "
-            "summarized then, "
-            "and neither the lists nor the scores that it takes are kept"
+            "summarized then, and neither the lists nor the scores that it takes are kept"
         )
 
 

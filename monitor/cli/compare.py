@@ -322,9 +322,8 @@ def _chance_line(found: FileComparison) -> str:
     if found.length is None:
         return "by chance: unknown, as the lists have no typical length"
     return (
-        f"by chance: what unrelated lists would score on average: {found.length} items each, "
-        "drawn at random from a catalogue "
-        f"of {found.catalogue:,}"
+        f"by chance: what unrelated lists would score on average: {found.length} items each, drawn "
+        f"at random from a catalogue of {found.catalogue:,}"
     )
 
 

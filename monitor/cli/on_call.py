@@ -281,9 +281,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
         list[str],
         typer.Argument(
             metavar="MATCHER...",
-            help="All of them must match: name=value, name!=value, name=~regex or name!~regex, "
-            "of alert, comparison, segment, "
-            "severity, metric, statistic or a label of the rule.",
+            help="All of them must match: name=value, name!=value, name=~regex or name!~regex, of "
+            "alert, comparison, segment, severity, metric, statistic or a label of the rule.",
         ),
     ],
     *,
@@ -441,8 +440,7 @@ def try_receivers(
             "--wait",
             show_default=False,
             help="How long the test fires, such as 1m: Alertmanager drops what ends sooner than "
-            "its "
-            "group_wait. Without it the end follows at once.",
+            "its group_wait. Without it the end follows at once.",
         ),
     ] = None,
     as_json: parameters.AsJson = False,

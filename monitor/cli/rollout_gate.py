@@ -193,8 +193,8 @@ def _asked(found: Certificate) -> list[str]:
 
 def _enough(found: Certificate) -> str:
     return (
-        "safe, breach: log10 of the evidence for each; "
-        f"{-math.log10(found.question.alpha):.2f} is enough by itself"
+        f"safe, breach: log10 of the evidence for each; {-math.log10(found.question.alpha):.2f} is "
+        "enough by itself"
     )
 
 
@@ -252,9 +252,8 @@ def _runs_line(found: Certificate) -> str:
     if found.question.is_census:
         return (
             f"run: {period}, newest of {found.looks:,}, by itself: {found.question.census} "
-            f"({users:,} users, {missing:,} "
-            f"missing), so the next one draws nobody anew; look {found.looks:,}, at "
-            f"alpha/{found.looks * (found.looks + 1):,}"
+            f"({users:,} users, {missing:,} missing), so the next one draws nobody anew; look "
+            f"{found.looks:,}, at alpha/{found.looks * (found.looks + 1):,}"
         )
     return f"runs: {len(found.runs):,}, {period}; {users:,} rotating users, {missing:,} missing"
 

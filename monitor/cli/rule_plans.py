@@ -126,8 +126,7 @@ def _print_rules(found: tuple[Suggestion, ...]) -> None:
         )
         limit = f"{rule.direction}: {rule.threshold:.4f}, min_users: {rule.min_users}"
         print_line(
-            f"  - {{alert: {rule.alert}, metric: "
-            f"{json.dumps(rule.metric)}{statistic}{segments}, "
+            f"  - {{alert: {rule.alert}, metric: {json.dumps(rule.metric)}{statistic}{segments}, "
             f"{limit}}}"
         )
 

@@ -174,8 +174,8 @@ def replay(  # noqa: PLR0913 - the command's options
     ):
         output.print_error(
             f"{unjudged} of {len(results)} runs were measured but judged nothing: newer slots of "
-            "theirs were judged before. "
-            "To see what the rules would have done: rankwatch backtest --rules rankwatch.yaml"
+            "theirs were judged before. To see what the rules would have done: rankwatch backtest "
+            "--rules rankwatch.yaml"
         )
     _exit(results)
 

@@ -115,9 +115,9 @@ def _verify(status: simulation.DemoStatus, workspace: "Workspace", console: Cons
         return 1
     _print(
         console,
-        f"The demo went as it should, in {status.elapsed_s:.0f} s: {len(status.runs)} runs, "
-        "quiet while both arms "
-        f"were healthy, {len(status.received)} messages to on-call, resolved after the repair.",
+        f"The demo went as it should, in {status.elapsed_s:.0f} s: {len(status.runs)} runs, quiet "
+        f"while both arms were healthy, {len(status.received)} messages to on-call, resolved after "
+        "the repair.",
     )
     return 0
 
@@ -179,8 +179,7 @@ def open_workspace(workspace: Workspace) -> Iterator[None]:
         marker = directory / _MARKER
         if not marker.exists() and any(directory.iterdir()):
             raise ConfigError(
-                f"{directory} holds files that the demo did not write: name an empty or new "
-                "one "
+                f"{directory} holds files that the demo did not write: name an empty or new one "
                 "with --dir"
             )
         lock = marker.open("a", encoding="utf-8")

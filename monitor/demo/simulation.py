@@ -40,8 +40,7 @@ CHAPTER_TEXTS = {
     ),
     Chapter.BROKEN: (
         "The candidate was deployed with a broken join: it no longer finds what users in "
-        f"{BROKEN_COUNTRY} bought, "
-        "and shows them the popular items."
+        f"{BROKEN_COUNTRY} bought, and shows them the popular items."
     ),
     Chapter.HEALED: (
         f"The join is repaired: users in {BROKEN_COUNTRY} get their own recommendations again."

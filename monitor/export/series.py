@@ -128,9 +128,8 @@ _TABLE = {
         _G,
         "comparison metric",
         (
-            "Similarity to expect of two random lists of k items from the catalogue. Absent "
-            "where it "
-            "is not known."
+            "Similarity to expect of two random lists of k items from the catalogue. Absent where "
+            "it is not known."
         ),
     ),
     "noise_floor_mean": _series(
@@ -160,8 +159,7 @@ _TABLE = {
         "comparison segment arm metric",
         (
             "Value of a metric of one arm as a whole, such as its coverage of the catalogue. "
-            "Absent "
-            "where it is undefined."
+            "Absent where it is undefined."
         ),
     ),
     "unlabelled_runs": _series(
@@ -186,8 +184,7 @@ _TABLE = {
         "comparison segment arm reason",
         (
             "Users whose list was absent or imperfect. Segment all has every reason; other "
-            "segments "
-            "only reasons that occurred."
+            "segments only reasons that occurred."
         ),
     ),
     # Where alerts stand.
@@ -217,8 +214,7 @@ _TABLE = {
         _ALERT,
         (
             "Lower end of what a rule that learns held for normal in the newest finished run. "
-            "Absent "
-            "while it learns."
+            "Absent while it learns."
         ),
     ),
     "alert_normal_upper": _series(_G, _ALERT, "Upper end of the same."),
@@ -268,8 +264,7 @@ _TABLE = {
         _C,
         "comparison reason",
         "Slots that did not run: missed (no daemon was there), overlap (the last run had not "
-        "ended) or busy (too many runs "
-        "waited for `concurrent_runs`).",
+        "ended) or busy (too many runs waited for `concurrent_runs`).",
         values=(("missed", "overlap", "busy"),),
     ),
     "runs_waiting": _series(
@@ -359,8 +354,7 @@ _TABLE = {
         "kind",
         (
             "Old rows that were deleted. On PostgreSQL, where scores are deleted by partition, "
-            "about "
-            "how many."
+            "about how many."
         ),
         values=(DataKind,),
     ),
@@ -393,8 +387,7 @@ _TABLE = {
         "",
         (
             "When the first of the certificates that are shown with these pages ends. Absent "
-            "without "
-            "TLS."
+            "without TLS."
         ),
     ),
 }

@@ -97,8 +97,8 @@ def _graded_rows(users: pd.Index, relevance: RelevanceTable) -> Rows:
     if len(users) and len(relevance) and (found < 0).all():
         raise InputError(
             "relevance knows none of the compared users: it has users such as "
-            f"{relevance.users[:1].tolist()[0]!r}, the lists "
-            f"{users[:1].tolist()[0]!r}; spell them alike"
+            f"{relevance.users[:1].tolist()[0]!r}, the lists {users[:1].tolist()[0]!r}; spell them "
+            "alike"
         )
     return found
 

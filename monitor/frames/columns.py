@@ -63,9 +63,8 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     if not is_long and not is_wide:
         raise InputError(
             f"{arm} has neither a column {columns.item!r} (long form, an item a row) nor "
-            f"{columns.items!r} (wide form, a list "
-            f"a row) nor one a rank (rec_0, rec_1 ...); found {shown(frame.columns)}: name them "
-            "with item=, rank=, items="
+            f"{columns.items!r} (wide form, a list a row) nor one a rank (rec_0, rec_1 ...); found "
+            f"{shown(frame.columns)}: name them with item=, rank=, items="
         )
     return _read_wide(frame, columns, arm) if is_wide else read_long(frame, columns, arm)
 
@@ -93,8 +92,7 @@ def _read_ranked(
     is_there = frame[names].notna().to_numpy()
     if (is_there[:, 1:] & ~is_there[:, :-1]).any():
         raise InputError(
-            f"{arm} has an item behind a missing one in {names[0]} to {names[-1]}: leave no "
-            "hole "
+            f"{arm} has an item behind a missing one in {names[0]} to {names[-1]}: leave no hole "
             "in a list"
         )
     places = (
@@ -307,6 +305,5 @@ def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
         return read_rows(data, f"lists of the {arm}")
     raise InputError(
         f"{arm} is of type {type(data).__name__}: expected a dict or Series of user -> list, a "
-        "DataFrame, an Arrow table, "
-        "a 2-D array or a list of lists (row = user)"
+        "DataFrame, an Arrow table, a 2-D array or a list of lists (row = user)"
     )

@@ -172,8 +172,7 @@ def read_scores(rows: Sequence[Any], lengths: npt.NDArray[np.int64], what: str) 
     if len(odd := np.flatnonzero(found != lengths)):
         raise InputError(
             f"{what}: row {odd[0]} has {found[odd[0]]} scores for {lengths[odd[0]]} items: give "
-            "each item its score, "
-            "NaN where there is none"
+            "each item its score, NaN where there is none"
         )
     return as_scores(pd.Series(list(chain.from_iterable(lists)), dtype=object), what)
 

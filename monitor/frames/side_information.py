@@ -76,8 +76,7 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
         frame = frame[["item", "weight"]]
     if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
         raise InputError(
-            f"item_weights has columns {shown(frame.columns)}: expected item and weight, or "
-            "just "
+            f"item_weights has columns {shown(frame.columns)}: expected item and weight, or just "
             "two columns, items and weights"
         )
     return from_array(frame.iloc[:, 0], _ITEM_WEIGHTS), frame.iloc[:, 1]
@@ -101,9 +100,8 @@ def require_weights(
     shown_items = ", ".join(f"{item!r} ({bad.get(code, 'no weight')})" for item, code in some)
     raise InputError(
         f"item_weights: {len(missing)} of {len(distinct_items(*listed))} listed items have no "
-        f"weight from {LEAST_WEIGHT:g} to "
-        f"{MOST_WEIGHT:g}, such as {shown_items}: give every listed item one, or leave such "
-        "items out of the lists"
+        f"weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, such as {shown_items}: give every "
+        "listed item one, or leave such items out of the lists"
     )
 
 
@@ -121,9 +119,8 @@ def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTab
         frame = as_frame(data, _RELEVANCE)
         if not isinstance(frame, pd.DataFrame):
             raise InputError(
-                f"relevance is of type {type(data).__name__}: expected a dict of user -> items "
-                "or user -> {item: grade}, "
-                "or a long frame"
+                f"relevance is of type {type(data).__name__}: expected a dict of user -> items or "
+                "user -> {item: grade}, or a long frame"
             )
         graded = _read_frame(frame, user, item)
     _check_grades(graded)
@@ -205,6 +202,6 @@ def _check_grades(graded: RelevanceTable, *, is_one_user: bool = False) -> None:
     whose = "" if is_one_user else f" for user {user!r}"
     raise InputError(
         f"relevance: {len(odd)} grades are not finite numbers of at least 0, such as "
-        f"{grades[odd[0]]:g} of item {item!r}"
-        f"{whose}: use 0 for what is known to be irrelevant, and leave out what is not known"
+        f"{grades[odd[0]]:g} of item {item!r}{whose}: use 0 for what is known to be irrelevant, "
+        "and leave out what is not known"
     )

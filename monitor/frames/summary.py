@@ -228,8 +228,7 @@ def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]: 
 def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
     if by.index.has_duplicates:
         raise InputError(
-            f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each "
-            "user "
+            f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each user "
             "one segment"
         )
     found = by.reindex(frame.index)

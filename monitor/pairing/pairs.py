@@ -274,9 +274,9 @@ class ListedItems:
         if not self._lacking_users:
             return None
         return (
-            f"item_weights: {self._lacking.count:,} of {self.count:,} listed items have no "
-            f"weight, so {self._lacking_users:,} "
-            f"of {self._users:,} users are left out where weights are needed"
+            f"item_weights: {self._lacking.count:,} of {self.count:,} listed items have no weight, "
+            f"so {self._lacking_users:,} of {self._users:,} users are left out where weights are "
+            "needed"
         )
 
 

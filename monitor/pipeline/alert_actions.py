@@ -61,8 +61,7 @@ def make_silence(
     """
     if not matchers:
         raise ConfigError(
-            "a silence needs a matcher, such as comparison=home-feed: without one it would "
-            "hold "
+            "a silence needs a matcher, such as comparison=home-feed: without one it would hold "
             "everything back"
         )
     if ends_at <= max(starts_at, signed.at):

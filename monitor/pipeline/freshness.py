@@ -97,9 +97,8 @@ def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[fl
         return None
     return (
         f"{UNTRUSTED_FLOOR}: {why}. It is asked with Cache-Control: no-cache, no-store: for a "
-        "cache that does not heed that "
-        "give the address behind it, or with a parameter that it takes for another one, as "
-        "noise_floor: {retrain: ...}"
+        "cache that does not heed that give the address behind it, or with a parameter that it "
+        "takes for another one, as noise_floor: {retrain: ...}"
     )
 
 

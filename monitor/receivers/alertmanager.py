@@ -61,16 +61,14 @@ class AlertmanagerOptions(HttpReceiverEntry):
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict,
         description="Further labels of every alert sent here: those that Prometheus gives its "
-        "alerts of this rankwatch (`job`, "
-        "`namespace`, `cluster`), so that alerts of both inhibit each other and those of other "
-        "environments none.",
+        "alerts of this rankwatch (`job`, `namespace`, `cluster`), so that alerts of "
+        "both inhibit each other and those of other environments none.",
         examples=[{"job": "rankwatch"}],
     )
     resend_every: Duration = Field(
         timedelta(minutes=1),
         description="How often a firing alert is sent again. `run-once` takes the comparison's "
-        "interval where that is longer; "
-        "if it is started less often, write how often.",
+        "interval where that is longer; if it is started less often, write how often.",
     )
 
     def _problems(self) -> Iterator[str]:

@@ -88,8 +88,7 @@ class Scale:
         if is_outside.any():
             worst = np.asarray(values)[np.flatnonzero(is_outside)[0]]
             raise InputError(
-                f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, "
-                "where "
+                f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, where "
                 "no bet holds"
             )
         return np.clip(unit, 0.0, 1.0)

@@ -42,8 +42,7 @@ _MetricT = TypeVar("_MetricT", Metric, ArmMetric)
 
 _ADVICE = (
     "use 127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: "
-    "RequireAndVerifyClientCert, "
-    "or set listen_without_authentication: true"
+    "RequireAndVerifyClientCert, or set listen_without_authentication: true"
 )
 _EXAMPLES = {
     Need.ITEM_WEIGHTS: "item_weights: {file: {path: ..., item: ..., weight: ...}}",
@@ -51,13 +50,12 @@ _EXAMPLES = {
 }
 _NO_PANEL = (
     "panel keeps the fixed users of users.sample, and there are none: add fixed: ... to "
-    "users.sample, or write a number of "
-    "users, such as 10000"
+    "users.sample, or write a number of users, such as 10000"
 )
 _NEVER_CERTAIN = (
     "stop_when: decided needs rules on metrics, all with below or above, on the mean of bounded "
-    "scores or share_below(x): what "
-    "is learned, or a percentile, is certain only when all are asked"
+    "scores or share_below(x): what is learned, or a percentile, is certain only when all are "
+    "asked"
 )
 _FILE = ("scores_to", "file", "path")
 _OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
@@ -384,8 +382,8 @@ def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
         yield Problem(
             ("noise_floor",),
             "a temporal noise floor compares with the lists of the last run, and rotating users "
-            "were not asked then: "
-            "add fixed: ... to users.sample, or take {serve: true} or {retrain: SOURCE}",
+            "were not asked then: add fixed: ... to users.sample, or take {serve: true} or "
+            "{retrain: SOURCE}",
         )
 
 

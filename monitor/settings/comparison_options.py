@@ -36,10 +36,9 @@ class ConditionOptions(Options):
 
     policy: Literal["alert", "keep", "ignore"] = Field(
         default="alert",
-        description="`alert`: alerts on drift stay as they are, and the condition has an alert "
-        "of its own. `keep`: they stay, "
-        "without such an alert. `ignore`: without it, too, and alerts that cannot be judged end "
-        "as not seen to recover.",
+        description="`alert`: alerts on drift stay as they are, and the condition has an alert of "
+        "its own. `keep`: they stay, without such an alert. `ignore`: without it, "
+        "too, and alerts that cannot be judged end as not seen to recover.",
     )
     severity: Severity = Field(default=Severity.WARNING, description="Severity of the alert.")
     runbook_url: value_types.PublicUrl | None = Field(
@@ -61,8 +60,8 @@ class NoDataOptions(ErrorOptions):
     segments: Literal["all", "named", "each"] = Field(
         default="named",
         description="One alert for `all` users together. With `named` also one for each segment "
-        "that a rule names, or in "
-        "which an alert fires. With `each` one for every segment.",
+        "that a rule names, or in which an alert fires. With `each` one for every "
+        "segment.",
     )
 
 
@@ -201,8 +200,7 @@ class ComparisonOptions(Options):
     offset: Duration | None = Field(
         default=None,
         description="How much later each run of `every` is, such as `20s`. Different ones spread "
-        "many comparisons over the "
-        "interval.",
+        "many comparisons over the interval.",
     )
     cron: value_types.CronText | None = Field(
         default=None,
@@ -215,9 +213,8 @@ class ComparisonOptions(Options):
     only_between: value_types.HoursText | None = Field(
         default=None,
         description="Hours of the day, in `timezone`, in which runs may begin; across midnight "
-        "where the end is earlier. Slots "
-        "at other times are not due: none is missed; neither a late daemon nor `run-once` "
-        "without `--slot` begins one then.",
+        "where the end is earlier. Slots at other times are not due: none is missed; "
+        "neither a late daemon nor `run-once` without `--slot` begins one then.",
         examples=["01:00-05:00", "22:00-06:00"],
     )
     timezone: value_types.ZoneName = Field(
@@ -229,8 +226,8 @@ class ComparisonOptions(Options):
         default=(),
         max_length=1000,
         description="Days, or first and last days, on which users are not as usual: rules that "
-        "learn neither judge runs of "
-        "these days nor learn from them, and what fires goes on. Thresholds and conditions hold.",
+        "learn neither judge runs of these days nor learn from them, and what fires "
+        "goes on. Thresholds and conditions hold.",
         examples=[["2026-12-24..2026-12-26", "2027-01-01"]],
     )
     k: int = Field(
@@ -246,16 +243,15 @@ class ComparisonOptions(Options):
         min_length=1,
         max_length=20,
         description="Several candidates, beside `candidate` or in its place: where the lists of "
-        "each come from. `b` is a "
-        "comparison of its own, `NAME.b`, with all other settings of this one. In a slot they "
-        "share users and one pull of "
-        "the baseline; lists that are joined where they lie (files, Spark) are read anew.",
+        "each come from. `b` is a comparison of its own, `NAME.b`, with all other "
+        "settings of this one. In a slot they share users and one pull of the "
+        "baseline; lists that are joined where they lie (files, Spark) are read anew.",
     )
     pairs: bool = Field(
         default=False,
         description="Whether `candidates` are compared with each other too, from the same lists: "
-        "`NAME.b.c` holds `c` against "
-        "`b`, is measured and shown like the others, and judged by no rule.",
+        "`NAME.b.c` holds `c` against `b`, is measured and shown like the others, and "
+        "judged by no rule.",
     )
     users: UsersOptions = Field(description="The users that both arms are asked for.")
     metrics: tuple[value_types.MetricName, ...] = Field(
@@ -309,9 +305,8 @@ class ComparisonOptions(Options):
     noise_floor: NoiseFloorOptions | None = Field(
         default=None,
         description="Measures how similar the baseline is to itself, so that rules can use two "
-        "more metrics for each metric M: "
-        "`floor(M)`, and `over_floor(M)`, how much farther the candidate is from the baseline, "
-        "user by user.",
+        "more metrics for each metric M: `floor(M)`, and `over_floor(M)`, how much "
+        "farther the candidate is from the baseline, user by user.",
     )
     false_alarm_every: Duration = Field(
         default=timedelta(days=90),
@@ -345,9 +340,8 @@ class ComparisonOptions(Options):
     group_for: Duration | None = Field(
         default=None,
         description="An incident pages again once when the users concerned double, and anew only "
-        "when no alert has joined it "
-        "for this long; alerts join it for seven times as long after its first (default: 1d, or "
-        "three intervals where longer).",
+        "when no alert has joined it for this long; alerts join it for seven times as "
+        "long after its first (default: 1d, or three intervals where longer).",
     )
     deadline: Duration | None = Field(
         default=None,
@@ -374,23 +368,21 @@ class ComparisonOptions(Options):
     keep_scores: value_types.KeepChoice = Field(
         default=Keep.ALL,
         description="Whose scores are stored, not only their summaries: those of `all` compared "
-        "users, of the `panel` "
-        "(the fixed users of the sample), of so many users, the same in each run, or of `none`; "
-        "`true` means all, `false` "
-        "none. Example users (`evidence_users`) are kept in any case.",
+        "users, of the `panel` (the fixed users of the sample), of so many users, the "
+        "same in each run, or of `none`; `true` means all, `false` none. Example "
+        "users (`evidence_users`) are kept in any case.",
     )
     scores_to: ScoresToOptions | None = Field(
         default=None,
         description="Where the scores of all compared users are written, whatever `keep_scores` "
-        "leaves in the database. "
-        "Measures of relevance that arrives after the run are not among them.",
+        "leaves in the database. Measures of relevance that arrives after the run are "
+        "not among them.",
     )
     keep_lists: value_types.KeepChoice | None = Field(
         default=None,
         description="Whose lists are stored, as in `keep_scores`: those that explanations hold "
-        "the next run's against "
-        "(default: of all users if relevance, a temporal noise floor or an arm metric needs "
-        "them, else of none).",
+        "the next run's against (default: of all users if relevance, a temporal noise "
+        "floor or an arm metric needs them, else of none).",
     )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
     reference: str | None = Field(
@@ -398,8 +390,8 @@ class ComparisonOptions(Options):
         min_length=1,
         max_length=200,
         description="A name for what is normal. Change it to accept a change: rules then learn "
-        "anew from the runs to come. "
-        "With `model_version` each version of the arms' models has a normal of its own.",
+        "anew from the runs to come. With `model_version` each version of the arms' "
+        "models has a normal of its own.",
         examples=["since release 42", "model_version"],
     )
 

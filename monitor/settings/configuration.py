@@ -36,9 +36,9 @@ _MOST_BYTES = 4096
 MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
 """``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
-    "All of them must match: `name=value`, `!=`, `=~` (a regular expression over the whole "
-    "value) or `!~`, of `alert`, "
-    "`comparison`, `segment`, `severity`, `metric`, `statistic` or a label of the rule."
+    "All of them must match: `name=value`, `!=`, `=~` (a regular expression over the whole value) "
+    "or `!~`, of `alert`, `comparison`, `segment`, `severity`, `metric`, `statistic` or a label "
+    "of the rule."
 )
 
 
@@ -66,14 +66,14 @@ class PrivacyOptions(Options):
     users: Literal["plain", "hmac"] = Field(
         default="plain",
         description="`hmac`: users are stored and shown by keyed hashes of their ids "
-        "(HMAC-SHA-256), everywhere. Sources are "
-        "asked by the ids, and pages find a user by the id.",
+        "(HMAC-SHA-256), everywhere. Sources are asked by the ids, and pages find a "
+        "user by the id.",
     )
     key_file: Annotated[ConfigPath, readable_by(read_key)] | None = Field(
         default=None,
         description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more, such as `openssl "
-        "rand -hex 32` writes. With "
-        "another key a user is another one: nobody's runs are joined with earlier ones.",
+        "rand -hex 32` writes. With another key a user is another one: nobody's runs "
+        "are joined with earlier ones.",
         examples=["users.key"],
     )
     items: Literal["shown", "hidden"] = Field(
@@ -118,8 +118,7 @@ class RetentionOptions(Options):
     summaries: Duration | None = Field(
         default=None,
         description="Summaries, coverage and expectations of segments other than `all`; what "
-        "rules learned from them is kept "
-        "(default: as `runs`).",
+        "rules learned from them is kept (default: as `runs`).",
     )
     runs: Duration = Field(
         default=timedelta(days=400), description="Runs, with everything that belongs to them."
@@ -240,33 +239,29 @@ class Settings(Options):
     answers_folder: ConfigPath | None = Field(
         default=None,
         description="Folder where answers of HTTP services wait until their run is stored: begun "
-        "again after a restart, it "
-        "asks for the rest (default: `rankwatch.db-answers` beside an SQLite `rankwatch.db`). "
-        "Not used with `users: hmac`.",
+        "again after a restart, it asks for the rest (default: `rankwatch.db-answers` "
+        "beside an SQLite `rankwatch.db`). Not used with `users: hmac`.",
     )
     max_series: int = Field(
         default=10_000,
         ge=0,
         le=1_000_000,
         description="Most series of segments on /metrics. Beyond it the smallest segments are "
-        "left out and counted by "
-        "`rankwatch_series_cut`; segment `all` and alerts that fire or are pending are always "
-        "there.",
+        "left out and counted by `rankwatch_series_cut`; segment `all` and alerts "
+        "that fire or are pending are always there.",
     )
     installation: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$",
         description="Name of this rankwatch among those that notify the same receivers: label "
-        "`installation` of its alerts and "
-        "part of the keys of incidents (default: no label, and a random id kept in the "
-        "database). What fires keeps its key.",
+        "`installation` of its alerts and part of the keys of incidents (default: no "
+        "label, and a random id kept in the database). What fires keeps its key.",
         examples=["shop-eu"],
     )
     lease: LeaseTime = Field(
         default=timedelta(seconds=15),
         description="Of several daemons on one PostgreSQL database one leads. How long after it "
-        "stopped or froze a standby "
-        "takes over, 5s to 5m.",
+        "stopped or froze a standby takes over, 5s to 5m.",
     )
     listen: Address = Field(
         default=DEFAULT_LISTEN, description="Host and port of /metrics, /-/healthy and /-/ready."
@@ -274,15 +269,14 @@ class Settings(Options):
     listen_without_authentication: bool = Field(
         default=False,
         description="Must be true for `listen` to go beyond this machine without passwords or "
-        "client certificates in "
-        "`web_config_file`: whoever reaches the port can then read everything there.",
+        "client certificates in `web_config_file`: whoever reaches the port can then "
+        "read everything there.",
     )
     web_config_file: ConfigPath | None = Field(
         default=None,
-        description="File with TLS, client certificates and basic authentication for `listen`, "
-        "in the form of Prometheus' "
-        "exporter-toolkit. Certificates are reloaded when their files change, this file with the "
-        "configuration.",
+        description="File with TLS, client certificates and basic authentication for `listen`, in "
+        "the form of Prometheus' exporter-toolkit. Certificates are reloaded when "
+        "their files change, this file with the configuration.",
         examples=["web.yaml"],
     )
     external_url: PublicUrl = Field(
@@ -314,9 +308,8 @@ class Settings(Options):
         ge=1,
         le=100,
         description="How many runs may be under way at once; the longest waiting one starts "
-        "first. Not counted is what has "
-        "used half its deadline already; a quarter more, at least one, are for comparisons whose "
-        "last run used all of it.",
+        "first. Not counted is what has used half its deadline already; a quarter "
+        "more, at least one, are for comparisons whose last run used all of it.",
     )
     database_alert_after: Duration = Field(
         default=timedelta(minutes=2),
@@ -329,8 +322,7 @@ class Settings(Options):
         default=(),
         max_length=200,
         description="Which receivers get which alerts: the first route that matches decides. "
-        "Alerts that match no route go to "
-        "all receivers.",
+        "Alerts that match no route go to all receivers.",
     )
     fallbacks: Mapping[str, str] = Field(
         default_factory=dict,

@@ -30,8 +30,7 @@ _EXCLUDED = {
         ),
         (
             "does not go with frozen, which learns how often the lists of an arm change: remove "
-            "this "
-            "key"
+            "this key"
         ),
     ),
     "coverage": (

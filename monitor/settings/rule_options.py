@@ -88,28 +88,25 @@ class RuleOptions(Options):
     metric: JudgedMetricName | None = Field(
         default=None,
         description="One of the comparison's metrics M; with a noise floor also `floor(M)` or "
-        "`over_floor(M)`. Or give "
-        "`coverage` or `frozen`.",
+        "`over_floor(M)`. Or give `coverage` or `frozen`.",
         examples=["rbo(p=0.9)"],
     )
     coverage: value_types.CoverageName | None = Field(
         default=None,
         description="Instead of `metric`: the share of users whose list is `missing`, `empty`, "
-        "`short` or `duplicated`, whose "
-        "request `failed`, or who could not be compared (`unpaired`); of those compared, who all "
-        "get one list (`shared_list`), "
-        "whose list is that of the last run although others changed (`unchanged_list`; lists are "
-        "kept for this), whose first "
-        "three items are those of the baseline but mostly turned round (`top_reversed`), or "
-        "whose first item is another one "
-        "(`first_differs`). Of the candidate unless it names the arm.",
+        "`short` or `duplicated`, whose request `failed`, or who could not be "
+        "compared (`unpaired`); of those compared, who all get one list "
+        "(`shared_list`), whose list is that of the last run although others changed "
+        "(`unchanged_list`; lists are kept for this), whose first three items are "
+        "those of the baseline but mostly turned round (`top_reversed`), or whose "
+        "first item is another one (`first_differs`). Of the candidate unless it "
+        "names the arm.",
         examples=["missing", "failed(baseline)", "shared_list"],
     )
     frozen: Arm | None = Field(
         default=None,
         description="Instead of `metric`: the lists of this arm stand still while those of the "
-        "other one change, for longer "
-        "than ever before. Lists are kept for this.",
+        "other one change, for longer than ever before. Lists are kept for this.",
         examples=["candidate"],
     )
     statistic: value_types.StatisticName = Field(
@@ -142,9 +139,8 @@ class RuleOptions(Options):
     learned: Literal["drop", "trend", "jump"] | None = Field(
         default=None,
         description="Instead of a threshold, learned from at least five healthy runs before. "
-        "`drop` (with `coverage`: `jump`) "
-        "is in breach when one run is beyond what is expected, `trend` when runs add up to a "
-        "lasting change.",
+        "`drop` (with `coverage`: `jump`) is in breach when one run is beyond what is "
+        "expected, `trend` when runs add up to a lasting change.",
     )
     watch: Literal["drift", "improvement"] = Field(
         default="drift",
@@ -173,8 +169,7 @@ class RuleOptions(Options):
     resolve_after: value_types.RunCount = Field(
         default=1,
         description="Consecutive recovered runs before a firing alert resolves. With more than "
-        "one an intermittent fault is "
-        "one alert.",
+        "one an intermittent fault is one alert.",
     )
     min_users: int = Field(
         default=30,

@@ -133,8 +133,8 @@ class _Field:
     def _error(self, text: str) -> ValueError:
         words = f" or {self.words[0]}-{self.words[-1]}" if self.words else ""
         return ValueError(
-            f"{text!r} is no {self.name} of a cron expression: use "
-            f"{self.low}-{self.high}{words}, *, a-b, a,b or */n"
+            f"{text!r} is no {self.name} of a cron expression: use {self.low}-{self.high}{words}, "
+            "*, a-b, a,b or */n"
         )
 
 

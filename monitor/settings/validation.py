@@ -124,9 +124,8 @@ def read_mapping(
     document = parse_yaml(text, name, os.environ if environ is None else environ)
     if not isinstance(document.data, dict):
         raise ConfigError(
-            f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, "
-            "such "
-            f"as {example}"
+            f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as "
+            f"{example}"
         )
     return document
 

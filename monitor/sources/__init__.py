@@ -89,8 +89,8 @@ class RelevanceOptions(OneOf):
     after: Annotated[Duration | None, NOT_IN_HASH] = Field(
         default=None,
         description="How long after its slot a run first asks what users found relevant. By then "
-        "all of it must have arrived: "
-        "the first answer that is not empty is the only one. Without it the run itself asks.",
+        "all of it must have arrived: the first answer that is not empty is the only "
+        "one. Without it the run itself asks.",
     )
     within: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(days=7),
@@ -122,15 +122,14 @@ class SampleOptions(Options):
         ge=1,
         le=10**6,
         description="So many users at least of every segment, or all it has. Those added for it, "
-        "the same each run, count in "
-        "that segment alone, so that no figure of all users, or of another segment, leans "
-        "towards them.",
+        "the same each run, count in that segment alone, so that no figure of all "
+        "users, or of another segment, leans towards them.",
     )
     stop_when: Literal["decided"] | None = Field(
         default=None,
         description="Ask users in random order, and no more once the verdict of every rule on a "
-        "metric is certain: over all of "
-        "them it would be another one in at most 1 of 100 runs, for each rule and segment.",
+        "metric is certain: over all of them it would be another one in at most 1 of "
+        "100 runs, for each rule and segment.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -222,9 +221,8 @@ def joined_problem(
                 return (
                     key,
                     (
-                        f"must be {kind} of the same server: {kind} measures where the lists "
-                        "are, so "
-                        "all of them are there"
+                        f"must be {kind} of the same server: {kind} measures where the lists are, "
+                        "so all of them are there"
                     ),
                 )
         if users.sample is not None:

@@ -183,8 +183,7 @@ def _check_once(items: list[pa.Array], where: str) -> None:
         return
     again = int(np.flatnonzero(np.bincount(texts.indices.to_numpy()) > 1)[0])
     raise SourceError(
-        f"item {_named(texts.dictionary, again)} of {where} has more than one weight: give "
-        "each "
+        f"item {_named(texts.dictionary, again)} of {where} has more than one weight: give each "
         "item once"
     )
 

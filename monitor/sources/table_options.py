@@ -17,10 +17,9 @@ IdForms = Annotated[
     readable_by(speller),
     Field(
         description="How these ids are spelled before they are looked up and compared, step by "
-        "step: `strip` blanks, `lower`, "
-        "`int` (`007` is 7), `{prefix: 'item:'}` off, or `{regex: 'sku-([0-9]+)'}` (RE2), the "
-        "group where all of an id "
-        "matches. What a step does not fit stays as it is, as with `string`. Users who become "
+        "step: `strip` blanks, `lower`, `int` (`007` is 7), `{prefix: 'item:'}` off, "
+        "or `{regex: 'sku-([0-9]+)'}` (RE2), the group where all of an id matches. "
+        "What a step does not fit stays as it is, as with `string`. Users who become "
         "one by it are `duplicate_user`."
     ),
 ]
@@ -35,8 +34,8 @@ class ServedOptions(Options):
 
     time: ColumnName = Field(
         description="Column with the time: ISO 8601, in UTC where it names no zone, or seconds, "
-        "milliseconds, "
-        "microseconds or nanoseconds since 1970, which the size of the number tells."
+        "milliseconds, microseconds or nanoseconds since 1970, which the size of the "
+        "number tells."
     )
     within: Duration = Field(
         description=(
@@ -66,17 +65,16 @@ MaxUnreadable = Annotated[
         ge=0,
         le=1,
         description="Largest share of rows that may be unreadable: without a user or time, or "
-        "with a value that is no id or "
-        "number. The reading fails if there are more. Fewer are left out, counted and named.",
+        "with a value that is no id or number. The reading fails if there are more. "
+        "Fewer are left out, counted and named.",
     ),
 ]
 NoItem = Annotated[
     tuple[int | str | None, ...] | None,
     Field(
         max_length=100,
-        description="Values that are no item, such as `[-1]` where short lists are filled up "
-        "with -1. They may be `null` and "
-        "empty text.",
+        description="Values that are no item, such as `[-1]` where short lists are filled up with "
+        "-1. They may be `null` and empty text.",
     ),
 ]
 
@@ -118,8 +116,8 @@ class ListColumnOptions(UserColumnOptions):
     items: ColumnName | None = Field(
         default=None,
         description="Wide form: column with the whole list, best first: a list, or the text of a "
-        "JSON array. In Parquet and "
-        "JSON lines also a field of the objects in a list: `recommendations.movieId`.",
+        "JSON array. In Parquet and JSON lines also a field of the objects in a list: "
+        "`recommendations.movieId`.",
     )
     item: ColumnName | None = Field(
         default=None,
@@ -138,9 +136,8 @@ class ListColumnOptions(UserColumnOptions):
     scores: ColumnName | None = Field(
         default=None,
         description="Column with the model's own scores: lists as long as `items`, or one number "
-        "beside each `item`. "
-        "Equal scores are ties. Without `rank` the highest is the best, tied items in the order "
-        "of their ids.",
+        "beside each `item`. Equal scores are ties. Without `rank` the highest is the "
+        "best, tied items in the order of their ids.",
     )
     model_version: Annotated[ColumnName | None, NOT_IN_HASH] = Field(
         default=None, description="Column with the version of the model that made the list."

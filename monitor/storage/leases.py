@@ -35,10 +35,10 @@ _INSTALLATION = "installation"
 
 # Names that only transactions under a lease have, and only while they last; see `LeaseFence`.
 _END_OLDER = text(
-    "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity"
-    " WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"
-    " AND application_name ~ '^rankwatch epoch [0-9]{1,18}$'"
-    " AND CAST(substring(application_name FROM '[0-9]+$') AS bigint) < :epoch"
+    "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname "
+    "= current_database() AND usename = current_user AND pid <> pg_backend_pid() AND "
+    "application_name ~ '^rankwatch epoch [0-9]{1,18}$' AND CAST(substring(application_name FROM "
+    "'[0-9]+$') AS bigint) < :epoch"
 )
 
 

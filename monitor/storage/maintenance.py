@@ -229,8 +229,8 @@ def _pragma(connection: Connection, name: str) -> int:
 def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
     # Scores fill most of the pages: they are what is left over, so that they need not be read.
     pages = text(
-        "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE"
-        " AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = :table)"
+        "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE AND name IN (SELECT "
+        "name FROM sqlite_master WHERE tbl_name = :table)"
     )
     found = {
         kind: sum(

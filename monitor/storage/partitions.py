@@ -46,14 +46,13 @@ _DEFAULT = table("scores_default", column("run_id", BigInteger))
 _BOUNDS = re.compile(r"FROM \('(\d{4}-\d\d-\d\d)'\) TO \('(\d{4}-\d\d-\d\d)'\)")
 _ATTACHED = text(
     "SELECT CAST(CAST(c.oid AS regclass) AS text) AS name, pg_get_expr(c.relpartbound, c.oid) AS "
-    "bounds"
-    " FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST('scores' "
-    "AS regclass)"
+    "bounds FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
+    "CAST('scores' AS regclass)"
 )
 _BYTES = text(
     "SELECT pg_total_relation_size(to_regclass(:name)) + "
-    "coalesce(sum(pg_total_relation_size(relid)), 0)"
-    " FROM pg_partition_tree(to_regclass(:name)) WHERE isleaf"
+    "coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name)) "
+    "WHERE isleaf"
 )
 _LOCKED, _DEADLOCK, _IN_ALTERATION = "55P03", "40P01", "55000"
 _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT = "42P01", "2BP01", "42P07", "23514"

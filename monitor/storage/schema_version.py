@@ -158,8 +158,8 @@ def version_of(connection: Connection) -> str | None:
     if versions or inspect(connection).has_table(runs.name):
         msg = (
             "alembic_version, the table that holds the version of the schema, is empty or "
-            "damaged: restore the database from a "
-            "backup, or write the version into it that the tables have"
+            "damaged: restore the database from a backup, or write the version into it that the "
+            "tables have"
         )
         raise SchemaError(msg)
     return None  # as `downgrade base` leaves it

@@ -175,8 +175,7 @@ class FileLock:
         except BlockingIOError:
             msg = (
                 f"SQLite database {self.file} is in use by another daemon: {_holder_in(opened)} "
-                f"holds {self.path}: "
-                "end it, or use PostgreSQL, where any number may run"
+                f"holds {self.path}: end it, or use PostgreSQL, where any number may run"
             )
             raise DatabaseError(msg) from None
         except OSError as error:
@@ -184,9 +183,8 @@ class FileLock:
 
     def _refused(self, error: OSError) -> DatabaseError:
         return DatabaseError(
-            f"SQLite database {self.file} cannot be locked: {self.path}: {error.strerror}: put "
-            "the database in a directory on "
-            "a local disk where this account may write"
+            f"SQLite database {self.file} cannot be locked: {self.path}: {error.strerror}: put the "
+            "database in a directory on a local disk where this account may write"
         )
 
     def release(self) -> None:

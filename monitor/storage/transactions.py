@@ -111,8 +111,7 @@ class WriterQueue:
                 raise DatabaseError(
                     (
                         f"{place}: other work of this process has been writing for "
-                        f"{QUEUE_WAIT_S:g} "
-                        "s: try again"
+                        f"{QUEUE_WAIT_S:g} s: try again"
                     ),
                     permanent=False,
                     trouble=DatabaseTrouble.CONFLICT,
@@ -355,8 +354,7 @@ def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
         f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
     )
     return LeaseLostError(
-        f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, "
-        f"{leader}: "
+        f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, {leader}: "
         "nothing was written"
     )
 

@@ -280,8 +280,7 @@ def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
         context.load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
         raise ConfigError(
-            f"tls_server_config: client_ca_file {options.client_ca_file} holds no "
-            "certificate in "
+            f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate in "
             "PEM"
         ) from None
 

@@ -51,9 +51,8 @@ _SCRAPES = 32
 _READERS = 4
 _PAGE_S = 20.0
 _OURS = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src "
-    "'self'; form-action 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "same-origin"}
 _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (

@@ -165,8 +165,8 @@ class GateQuery(BaseModel, extra="forbid"):
         Field(
             allow_inf_nan=False,
             description="Mean excess that would be too much, in the metric's own units. It must "
-            "lie inside of the range "
-            "of the excess: -1 to 1 for a metric from 0 to 1 with a noise floor, 0 to 1 without.",
+            "lie inside of the range of the excess: -1 to 1 for a metric from 0 to 1 "
+            "with a noise floor, 0 to 1 without.",
         ),
     ]
     alpha: Annotated[

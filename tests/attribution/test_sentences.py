@@ -114,8 +114,7 @@ CUT = Finding(
 def test_a_fault_is_told_with_whom_it_concerns_and_what_the_mean_did():
     told = (
         "250 of 1,000 users (25 %), mostly in country=FR (100 % of its users), get shorter lists "
-        "from the candidate: "
-        "5 items instead of 10."
+        "from the candidate: 5 items instead of 10."
     )
     whole = told.replace("mostly in country=FR (100 % of its users)", "exactly those of country=FR")
     assert write_finding(replace(CUT, is_exact=True), None).startswith(whole)

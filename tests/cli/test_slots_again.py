@@ -88,10 +88,9 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
         done = rankwatch(command)
 
         assert done.stderr.strip() == (
-            f"rankwatch: feed: the run of {SLOT} stored what live sources answered then, and "
-            "asked again they would answer for "
-            f"now. rankwatch show feed --slot {SLOT} shows it; --again asks anew, and keeps what "
-            "is stored as feed@1"
+            f"rankwatch: feed: the run of {SLOT} stored what live sources answered then, and asked "
+            f"again they would answer for now. rankwatch show feed --slot {SLOT} shows it; --again "
+            "asks anew, and keeps what is stored as feed@1"
         )
         assert (done.returncode, stored(asking), len(candidate.asked)) == (code, before, asked)
 

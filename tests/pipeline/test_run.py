@@ -131,9 +131,8 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
     result = ran(FULL, "a:12", SourceError("lists/2024-01-08.parquet: no such file"))
     assert (result.status, result.summaries, result.transitions) == (RunStatus.FAILED, (), ())
     assert result.reason == (
-        "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; "
-        "the baseline answered 1 of 1; "
-        "nothing could be compared"
+        "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; the "
+        "baseline answered 1 of 1; nothing could be compared"
     )
     assert result.coverage is not None
     assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
@@ -175,9 +174,8 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
     )
     assert [each.reason for each in result.transitions] == [
         (
-            f"the candidate gave no usable answer for 1 of 2 users (50 %): {cause}; more than "
-            "the 20 "
-            "% allowed"
+            f"the candidate gave no usable answer for 1 of 2 users (50 %): {cause}; more than the "
+            "20 % allowed"
         )
     ]
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
@@ -190,8 +188,7 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
     )
     assert (failed.reason or "").endswith(
         "; the configuration of this comparison changed before the run of 2024-01-08T00:00:00Z; "
-        "rules that learn begin again "
-        "from there; last good run: 2024-01-07T00:00:00Z"
+        "rules that learn begin again from there; last good run: 2024-01-07T00:00:00Z"
     )
 
 

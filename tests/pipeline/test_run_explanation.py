@@ -98,9 +98,8 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     )
     assert found.sentence == (
         "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from "
-        "the candidate that look random:"
-        " no user had such lists before. This explains all of the drop. The baseline did not "
-        "change."
+        "the candidate that look random: no user had such lists before. This explains all of the "
+        "drop. The baseline did not change."
     )
     assert {fall.segment: fall.whole for fall in found.falls} == {
         "country=DE": 1.0,

@@ -154,8 +154,7 @@ def test_a_repetition_says_since_when_after_which_alert_and_no_more():
     )
     found = content(repetition(EVERYBODY, segment, first=(before,)))
     assert found.title.startswith(
-        "SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z, after "
-        "ListsFailed: "
+        "SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z, after ListsFailed: "
         "mean "
     )
     told = (

@@ -61,8 +61,8 @@ def test_a_run_that_is_cut_off_twice_asks_nobody_again_who_answered_unless_it_is
         (tmp_path / "users.csv").write_text("\n".join(["user", *USERS]))
         config.write_text(
             "listen: 127.0.0.1:0\ncomparisons: [{name: feed, every: 365d, k: 5, baseline: "
-            f"{asks[0]}, candidate: {asks[1]},"
-            " metrics: [rbo], users: {file: {path: users.csv, user: user}}}]"
+            f"{asks[0]}, candidate: {asks[1]}, metrics: [rbo], users: {{file: {{path: users.csv, "
+            "user: user}}}]"
         )
         with running(command, cwd=tmp_path, out=tmp_path / "out") as process:
             wait_for(lambda: kept(tmp_path) == [set(FIRST)] * 2, "answers on disk")

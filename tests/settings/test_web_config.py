@@ -122,10 +122,8 @@ def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path):
 
 REFUSAL = (
     ": listen: can be reached from other machines, and web_config_file names no users: TLS alone "
-    "keeps nobody out: use "
-    "127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: "
-    "RequireAndVerifyClientCert, or set "
-    "listen_without_authentication: true"
+    "keeps nobody out: use 127.0.0.1, or give a web_config_file with basic_auth_users or "
+    "client_auth_type: RequireAndVerifyClientCert, or set listen_without_authentication: true"
 )
 
 

@@ -119,6 +119,5 @@ def test_every_setting_of_a_source_says_whether_it_enters_the_hash(options):
     }
     assert " ".join(sorted(entering)) == HASHED.get(options.__name__), (
         f"{options.__name__} stands in HASHED (tests/sources/test_registry.py) with the settings "
-        "that decide what is read; "
-        "mark the others NOT_IN_HASH"
+        "that decide what is read; mark the others NOT_IN_HASH"
     )

@@ -139,8 +139,8 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url)
         execute(
             database_url,
             "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, "
-            "attempt, started_at)"
-            f" VALUES ({run_id}, 'home-feed', '{slot}', 'ok', 'h', 'a:1', 1, '{slot}')",
+            f"attempt, started_at) VALUES ({run_id}, 'home-feed', '{slot}', 'ok', 'h', 'a:1', 1, "
+            f"'{slot}')",
         )
         for metric in metrics:
             values = (

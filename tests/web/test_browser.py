@@ -128,8 +128,7 @@ def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe
         tab.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         tab.run(f"{axe}; undefined")
         wrong = tab.run(
-            "axe.run().then((found) => found.violations.flatMap((each) => "
-            "each.nodes.map((node) "
+            "axe.run().then((found) => found.violations.flatMap((each) => each.nodes.map((node) "
             "=> each.id + ' ' + node.html)))"
         )
         too_wide = tab.run("document.documentElement.scrollWidth - innerWidth")
@@ -144,9 +143,8 @@ def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(browser, a
     tab.go(addresses[page])
     seen = tab.run(
         "[...document.querySelectorAll('main a, main h1, main p, main li, main td "
-        "div')].filter((each) => "
-        "each.getBoundingClientRect().bottom < innerHeight && each.checkVisibility()).map((each) "
-        "=> each.innerText).join(' ')"
+        "div')].filter((each) => each.getBoundingClientRect().bottom < innerHeight && "
+        "each.checkVisibility()).map((each) => each.innerText).join(' ')"
     )
     for said in ("seg2-nonUK-pop", "country=nonUK", "the same list from the candidate", "firing"):
         assert said in seen

@@ -109,10 +109,9 @@ def similarity_of_all() -> Json:
         "Similarity of all users",
         queries,
         "Mean over all users, with two standard errors on either side. Pale: what a rule that "
-        "learns from this mean held for "
-        "normal. Green: the baseline against itself. Dashed: where a rule on this mean begins to "
-        "breach, and what two random "
-        "lists would give. A gap means that a run was not ok.",
+        "learns from this mean held for normal. Green: the baseline against itself. Dashed: where "
+        "a rule on this mean begins to breach, and what two random lists would give. A gap means "
+        "that a run was not ok.",
         width=16,
         height=10,
         overrides=[
@@ -158,8 +157,7 @@ def distribution() -> Json:
         "Users by similarity",
         {buckets: "{{le}}"},
         "How many users have a similarity in each bucket, brighter the more: a second band below "
-        "the first is a group "
-        "of users for whom something broke.",
+        "the first is a group of users for whom something broke.",
     )
 
 
@@ -224,8 +222,7 @@ def _segments_now() -> Json:
         },
         (
             "Each chosen segment in the newest run, least alike first. A mean of few users moves "
-            "by "
-            "chance."
+            "by chance."
         ),
         columns={
             "segment": "Segment",

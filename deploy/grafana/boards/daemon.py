@@ -202,8 +202,7 @@ def _delivery() -> list[Json]:
             },
             (
                 "Deliveries that wait to be sent, that are held back, and that were given up "
-                "within "
-                "the last hour."
+                "within the last hour."
             ),
             width=8,
         ),

@@ -60,10 +60,9 @@ def _comparisons() -> Json:
         "Comparisons",
         queries,
         "Each comparison as its newest finished run left it. Similarity is the mean over all "
-        "users; normal is what a rule that "
-        "learns from this mean held for normal, the threshold where a rule on it begins to "
-        "breach. Without a number the newest "
-        "run was not ok. A click on the name opens the comparison.",
+        "users; normal is what a rule that learns from this mean held for normal, the threshold "
+        "where a rule on it begins to breach. Without a number the newest run was not ok. A click "
+        "on the name opens the comparison.",
         height=10,
         columns=_TITLES,
         decimals=3,

@@ -109,8 +109,7 @@ def of_runs() -> list[Json]:
             Sql(_RUNS),
             (
                 "Finished runs of the chosen time, newest first. A click on a slot opens "
-                "rankwatch's "
-                "page of the comparison."
+                "rankwatch's page of the comparison."
             ),
             decimals=3,
             overrides=[
@@ -152,8 +151,7 @@ def of_users() -> list[Json]:
             Sql(_MOVERS),
             (
                 "Items that gained or lost most in the newest run that was explained: share of "
-                "lists "
-                "that hold them, and exposure."
+                "lists that hold them, and exposure."
             ),
             overrides=[
                 override("Lists (before|now)", is_pattern=True, unit="percentunit", decimals=1)

@@ -183,8 +183,8 @@ def _require_pairs(
         )
         msg = (
             f"none of {coverage.asked:,} users could be compared ({reasons}): check that both "
-            "files mean the same users, and "
-            f"which columns hold users and items{''.join(f'; {note}' for note in notes)}"
+            "files mean the same users, and which columns hold users and "
+            f"items{''.join(f'; {note}' for note in notes)}"
         )
         raise InputError(msg)
 

@@ -78,8 +78,7 @@ def read_plan_inputs(
     if found is None:
         msg = (
             f"{runs} healthy runs of {comparison.name} have {name} in {segment}, "
-            f"{MIN_HEALTHY_RUNS} are the least: "
-            "run more, or give --mean, --sd and --wander"
+            f"{MIN_HEALTHY_RUNS} are the least: run more, or give --mean, --sd and --wander"
         )
         raise ConfigError(msg)
     return found
@@ -245,8 +244,7 @@ def plan_sample_size(
     """
     if known.sd is None or known.wander is None:
         raise ConfigError(
-            "give --sd (over users) and --wander (of the mean from run to run), or a "
-            "comparison "
+            "give --sd (over users) and --wander (of the mean from run to run), or a comparison "
             "with stored runs"
         )
     search = DropSearch(
@@ -290,7 +288,6 @@ def _with_runs(found: SampleSizePlan, users: int) -> SampleSizePlan:
     least = found.search.least_drop(users, math.inf)
     obstacle = (
         f"no number of runs helps: after {found.search.learned:g} healthy runs what is normal is "
-        "known well enough to show "
-        f"{least:.3g} at best; more history, or more users a run, can"
+        f"known well enough to show {least:.3g} at best; more history, or more users a run, can"
     )
     return replace(found, obstacle=obstacle)

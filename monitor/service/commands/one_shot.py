@@ -244,9 +244,8 @@ class OneShot:
         if not again:
             return (
                 f"{name}: {runs} stored what live sources answered then, and asked again they "
-                "would answer for now. "
-                f"rankwatch show {name} --slot {slot} shows it; --again asks anew, and keeps "
-                f"what is stored as {kept}"
+                f"would answer for now. rankwatch show {name} --slot {slot} shows it; --again asks "
+                f"anew, and keeps what is stored as {kept}"
             )
         written = "; files of scores_to are replaced" if watched.arms.scores_to is not None else ""
         self.say(
@@ -289,9 +288,8 @@ class OneShot:
             return f"{taken}, or was until just now: try again"
         until = format_instant(holder.until.replace(microsecond=0))
         return (
-            f"{taken}: {holder.owner} (host:process) holds it until {until}; try again when it "
-            "has ended, or after that time "
-            "if it was killed: the slot is taken over then"
+            f"{taken}: {holder.owner} (host:process) holds it until {until}; try again when it has "
+            "ended, or after that time if it was killed: the slot is taken over then"
         )
 
 

@@ -161,14 +161,12 @@ def _open(margin: float, each: GateResult) -> str:
     if each.reason is GateReason.NO_DATA:
         return (
             f"{_prefix(each)}{each.missing:,} of {each.users:,} users have no score, and that "
-            "decides: the mean excess is "
-            f"{each.mean_best:.4g} with the best for them and {each.mean_worst:.4g} with the "
-            f"worst, against {margin:g}"
+            f"decides: the mean excess is {each.mean_best:.4g} with the best for them and "
+            f"{each.mean_worst:.4g} with the worst, against {margin:g}"
         )
     return (
         f"{_prefix(each)}{each.users:,} users leave both open: the mean excess lies between "
-        f"{each.low:.4g} and "
-        f"{each.high:.4g}, and {margin:g} between these; more runs will decide"
+        f"{each.low:.4g} and {each.high:.4g}, and {margin:g} between these; more runs will decide"
     )
 
 

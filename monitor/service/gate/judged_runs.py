@@ -163,10 +163,9 @@ def _panel(
     panel = draw(users(run.slot), question.comparison, run.slot)
     if len(panel.segments[ALL]) != run.asked or not scored.isin(panel.users).all():
         msg = (
-            f"segments of the run of {format_instant(run.slot)} are not known any more: the "
-            "users are others by now. "
-            "Set keep_lists: all, which keeps segments with the newest run, or judge newer runs "
-            "with --since"
+            f"segments of the run of {format_instant(run.slot)} are not known any more: the users "
+            "are others by now. Set keep_lists: all, which keeps segments with the newest run, or "
+            "judge newer runs with --since"
         )
         raise InputError(msg)
     return panel

@@ -101,9 +101,8 @@ def _bounds(metric: Metric, k: int) -> tuple[float, float]:
     low, high = metric.bounds(k)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError(
-            f"{metric} has no finite range, and without one no bet holds: choose a measure "
-            "that "
-            "is normalized"
+            f"{metric} has no finite range, and without one no bet holds: choose a measure that is "
+            "normalized"
         )
     return low, high
 
@@ -201,9 +200,8 @@ def make_question(  # noqa: PLR0913 - the words of the command
     if is_temporal and question.has_floor and not question.is_census:
         msg = (
             "noise_floor: {temporal: true} knows the last lists of users who were asked before, "
-            "and rotating ones were not: "
-            "take {serve: true} or {retrain: SOURCE}, or give with --reference VALUE what counts "
-            "as no excess"
+            "and rotating ones were not: take {serve: true} or {retrain: SOURCE}, or give with "
+            "--reference VALUE what counts as no excess"
         )
         raise ConfigError(msg)
     return question
@@ -212,9 +210,8 @@ def make_question(  # noqa: PLR0913 - the words of the command
 def _choose(comparison: Comparison, metric: str | None) -> Metric:
     if metric is not None and (series := parse_derived(metric.strip()))[0] is not None:
         msg = (
-            f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where "
-            "there is a noise floor, it judges "
-            "the excess over it"
+            f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where there "
+            "is a noise floor, it judges the excess over it"
         )
         raise InputError(msg)
     wanted = parse(comparison.measuring.metrics[0] if metric is None else metric)

@@ -25,8 +25,7 @@ def _resolve(path: str, info: ValidationInfo) -> str:
         return path
     if match := re.match(r"[a-z0-9+]+://", path):
         raise ValueError(
-            f"begins with {match[0]}, which is not known: write {', '.join(STORES)} or a "
-            "path on "
+            f"begins with {match[0]}, which is not known: write {', '.join(STORES)} or a path on "
             "disk"
         )
     return resolve_path(path, info)
@@ -37,19 +36,17 @@ class FileOptions(Options):
 
     path: Annotated[str, AfterValidator(_resolve), AfterValidator(check_placeholders)] = Field(
         min_length=1,
-        description="Path of a file, a pattern such as `lists/*.parquet`, or a folder whose "
-        "parts are all read, but for names "
-        "that begin with `_` or `.`; on disk, or in object storage (`s3://`, `gs://`, `abfs://`, "
-        "each an extra to install; "
-        "credentials come from the environment). `{slot:%Y-%m-%d}` becomes the run's scheduled "
-        "time (UTC), in any strftime "
-        "format. A relative path starts at the configuration file's directory.",
+        description="Path of a file, a pattern such as `lists/*.parquet`, or a folder whose parts "
+        "are all read, but for names that begin with `_` or `.`; on disk, or in "
+        "object storage (`s3://`, `gs://`, `abfs://`, each an extra to install; "
+        "credentials come from the environment). `{slot:%Y-%m-%d}` becomes the run's "
+        "scheduled time (UTC), in any strftime format. A relative path starts at the "
+        "configuration file's directory.",
     )
     format: FileFormat | None = Field(
         default=None,
         description="Format of the files; by default their suffix decides: `.parquet`, `.csv`, "
-        "`.tsv` (tabs between) or "
-        "`.jsonl`, all but the first also with `.gz`.",
+        "`.tsv` (tabs between) or `.jsonl`, all but the first also with `.gz`.",
     )
     follow_links: Annotated[bool, NOT_IN_HASH] = Field(
         default=False,
@@ -69,9 +66,8 @@ class FileOptions(Options):
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
-        description="The files are a log of what was served. Of CSV and JSON lines on disk, "
-        "which may grow meanwhile, "
-        "a copy up to the last whole line is read."
+        description="The files are a log of what was served. Of CSV and JSON lines on disk, which "
+        "may grow meanwhile, a copy up to the last whole line is read."
     ),
 ]
 

@@ -383,8 +383,8 @@ def _instant_sql(text: str) -> str:
     number = f"TRY_CAST({text} AS DECIMAL(38, 9))"
     size, whole = f"abs({number})", f"CAST({number} AS HUGEINT)"
     units = (
-        f"WHEN {size} < {SECONDS:.0f} THEN {number} * 1000000 WHEN {size} < "
-        f"{MILLISECONDS:.0f} THEN {number} * 1000"
+        f"WHEN {size} < {SECONDS:.0f} THEN {number} * 1000000 WHEN {size} < {MILLISECONDS:.0f} "
+        f"THEN {number} * 1000"
     )
     units += f" WHEN {size} < {MICROSECONDS:.0f} THEN {whole} WHEN {size} < {NANOSECONDS:.0f} THEN {whole} // 1000"
     return f"coalesce(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)), CAST(CASE {units} END AS BIGINT))"
@@ -554,8 +554,7 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
         or (len(head) == _LONGEST_HEADER and not line.endswith(("\r", "\n")))
     ):
         raise SourceError(
-            f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their "
-            "names in "
+            f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their names in "
             "the first line"
         )
     separators = set(";\t|,") - {_SEPARATORS[files.format]}
@@ -623,8 +622,7 @@ def _require_once(columns: Sequence[str], present: Sequence[str], where: str) ->
         # As SQL compares names.
         if sum(each.lower() == name.lower() for each in present) > 1:
             raise SourceError(
-                f"{where} has more than one column {name!r}, upper and lower case aside: "
-                "rename "
+                f"{where} has more than one column {name!r}, upper and lower case aside: rename "
                 "all but one"
             )
 

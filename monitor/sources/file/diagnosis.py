@@ -114,8 +114,7 @@ def _csv_fault(files: FileSet, path: str) -> str | None:
         if end in _LINE_ENDS and end != ends[0]:
             return (
                 f"line {number} of {path} ends with {_LINE_ENDS[end]}, the header with "
-                f"{_LINE_ENDS.get(ends[0], 'another')}: "
-                "write one kind of line end"
+                f"{_LINE_ENDS.get(ends[0], 'another')}: write one kind of line end"
             )
     return None
 

@@ -280,8 +280,7 @@ def _format_of(paths: Sequence[str], where: str) -> str:
     kinds = sorted({_FORMATS.get(_suffix(path), "") for path in paths})
     if kinds == [""]:
         raise SourceError(
-            f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, "
-            "or "
+            f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, or "
             "set format"
         )
     if len(kinds) > 1:

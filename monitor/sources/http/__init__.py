@@ -43,8 +43,7 @@ def _check_url(text: str) -> None:
     filled = re.sub(r"\{[^{}]*\}", "x", check_placeholders(text, "user", "users", "k"))
     if not text.isascii() or web_url_of(filled) is None:
         raise ValueError(
-            "is no URL: expected http://host:port/path, with blanks and characters beyond "
-            "ASCII "
+            "is no URL: expected http://host:port/path, with blanks and characters beyond ASCII "
             "percent-encoded"
         )
     if "{" in urlsplit(text).netloc:
@@ -172,8 +171,8 @@ class HttpOptions(Options):
     allow_link_local: Annotated[bool, NOT_IN_HASH] = Field(
         default=False,
         description="Whether `url` and `token_url` may lead to link-local addresses, such as "
-        "169.254.169.254, or others where "
-        "clouds give out a machine's credentials. Private addresses may be asked in any case.",
+        "169.254.169.254, or others where clouds give out a machine's credentials. "
+        "Private addresses may be asked in any case.",
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5),
@@ -206,15 +205,14 @@ class HttpSourceOptions(HttpOptions):
 
     url: Annotated[SecretStr, readable_by(_check_url)] = Field(
         description="Address; `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, "
-        "percent-encoded; `{users}` is a batch, with "
-        "commas between. No redirects."
+        "percent-encoded; `{users}` is a batch, with commas between. No redirects."
     )
     profile: Annotated[str | None, NOT_IN_HASH] = Field(
         default=None,
         description="Takes what is left out from a profile of a known API "
-        "(monitor/sources/http/profiles/README.md), or from a "
-        "file of your own, `./FILE.yaml`; `url` is then the server's address, and mappings are "
-        "laid over the profile's.",
+        "(monitor/sources/http/profiles/README.md), or from a file of your own, "
+        "`./FILE.yaml`; `url` is then the server's address, and mappings are laid "
+        "over the profile's.",
     )
     with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
         default=None,
@@ -231,15 +229,13 @@ class HttpSourceOptions(HttpOptions):
         ge=1,
         le=10_000,
         description="Most users a request. Where the server finds that too many (413), or its "
-        "answer is longer than "
-        "`max_bytes`, half as many are asked for from then on.",
+        "answer is longer than `max_bytes`, half as many are asked for from then on.",
     )
     answers: Expression | None = Field(
         default=None,
         description="With `batch`: JMESPath to what holds one answer a user, to each of which "
-        "`items`, `scores` and `user` are "
-        "applied: an array, in the order asked where `user` does not say whose each is, or an "
-        "object by user's key. By default "
+        "`items`, `scores` and `user` are applied: an array, in the order asked where "
+        "`user` does not say whose each is, or an object by user's key. By default "
         "the whole.",
     )
     items: Expression = Field(
@@ -264,14 +260,13 @@ class HttpSourceOptions(HttpOptions):
     error: Expression | None = Field(
         default=None,
         description="JMESPath to what an answer holds if it tells of an error: where it finds "
-        "something that is true, the "
-        "answer counts as http_error. With `batch` applied to the whole and to each user's answer.",
+        "something that is true, the answer counts as http_error. With `batch` "
+        "applied to the whole and to each user's answer.",
     )
     model_version: Annotated[Expression | None, NOT_IN_HASH] = Field(
         default=None,
         description="JMESPath to the version of the model that answered. With `batch` applied to "
-        "each user's answer, and where "
-        "it finds nothing there to the whole.",
+        "each user's answer, and where it finds nothing there to the whole.",
     )
     model_version_header: Annotated[HeaderText | None, NOT_IN_HASH] = Field(
         default=None,
@@ -299,9 +294,8 @@ class HttpSourceOptions(HttpOptions):
     ] = Field(
         default=None,
         description="How many requests may be under way at once to the host of `url`, from all "
-        "comparisons of the daemon, when "
-        "one of this source begins. `adaptive` finds out how many it answers before they queue "
-        "there.",
+        "comparisons of the daemon, when one of this source begins. `adaptive` finds "
+        "out how many it answers before they queue there.",
     )
     max_rate: Annotated[float | None, NOT_IN_HASH] = Field(
         default=None,
@@ -313,17 +307,15 @@ class HttpSourceOptions(HttpOptions):
         default=None,
         ge=1,
         description="How many requests, retries among them, that host may get from midnight to "
-        "midnight (UTC), from all "
-        "sources that set this. Users beyond are `too_slow`. A daemon that is started again "
-        "counts anew, as does each command.",
+        "midnight (UTC), from all sources that set this. Users beyond are `too_slow`. "
+        "A daemon that is started again counts anew, as does each command.",
     )
     retries: Annotated[int, NOT_IN_HASH] = Field(
         default=2,
         ge=0,
         le=10,
-        description="How often a request is repeated after a failed connection, a timeout, 429 "
-        "or 5xx. "
-        "For a pause that it asks for (Retry-After) nobody asks that host.",
+        description="How often a request is repeated after a failed connection, a timeout, 429 or "
+        "5xx. For a pause that it asks for (Retry-After) nobody asks that host.",
     )
 
     @property

@@ -30,8 +30,8 @@ _LATE_S = 15
 """A child that reads nothing, or does not answer for so long after a deadline, is ended."""
 _WORD = b"."
 _PROGRAM = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from monitor.sources.http.pull_process import answer_pulls; answer_pulls(int(sys.argv[2]))"
+    "import sys; sys.path.append(sys.argv[1]); from monitor.sources.http.pull_process import "
+    "answer_pulls; answer_pulls(int(sys.argv[2]))"
 )
 
 

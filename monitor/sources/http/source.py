@@ -113,8 +113,8 @@ class PullPace:
         if self._slow_s < self._spent_s / 2 or (is_limited and self._spent_s < elapsed_s / 2):
             advice = (
                 "raise deadline or "
-                f"{'max_rate or max_in_flight' if is_limited else 'concurrency'}, or ask "
-                "fewer users"
+                f"{'max_rate or max_in_flight' if is_limited else 'concurrency'}, or ask fewer "
+                "users"
             )
             return RequestFailure(
                 CoverageReason.TOO_SLOW, f"was quick, but not done {passed}: {advice}{others}"

@@ -24,8 +24,7 @@ _is_url = must(
     _URL.fullmatch,
     (
         "is no address of Redis: expected redis://user:password@host:6379/0, special characters "
-        "of a "
-        "password as %XX"
+        "of a password as %XX"
     ),
 )
 Template = Annotated[
@@ -40,10 +39,10 @@ class RedisOptions(Options):
 
     url: Annotated[SecretStr, _is_url] = Field(
         description="`redis://user:password@host:6379/0`, `unix:///path?db=0`, "
-        "`redis+sentinel://host,host/service/0` or "
-        "`redis+cluster://host,host`; `rediss` in place of `redis` is TLS. "
-        "`?ssl_ca_certs=/path`, `&ssl_certfile=...`, "
-        "`&sentinel_password=...` may follow. It is only read from; give a user who may do no more."
+        "`redis+sentinel://host,host/service/0` or `redis+cluster://host,host`; "
+        "`rediss` in place of `redis` is TLS. `?ssl_ca_certs=/path`, "
+        "`&ssl_certfile=...`, `&sentinel_password=...` may follow. It is only read "
+        "from; give a user who may do no more."
     )
 
 
@@ -58,8 +57,8 @@ class RedisSourceOptions(RedisOptions):
     )
     key: Template = Field(
         description="The key, such as `recs:v2:{user}`; `{k}` and `{slot:%Y-%m-%d}` are filled "
-        "in, too. Braces around a "
-        "placeholder are kept: `recs:{{user}}` has the hash tag of a cluster."
+        "in, too. Braces around a placeholder are kept: `recs:{{user}}` has the hash "
+        "tag of a cluster."
     )
     field: Template | None = Field(
         default=None, description="The field of a hash; `{user}` may stand here instead."
@@ -70,8 +69,8 @@ class RedisSourceOptions(RedisOptions):
     scores: Expression | Literal[True] | None = Field(
         default=None,
         description="The model's own scores, of which equal ones are ties: `true` for those of a "
-        "sorted set, or JMESPath to "
-        "their array in the JSON, one an item in the items' order.",
+        "sorted set, or JMESPath to their array in the JSON, one an item in the "
+        "items' order.",
     )
     item_ids: IdForms = None
     no_item: NoItem = None
@@ -112,8 +111,7 @@ class RedisUsersOptions(RedisOptions):
 
     key: Template = Field(
         description="The set's key; or, such as `recs:v2:{user}`, what each user's key looks "
-        "like: SCAN then looks for them. "
-        "`{slot:%Y-%m-%d}` is filled in."
+        "like: SCAN then looks for them. `{slot:%Y-%m-%d}` is filled in."
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(minutes=5), description="Longest time to read them."

@@ -34,8 +34,7 @@ class SparkOptions(Options):
     table: _Place | None = Field(
         default=None,
         description="Table by its name in a catalogue of the cluster: `lake.recs.lists`; "
-        "`{slot:%Y%m%d}` becomes the run's "
-        "scheduled time (UTC).",
+        "`{slot:%Y%m%d}` becomes the run's scheduled time (UTC).",
     )
     path: _Place | None = Field(
         default=None,
@@ -50,8 +49,8 @@ class SparkOptions(Options):
     conf: Annotated[Mapping[str, SecretStr], NOT_IN_HASH] = Field(
         default_factory=dict,
         description=(
-            "Settings of the Spark session, such as "
-            "`spark.sql.execution.pyspark.python`, the executors' Python."
+            "Settings of the Spark session, such as `spark.sql.execution.pyspark.python`, the "
+            "executors' Python."
         ),
     )
 
@@ -77,9 +76,8 @@ SPARK = SourceKind(
     lists=Reader(
         SparkSourceOptions,
         "monitor.sources.spark.joined:OnlyJoined",
-        "A table or path that Spark reads. Both arms and the users are joined and measured on "
-        "the cluster: all of them are "
-        "`spark`, and everybody is asked. Needs the extra `spark`.",
+        "A table or path that Spark reads. Both arms and the users are joined and measured on the "
+        "cluster: all of them are `spark`, and everybody is asked. Needs the extra `spark`.",
     ),
     is_live=lambda options: "slot" not in placeholders(options.table or options.path),
     all_users=lambda options: SparkUsersOptions(

@@ -60,9 +60,8 @@ _REASONS = {
     "Python has no {name}: install numpy>=2, pandas>=3 and pyarrow>=18 there, or name another "
     "Python in "
     "conf: spark.sql.execution.pyspark.python",
-    r"PYTHON_VERSION_MISMATCH": "the executors have another Python than this machine: name one of the "
-    "same version in "
-    "conf: spark.sql.execution.pyspark.python",
+    r"PYTHON_VERSION_MISMATCH": "the executors have another Python than this machine: name one of "
+    "the same version in conf: spark.sql.execution.pyspark.python",
     r"FILE_NOT_EXIST|FileNotFoundException|underlying files have been updated|CONCURRENT": "a table was written anew while it "
     "was read: run the slot again, and replace tables as a whole",
     r"SourceError: (?P<name>[^\n]+)": "{name}",

@@ -35,8 +35,8 @@ _TOGETHER = 32
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 
 _NOT_PULLED = (
-    "spark measures where the lists are: baseline, candidate, users and "
-    "noise_floor.retrain must all be spark, of one server"
+    "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must "
+    "all be spark, of one server"
 )
 
 

@@ -23,8 +23,7 @@ _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
         description="The table is a log of what was served. Its times are the database's own; in "
-        "SQLite text of ISO 8601, or "
-        "numbers since 1970."
+        "SQLite text of ISO 8601, or numbers since 1970."
     ),
 ]
 
@@ -118,9 +117,8 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
     query: QueryText | None = Field(
         default=None,
         description="One SELECT; `user IN :users` or `user = ANY(:users)` asks for the panel's "
-        "users, batch by batch; `:k` "
-        "and `:slot` are set too. In PostgreSQL `:users` may also be an array, such as "
-        "`unnest(:users)`.",
+        "users, batch by batch; `:k` and `:slot` are set too. In PostgreSQL `:users` "
+        "may also be an array, such as `unnest(:users)`.",
     )
     served: _Log = None
     batch: Annotated[int, NOT_IN_HASH] = Field(

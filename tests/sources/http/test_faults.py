@@ -19,10 +19,10 @@ BY_REASON = {
     CoverageReason.HTTP_ERROR: "forbidden redirect",
     CoverageReason.TOO_LARGE: "huge huge_declared bomb",
     CoverageReason.UNREACHABLE: "cut hang_up",
-    CoverageReason.MALFORMED: "html bad_gzip cut_gzip unknown_encoding null object text no_body nested "
-    "deep digits null_item "
-    "boolean_item nan_item fraction_item surrogate_item nul_item bad_utf8 no_http "
-    "length_too_short named wrong_user",
+    CoverageReason.MALFORMED: "html bad_gzip cut_gzip unknown_encoding null object text no_body "
+    "nested deep digits null_item boolean_item nan_item fraction_item "
+    "surrogate_item nul_item bad_utf8 no_http length_too_short named "
+    "wrong_user",
 }
 FAULTS = {fault: reason for reason, faults in BY_REASON.items() for fault in faults.split()}
 HARMLESS: dict[str, str] = yaml.safe_load("""
