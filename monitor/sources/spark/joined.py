@@ -148,6 +148,10 @@ class _Table:
         if kind in {"float", "double"}:
             is_whole = (column == F.floor(column)) & (F.abs(column) < EXACT[32 if kind == "float" else 64])
             return F.when(is_whole, column.cast("long").cast("string"))
+        if kind == "decimal":
+            return F.when(column == F.floor(column), F.floor(column).cast("string"))
+        if kind == "binary":
+            return self._usable(F.try_validate_utf8(column.cast("string")))
         return self.label(name).cast("string")
 
     def count_unreadable(self, checks: Sequence[tuple[str, Need, spark.Column]]) -> tuple[Unreadable, ...]:
@@ -167,7 +171,10 @@ class _Table:
         column = spark.column_of(name)
         if self._kinds[name] != "string":
             return column
-        return F.when(F.length(column).between(1, MAX_ID_LENGTH) & ~F.contains(column, F.lit("\0")), column)
+        return self._usable(column)
+
+    def _usable(self, text: spark.Column) -> spark.Column:
+        return F.when(F.length(text).between(1, MAX_ID_LENGTH) & ~F.contains(text, F.lit("\0")), text)
 
 
 class _AskedUsers(_Table):
@@ -216,6 +223,19 @@ class _Lists(_Table):
         TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
         self.unreadable = self.count_unreadable([(options.user, Need.IDS, key.isNull())])
         self.max_unreadable = options.max_unreadable
-        taken = (spark.column_of(name).alias(f"{side}_{name}") for name in options.columns if name != options.user)
+        taken = {name: spark.column_of(name) for name in options.columns if name != options.user}
+        if options.items is not None and self._kinds[options.items] == "array" and not options.no_item:
+            taken |= _first(request.k, options.items, options.scores)
+        named = (column.alias(f"{side}_{name}") for name, column in taken.items())
         marks = {"side": F.lit(side), "asked": F.expr("false")}
-        self.rows = self.frame.select(key.alias("key"), *taken).where("key IS NOT NULL").withColumns(marks)
+        self.rows = self.frame.select(key.alias("key"), *named).where("key IS NOT NULL").withColumns(marks)
+
+
+def _first(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:
+    """Columns of lists cut to k items. Scores that are not as many as the items are null, so that they do not fit."""
+    lists = spark.column_of(items)
+    cut = {items: F.slice(lists, 1, k)}
+    if scores is not None:
+        numbers = spark.column_of(scores)
+        cut[scores] = F.when(F.size(numbers) == F.size(lists), F.slice(numbers, 1, k))
+    return cut

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,28 @@ def test_rows_above_max_unreadable_fail_the_run_as_in_files(spark, files, column
             measure(arms, 50)
         texts.append((str(caught.value), caught.value.shown))
     assert texts[0] == texts[1]
+
+
+def a_decimal(number: int) -> Decimal:
+    return Decimal(number or "0.50")
+
+
+def a_binary(number: int) -> bytes:
+    return b"user-%d" % number if number else b"\xff"
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("spell", [a_decimal, a_binary])
+def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(spark, files, spell):
+    for options in files:
+        rows = pq.read_table(options.path).to_pylist()
+        for row in rows:
+            row["user"] = spell(int(row["user"].removeprefix("user-")))
+            row["items"] = [*row["items"], None]
+        pq.write_table(pa.Table.from_pylist(rows), options.path)
+    here, measured = (measure(arms) for arms in (arms_of(*files), there(spark, files)))
+    assert (found(measured), measured.left_out) == (found(here), here.left_out)
+    assert measured.coverage.all.paired == SIZE - 1
 
 
 @pytest.mark.usefixtures("shared")
