@@ -126,8 +126,8 @@ class _MeasuredThere:
             msg = f"{self._users.where} was written anew while it was read: run the slot again, and replace tables as a whole"
             raise SourceError(msg, permanent=False)
         require_readable_lists(unreadable, limits)
-        for parts in unreadable.values():
-            self.unreadable += parts
+        for of_lists in unreadable.values():
+            self.unreadable += of_lists
 
 
 class _Table:

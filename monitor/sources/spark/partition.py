@@ -58,9 +58,11 @@ class MeasuredPartition:
             users = pa.Table.from_batches([batch.select(["key", *self.values]) for batch in asked])
             batch, unreadable = self._batch(users, held), UnreadableLists()
             pulls = {"baseline": batch.baseline, "candidate": batch.candidate, "noise_floor": batch.again}
-            for name, columns in self.columns.items():
-                # Rows without a user are counted before, and do not come here.
-                unreadable.add(name, [each for each in pulls[name].unreadable if each.column != columns.user])
+            for name, pull in pulls.items():
+                if pull is not None and name in self.columns:
+                    # Rows without a user are counted before, and do not come here.
+                    user = self.columns[name].user
+                    unreadable.add(name, [each for each in pull.unreadable if each.column != user])
             yield _part(count, self.measurer.measure(batch), unreadable)
 
     def _batch(self, asked: pa.Table, held: Sequence[pa.RecordBatch]) -> UserBatch:
