@@ -42,14 +42,18 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Planter]:
+def planted(
+    tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer
+) -> Iterator[Planter]:
     with ExitStack() as running_servers:
         folder = tmp_path_factory.mktemp("private")
         planter = Planter(folder, running_servers)
         (folder / "baseline.jsonl").write_text(private_faults.JSON_LISTS)
         private_faults.plant_in_files(planter)
         url = private_faults.plant_in_sqlite(planter)
-        private_faults.plant_in_postgres(planter, running_servers.enter_context(postgres_server.database()))
+        private_faults.plant_in_postgres(
+            planter, running_servers.enter_context(postgres_server.database())
+        )
         private_faults.plant_in_mariadb(planter)
         private_faults.plant_in_store(planter)
         private_faults.plant_in_redis(planter)
@@ -71,7 +75,10 @@ def play(planter: Planter, database: str, name: str) -> dict[str, bytes]:
     with ExitStack() as servers:
         collector = servers.enter_context(contextmanager(serve)())
         collector.respond = receive
-        mails = {way: servers.enter_context(contextmanager(serve_mail)(certificate)) for way in ("good", "refuse")}
+        mails = {
+            way: servers.enter_context(contextmanager(serve_mail)(certificate))
+            for way in ("good", "refuse")
+        }
         mails["refuse"].by_recipient["kim@x.test"] = f"550 5.1.1 {USER} is unknown"
         ports = {way: mail.port for way, mail in mails.items()}
         config = private_faults.write_config(folder, faults, database, collector.url, ports, name)
@@ -89,11 +96,16 @@ def play(planter: Planter, database: str, name: str) -> dict[str, bytes]:
             outputs[title] = f"{done.stdout}\n{done.stderr}".encode()
         outputs["textfile"] = textfile.read_bytes()
         outputs |= dict(look(config, faults))
-        outputs |= {f"message by mail {number}": mail.content for number, mail in enumerate(mails["good"].mails)}
+        outputs |= {
+            f"message by mail {number}": mail.content
+            for number, mail in enumerate(mails["good"].mails)
+        }
         assert mails["good"].mails
         assert "RCPT" in mails["refuse"].steps
         for number, request in enumerate(collector.requests):
-            outputs[f"message {number} {request.path}"] = f"{request.headers}\n".encode() + request.body
+            outputs[f"message {number} {request.path}"] = (
+                f"{request.headers}\n".encode() + request.body
+            )
         for place in ("/hook", "/slack", "/alerts", "/pager", "/ping/fail", "/good", "/refuse"):
             assert any(request.path.startswith(place) for request in collector.requests), place
     return {f"{name}: {title}": output for title, output in outputs.items()}
@@ -103,7 +115,13 @@ def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
     """The pages of a daemon, and its log."""
     log = config.with_suffix(".log")
     with running(["serve", "--config", str(config)], cwd=config.parent, out=log):
-        found = wait_for(lambda: log.exists() and re.search(rb'"url": "(\S+)", .*"rankwatch started"', log.read_bytes()), "it")
+        found = wait_for(
+            lambda: (
+                log.exists()
+                and re.search(rb'"url": "(\S+)", .*"rankwatch started"', log.read_bytes())
+            ),
+            "it",
+        )
         assert found
         paths = ["/", "/metrics", "/alerts", *(f"/c/{fault.name}" for fault in faults)]
         for path in paths:
@@ -114,7 +132,10 @@ def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
 
 def dump_sqlite(file: Path) -> dict[str, bytes]:
     with closing(sqlite3.connect(file)) as connection:
-        return {"sqlite: dump": "\n".join(connection.iterdump()).encode(), "sqlite: file": file.read_bytes()}
+        return {
+            "sqlite: dump": "\n".join(connection.iterdump()).encode(),
+            "sqlite: file": file.read_bytes(),
+        }
 
 
 def dump_postgres(url: str) -> dict[str, bytes]:
@@ -123,7 +144,9 @@ def dump_postgres(url: str) -> dict[str, bytes]:
         tables = [name for (name,) in connection.execute(named).fetchall()]
         found = {}
         for table in tables:
-            rows = connection.execute(sql.SQL("SELECT t::text FROM {} AS t").format(sql.Identifier(table))).fetchall()
+            rows = connection.execute(
+                sql.SQL("SELECT t::text FROM {} AS t").format(sql.Identifier(table))
+            ).fetchall()
             found[f"postgresql: {table}"] = "\n".join(row for (row,) in rows).encode()
         return found
 
@@ -133,7 +156,9 @@ def reasons(rows: list[tuple[str, str | None]]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def played(request: pytest.FixtureRequest, planted: Planter, postgres_server: PostgresServer) -> Iterator[Played]:
+def played(
+    request: pytest.FixtureRequest, planted: Planter, postgres_server: PostgresServer
+) -> Iterator[Played]:
     query = "SELECT comparison, reason FROM runs"
     if request.param == "sqlite":
         file = planted.folder / "rankwatch.db"
@@ -151,7 +176,9 @@ def played(request: pytest.FixtureRequest, planted: Planter, postgres_server: Po
 
 def test_no_output_holds_the_id_of_a_user(played, planted):
     assert len(planted.faults) >= LEAST
-    assert all(output for name, output in played.outputs.items() if "page" in name or "message" in name)
+    assert all(
+        output for name, output in played.outputs.items() if "page" in name or "message" in name
+    )
     leaks = {name: songs_in(output) for name, output in played.outputs.items() if songs_in(output)}
     assert not leaks, leaks
 
