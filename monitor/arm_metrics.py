@@ -311,7 +311,8 @@ def measure_arms(
     ``segments`` hold rows of the batch. ``catalogue_size`` counts the items that could be listed;
     without it, and where more are, it is what either arm lists to anybody. None, and ``n`` 0, where
     a value is undefined or cannot be known. Cost: a pass over the places of each segment, one each
-    for popularity and score shift, which sorts; memory for a copy of them."""
+    for popularity and score shift, which sorts; memory for a copy of them.
+    """
     # What the catalogue costs is paid once, before the segments.
     whole = _arm_lists(batch, catalogue_size, last or {})
     scores: list[ArmScore] = []

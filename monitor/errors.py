@@ -173,7 +173,8 @@ class DeliveryError(MonitorError):
     """A receiver did not take a message; ``permanent`` when sending the same again cannot help.
 
     ``may_be_known``: it may have taken it, as after a time-out. ``of_message``: another one, or a
-    part, may be taken."""
+    part, may be taken.
+    """
 
     exit_code = 5
 

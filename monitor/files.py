@@ -31,7 +31,8 @@ def read_bounded(
     Of a pipe too where that may be, within ``pipe_s`` seconds.
 
     OSError, whose ``strerror`` is the reason in words: FileNotFoundError, EFBIG when there is more,
-    and for directories, devices and sockets, of which nothing is waited for."""
+    and for directories, devices and sockets, of which nothing is waited for.
+    """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except ValueError:  # "\0" and halves of characters

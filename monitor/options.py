@@ -389,8 +389,11 @@ class OneOf(Options):
     @model_validator(mode="wrap")
     @classmethod
     def _take_installed(
-        cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
-    ) -> Self:  # noqa: ANN401
+        cls,
+        data: Any,  # noqa: ANN401 - JSON
+        handler: ModelWrapValidatorHandler[Self],
+        info: ValidationInfo,
+    ) -> Self:
         for name in data if isinstance(data, Mapping) else ():
             if (found := cls.with_installed(name)) is not cls:
                 return found.model_validate(data, context=info.context)

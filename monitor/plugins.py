@@ -35,7 +35,8 @@ class Registry(dict[str, T]):
     Another name is looked for among the entry points of installed packages.
 
     ``read`` makes of what an entry point holds, its name and how errors call it what stands here;
-    PluginError where it cannot."""
+    PluginError where it cannot.
+    """
 
     def __init__(
         self, family: str, built_in: Mapping[str, T], read: Callable[[Any, str, str], T]
@@ -79,10 +80,8 @@ class Registry(dict[str, T]):
         if name in self or len(entries) > 1:
             taken = "by what is built in, which counts" if name in self else "twice"
             return PluginError(
-                (
-                    f"{who}: the name is taken {taken}: uninstall a package, or ask its author for "
-                    "another name"
-                )
+                f"{who}: the name is taken {taken}: uninstall a package, or ask its author for "
+                "another name"
             )
         try:
             return self._read(entries[0].load(), name, who)
@@ -129,7 +128,8 @@ class Guard:
     What it raises of this kind is cut to one line; anything else becomes one, with these fields.
 
     Of anything else no text is shown, which may hold secrets. What hangs costs a few threads, and
-    no more."""
+    no more.
+    """
 
     def __init__(self, who: str, kind: type[MonitorError], **fields: Any) -> None:  # noqa: ANN401 - of its errors
         self._who, self._kind, self._fields = who, kind, fields

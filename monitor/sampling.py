@@ -33,7 +33,8 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     chance, and plain means are unbiased (equal inclusion probabilities; Cochran 1977, ch. 2).
     Whoever is added weighs 1 in that segment and 0 elsewhere: weights of their own (Horvitz and
     Thompson 1952) would lower the variance in ``all`` by little, and make quantiles and bets
-    inexact."""
+    inexact.
+    """
     size = comparison.measuring.sample
     order = (
         users.users.argsort()
@@ -85,7 +86,8 @@ def kept_among(
     A number of them is drawn by the hash that draws the fixed users: the same ones in each run, and
     drawn of batches and once more the same as drawn of all. ``PANEL`` are a run's fixed users,
     nobody without a sample. Where users are left out, every fixed one is still found, and for each
-    left out at most one rotating user is taken for one."""
+    left out at most one rotating user is taken for one.
+    """
     sample = comparison.measuring.sample
     if keep is Keep.PANEL:
         keep = Keep.NONE if sample is None else sample.fixed
@@ -147,7 +149,8 @@ def split(
     No segment is empty.
 
     ``kept``: codes of each dimension that are segments; others are ``dimension=other``, no value
-    ``dimension=unknown``."""
+    ``dimension=unknown``.
+    """
     segments = {ALL: np.arange(n, dtype=np.intp)}
     for dimension, categories in dimensions.items():
         codes = np.asarray(categories.codes)

@@ -48,7 +48,8 @@ def scratch_database(
     Nothing of it is left behind.
 
     ``threads``: all processors, fewer where memory is small. ``stores``: fsspec file systems that
-    paths are read through."""
+    paths are read through.
+    """
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory,
         "arrow_large_buffer_size": True,

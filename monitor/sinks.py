@@ -80,10 +80,8 @@ class ScoreFiles:
             pa.ArrowException,
         ) as error:  # ValueError: text that is none, in names and in the path
             raise OutputError(
-                (
-                    f"scores_to: {path} was not written: "
-                    f"{getattr(error, 'strerror', None) or file_cause(error)}"
-                )
+                f"scores_to: {path} was not written: "
+                f"{getattr(error, 'strerror', None) or file_cause(error)}"
             ) from None
 
 

@@ -124,7 +124,8 @@ class ScoreAccumulator:
 
     Quantiles are Hyndman and Fan's (1996) type 7, exact up to `EXACT` scores; the standard error is
     s / sqrt(n), n - 1 in s. With infinite ``bounds`` the histogram ends at what was seen, beyond
-    `EXACT` scores at a power of two."""
+    `EXACT` scores at a power of two.
+    """
 
     def __init__(self, bounds: Bounds, wanted: Sequence[Statistic] = ()) -> None:
         self._bounds = bounds

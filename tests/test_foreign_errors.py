@@ -2,7 +2,7 @@
 
 The ids that they quote are in no sentence, log or traceback.
 """
-# ruff: noqa: S608, TRY301 - statements are built from the test's own text; errors are raised to be caught
+# ruff: noqa: TRY301 - statements are built from the test's own text; errors are raised to be caught
 
 import errno
 import logging

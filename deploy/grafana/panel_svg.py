@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -74,14 +75,17 @@ def viridis(share: float) -> str:
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
+def _label_value(labels: Mapping[str, str], placeholder: re.Match[str]) -> str:
+    return labels.get(placeholder[1], "")
+
+
 def lines_of(panel: Panel, answers: Sequence[tuple[str, list[dict[str, Any]]]]) -> list[Line]:
     """The series of a panel from the answers to its queries: each a legend and samples over time."""
     found = []
     for legend, samples in answers:
         for sample in samples:
-            name = re.sub(
-                r"\{\{(\w+)\}\}", lambda label, of=sample: of["metric"].get(label[1], ""), legend
-            )  # type: ignore[misc]
+            labels = sample["metric"]
+            name = re.sub(r"\{\{(\w+)\}\}", partial(_label_value, labels), legend)
             points = [(float(instant), float(value)) for instant, value in sample["values"]]
             found.append(Line(name=name, points=points, look=_look(panel, name)))
     lasts = sorted(line.points[-1][1] for line in found)

@@ -89,10 +89,8 @@ def _divide() -> None:
     op.execute(f"CREATE TABLE scores ({COLUMNS}, {KEY}) PARTITION BY RANGE (run_id)")
     if is_filled:
         op.execute(
-            (
-                "ALTER TABLE scores ATTACH PARTITION scores_from_0 FOR VALUES FROM (MINVALUE) TO "
-                f"({end:d})"
-            )
+            "ALTER TABLE scores ATTACH PARTITION scores_from_0 FOR VALUES FROM (MINVALUE) TO "
+            f"({end:d})"
         )
     else:
         op.execute("DROP TABLE scores_from_0")

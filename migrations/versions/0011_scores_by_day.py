@@ -65,10 +65,8 @@ def upgrade() -> None:
     for day in op.get_bind().scalars(sa.text(DAYS)).all():
         name = f"scores_{day.isoformat().replace('-', '_')}"
         op.execute(
-            (
-                f"CREATE TABLE {name} PARTITION OF scores FOR VALUES FROM (DATE '{day}') TO (DATE "
-                f"'{day}' + 1)"
-            )
+            f"CREATE TABLE {name} PARTITION OF scores FOR VALUES FROM (DATE '{day}') TO (DATE "
+            f"'{day}' + 1)"
         )
     op.execute(
         "INSERT INTO scores (run_id, day, user_id, metric_id, value) SELECT run_id, "

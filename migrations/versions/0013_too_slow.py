@@ -42,10 +42,8 @@ def downgrade() -> None:
         f"SELECT late.users FROM coverage_reasons AS late WHERE {same} AND late.reason = 'too_slow'"
     )
     op.execute(
-        (
-            f"UPDATE coverage_reasons SET users = users + ({slow}) WHERE reason = 'timeout' AND "
-            f"EXISTS ({slow})"
-        )
+        f"UPDATE coverage_reasons SET users = users + ({slow}) WHERE reason = 'timeout' AND "
+        f"EXISTS ({slow})"
     )
     timed_out = f"SELECT 1 FROM coverage_reasons AS late WHERE {same} AND late.reason = 'timeout'"
     op.execute(f"DELETE FROM coverage_reasons WHERE reason = 'too_slow' AND EXISTS ({timed_out})")

@@ -55,7 +55,8 @@ def judge_condition(
     ``error``: the run failed. ``no_data``: too little was compared as a whole, no rule had data, or
     nobody asked is in the segment any more (``is_unknown``). ``too_few``: some rule had too few
     users; one that still learns is neither. A failed run decides neither of these two. A run only
-    ever ends ``stale``, and only when it is ok."""
+    ever ends ``stale``, and only when it is ok.
+    """
     condition = rule.condition
     unjudged = judge_status(status, run_reason)
     if condition is Condition.STALE:
@@ -136,7 +137,8 @@ def judge_stale(
     None before the wait is over.
 
     The rule on staleness fires, and only the next ok run ends it. Where staleness is ignored other
-    alerts end instead."""
+    alerts end instead.
+    """
     # Two clocks must agree: a wall clock that jumps is no run that failed.
     if not wait.is_over(now):
         return (), ()
@@ -235,7 +237,8 @@ def judge_standstill(
     The value counts the changes of the other arm since its own last one.
 
     ``breach`` beyond the learned limit, recovered with the arm's next change. ``no_data``: the
-    lists of this run or the last cannot be compared; ``too_few``: still learning."""
+    lists of this run or the last cannot be compared; ``too_few``: still learning.
+    """
     if (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
     churn = _find_churn(scores)

@@ -41,7 +41,8 @@ def assign_incidents(
     What begins to fire joins the newest open incident, if the first of its firings that last began
     at most `MOST_PERIODS` times ``group_for`` before, else makes a new one together. That no run
     succeeds is a fault of its own: it joins nothing but conditions, lists that fail and what began
-    since, and drift does not join it. What lasts stays in its incident."""
+    since, and drift does not join it. What lasts stays in its incident.
+    """
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     conditions = {
         rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)

@@ -53,7 +53,8 @@ def advance(
     streak, and the state carries their outcome and reason. Where they are ignored they make it
     quiet, with the reason that nobody saw it recover. A slot that is not newer than ``judged_slot``
     returns the state as it was. A rule whose threshold or ``for`` was changed goes on from the
-    stored state: what fires keeps firing, under its key and its severity."""
+    stored state: what fires keeps firing, under its key and its severity.
+    """
     # A slot that is run again, or an older one, must not count a breach twice.
     if previous is not None and evaluation.slot <= previous.judged_slot:
         return previous, None
@@ -166,7 +167,8 @@ def retire_alerts(
 
     ``comparisons``: all there are now; under ``segments: each`` or ``named`` a segment is never
     gone. ``causes``: stored transitions, oldest first, whose last has the metric and labels that
-    receivers know. Such an end belongs to no slot; ``at`` stands for it."""
+    receivers know. Such an end belongs to no slot; ``at`` stands for it.
+    """
     # A rule that only changed keeps its alert; only one that is gone ends it.
     rules = {
         comparison.name: {rule.alert: rule for rule in comparison.judging.rules}

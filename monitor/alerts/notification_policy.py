@@ -58,10 +58,8 @@ class Matcher:
         found = None if len(text) > _MOST_CHARACTERS else _MATCHER.fullmatch(text)
         if found is None:
             raise ConfigError(
-                (
-                    f'{text[:80]!r} is no matcher: write name=value, name!=value, name=~"regex" or '
-                    'name!~"regex"'
-                )
+                f'{text[:80]!r} is no matcher: write name=value, name!=value, name=~"regex" or '
+                'name!~"regex"'
             )
         name, sign, value = found.groups()
         if quoted := _QUOTED.fullmatch(value):
@@ -228,7 +226,8 @@ class Dispatch:
         ====================================
 
         What is routed to others and was not sent before is dropped, unless this is the fallback of
-        one that rejected it. Whether starts that are sent page or update: `compose_messages`."""
+        one that rejected it. Whether starts that are sent page or update: `compose_messages`.
+        """
         # A start that may have arrived must get its end, or it would stay open there for ever.
         arrived = {
             each.transition.dedup_key
@@ -337,7 +336,8 @@ def compose_messages(
     """One message for each incident, by its first change, without briefing.
 
     It pages if the incident begins for the receiver with it, becomes worse (`count_pages`), or is
-    over; else it is an update."""
+    over; else it is an update.
+    """
     by_incident: dict[tuple[str, bool], list[Transition]] = {}
     # Acknowledgements get a message of their own: behind a start they would be lost on receivers
     # that show one thing at a time.

@@ -348,7 +348,8 @@ def segments_of(
     Named ones in the rule's order.
 
     ``each``: ``all``, those ``measured``, and those in alarm or with data when this rule was judged
-    last."""
+    last.
+    """
     if isinstance(rule.segments, str) and rule.segments != "each":
         return (ALL,)
     if rule.segments != "each":

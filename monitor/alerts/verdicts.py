@@ -72,7 +72,8 @@ def read_similarity(
 
     ``error``: the run did not end well. ``no_data``: it paired too little as a whole or
     (``thin_reason``) of this segment, no user has a defined score, or the statistic no finite
-    value. ``too_few``: under ``min_users``."""
+    value. ``too_few``: under ``min_users``.
+    """
     if (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
     if thin_reason is not None:
@@ -108,7 +109,8 @@ def read_coverage(
     Or why there is none.
 
     ``error``: it ended before anybody was asked. ``no_data``: nobody of the segment was, or nothing
-    can be told of its lists."""
+    can be told of its lists.
+    """
     is_trait = rule.share.lack in TRAITS
     if is_trait and (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
@@ -310,7 +312,8 @@ def judge_learned(
     Recovered once the value is normal.
 
     ``too_few`` while learning (under MIN_HEALTHY_RUNS healthy runs), ``no_data`` for a value too
-    uncertain to be judged."""
+    uncertain to be judged.
+    """
     if expectation is None or expectation.expected is None or expectation.limit is None:
         runs = 0 if expectation is None else expectation.runs
         learning = f"learning what is normal: {runs} of {MIN_HEALTHY_RUNS} healthy runs"

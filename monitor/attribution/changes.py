@@ -118,7 +118,8 @@ def compare_pairs(
     what its step costs on the two (Shapley 1953), each split by `walk_to`: 0 where its list is as
     it was, NaN where a score is undefined; the same items have a membership of exactly 0. Only
     lists are looked at, no scores, weights, grades. Costs two walks and at most 24 scorings, mostly
-    16."""
+    16.
+    """
     lists = _own_lists(former, present)
 
     def turned(batch: PairBatch) -> Floats:
@@ -270,7 +271,8 @@ def group_users(
 
     Growth is that of the share times the group's mean distance. Users whose parts are unknown
     belong to no group, but count among all users. ``show``: the lists of a row, of the ``examples``
-    most central users of each group."""
+    most central users of each group.
+    """
     known = rows[~np.isnan(parts.whole[rows])]
     found = {change: known[kinds[known] == place] for place, change in enumerate(CHANGES)}
     groups = [

@@ -78,7 +78,8 @@ def decompose_drop(
 
     Of n users the ``distance`` of N is known, and of P of these the change by part; m is the mean
     distance of the P. Each of the P adds a P-th of its change, and by composition a user of
-    distance d adds (d - m) / N, one of the P less (d - m) / P."""
+    distance d adds (d - m) / N, one of the P less (d - m) / P.
+    """
     is_scored, change = ~np.isnan(distance), changes.parts.whole
     is_paired = is_scored & ~np.isnan(change)
     if not is_paired.any():
@@ -187,7 +188,8 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
     It has the greatest F1 of the share of those hit that it holds and the share of its users that
     were hit, if it holds `_HELD` of them and more than chance beyond doubt. Two of different
-    dimensions are named when their common users tell better still."""
+    dimensions are named when their common users tell better still.
+    """
     n, total = len(segments[ALL]), _beyond(hit, usual, segments[ALL])
     if total <= 0:
         return ALL

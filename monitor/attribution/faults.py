@@ -152,7 +152,8 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     least half of what the best one explains of the drop, or without a drop beyond doubt has half as
     many users as any; what worse models do is then told only where nothing else is there. Counts
     alone decide whether a kind is: what is usual comes from the arm's own past, else from the other
-    arm."""
+    arm.
+    """
     suspected = list(_suspect(scene))
     found = [_tell(each, scene) for each in suspected if not _is_covered(each, suspected)]
     if scene.drop is None:

@@ -83,7 +83,8 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     """The bin from which on far more users lie than usual, None where none does.
 
     ``bins`` from `bin_lists`, ``usual`` shares by bin. With p and r the shares now and usual from a
-    bin on, it is that of the greatest p - 3 r beyond doubt, p - 1.5 r with few bins."""
+    bin on, it is that of the greatest p - 3 r beyond doubt, p - 1.5 r with few bins.
+    """
     known = bins[bins >= 0]
     if not len(known):
         return None

@@ -82,7 +82,8 @@ def share_steps(walk: Sequence[PairBatch], score: ScoreBatch) -> Parts:
 
     L' to J is what replacing alone costs, H to L what moving common items alone costs; the rest, J
     to H, is shared between them in proportion: an item put on top of lists that keep their order is
-    replaced, lists turned upside down have moved."""
+    replaced, lists turned upside down have moved.
+    """
     by_step = {
         id(step): _finite(score(step)) for step in {id(step): step for step in walk}.values()
     }

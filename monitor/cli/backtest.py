@@ -53,7 +53,8 @@ def backtest(  # noqa: PLR0913 - the command's options
 
     Over the stored runs, beside the pages that were sent. Every stored run is judged again in
     order, those before --from too, since rules learn from them. Nothing is stored or sent. Exit 0
-    whatever is found, 2 for a file or name that is wrong."""
+    whatever is found, 2 for a file or name that is wrong.
+    """
     from monitor.service.analysis.backtest import backtest_rules as judge_again
     from monitor.settings.excerpt import load_database_settings
     from monitor.settings.loader import load_with_rules

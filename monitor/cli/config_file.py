@@ -72,7 +72,8 @@ def check_config(
     """Validate the configuration, and preview a few users' lists.
 
     Checks the web configuration file too, asks both arms for the users, and shows their lists side
-    by side. Exit 3 when an arm could not be read or when no list could be compared."""
+    by side. Exit 3 when an arm could not be read or when no list could be compared.
+    """
     from monitor.metrics import METRICS
     from monitor.receivers import RECEIVERS
     from monitor.service.analysis.preview import preview_users
@@ -112,18 +113,14 @@ def check_config(
             output.print_line(told)
         if settings.privacy.key_file is not None:
             output.print_line(
-                (
-                    "privacy: users go by keyed hashes; what was stored before names them until "
-                    "retention deletes it"
-                )
+                "privacy: users go by keyed hashes; what was stored before names them until "
+                "retention deletes it"
             )
         if (exposed := settings.privacy.exposure) is not None:
             output.print_line(f"privacy: {exposed}")
         output.print_line(
-            (
-                f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} "
-                "receiver(s)"
-            )
+            f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} "
+            "receiver(s)"
         )
     if not all(preview.evidence for preview in previews):
         raise typer.Exit(output.SOURCE_EXIT)

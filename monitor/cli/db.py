@@ -78,7 +78,8 @@ def downgrade_schema(
     """Take the schema back to an earlier revision.
 
     What only newer versions store is lost: back the database up. Refused while a daemon works with
-    it, or on PostgreSQL a run is under way."""
+    it, or on PostgreSQL a run is under way.
+    """
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
@@ -115,7 +116,8 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     """Check that a SQLite file is sound, and the tables are what this version expects.
 
     Every page of the file is read, some ten seconds a gigabyte. Exit 0 when all is so, 4 with the
-    damage or the differences otherwise."""
+    damage or the differences otherwise.
+    """
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
@@ -142,10 +144,8 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         )
     if found != wanted:
         raise SchemaError(
-            (
-                f"the schema is {found or 'empty'}, this version wants {wanted}: "
-                f"{schema_version.advise(found)}"
-            )
+            f"the schema is {found or 'empty'}, this version wants {wanted}: "
+            f"{schema_version.advise(found)}"
         )
     if differences:
         raise SchemaError(

@@ -86,10 +86,8 @@ class _RefusedError(ConnectionError):
 def _refusal(error: Exception) -> _RefusedError:
     how = getattr(error, "reason", None) or "no word"
     return _RefusedError(
-        (
-            f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it "
-            "trusts with --cert"
-        )
+        f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it "
+        "trusts with --cert"
     )
 
 

@@ -127,10 +127,8 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
         listed = "; ".join(f"{count:,} {what}" for what, count in reasons.most_common(_REASONS))
         if quiet:
             lines.append(
-                (
-                    f"{name}: {len(quiet):,} quiet "
-                    f"({listed}{'; ...' if len(reasons) > _REASONS else ''})"
-                )
+                f"{name}: {len(quiet):,} quiet "
+                f"({listed}{'; ...' if len(reasons) > _REASONS else ''})"
             )
     return lines
 
@@ -260,10 +258,8 @@ def accept(  # noqa: PLR0913 - the command's options
             not found or (found[0].run.slot, found[0].run.status) != (slot, "ok")
         ):
             raise ConfigError(
-                (
-                    f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs "
-                    f"{comparison}`"
-                )
+                f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs "
+                f"{comparison}`"
             )
         from monitor.model.alerts import accepted_level
         from monitor.pipeline.alert_actions import Signature
@@ -452,7 +448,8 @@ def try_receivers(
     """Send receivers a test: a firing alert, and its end.
 
     Both are marked as a test, and go past routes, silences and the outbox. Exit code 5 when one of
-    them could not be sent it."""
+    them could not be sent it.
+    """
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test
     from monitor.settings.loader import load_settings

@@ -124,7 +124,8 @@ def gate(  # noqa: PLR0913 - the command's options
 
     Exit 0 safe, 1 breach, 2 inconclusive; 64 wrong usage, configuration or input, 70 internal
     failure, 74 output, 3 a source, 4 database, 130 interrupted. What the promise covers stands in
-    monitor/sequential/README.md."""
+    monitor/sequential/README.md.
+    """
     from monitor.service.clock import SystemClock
     from monitor.service.gate import decide, describe_certificate, make_question
     from monitor.settings.loader import load_settings

@@ -48,7 +48,8 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
 
     Shows what each would have caught. All of them together are to page falsely once in the accepted
     time. Fixed thresholds do not follow the seasons or a slow change that is wanted: rules with
-    `learned:` do. Exit 2 when nothing is stored to learn from."""
+    `learned:` do. Exit 2 when nothing is stored to learn from.
+    """
     from monitor.service.analysis.backtest import STATISTICS, configured_comparison
     from monitor.service.analysis.backtest import suggest_thresholds as propose
     from monitor.settings.loader import load_settings
@@ -125,10 +126,8 @@ def _print_rules(found: tuple[Suggestion, ...]) -> None:
         )
         limit = f"{rule.direction}: {rule.threshold:.4f}, min_users: {rule.min_users}"
         print_line(
-            (
-                f"  - {{alert: {rule.alert}, metric: "
-                f"{json.dumps(rule.metric)}{statistic}{segments}, {limit}}}"
-            )
+            f"  - {{alert: {rule.alert}, metric: {json.dumps(rule.metric)}{statistic}{segments}, "
+            f"{limit}}}"
         )
 
 
@@ -201,7 +200,8 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     By Student's t on the mean of the runs against the healthy runs before, exact for normal runs.
     With --users and --runs it gives the chance. With --share the rules in force are looked at, and
     the one that sees it first is named: a percentile or a share below a floor may see a few users
-    earlier than the mean does."""
+    earlier than the mean does.
+    """
     from monitor.service.analysis import sample_size
 
     if (drop is None) == (share is None):
@@ -273,10 +273,8 @@ def _print_plan(found: SampleSizePlan) -> None:
     if known.rule is not None:
         scale = " (as angles: arcsin of the root)" if known.rule.is_share else ""
         print_line(
-            (
-                f"seen first by {known.rule.alert}, {known.rule.statistic} of "
-                f"{known.rule.metric}{scale}"
-            )
+            f"seen first by {known.rule.alert}, {known.rule.statistic} of "
+            f"{known.rule.metric}{scale}"
         )
     mean = "" if known.mean is None else f"healthy mean {known.mean:.4g}, "
     spread = f"over users it varies by {search.sd:.3g}, from run to run by {search.wander:.3g}"
@@ -294,15 +292,11 @@ def _print_plan(found: SampleSizePlan) -> None:
         )
     else:
         print_line(
-            (
-                f"{aim}: {found.runs:,} run{'' if found.runs == 1 else 's judged together'} of "
-                f"{found.users:,} users"
-            )
+            f"{aim}: {found.runs:,} run{'' if found.runs == 1 else 's judged together'} of "
+            f"{found.users:,} users"
         )
     if known.users is not None:
         print_line(
-            (
-                f"a usual run of {known.users:,} users shows a drop of "
-                f"{search.least_drop(known.users):.3g} with that chance"
-            )
+            f"a usual run of {known.users:,} users shows a drop of "
+            f"{search.least_drop(known.users):.3g} with that chance"
         )

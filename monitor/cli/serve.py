@@ -180,7 +180,8 @@ def healthcheck(
     """Ask a daemon whether it is well: exit 0, else 1.
 
     With TLS or without, whichever it takes. No password is needed. Its certificate is not verified:
-    the answer is no secret."""
+    the answer is no secret.
+    """
     from monitor.cli.health_probe import probe, tls_context
 
     if key is not None and cert is None:

@@ -76,7 +76,8 @@ def run_once(  # noqa: PLR0913 - the command's options
     This is rankwatch without a daemon. Exit 0 when all ran, 3 when one failed, 5 when a receiver or
     the Pushgateway could not be reached, 74 when the textfile could not be written. What was run
     stays stored; file and push show a run that failed, too. A slot whose live sources have answered
-    before is left as it is: see --again."""
+    before is left as it is: see --again.
+    """
     from monitor.export.exposition import require_textfile
     from monitor.service.commands.one_shot import gateway_at, open_one_shot, write_metrics
 
@@ -138,7 +139,8 @@ def replay(  # noqa: PLR0913 - the command's options
     """Run every slot of a past period in order, as if live.
 
     Rules, states and transitions have the slot's time. Sources that do not know of slots answer for
-    now: runs that stored what such sources answered then are not replaced, see --again."""
+    now: runs that stored what such sources answered then are not replaced, see --again.
+    """
     from monitor.service.commands.one_shot import open_one_shot
 
     first, last = parse_instant(start), parse_instant(end)

@@ -248,20 +248,16 @@ def _print_notes(run: Run) -> None:
     """What the scores by chance refer to, and the state of the labels of relevance."""
     if run.k is not None and run.catalogue_size is not None:
         output.print_line(
-            (
-                f"by chance: two random lists of {run.k:,} from a catalogue of "
-                f"{run.catalogue_size:,} items"
-            )
+            f"by chance: two random lists of {run.k:,} from a catalogue of {run.catalogue_size:,} "
+            "items"
         )
     if run.labelled_at is not None:
         output.print_line(f"relevance: labelled {output.instant(run.labelled_at)}")
     elif run.labels_until is not None:
         command = f"rankwatch backfill {run.comparison}"
         output.print_line(
-            (
-                f"relevance: waiting for labels until {output.instant(run.labels_until)}; "
-                f"{command} looks for them"
-            )
+            f"relevance: waiting for labels until {output.instant(run.labels_until)}; {command} "
+            "looks for them"
         )
 
 

@@ -47,7 +47,8 @@ def run_demo(
     Returns the exit code.
 
     ``fast``: 0 once exactly the expected story happened, 1 and what was missing when not, 130 when
-    interrupted. Else it goes on until Ctrl-C or SIGTERM, and returns 0."""
+    interrupted. Else it goes on until Ctrl-C or SIGTERM, and returns 0.
+    """
     story, workspace = (
         simulation.FAST_STORY if fast else simulation.NORMAL_STORY,
         Workspace(directory or DEFAULT_DIRECTORY),
@@ -178,10 +179,8 @@ def open_workspace(workspace: Workspace) -> Iterator[None]:
         marker = directory / _MARKER
         if not marker.exists() and any(directory.iterdir()):
             raise ConfigError(
-                (
-                    f"{directory} holds files that the demo did not write: name an empty or new "
-                    "one with --dir"
-                )
+                f"{directory} holds files that the demo did not write: name an empty or new one "
+                "with --dir"
             )
         lock = marker.open("a", encoding="utf-8")
     except OSError as error:

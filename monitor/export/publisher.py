@@ -259,7 +259,8 @@ class PrometheusPublisher(DaemonMetrics):
     Thread-safe; nothing raises or waits.
 
     Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock`` nothing
-    goes stale."""
+    goes stale.
+    """
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
         super().__init__()
@@ -309,7 +310,8 @@ class PrometheusPublisher(DaemonMetrics):
         ``max_series``: most of segments, None for all.
 
         ``intervals``: the longest time between slots, ``stale_after``: how long no run may end ok;
-        alert rules use both."""
+        alert rules use both.
+        """
         now = self._clock.now() if self._clock else None
         self._since, self._most = (
             {name: self._since.get(name, now) for name in comparisons},

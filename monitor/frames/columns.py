@@ -92,10 +92,8 @@ def _read_ranked(
     is_there = frame[names].notna().to_numpy()
     if (is_there[:, 1:] & ~is_there[:, :-1]).any():
         raise InputError(
-            (
-                f"{arm} has an item behind a missing one in {names[0]} to {names[-1]}: leave no "
-                "hole in a list"
-            )
+            f"{arm} has an item behind a missing one in {names[0]} to {names[-1]}: leave no hole "
+            "in a list"
         )
     places = (
         np.arange(is_there.size).reshape(len(names), len(frame)).T[is_there]
@@ -212,10 +210,8 @@ def _read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
 def _require_one_list(users: pd.Index, arm: str) -> None:
     if users.has_duplicates:
         raise InputError(
-            (
-                f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs "
-                "exactly one list"
-            )
+            f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs "
+            "exactly one list"
         )
 
 
@@ -242,10 +238,8 @@ def _order(codes: Rows, rank: npt.NDArray[Any] | None, users: pd.Index, arm: str
     if len(tied := np.flatnonzero((codes[1:] == codes[:-1]) & (rank[1:] == rank[:-1]))):
         user = users[codes[tied[:1]]].tolist()[0]
         raise InputError(
-            (
-                f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: ranks must differ "
-                "within a list"
-            )
+            f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: ranks must differ "
+            "within a list"
         )
     return order
 
@@ -276,10 +270,8 @@ def _ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
     is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
     if not is_number or column.isna().any():
         raise InputError(
-            (
-                f"{arm}: rank column {column.name!r} must hold numbers, none missing; the smallest "
-                "is the best"
-            )
+            f"{arm}: rank column {column.name!r} must hold numbers, none missing; the smallest "
+            "is the best"
         )
     return column.to_numpy()
 
@@ -288,10 +280,8 @@ def _take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd
     """The column of that name; InputError when there is none, or several."""
     if name not in list(frame.columns):  # a name that cannot be hashed is none of them
         raise InputError(
-            (
-                f"{arm} has no column {name!r}; found {shown(frame.columns)}: name the right one "
-                f"with {role}="
-            )
+            f"{arm} has no column {name!r}; found {shown(frame.columns)}: name the right one "
+            f"with {role}="
         )
     column: pd.Series | pd.DataFrame = frame[name]
     if isinstance(column, pd.DataFrame):

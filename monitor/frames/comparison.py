@@ -139,10 +139,8 @@ def read_catalogue(catalogue: int | None, listed: int) -> int:
     )
     if size < listed:
         raise InputError(
-            (
-                f"catalogue is {size}, but {listed} different items are listed: give how many "
-                "could be, or None"
-            )
+            f"catalogue is {size}, but {listed} different items are listed: give how many could "
+            "be, or None"
         )
     return size
 

@@ -102,10 +102,8 @@ def read_matrix(data: npt.NDArray[Any], arm: str) -> RankingTable:
     """Lists from a 2-D array, a row a user."""
     if data.ndim != 2:  # noqa: PLR2004 - users and ranks
         raise InputError(
-            (
-                f"{arm} is a {data.ndim}-dimensional array: expected two dimensions, a row a user "
-                "and a column a rank"
-            )
+            f"{arm} is a {data.ndim}-dimensional array: expected two dimensions, a row a user "
+            "and a column a rank"
         )
     n, k = data.shape
     items = from_array(data.reshape(-1), f"lists of the {arm}")
@@ -291,10 +289,8 @@ def refuse_odd(values: object, what: str) -> None:
         raise InputError(msg)
     if isinstance(values, np.ndarray) and values.dtype.kind == "V":
         raise InputError(
-            (
-                f"{what}: found records ({values.dtype}) where item ids were expected: give the "
-                "array of one field"
-            )
+            f"{what}: found records ({values.dtype}) where item ids were expected: give the "
+            "array of one field"
         )
 
 
@@ -342,18 +338,14 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
     if None in keys:
         odd = users[keys.index(None)]
         raise InputError(
-            (
-                f"{arm}: found {describe_value(odd)}, {repr(odd)[:60]}, where a user was expected: "
-                f"{Need.IDS}"
-            )
+            f"{arm}: found {describe_value(odd)}, {repr(odd)[:60]}, where a user was expected: "
+            f"{Need.IDS}"
         )
     numbers = {str(key) for key in keys if isinstance(key, int)}
     if twice := next((key for key in keys if isinstance(key, str) and key in numbers), None):
         raise InputError(
-            (
-                f"{arm} has user {twice!r} both as a number and as text, which are one user: spell "
-                "it in one way"
-            )
+            f"{arm} has user {twice!r} both as a number and as text, which are one user: spell "
+            "it in one way"
         )
     return pd.Index(keys, name=users.name)
 

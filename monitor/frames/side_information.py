@@ -76,10 +76,8 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
         frame = frame[["item", "weight"]]
     if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
         raise InputError(
-            (
-                f"item_weights has columns {shown(frame.columns)}: expected item and weight, or "
-                "just two columns, items and weights"
-            )
+            f"item_weights has columns {shown(frame.columns)}: expected item and weight, or just "
+            "two columns, items and weights"
         )
     return from_array(frame.iloc[:, 0], _ITEM_WEIGHTS), frame.iloc[:, 1]
 
@@ -113,7 +111,8 @@ def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTab
     Of an item graded twice the highest grade counts.
 
     A frame's grades are in ``grade`` or ``relevance``, else 1. InputError for any other shape, or a
-    grade below 0."""
+    grade below 0.
+    """
     if isinstance(data, Mapping):
         graded = _read_mapping(data)
     else:

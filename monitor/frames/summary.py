@@ -54,7 +54,8 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     segment (None, NaN, or not in the dict) count in ``all`` only.
 
     InputError for a ``by`` that names nothing, is not as long as the frame, or knows none of its
-    users, and for a column of scores that holds no numbers."""
+    users, and for a column of scores that holds no numbers.
+    """
     columns, segments = _read(frame, by)
     chance = frame.attrs.get("by_chance", {})
     rows, keys = [], []
@@ -150,10 +151,8 @@ def _values(frame: pd.DataFrame, name: Hashable) -> npt.NDArray[np.float64]:
     column = frame[name]
     if column.ndim != 1 or not pd.api.types.is_numeric_dtype(column.dtype):
         raise InputError(
-            (
-                f"frame: column {name!r} holds no scores: give the frame of compare_many, or drop "
-                "the column"
-            )
+            f"frame: column {name!r} holds no scores: give the frame of compare_many, or drop "
+            "the column"
         )
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
@@ -182,10 +181,8 @@ def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Ro
     known = table.set_index(frame.index.name) if frame.index.name in table.columns else table
     if not len(known.columns) or known.columns.has_duplicates:
         raise InputError(
-            (
-                "by: the table of users needs columns of segments, each named once, beside that of "
-                "the users"
-            )
+            "by: the table of users needs columns of segments, each named once, beside that of "
+            "the users"
         )
     return {
         f"{column}={label}": rows
@@ -216,10 +213,8 @@ def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]: 
         return _by_name(frame, by)
     if isinstance(by, np.ndarray) and by.ndim != 1:
         raise InputError(
-            (
-                "by has several dimensions: give one segment a row of the frame, or a dict of user "
-                "-> segment"
-            )
+            "by has several dimensions: give one segment a row of the frame, or a dict of user "
+            "-> segment"
         )
     if len(by) != len(frame):
         msg = (
@@ -233,10 +228,8 @@ def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]: 
 def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
     if by.index.has_duplicates:
         raise InputError(
-            (
-                f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each "
-                "user one segment"
-            )
+            f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each user "
+            "one segment"
         )
     found = by.reindex(frame.index)
     if len(frame) and len(by) and not by.index.isin(frame.index).any():

@@ -38,7 +38,8 @@ class Alignment:
     Never changes; what is derived is kept.
 
     Each of ``scores``, ``weights``, ``labels`` is what the batch holds, rank by rank like
-    ``positions``: (k, n), or None."""
+    ``positions``: (k, n), or None.
+    """
 
     # (k, n), from 0, in the candidate's list of each baseline rank's item, k where absent
     positions: Ranks
@@ -201,7 +202,8 @@ def align(batch: PairBatch) -> Alignment:
     Memory grows with it, so that `blocks` is the way to go through a large one.
 
     Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond, or machine code's.
-    All-padding columns are left out."""
+    All-padding columns are left out.
+    """
     longest = max(
         1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0))
     )

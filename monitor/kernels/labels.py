@@ -61,7 +61,8 @@ def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float)
     """Weights at the places of lists: float64 in the shape of ``codes``, NaN at padding (-1).
 
     ``items``: unique codes as in the lists, or negative; ``otherwise``: weight of others. O(1) a
-    place by a table, or O(log m)."""
+    place by a table, or O(log m).
+    """
     is_listed = items >= 0
     items, weights = items[is_listed], weights[is_listed]
     top = int(codes.max(initial=-1))

@@ -25,7 +25,8 @@ def pad(
     List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``, codes from 0 to 2**31 - 1. Returns the
     matrix (n, k), the lengths (n,) after dropping (0 for an empty list), and whether a list's first
     k items held a duplicate (n,). O(n k), but lists with duplicates are sorted; memory for the
-    result and one block. ValueError for k < 1 or offsets that do not describe ``codes``."""
+    result and one block. ValueError for k < 1 or offsets that do not describe ``codes``.
+    """
     _check(codes, offsets, k)
     n = len(offsets) - 1
     padded = np.empty((n, k), dtype=np.int32)

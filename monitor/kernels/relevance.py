@@ -66,7 +66,8 @@ def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
     one ideal. ``depth``, that of the metric, may exceed that of ``grades``: a list too short is no
     better for it. Grades 3 2 3 0 1 2 give 0.961 when these six are all that is known; with a 3 and
     a 2 left out, the ideal is 3 3 3 2 2 2, and the same list scores 0.785. Järvelin and Kekäläinen
-    (2002), section 2.3, with the discount and gains of `dcg`; trec_eval's ndcg_cut when linear."""
+    (2002), section 2.3, with the discount and gains of `dcg`; trec_eval's ndcg_cut when linear.
+    """
     if gain == EXPONENTIAL:
         # Scaled by 2**-(highest grade), so that no grade is too large.
         grades, ideal = _scaled(grades, ideal[0]), _scaled(ideal, ideal[0])

@@ -14,7 +14,8 @@ def overlap(alignment: Alignment) -> Floats:
 
     For two lists of k items that is overlap@k, |A ∩ B| / k. A list cut short scores under 1 against
     its whole, however right its items are. Order plays no part. Identical: 1. Disjoint or one
-    empty: 0. Both empty: NaN. Symmetric."""
+    empty: 0. Both empty: NaN. Symmetric.
+    """
     return divide(alignment.common, alignment.long)
 
 
@@ -106,7 +107,8 @@ def expect_topk_kendall(k: int, catalogue: int, penalty: float) -> float:
     """Mean of Fagin, Kumar and Sivakumar's K^(p) for two random lists of k items.
 
     K0 = (k² + z (z - 1) / 2 - S) / 2, S as in `expect_extended_surplus`; a pair of one list is
-    missing from the other if both are among the N - k items not drawn."""
+    missing from the other if both are among the N - k items not drawn.
+    """
     shared = k * (k - 1) * draw_twice(k, catalogue) / 2
     missing = k * (k - 1) * draw_twice(catalogue - k, catalogue)
     return (k * k + shared - expect_extended_surplus(k, catalogue)) / 2 + penalty * missing

@@ -53,7 +53,8 @@ class Metric(ABC):
     ``high``, the range over all parameters and lists (infinite where it grows with the lists;
     `bounds` narrows it for lists of at most k); and its exact value on ``identical`` and
     ``disjoint`` lists of one length, on ``one_empty`` and ``both_empty``: NaN where undefined, None
-    where it depends on the lists or parameters."""
+    where it depends on the lists or parameters.
+    """
 
     depth: int | None = None  # lists are cut to their first ``depth`` items before measuring
 
@@ -86,10 +87,8 @@ class Metric(ABC):
         for name, known in self.choices.items():
             if getattr(self, name) not in known:
                 raise MetricError(
-                    (
-                        f"{self.name}({name}={getattr(self, name)}): {name} must be one of "
-                        f"{', '.join(known)}"
-                    )
+                    f"{self.name}({name}={getattr(self, name)}): {name} must be one of "
+                    f"{', '.join(known)}"
                 )
 
     @classmethod
@@ -204,10 +203,8 @@ def read_kind(found: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 
         or not found.low < found.high
     ):
         raise PluginError(
-            (
-                f"must be a Metric that is named {name}, has a docstring, and declares "
-                f"{', '.join(_DECLARED[1:])}"
-            )
+            f"must be a Metric that is named {name}, has a docstring, and declares "
+            f"{', '.join(_DECLARED[1:])}"
         )
     # Its range is all that is asked: what else it could say is nothing that a run can go on
     # without.
@@ -221,18 +218,14 @@ def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
     """The metric of that name; MetricError with the nearest known name or parameter otherwise."""
     if isinstance(text, str) and len(text) > _LONGEST:
         raise MetricError(
-            (
-                f"cannot read metric {text[:_SHOWN]!r}...: it has {len(text):,} characters, and no "
-                f"metric needs {_LONGEST}"
-            )
+            f"cannot read metric {text[:_SHOWN]!r}...: it has {len(text):,} characters, and no "
+            f"metric needs {_LONGEST}"
         )
     match = _SHAPE.fullmatch(text) if isinstance(text, str) else None
     if match is None or not isinstance(text, str):
         raise MetricError(
-            (
-                f"cannot read metric {text!r}: write a name, with parameters and depth if wanted, "
-                "such as rbo(p=0.9)@10"
-            )
+            f"cannot read metric {text!r}: write a name, with parameters and depth if wanted, "
+            "such as rbo(p=0.9)@10"
         )
     name, arguments, depth = match.groups()
     kind = registry.get(name) or registry.installed(name).get(name)
@@ -250,10 +243,8 @@ def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, 
         name, equals, number = (part.strip() for part in argument.partition("="))
         if not equals:
             raise MetricError(
-                (
-                    f"cannot read {name!r} in metric {text!r}: write parameters as "
-                    f"name=value{_example(kind)}"
-                )
+                f"cannot read {name!r} in metric {text!r}: write parameters as "
+                f"name=value{_example(kind)}"
             )
         if name not in kind.parameters():
             raise MetricError(
@@ -275,10 +266,8 @@ def _read_value(text: str, kind: type[Metric], name: str, value: str) -> float |
         return float(value)
     if value not in words:
         raise MetricError(
-            (
-                f"parameter {name!r} of metric {text!r} must be one of {', '.join(words)}, not "
-                f"{value!r}"
-            )
+            f"parameter {name!r} of metric {text!r} must be one of {', '.join(words)}, not "
+            f"{value!r}"
         )
     return value
 

@@ -155,7 +155,8 @@ class RboRes(Persistent):
     """How much of RBO is still open below the lists, `rbo_max` - `rbo_min`.
 
     No similarity: it falls as lists grow and as they share more items. Read it as the width of what
-    `rbo` guesses in."""
+    `rbo` guesses in.
+    """
 
     kernel = staticmethod(rbo_res)
     higher_is_more_alike = False
@@ -178,7 +179,8 @@ class RboTruncated(Persistent):
     """RBO@k, the sum over the depths seen: identical lists score 1 - p^k.
 
     Known elsewhere as plain RBO. It mixes how alike lists are with how long they are; `rbo` does
-    not."""
+    not.
+    """
 
     kernel = staticmethod(rbo_truncated)
     identical = None

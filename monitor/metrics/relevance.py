@@ -91,7 +91,8 @@ class Ndcg(Discounted):
     """DCG by that of the user's best possible list.
 
     ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``). The ideal holds the user's
-    best items, listed or not."""
+    best items, listed or not.
+    """
 
     name = "ndcg"
     kernel = staticmethod(lambda grades, labels, gain: relevance.ndcg(grades, labels.ideal, gain))
@@ -103,7 +104,8 @@ class NdcgVsBaseline(Similarity):
     """NDCG of the candidate's list, the baseline's ranks being the grades.
 
     ``gain``: grades l down to 1 (``linear``) or 2**grade - 1 (``exponential``). No labels needed,
-    and none replaced: a candidate better than its baseline loses by it like one that is worse."""
+    and none replaced: a candidate better than its baseline loses by it like one that is worse.
+    """
 
     gain: str = relevance.LINEAR
 

@@ -40,7 +40,8 @@ class IdMismatch:
 
     The sides are baseline and candidate, or the users asked and the ``arm`` that lacks them. Of
     ``padding`` the example is the item, twice, ``common`` counts the lists that it fills, of
-    ``compared`` lists of the ``arm``."""
+    ``compared`` lists of the ``arm``.
+    """
 
     kind: MismatchKind
     ids: IdKind

@@ -171,7 +171,8 @@ def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Cod
     The very same array where nothing is tied.
 
     Neighbours with equal scores are tied; NaN, as behind a list's end, ties with nothing. Scores
-    stay as they are."""
+    stay as they are.
+    """
     tied = np.zeros(codes.shape, dtype=np.bool_)
     np.equal(scores[:, 1:], scores[:, :-1], out=tied[:, 1:])
     if not tied.any():

@@ -68,7 +68,8 @@ class IdComparison:
 
         Costs a look at the first lists. All lists are counted only where these have little in
         common, and another spelling is searched only until one batch has been searched or has many
-        items in both arms."""
+        items in both arms.
+        """
         if not all(len(arm.codes) for arm in arms):
             return
         is_alike = any(not _spellings(batch) for batch in self.batches)

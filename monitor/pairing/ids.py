@@ -3,7 +3,8 @@
 Ids are equal where Python says so (1, 1.0 and True are one), and a whole number equals the text
 that spells it: 42 and "42", as one side may speak JSON and the other CSV; "042", "42.0", " 42" are
 others. A UUID equals its text. Sources spell whole numbers as integers and all other ids as text,
-which changes no id for another."""
+which changes no id for another.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ def pair(  # noqa: PLR0913 - two arms, and what is known beside them
     Lists are cut to k, duplicates dropped keeping the first, then items tied by their scores are
     put in the order of their ids. A user is paired when both lists hold an item; any other one is
     counted under the reason and arm (or both) in the way. ``compares`` looks at the ids of both
-    arms."""
+    arms.
+    """
     pulls = (baseline, candidate)
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
     if compares is not None:

@@ -61,17 +61,13 @@ def make_silence(
     """
     if not matchers:
         raise ConfigError(
-            (
-                "a silence needs a matcher, such as comparison=home-feed: without one it would "
-                "hold everything back"
-            )
+            "a silence needs a matcher, such as comparison=home-feed: without one it would hold "
+            "everything back"
         )
     if ends_at <= max(starts_at, signed.at):
         raise ConfigError(
-            (
-                f"its end {format_instant(ends_at)} is not after its beginning and now: nothing "
-                "would be held back"
-            )
+            f"its end {format_instant(ends_at)} is not after its beginning and now: nothing "
+            "would be held back"
         )
     return Silence(
         id=0,

@@ -358,7 +358,8 @@ def next_attempt(
     """Time of the next attempt after one more failure, with ``attempts`` made before it.
 
     Exponential backoff with full jitter: ``draw``, uniform in [0, 1), of min(300 s, 2 s *
-    2^attempts). A receiver that asks for a pause gets it, up to an hour, and the jitter on top."""
+    2^attempts). A receiver that asks for a pause gets it, up to an hour, and the jitter on top.
+    """
     ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
     # Jitter, so that many waiting senders spread out.
     return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)

@@ -61,7 +61,8 @@ def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[fl
 
     A recommender without chance in it gives equal answers, and is not doubted for that: only where
     lists of at least a share p of the users differed in every one of the last runs do equal answers
-    of n users count, if (1 - p)^n is below 1e-9."""
+    of n users count, if (1 - p)^n is below 1e-9.
+    """
     if first.traces is None or second.traces is None:
         return None
     (rows, again), before, after = _rows_of_both(first, second), first.traces, second.traces

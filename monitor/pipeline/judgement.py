@@ -216,7 +216,8 @@ class Rejudgement:
 
     With the rules that judged the runs when they were run, each in its turn, and the
     ``min_paired_share`` of then, it gives the very transitions of then, judged at the time of the
-    slot."""
+    slot.
+    """
 
     comparison: Comparison
     installation: str = ""  # whose keys the firings have
@@ -234,7 +235,8 @@ class Rejudgement:
         A slot judged before moves nothing. An abandoned run was never judged, and is not now.
 
         Rules on conditions are left out for a run that is not whole: what a rule lacks now, the run
-        may have measured then."""
+        may have measured then.
+        """
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()

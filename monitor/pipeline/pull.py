@@ -60,7 +60,8 @@ class Arms:
     a slot and an arm by its own name, are for each pull's request. ``scores_to``: where all scores
     are written beside the database. ``pseudonyms``: what users go by in all that leaves this
     module, where they are not to go by their ids; ``relevance`` hides them itself. ``listed``: the
-    users of an arm's lists, of arms that can name them."""
+    users of an arm's lists, of arms that can name them.
+    """
 
     baseline: ports.Source
     candidate: ports.Source
@@ -148,10 +149,16 @@ def join_all(
                 yield replace(arms.hide(batch), weights=weights.answer, relevance=relevance.answer)
             lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
 
+        def measured(measurer: ports.Measurer, size: int) -> Iterator[bytes]:
+            yield from (
+                joined.measured(measurer, size) if isinstance(joined, ports.RemoteAnswers) else ()
+            )
+            lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
+
         yield Answers(
             asked=joined.asked,
             batches=batches,
-            measured=joined.measured if isinstance(joined, ports.RemoteAnswers) else None,
+            measured=measured if isinstance(joined, ports.RemoteAnswers) else None,
             lacks=lacks.keys(),
             weights=weights.answer,
             relevance=relevance.answer,

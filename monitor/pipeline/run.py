@@ -71,7 +71,8 @@ def execute(
 
     ``scores`` gathers those of the users, else memory: readable until the result is closed,
     OutputError when they cannot be taken. Run again over the same lists it gives the same
-    summaries, and moves no alert twice."""
+    summaries, and moves no alert twice.
+    """
     watch = Stopwatch(clock)
     try:
         measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)

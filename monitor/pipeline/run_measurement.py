@@ -75,7 +75,8 @@ class Measurement:
     """What a run measured, and in words what it could not.
 
     ``notes``: of a reason, what happened first, and to whom for example; ``left_out`` are sentences
-    about what was not measured although it is wanted."""
+    about what was not measured although it is wanted.
+    """
 
     run: MeasuredRun
     coverage: Coverage

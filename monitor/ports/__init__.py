@@ -3,7 +3,8 @@
 The docstrings are the contract of every implementation.
 
 All instants are aware UTC. Vendors' errors become those of `monitor.errors` at the edge,
-SourceError for sources, which hold nothing that would have to be closed."""
+SourceError for sources, which hold nothing that would have to be closed.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -64,7 +65,8 @@ class Receiver(Protocol):
         """Deliver this message. DeliveryError when it was not accepted.
 
         ``permanent`` if it never will be, ``of_message`` if due to its content, ``may_be_known`` if
-        it may have arrived."""
+        it may have arrived.
+        """
 
 
 class DeliveryCounter(Protocol):
@@ -88,7 +90,8 @@ class Source(Protocol):
         Returns within about ``request.timeout_s`` and with bounded memory, whatever the other side
         does. What goes wrong for one user is a reason in ``failures``; SourceError only when
         nothing can be read at all (file or column missing, query refused). Safe to call from
-        several threads."""
+        several threads.
+        """
 
 
 class Answered(Protocol):

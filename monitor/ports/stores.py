@@ -128,7 +128,8 @@ class Leases(Closable, Protocol):
     """The right to lead, for one daemon among those that share a database. Called from one thread.
 
     DatabaseError when the database cannot be asked: then nothing is known, and what was held may be
-    held still."""
+    held still.
+    """
 
     def acquire(self) -> Lease | Occupied:
         """Take it when it is free, ran out, or was given back.
@@ -164,7 +165,8 @@ class RunStore(Protocol):
 
         A slot that was never run, is ``running`` past its ``until`` or ``abandoned`` is claimed,
         and with ``rerun`` a finished one, which keeps its results until ``finish`` replaces them
-        (``has_ok``: of an ok run). ``attempt`` grows by one."""
+        (``has_ok``: of an ok run). ``attempt`` grows by one.
+        """
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
         """The claim that is held on the slot, expired or not; None where nobody holds one."""
@@ -381,7 +383,8 @@ class Outbox(Protocol):
         """What is stored of the run of this slot beside its figures; empty where there is nothing.
 
         Lists are of users that the explanation shows, one of each leading group, else of the two
-        with the lowest scores."""
+        with the lowest scores.
+        """
 
     def mark_sending(
         self, sending: Sequence[Delivery], *, message_key: str, owner: str, until: datetime

@@ -42,9 +42,9 @@ def is_padding(values: pa.Array, no_item: NoItems) -> Flags:
     if "" in (no_item or ()) and is_text(values.type):
         found |= (
             pc.equal(values.cast(pa.large_string()), "")
-            .fill_null(False)
+            .fill_null(False)  # noqa: FBT003
             .to_numpy(zero_copy_only=False)
-        )  # noqa: FBT003
+        )
     return found
 
 

@@ -121,10 +121,8 @@ def read_kind(found: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 
         or hasattr(OneOf, name)
     ):
         raise PluginError(
-            (
-                "must be a pair of a ReceiverEntry and what opens its receiver, and its name no "
-                "attribute of Options"
-            )
+            "must be a pair of a ReceiverEntry and what opens its receiver, and its name no "
+            "attribute of Options"
         )
     return found[0], partial(_PluginReceiver, who, found[1])
 

@@ -59,7 +59,8 @@ class RunPings:
     Never raises, never holds up a run. ``rest`` waits, and returns whether it was called off.
 
     ``on_outcome`` is called with the ping's name and ``sent``, ``failed`` (given up) or ``dropped``
-    (pushed out by newer ones)."""
+    (pushed out by newer ones).
+    """
 
     def __init__(
         self,

@@ -218,10 +218,8 @@ def trust_context(ca_file: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            (
-                f"ca_file {ca_file} cannot be read as PEM: "
-                f"{error.strerror or 'it holds no certificate'}"
-            )
+            f"ca_file {ca_file} cannot be read as PEM: "
+            f"{error.strerror or 'it holds no certificate'}"
         ) from None
 
 

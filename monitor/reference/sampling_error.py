@@ -73,7 +73,8 @@ def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
     Of the mean s / sqrt(n); of a share that of its angle, see `to_angle`; of the percentile at q
     sqrt(q (1 - q) / n) over the density, from straight lines to known quantiles at least one
     standard error of q away (nearer ones may be tied), else the farthest, on the sparser side
-    (Woodruff 1952). None with fewer than LEAST_IN_TAIL users beyond the percentile."""
+    (Woodruff 1952). None with fewer than LEAST_IN_TAIL users beyond the percentile.
+    """
     q = statistic.quantile
     if q is None:
         return summary.standard_error
@@ -104,7 +105,8 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
     None where the summary does not suffice.
 
     Of the mean Student's interval, of a percentile the normal one, within ``scores``, the possible;
-    of shares `share_interval`."""
+    of shares `share_interval`.
+    """
     wanted, value = Statistic.parse(statistic), summary.value(statistic)
     if value is None or not math.isfinite(value):
         return None
@@ -141,7 +143,8 @@ class CountReference:
         """From past counts among so many users, (runs, m), NaN where a run does not count.
 
         Counts are Poisson or, of dispersion d > 1, negative binomial of variance d times the mean;
-        likelihoods weigh d."""
+        likelihoods weigh d.
+        """
         runs, total, found = (
             (~np.isnan(counts)).sum(axis=0),
             np.nansum(users, axis=0),
@@ -164,7 +167,8 @@ class CountReference:
 
         The rate being uncertain, a count of mean M is negative binomial of variance d (1 + users /
         total) M; with d = 1 that is the exact conditional test of two Poisson counts (Przyborowski
-        and Wilenski 1940)."""
+        and Wilenski 1940).
+        """
         wider = DISPERSIONS * (1.0 + users / np.maximum(self.total, 1.0))
         tails = scipy.special.betainc(
             np.maximum(counts, 1e-9), self.rate * users / (wider - 1.0), 1.0 - 1.0 / wider

@@ -86,7 +86,8 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     Only of series in which they show.
 
     Of n runs a mean keeps B = T / (T + W / n) of its distance from the overall mean, T and W the
-    variances between and within phases, which costs about the sum of the B degrees of freedom."""
+    variances between and within phases, which costs about the sum of the B degrees of freedom.
+    """
     names, rows = np.unique(phases.past, return_inverse=True)
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
     # Runs of one day are one recurrence of its weekday.
@@ -258,7 +259,8 @@ def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
 
     The small-sample bias -(1 + 3 r) / n (Kendall 1954) is taken back, short histories lean on
     PRIOR, standard errors are added, the more the smaller the ``chance`` of a false alarm. Negative
-    correlation counts as none."""
+    correlation counts as none.
+    """
     past = np.asarray(values, dtype=np.float64)
     near = pull_in(past, find_median(past))
     products = near[1:] * near[:-1]
@@ -318,7 +320,8 @@ def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
     with E[exp(d z_t) | past] <= exp(d^2 / 2)), firing once the evidence reaches 1 / alpha has an
     average run length (no error rate over a lifetime) of at least 1 / alpha: M_t - t is a
     supermartingale from 0, so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo
-    2023, e-detectors)."""
+    2023, e-detectors).
+    """
     now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
     step = np.nan_to_num(drifts * now - drifts**2 / 2)

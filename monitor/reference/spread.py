@@ -120,7 +120,8 @@ def measure_spread(values: Floats, errors: Floats) -> Spread:
     NaN where a run does not count.
 
     With weights p that sum to 1: center sum p x; unbiased variance sum p (x - center)^2 / (1 - sum
-    p^2), sampling variance likewise; df 1 / sum p^2 - 1 (Kish 1965), n - 1 with equal errors."""
+    p^2), sampling variance likewise; df 1 / sum p^2 - 1 (Kish 1965), n - 1 with equal errors.
+    """
     weights = run_weights(values, errors)
     outlying = find_outliers((values - find_median(values)) * np.sqrt(weights))
     return _sum_up(values, errors, np.where(outlying | np.isnan(values), 0.0, weights))

@@ -74,10 +74,8 @@ class Scale:
         """InputError for a range that no bounded mean has."""
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise InputError(
-                (
-                    f"scores from {self.low} to {self.high} have no finite range: choose a measure "
-                    "that is normalized"
-                )
+                f"scores from {self.low} to {self.high} have no finite range: choose a measure "
+                "that is normalized"
             )
 
     def to_unit(self, values: Floats) -> Floats:
@@ -90,10 +88,8 @@ class Scale:
         if is_outside.any():
             worst = np.asarray(values)[np.flatnonzero(is_outside)[0]]
             raise InputError(
-                (
-                    f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, "
-                    "where no bet holds"
-                )
+                f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, where "
+                "no bet holds"
             )
         return np.clip(unit, 0.0, 1.0)
 
@@ -189,7 +185,8 @@ def follow_capital(scores: Floats, mean: float, population: int | None = None) -
 
     Drawn from a ``population`` without replacement, each is held against the mean of those not
     drawn before (Waudby-Smith and Ramdas 2020); infinite where no scores of the rest could give all
-    that mean."""
+    that mean.
+    """
     gains = (mean - scores) / (1.0 - mean)
     if population is not None:
         left, due = (

@@ -242,10 +242,8 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
     }
     if changed := [key for key, is_same in unchanged.items() if not is_same]:
         raise ConfigError(
-            (
-                f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put "
-                "back the old value"
-            )
+            f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put "
+            "back the old value"
         )
     return new
 

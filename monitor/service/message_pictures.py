@@ -125,9 +125,9 @@ def _draw_png(*parts: Markup) -> bytes:
         viewBox=f"0 0 {WIDTH:g} {HEIGHT + 34:g}",
     )
     command = [sys.executable, "-P", "-c", _TO_PNG]
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603
         command, input=svg.encode(), capture_output=True, timeout=PATIENCE_S, check=False
-    )  # noqa: S603
+    )
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
     return done.stdout

@@ -167,7 +167,8 @@ class Runner:
         None when it was not to be had, or when the claim was lost before the result was stored.
 
         ``receivers`` get every start and end of a firing. With ``judged_at`` transitions carry that
-        clock's time."""
+        clock's time.
+        """
         taken: list[Claim] = []
         try:
             self.patiently(partial(self._claim, watched.comparison, slot, taken, rerun=rerun))

@@ -77,13 +77,12 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
     if path is None:
         return None, []
     try:
-        text = read_text(
+        content = read_text(
             Path(path), advice=_WEB_CONFIG_ADVICE, most=_MAX_WEB_CONFIG_BYTES, may_be_pipe=False
         )
-        # Whoever else reads this file, in the form of Prometheus' exporter-toolkit, knows no
-        # variables: `${` stands for itself.
+        # Prometheus' exporter-toolkit, which reads the same file, expands no variables.
         document = read_mapping(
-            text.replace("${", "$${"), path, {}, example="basic_auth_users: {...}"
+            content.replace("${", "$${"), path, {}, example="basic_auth_users: {...}"
         )
     except EmptyConfigError:
         return AccessOptions(), []

@@ -27,7 +27,7 @@ _OF_EVERY_RULE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedMetric:
-    """What a rule judges: a metric's scores, or what the noise floor derives from them."""
+    """What a rule judges: the scores of a metric, of the noise floor, or their difference."""
 
     metric: Metric
     derived: DerivedMetric | None = None
@@ -43,8 +43,13 @@ class JudgedMetric:
 
     def bounds(self, k: int | None) -> tuple[float, float]:
         """Lowest and highest possible value, of lists of at most k items where k is known."""
-        low, high = (self.metric.low, self.metric.high) if k is None else self.metric.bounds(k)
-        return (low - high, high - low) if self.derived is DerivedMetric.OVER_FLOOR else (low, high)
+        if k is None:
+            low, high = self.metric.low, self.metric.high
+        else:
+            low, high = self.metric.bounds(k)
+        if self.derived is DerivedMetric.OVER_FLOOR:
+            return low - high, high - low
+        return low, high
 
 
 def parse_judged_metric(text: str) -> JudgedMetric:
@@ -60,7 +65,7 @@ JudgedMetricName = Annotated[str, value_types.as_printed_by(parse_judged_metric)
 
 
 class RuleOptions(Options):
-    """When to alert: a statistic of a metric, or a share of users, is beyond a threshold for some runs in a row."""
+    """When to alert: a statistic or a share of users is beyond a limit for some runs in a row."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -196,7 +201,7 @@ class RuleOptions(Options):
     )
 
     def to_rule(self, k: int) -> rules.Rule:
-        """The rule on lists of at most k items, with its side, threshold and point of recovery made explicit."""
+        """The rule on lists of at most k items, with explicit side, threshold and point of recovery."""
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)
@@ -204,53 +209,47 @@ class RuleOptions(Options):
             return rules.CoverageRule(
                 share=CoverageShare.parse(self.coverage or ""), limit=self._limit, **common
             )
-        scores, statistic = (
-            parse_judged_metric(self.metric).bounds(k),
-            Statistic.parse(self.statistic),
-        )
         return rules.SimilarityRule(
-            metric=self.metric, statistic=statistic, limit=self._limit, scores=scores, **common
+            metric=self.metric,
+            statistic=Statistic.parse(self.statistic),
+            limit=self._limit,
+            scores=parse_judged_metric(self.metric).bounds(k),
+            **common,
         )
 
     @property
     def _limit(self) -> rules.Limit:
-        """The limit that is learned, or the side in breach, the threshold there, and where it resolves."""
+        """The learned limit, or the threshold with the side in breach and where it resolves."""
         if self.learned is not None:
-            direction, last = self._watched
-            learning = rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP
-            return rules.LearnedLimit(learning=learning, direction=direction, value=last)
+            return self._learned_limit
         if self.below is not None:
-            end = self.below if self.resolve_above is None else self.resolve_above
-            return rules.FixedLimit(
-                direction=rules.Direction.BELOW, value=self.below, resolve_at=end
-            )
-        above = self.above or 0.0
+            direction, threshold, end = rules.Direction.BELOW, self.below, self.resolve_above
+        else:
+            direction, threshold, end = rules.Direction.ABOVE, self.above or 0.0, self.resolve_below
         return rules.FixedLimit(
-            direction=rules.Direction.ABOVE,
-            value=above,
-            resolve_at=above if self.resolve_below is None else self.resolve_below,
+            direction=direction, value=threshold, resolve_at=threshold if end is None else end
         )
 
     @property
-    def _watched(self) -> tuple[rules.Direction, float]:
-        """The side that a rule that learns watches, and the value that the statistic never passes there."""
+    def _learned_limit(self) -> rules.LearnedLimit:
+        """The side that the rule watches, with the value that the statistic cannot pass there."""
+        low, high = 0.0, 1.0
         if self.coverage is not None:
-            return (
-                (rules.Direction.ABOVE, 1.0)
-                if self.watch == "drift"
-                else (rules.Direction.BELOW, 0.0)
-            )
-        judged, floor = (
-            parse_judged_metric(self.metric or ""),
-            Statistic.parse(self.statistic).floor,
+            is_above = self.watch == "drift"
+        else:
+            judged = parse_judged_metric(self.metric or "")
+            is_above = judged.drifts is rules.Direction.ABOVE
+            if Statistic.parse(self.statistic).floor is None:
+                low, high = judged.bounds(None)
+            else:
+                is_above = not is_above  # the share below x grows as the scores drop
+            if self.watch == "improvement":
+                is_above = not is_above
+        return rules.LearnedLimit(
+            learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
+            direction=rules.Direction.ABOVE if is_above else rules.Direction.BELOW,
+            value=high if is_above else low,
         )
-        is_above = (
-            (judged.drifts is rules.Direction.ABOVE)
-            ^ (floor is not None)
-            ^ (self.watch == "improvement")
-        )
-        low, high = (0.0, 1.0) if floor is not None else judged.bounds(None)
-        return (rules.Direction.ABOVE, high) if is_above else (rules.Direction.BELOW, low)
 
 
 RulesOrDefault = BeforeValidator(

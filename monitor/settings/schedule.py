@@ -133,10 +133,8 @@ class _Field:
     def _error(self, text: str) -> ValueError:
         words = f" or {self.words[0]}-{self.words[-1]}" if self.words else ""
         return ValueError(
-            (
-                f"{text!r} is no {self.name} of a cron expression: use "
-                f"{self.low}-{self.high}{words}, *, a-b, a,b or */n"
-            )
+            f"{text!r} is no {self.name} of a cron expression: use {self.low}-{self.high}{words}, "
+            "*, a-b, a,b or */n"
         )
 
 
@@ -155,7 +153,8 @@ class Cron(Schedule):
 
     Of two restricted day fields (without ``*``) one must match. When clocks change, slots of every
     hour follow the wall, none in a skipped hour, two in a repeated one; those of certain hours run
-    at the jump, and at the first of the two."""
+    at the jump, and at the first of the two.
+    """
 
     text: str
     zone: ZoneInfo
@@ -172,10 +171,8 @@ class Cron(Schedule):
         words = _MACROS.get(text.strip(), text).split()
         if len(words) != len(_FIELDS):
             raise ValueError(
-                (
-                    "a cron expression has five fields (minute hour day month weekday), found "
-                    f"{len(words)}"
-                )
+                "a cron expression has five fields (minute hour day month weekday), found "
+                f"{len(words)}"
             )
         minutes, hours, days, months, weekdays = (
             each.parse(word) for each, word in zip(_FIELDS, words, strict=True)

@@ -18,16 +18,18 @@ from monitor.errors import ConfigError
 from monitor.files import read_bounded
 from monitor.options import Options
 from monitor.settings.problems import (
-    DID_YOU_MEAN,
     MAX_PROBLEMS,
     MISSING,
     KeyPath,
+    Misfit,
+    MisfitKind,
     Problem,
     dotted_path,
-    error_text,
     keys_at,
+    nearest_word,
     one_message,
-    suggestion,
+    unknown_key,
+    wrong_value,
 )
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument, parse_yaml
 
@@ -54,7 +56,7 @@ class Partial:
         """Whether an unknown key looks like one of these: it is reported by itself."""
         known = {field.alias or name for name, field in self._model.model_fields.items()}
         unknown = (key for key in self.raw if key not in known)
-        return any(suggestion(key, keys) for key in islice(unknown, MAX_PROBLEMS))
+        return any(nearest_word(key, keys) for key in islice(unknown, MAX_PROBLEMS))
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - a value of whatever type the field has
         """The key's value, its default when it is absent; None when it could not be read."""
@@ -122,10 +124,8 @@ def read_mapping(
     document = parse_yaml(text, name, os.environ if environ is None else environ)
     if not isinstance(document.data, dict):
         raise ConfigError(
-            (
-                f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, "
-                f"such as {example}"
-            )
+            f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as "
+            f"{example}"
         )
     return document
 
@@ -168,7 +168,7 @@ def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -
 
 def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterator[Problem]:
     """Pydantic's errors, one problem for each key: of the forms that a value may have, the nearest one."""
-    found: dict[KeyPath, list[str]] = defaultdict(list)
+    misfits: dict[KeyPath, list[Misfit]] = defaultdict(list)
     guesses: set[KeyPath] = set()
     for error in errors:
         path, is_guess = _resolve(error["loc"], raw, may_be_absent=error["type"] == "missing")
@@ -180,31 +180,35 @@ def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterat
             continue
         if is_guess:
             guesses.add(path)
-        found[path].append(_message(model, error, path, raw, seeks=len(found) <= MAX_PROBLEMS))
-    meant = {
-        (*path[:-1], match[1])
-        for path, (first, *_) in found.items()
-        if (match := DID_YOU_MEAN.search(first))
-    }
-    for path, messages in found.items():
-        is_beside = path in guesses and any(
-            other[: len(path)] == path and len(other) > len(path) for other in found
+        misfits[path].append(_misfit(model, error, path, raw, seeks=len(misfits) <= MAX_PROBLEMS))
+    misspelled: set[KeyPath] = set()
+    for path, (first, *_) in misfits.items():
+        if first.nearest:
+            misspelled.add((*path[:-1], first.nearest))
+    for path, of_path in misfits.items():
+        has_nearer_problem = path in guesses and any(
+            other[: len(path)] == path and len(other) > len(path) for other in misfits
         )
-        if not is_beside and not (messages[0] == MISSING and path in meant):
-            yield Problem(path, one_message(messages))
+        is_misspelled = of_path[0].kind is MisfitKind.MISSING and path in misspelled
+        if not has_nearer_problem and not is_misspelled:
+            yield Problem(path, one_message(of_path))
 
 
-def _message(model: type[BaseModel], error: Any, path: KeyPath, raw: object, *, seeks: bool) -> str:  # noqa: ANN401 - pydantic's
+def _misfit(
+    model: type[BaseModel],
+    error: Any,  # noqa: ANN401 - pydantic's
+    path: KeyPath,
+    raw: object,
+    *,
+    seeks: bool,
+) -> Misfit:
     kind = error["type"]
     if kind == "extra_forbidden":
-        # Searching for a similar key is slow, and a file may hold thousands of unknown ones.
-        known = keys_at(model, path[:-1]) if seeks else []
-        return "unknown key" + (
-            suggestion(path[-1], known) or (f"; known here: {', '.join(known)}" if known else "")
-        )
+        # Searching for a similar key is slow, and a file may have thousands of unknown ones.
+        return unknown_key(path[-1], keys_at(model, path[:-1]) if seeks else [])
     if kind == "missing":
-        return MISSING
-    return error_text(kind, error["msg"], error.get("ctx", {}), _at(raw, path))
+        return Misfit(kind=MisfitKind.MISSING, message=MISSING)
+    return wrong_value(kind, error["msg"], error.get("ctx", {}), _at(raw, path))
 
 
 def _resolve(

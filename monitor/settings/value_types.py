@@ -54,11 +54,9 @@ def parse_metric(text: str) -> Metric:
     if text.count("(") != text.count(")"):
         example = "ndcg(arm=candidate, gain=linear)"
         raise ValueError(
-            (
-                "is part of a name that was cut at its comma: put the whole name in quotes, such "
-                "as "
-                f'"{example}"'
-            )
+            "is part of a name that was cut at its comma: put the whole name in quotes, such "
+            "as "
+            f'"{example}"'
         )
     return parse(text)
 
@@ -75,10 +73,8 @@ def parse_days(text: str) -> tuple[date, date]:
         days = date.max, date.min
     if not 1970 <= days[0].year <= days[1].year < 9999 or days[0] > days[1]:  # noqa: PLR2004 - the years that slots may have
         raise ValueError(
-            (
-                "must be a day such as 2026-12-24, or the first and the last of several: "
-                "2026-12-24..2026-12-26"
-            )
+            "must be a day such as 2026-12-24, or the first and the last of several: "
+            "2026-12-24..2026-12-26"
         )
     return days
 

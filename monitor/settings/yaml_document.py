@@ -84,20 +84,16 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     name, default = match["name"], match["default"]
     if name is None:
         raise ValueError(
-            (
-                "a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a "
-                "literal ${"
-            )
+            "a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a "
+            "literal ${"
         )
     value = environ.get(name)
     if default is not None:
         return value or str(default)
     if value is None:
         raise ValueError(
-            (
-                f"environment variable {name} is not set: set it, or give a default: "
-                f"${{{name}:-default}}"
-            )
+            f"environment variable {name} is not set: set it, or give a default: "
+            f"${{{name}:-default}}"
         )
     return value
 

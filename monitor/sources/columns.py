@@ -159,10 +159,8 @@ def numbers_beside(
     """Flat numbers of a column of lists, NaN in lists not of these lengths, and which those are; SourceError for none."""
     if not is_list(lists.type) or not is_numeric(lists.type.value_type):
         raise SourceError(
-            (
-                f"column {column!r} of {where} holds {describe_type(lists.type)}: it must hold "
-                "lists of numbers"
-            )
+            f"column {column!r} of {where} holds {describe_type(lists.type)}: it must hold lists "
+            "of numbers"
         )
     values, own = flat_lists(lists)
     flat, _ = number_column(values, column, where)

@@ -41,7 +41,8 @@ class SourceKind:
 
     ``joined``, written as ``reads``, opens all lists at once from their options by name
     (``baseline``, ``candidate``, perhaps ``noise_floor``), those of the users and the segment
-    dimensions; it gives None for lists that it cannot join."""
+    dimensions; it gives None for lists that it cannot join.
+    """
 
     lists: Reader
     is_live: Callable[[Any], bool] = lambda _: (

@@ -74,7 +74,8 @@ class ListCollector:
 
     A failure outweighs a list. A user whose list comes twice ends as ``duplicate_user``. With
     ``has_scores`` every list needs its scores beside it, as many as items. Values of ``no_item``
-    are left out."""
+    are left out.
+    """
 
     def __init__(self, k: int, *, has_scores: bool = False, no_item: NoItems = None) -> None:
         self._k = k

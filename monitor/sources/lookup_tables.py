@@ -183,10 +183,8 @@ def _check_once(items: list[pa.Array], where: str) -> None:
         return
     again = int(np.flatnonzero(np.bincount(texts.indices.to_numpy()) > 1)[0])
     raise SourceError(
-        (
-            f"item {_named(texts.dictionary, again)} of {where} has more than one weight: give "
-            "each item once"
-        )
+        f"item {_named(texts.dictionary, again)} of {where} has more than one weight: give each "
+        "item once"
     )
 
 
@@ -228,7 +226,8 @@ class GradedItems:
     An item without a column of grades has grade 1; of several of a user the highest counts.
 
     A row without a user is left out. SourceError, naming the user, for what is no id or no finite
-    grade of 0 or more, for more or fewer grades than items, and for two rows of the wide form."""
+    grade of 0 or more, for more or fewer grades than items, and for two rows of the wide form.
+    """
 
     def __init__(self, tally: Tally, item: str, grade: str) -> None:
         self._where, self._tally = tally.where, tally

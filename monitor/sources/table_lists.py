@@ -175,7 +175,8 @@ def long_lists(
 
     The lowest rank is first; without ranks the highest score, and of equal ones the id first as
     text. ``malformed``: two items at one rank, a null item or rank, without ranks a null score, or
-    a score that is no number."""
+    a score that is no number.
+    """
     if options.no_item:
         is_item = ~is_padding(cells[str(options.item)], options.no_item)
         rows, cells = (
@@ -436,10 +437,8 @@ def check_size(nbytes: int, most: int | None, where: str) -> None:
     """SourceError when what is kept of a table grew beyond its limit."""
     if most is not None and nbytes > most:
         raise SourceError(
-            (
-                f"{where} holds more than {most} bytes for the users asked: sample fewer users, or "
-                "raise max_bytes"
-            )
+            f"{where} holds more than {most} bytes for the users asked: sample fewer users, or "
+            "raise max_bytes"
         )
 
 

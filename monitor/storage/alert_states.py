@@ -3,7 +3,8 @@
 The rows, and back as dataclasses.
 
 Another run may have moved a state since a run read it: `admit` compares with what is stored when
-the result is written, and what it refuses the next run judges again."""
+the result is written, and what it refuses the next run judges again.
+"""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -106,7 +107,8 @@ def announce(
     """Store transitions that are not stored yet, and their deliveries: of starts to all receivers.
 
     Ends and acknowledgements go to receivers that have a delivery of the start, and where there are
-    none, to nobody."""
+    none, to nobody.
+    """
     known = _ids_of(connection, changes)
     fresh = [change for change in changes if _identity(change) not in known]
     if not fresh:

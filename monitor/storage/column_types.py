@@ -4,7 +4,8 @@ What a value looks like in the database, and back.
 
 What a database does not allow in text (U+0000, lone surrogates) is written as an escape that starts
 with U+2400. A name longer than `KEY_BYTES` would not fit into an index: its first `KEY_PREFIX`
-characters, an ellipsis and its SHA-256 are stored."""
+characters, an ellipsis and its SHA-256 are stored.
+"""
 
 # ruff: noqa: D102, ANN401, ARG002 - methods and signatures are those of TypeDecorator
 

@@ -30,10 +30,8 @@ def parse_url(url: SecretStr | str) -> URL:
         require_whole_password(parsed)
     except (ArgumentError, ValueError):
         raise ConfigError(
-            (
-                f"database: not a database URL: {_FORMS}; write special characters of the password "
-                "as %XX"
-            )
+            f"database: not a database URL: {_FORMS}; write special characters of the password "
+            "as %XX"
         ) from None
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:

@@ -151,7 +151,8 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
     """Settled runs whose lists can be deleted.
 
     Those older than ``before``, and those that are neither a comparison's newest ok run, nor the
-    newest one from before its alerts that last, nor wait for relevance."""
+    newest one from before its alerts that last, nor wait for relevance.
+    """
     later = runs.alias("later")
     newest = select(func.max(later.c.scheduled_for)).where(
         later.c.comparison == runs.c.comparison,

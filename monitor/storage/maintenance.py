@@ -107,7 +107,8 @@ class SqlMaintenance:
         Returns abandoned runs by comparison.
 
         First claims and leases of earlier epochs are taken over. ``patience``: how long a
-        transaction may be idle."""
+        transaction may be idle.
+        """
         # From here on a file put in its place is not written.
         self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)

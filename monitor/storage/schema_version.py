@@ -186,10 +186,8 @@ def require_head(connection: Connection, place: str) -> None:
         raise SchemaError(f"{place} holds no tables of rankwatch yet: {UPGRADE}")
     if version != head():
         raise SchemaError(
-            (
-                f"{place} has schema version {version}, older than {head()} which this program "
-                f"needs: {UPGRADE}"
-            )
+            f"{place} has schema version {version}, older than {head()} which this program "
+            f"needs: {UPGRADE}"
         )
 
 

@@ -29,8 +29,12 @@ _TRAILER = b"\xff\xff"
 
 
 def insert_rows(
-    driver: Any, run_id: int, first: int, parts: MetricsByPart, batches: Iterable[Scores]
-) -> None:  # noqa: ANN401 - sqlite3
+    driver: Any,  # noqa: ANN401 - sqlite3
+    run_id: int,
+    first: int,
+    parts: MetricsByPart,
+    batches: Iterable[Scores],
+) -> None:
     """Add one row a user and part to SQLite; the first part has the number ``first``."""
     cursor = driver.cursor()
     for users, part, values in _chunks(parts, batches):

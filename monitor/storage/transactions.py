@@ -136,7 +136,8 @@ class Database:
 
     ``on_error`` is called with every error before it is raised, and must not use the database.
     ``fence``: what transactions that write must pass. ``patience_s``: how long they wait for
-    others, and all for a server that does not answer."""
+    others, and all for a server that does not answer.
+    """
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
         self.url = url
@@ -353,14 +354,14 @@ def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
         f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
     )
     return LeaseLostError(
-        (
-            f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, "
-            f"{leader}: nothing was written"
-        )
+        f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, {leader}: "
+        "nothing was written"
     )
 
 
 def _limit(after: timedelta) -> ColumnElement[str]:
     return func.set_config(
-        "idle_in_transaction_session_timeout", str(round(after.total_seconds() * 1000)), True
-    )  # noqa: FBT003 - SQL
+        "idle_in_transaction_session_timeout",
+        str(round(after.total_seconds() * 1000)),
+        True,  # noqa: FBT003 - SQL
+    )

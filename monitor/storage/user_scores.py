@@ -27,7 +27,8 @@ def store_scores(
     NaN becomes NULL. Batches hold the same metrics, and come one by one.
 
     Users that ascend, from batch to batch too, are appended to the table's key; others cost more
-    time."""
+    time.
+    """
     # Commands that only read need no numpy.
     from monitor.storage.score_rows import copy_rows, insert_rows
 

@@ -64,7 +64,8 @@ class SourceContract:
     manager.
 
     Within it these lists stand where the source reads, and it yields the options that read them,
-    ``{kind: {...}}``."""
+    ``{kind: {...}}``.
+    """
 
     def pulled(self, serving: Any, lists: dict[str, Any], *users: str, k: int = 10) -> Pull:
         with serving(lists) as given, ThreadPoolExecutor(4) as threads:

@@ -70,7 +70,8 @@ class Access:
 
         Where nobody authenticates, the name must be ours. A web page of another name can lead that
         name to our address (DNS rebinding), and its scripts then read our pages in a browser that
-        reaches us. An IP address cannot be led elsewhere."""
+        reaches us. An IP address cannot be led elsewhere.
+        """
         name = host_name(host)
         is_ours = name in self.hosts or name == "localhost" or _is_address(name)
         return self.options.authenticates or is_ours
@@ -173,7 +174,8 @@ class CertificateStore:
     ConfigError for unusable files to begin with.
 
     Later the old ones stay in force and it is tried again, as while one of two is replaced; that is
-    logged once a change."""
+    logged once a change.
+    """
 
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options, self._clock = options, clock
@@ -282,10 +284,8 @@ def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
         context.load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
         raise ConfigError(
-            (
-                f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate "
-                "in PEM"
-            )
+            f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate in "
+            "PEM"
         ) from None
 
 

@@ -21,10 +21,8 @@ def _require_hash(hashed: str) -> None:
     found = _HASH.fullmatch(hashed)
     if found is None:
         raise ValueError(
-            (
-                "must be a bcrypt hash, such as $2y$10$ and 53 characters more: htpasswd -nBC 10 "
-                "NAME makes one"
-            )
+            "must be a bcrypt hash, such as $2y$10$ and 53 characters more: htpasswd -nBC 10 "
+            "NAME makes one"
         )
     if not _LEAST_COST <= int(found[1]) <= _MOST_COST:
         msg = (

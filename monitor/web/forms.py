@@ -231,7 +231,8 @@ def answer_gate(site: Site, request: Request) -> Response:
     Where one verdict is asked for, as webhooks do, 200 for it and 409 for all else.
 
     InputError for options that cannot be read, UnanswerableError for those that this comparison
-    cannot have."""
+    cannot have.
+    """
     name, asked = request.path_params["name"], _read_query(request)
     wanted = asked.pop("verdict") or ("safe" if request.method == "POST" else None)
     site.require(name)

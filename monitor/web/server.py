@@ -284,7 +284,8 @@ def comes_from_here(headers: Headers) -> bool:
     """Whether no other site's page made a browser send this request.
 
     Over HTTPS browsers say what kind of site it came from, over HTTP from which. Other clients need
-    not say either."""
+    not say either.
+    """
     kind, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if kind is not None:
         return kind == "same-origin"

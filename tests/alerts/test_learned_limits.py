@@ -56,10 +56,8 @@ def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected():
     other = verdict(above, 0.27, expectation(expected=0.07, limit=0.2, z=5.0))
     assert other.outcome is Outcome.BREACH
     assert other.reason.startswith(
-        (
-            "share_below(0) of extended_tau is 0.27 over 1,874 users, above 0.2, the most that is "
-            "normal;"
-        )
+        "share_below(0) of extended_tau is 0.27 over 1,874 users, above 0.2, the most that is "
+        "normal;"
     )
 
 

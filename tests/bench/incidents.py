@@ -208,10 +208,10 @@ class Fakes:
             yield Sent("pagerduty", day, event["dedup_key"], is_end, len(request.body), text)
         for number, mail in enumerate(_emptied(self.mail.mails)):
             found = message_from_bytes(mail.content.replace(b"\r\n", b"\n"), policy=policy.default)
-            is_end, text = (
-                found["Subject"].startswith("[RESOLVED]"),
-                found.get_body(("plain",)).get_content(),
-            )  # type: ignore[union-attr]
+            is_end = found["Subject"].startswith("[RESOLVED]")
+            body = found.get_body(("plain",))
+            assert body is not None
+            text = body.get_content()
             # The chart beside a mail's text has a limit of its own.
             pictures = sum(
                 len(each.as_bytes())

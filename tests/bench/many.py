@@ -213,9 +213,9 @@ def _scraped(url: str) -> tuple[float, int, int]:
     accept = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8,text/plain;version=0.0.4;q=0.5"
     request = urllib.request.Request(
         f"{url}/metrics", headers={"Accept": accept, "Accept-Encoding": "gzip"}
-    )  # noqa: S310 - ours
+    )
     started = time.perf_counter()
-    with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - ours
+    with urllib.request.urlopen(request, timeout=120) as answer:
         packed = answer.read()
     return time.perf_counter() - started, len(gzip.decompress(packed)), len(packed)
 

@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -72,10 +73,12 @@ class Population:
 
 def populations() -> Iterator[Population]:
     """What coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
+
+    def draw_bernoulli(p: float, rng: Rng, shape: tuple[int, int]) -> Floats:
+        return (rng.random(shape) < p).astype(float)
+
     for p in (0.01, 0.1, 0.5, 0.99):
-        yield Population(
-            f"Bernoulli {p}", p, lambda rng, shape, p=p: (rng.random(shape) < p).astype(float)
-        )  # type: ignore[misc]
+        yield Population(f"Bernoulli {p}", p, partial(draw_bernoulli, p))
     yield Population("beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape))
     yield Population(
         "0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4)

@@ -78,10 +78,8 @@ def main(arguments: list[str]) -> None:
                 counts = watch_scrapes(scrapes, given.seconds, given.look)
             if daemon.poll() is not None:
                 sys.exit(
-                    (
-                        f"the daemon ended with {daemon.returncode}: "
-                        f"{(Path(name) / 'log').read_text()[-2000:]}"
-                    )
+                    f"the daemon ended with {daemon.returncode}: "
+                    f"{(Path(name) / 'log').read_text()[-2000:]}"
                 )
         looks = np.loadtxt(seen, ndmin=2)
     looks = np.column_stack([looks[: len(counts)], counts[: len(looks)]])
@@ -108,7 +106,7 @@ def scraping(url: str, a_second: float) -> Iterator[list[float]]:
         begun = time.monotonic()
         while not done.wait(max(0.0, begun + _SCRAPERS / a_second - time.monotonic())):
             begun = time.monotonic()
-            with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:  # noqa: S310 - ours
+            with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
                 while answer.read(1 << 20):
                     pass
             scrapes.append(time.monotonic() - begun)

@@ -1,5 +1,4 @@
 """Faults of every kind of source in which other programs quote a user's id: how the source is asked, and what is said of it."""
-# ruff: noqa: S608 - statements are built from this module's own text
 
 import base64
 import gzip
@@ -12,13 +11,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request as Asked
+from urllib.request import urlopen
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from canary.marks import canary
 from servers import free_port, listening
+from servers.buckets import running_buckets
+from servers.mariadb import running_mariadb
 from servers.redis import emptied_redis, shared_redis
 from servers.webhook import Reply, Request, answer, head, serve
 
@@ -49,6 +54,7 @@ class Planter:
     running: ExitStack
     count: int = 0
     faults: list[Fault] = field(default_factory=list)
+    environ: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, candidate: Given, told: str, users: Given | None = None) -> None:
         self.faults.append(Fault(name, candidate, told, users))
@@ -375,6 +381,120 @@ def plant_in_postgres(planter: Planter, url: str) -> None:
     plant("postgresql-away", gone, "SELECT who, what FROM lists", "the connection was refused")
 
 
+def plant_in_mariadb(planter: Planter) -> None:
+    url = planter.running.enter_context(running_mariadb())
+    _fill(url, "CREATE TABLE lists (who varchar(99), what text, bytes blob)")
+    plant = planter.sql
+    json_table = "JSON_TABLE(who, '$[*]' COLUMNS (number int PATH '$')) AS numbers"
+    plant(
+        "mariadb-json",
+        url,
+        f"SELECT who, number AS what FROM lists, {json_table}",
+        "a text is no JSON",
+    )
+    plant(
+        "mariadb-rows",
+        url,
+        "SELECT who, (SELECT who FROM lists) AS what FROM lists",
+        "more than one row",
+    )
+    plant(
+        "mariadb-range",
+        url,
+        "SELECT who, exp(length(who) * 99) AS what FROM lists",
+        "out of the range of its type",
+    )
+    plant(
+        "mariadb-name",
+        url,
+        "SELECT who, get_lock(repeat(who, 9), 1) AS what FROM lists",
+        r"\(error 1059\)",
+    )
+    plant(
+        "mariadb-table",
+        url,
+        "SELECT who, what FROM list",
+        r"there is no such table \(lists\.list\)",
+    )
+    plant(
+        "mariadb-column",
+        url,
+        "SELECT who, whta AS what FROM lists",
+        r"there is no such column \(whta\)",
+    )
+    plant(
+        "mariadb-syntax",
+        url,
+        f"SELECT who, what FROM lists WHERE who IN '{USER}'",
+        "no valid SQL of this database",
+    )
+    plant("mariadb-writes", url, "DELETE FROM lists RETURNING who, what", "more than read from it")
+    plant("mariadb-lists", url, "SELECT who, who AS what FROM lists", "lists must be arrays of ids")
+    plant("mariadb-bytes", url, "SELECT bytes AS who, what FROM lists", "not UTF-8")
+    other = sa.make_url(url).set(username=USER).render_as_string(hide_password=False)
+    plant("mariadb-login", other, "SELECT who, what FROM lists", "refused the user or the password")
+
+
+def plant_in_store(planter: Planter) -> None:
+    """Files in moto's buckets, and buckets whose errors quote a user."""
+    address = planter.running.enter_context(running_buckets())
+    collector = planter.running.enter_context(contextmanager(serve)())
+    errors = {
+        "denied": (
+            403,
+            f"<Error><Code>AccessDenied</Code><Message>not for {USER}</Message></Error>",
+        ),
+        "expired": (
+            400,
+            f"<Error><Code>ExpiredToken</Code><Message>{USER} ended</Message></Error>",
+        ),
+        "unknown": (400, f"<Error><Code>{USER}</Code><Message>{USER}</Message></Error>"),
+        "garbage": (400, f"{USER} is no XML"),
+    }
+
+    def respond(request: Request) -> Reply:
+        bucket = re.split("[/?]", request.path)[1]
+        if bucket in errors:
+            status, body = (404, "") if request.method == "HEAD" else errors[bucket]
+            return answer(status, {"Content-Type": "application/xml"}, body.encode())
+        asked = Asked(address + request.path, headers=request.headers, method=request.method)  # noqa: S310 - of loopback
+        try:
+            response = urlopen(asked, timeout=60)  # noqa: S310
+        except HTTPError as error:
+            response = error
+        with response:
+            return answer(response.status, dict(response.headers), response.read())
+
+    collector.respond = respond
+    keys = {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    planter.environ = {"AWS_ENDPOINT_URL": collector.url, "AWS_MAX_ATTEMPTS": "1", **keys}
+    store = fsspec.filesystem("s3", key="key", secret="secret", endpoint_url=address)  # noqa: S106 - of moto
+    store.mkdir("lists")
+
+    def plant(name: str, path: str, told: str) -> None:
+        planter.add(
+            name, {"file": {"path": f"s3://{path}", "user": "user", "items": "items"}}, told
+        )
+
+    for fault in (
+        "parquet-bytes.parquet",
+        "parquet-cut.parquet",
+        "csv-latin-1.csv",
+        "json-by-user.jsonl",
+    ):
+        store.put(str(planter.folder / fault), f"lists/{fault}")
+        told = next(each.told for each in planter.faults if each.name == Path(fault).stem)
+        plant(f"s3-{Path(fault).stem}", f"lists/{fault}", told)
+    plant("s3-denied", "denied/*.csv", "does not let these credentials read it")
+    plant("s3-expired", "expired/*.csv", "the credentials have expired")
+    plant("s3-unknown", "unknown/*.csv", "the store answered 400")
+    plant("s3-garbage", "garbage/*.csv", "the store answered 400")
+
+
 def plant_in_redis(planter: Planter) -> None:
     with closing(emptied_redis()) as client:
         for user in USERS:
@@ -524,9 +644,17 @@ def _fill(url: str, *statements: str) -> None:
 
 
 def write_config(
-    folder: Path, faults: Sequence[Fault], database: str, hook: str, name: str
+    folder: Path,
+    faults: Sequence[Fault],
+    database: str,
+    hook: str,
+    mail_ports: Mapping[str, int],
+    name: str,
 ) -> Path:
-    """A comparison a fault, users hidden, and receivers of several kinds."""
+    """A comparison a fault, users hidden, and receivers of several kinds.
+
+    Some refuse and quote a user.
+    """
     (folder / "baseline.jsonl").write_text(JSON_LISTS)
     (folder / "users.csv").write_text("\n".join(["user", *USERS, ""]))
     (folder / "key").write_bytes(base64.b64encode(b"k" * 48))
@@ -549,7 +677,19 @@ def write_config(
         {"slack": {"url": f"{hook}/slack"}},
         {"alertmanager": {"urls": [f"{hook}/alerts"]}},
         {"pagerduty": {"url": f"{hook}/pager", "routing_key": "0" * 32}},
+        {"webhook": {"name": "hook-refuse", "url": f"{hook}/refuse"}},
     ]
+    for way in ("good", "refuse"):
+        place = f"{hook.replace('http', 'json')}/{way}"
+        receivers.append({"apprise": {"name": f"apprise-{way}", "urls": {"one": place}}})
+        mail = {
+            "host": "127.0.0.1",
+            "port": mail_ports[way],
+            "tls": "none",
+            "sender": "r@x.test",
+            "to": ["kim@x.test"],
+        }
+        receivers.append({"email": {"name": f"mail-{way}", **mail}})
     tree = {
         "database": database,
         "listen": "127.0.0.1:0",

@@ -107,10 +107,8 @@ def test_silences_are_added_listed_and_ended():
     (ended,) = read_json("silence ls --all")
     assert ended["ends_at"] < added["ends_at"]
     assert_refused(
-        (
-            "silence expire 1 | 2 | rankwatch: no silence 1 that has not ended yet: see `rankwatch "
-            "silence ls`"
-        )
+        "silence expire 1 | 2 | rankwatch: no silence 1 that has not ended yet: see `rankwatch "
+        "silence ls`"
     )
 
 

@@ -69,7 +69,7 @@ def stored(world: Path, comparison: str = "feed") -> dict[str, list[Any]]:
             query = (
                 f"SELECT * FROM {table} WHERE {key} IN (SELECT id FROM runs WHERE comparison "
                 "= :name)"
-            )  # noqa: S608
+            )
             rows = connection.execute(text(query), {"name": comparison}).mappings()
             found[table] = sorted((dict(row) for row in rows), key=repr)
     for run in found["runs"]:

@@ -66,10 +66,8 @@ def write_config(folder: Path, *comparisons: str) -> Path:
     """A configuration of these; its database lies in the folder."""
     path = folder / "rankwatch.yaml"
     path.write_text(
-        (
-            f"database: sqlite:///{folder}/rankwatch.db\nlisten: "
-            f"127.0.0.1:0\ncomparisons:{''.join(comparisons)}"
-        )
+        f"database: sqlite:///{folder}/rankwatch.db\nlisten: "
+        f"127.0.0.1:0\ncomparisons:{''.join(comparisons)}"
     )
     return path
 

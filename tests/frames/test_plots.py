@@ -191,10 +191,8 @@ def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_
     page = tmp_path / "notebook.html"
     sections = "".join(f"<section>{html}</section>" for html in cells)
     page.write_text(
-        (
-            "<!doctype html><meta charset=utf-8><title>x</title><svg "
-            f"id=other><text>x</text></svg>{sections}"
-        )
+        "<!doctype html><meta charset=utf-8><title>x</title><svg "
+        f"id=other><text>x</text></svg>{sections}"
     )
     with browsing() as browser:
         colours = []

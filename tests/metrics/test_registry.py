@@ -35,10 +35,10 @@ VARIANTS = [
     *(kind(p=p) for kind in (Rbo, RboMin) for p in (0.01, 0.9999)),
     *(kind(penalty=0.5) for kind in (TopkKendall, TopkKendallNormalized)),
     *(
-        kind(**{name: words[-1]})
+        kind(**{name: words[-1]})  # type: ignore[arg-type] # words of its own choices
         for kind in METRICS.values()
         for name, words in kind.choices.items()
-    ),  # type: ignore[arg-type] # words of its own choices
+    ),
 ]
 
 

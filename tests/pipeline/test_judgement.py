@@ -390,10 +390,8 @@ def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level()
     second, _ = judged_by([*OLD, "v13", "v13"], [*MEANS, 0.30, 0.31])
     assert second.outcome is Outcome.OK
     assert second.reason.endswith(
-        (
-            "2024-01-15T00:00:00Z: the candidate's model changed with the run of "
-            "2024-01-15T00:00:00Z, v12 → v13"
-        )
+        "2024-01-15T00:00:00Z: the candidate's model changed with the run of "
+        "2024-01-15T00:00:00Z, v12 → v13"
     )
     assert judged_by([*OLD, "v13", "v13"], [*MEANS, 0.30, 0.10])[0].state is State.FIRING
     later, _ = judged_by(

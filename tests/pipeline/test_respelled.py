@@ -77,10 +77,8 @@ def test_a_first_run_in_which_nothing_meets_says_why():
 
     assert result.explanation is not None
     assert result.explanation.sentence.startswith(
-        (
-            "80 of 80 users (100 %) get items whose ids are spelled otherwise by baseline and "
-            "candidate: SKU-"
-        )
+        "80 of 80 users (100 %) get items whose ids are spelled otherwise by baseline and "
+        "candidate: SKU-"
     )
 
 

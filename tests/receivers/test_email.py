@@ -260,10 +260,8 @@ def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_
     error = failure(options)
     assert (error.permanent, error.may_be_known) == (True, True)
     assert str(error).endswith(
-        (
-            "refused lee@example.com with 550 5.1.1: check these addresses; 1 of 2 recipients have "
-            "the mail"
-        )
+        "refused lee@example.com with 550 5.1.1: check these addresses; 1 of 2 recipients have "
+        "the mail"
     )
     receiver = opened(email=options)
     mail_server.by_recipient = {"lee@example.com": "451 4.7.1 greylisted"}

@@ -154,10 +154,8 @@ def test_a_repetition_says_since_when_after_which_alert_and_no_more():
     )
     found = content(repetition(EVERYBODY, segment, first=(before,)))
     assert found.title.startswith(
-        (
-            "SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z, after "
-            "ListsFailed: mean "
-        )
+        "SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z, after ListsFailed: "
+        "mean "
     )
     told = (
         "\n\nSimilarityLow still firing\n  run: 2024-01-08T00:00:00Z\n\nAnd 1 more: "

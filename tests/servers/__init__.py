@@ -63,10 +63,8 @@ def await_start(
         except refusal:
             if process.poll() is not None or time.monotonic() > ends_at:
                 pytest.fail(
-                    (
-                        f"{process.args!r} did not start: "
-                        f"{log.read_text(encoding='utf-8')[-2000:] if log else ''}"
-                    )
+                    f"{process.args!r} did not start: "
+                    f"{log.read_text(encoding='utf-8')[-2000:] if log else ''}"
                 )
             time.sleep(0.05)
         else:

@@ -47,5 +47,5 @@ def running_mlserver() -> Iterator[str]:
     )
     url = f"http://127.0.0.1:{ports['http_port']}"
     command = ["env", f"PYTHONPATH={home}", str(HOME / "bin/mlserver"), "start", str(home)]
-    with running(command, lambda: urlopen(f"{url}/v2/health/ready").close(), home, within_s=120):  # noqa: S310 - ours
+    with running(command, lambda: urlopen(f"{url}/v2/health/ready").close(), home, within_s=120):
         yield url

@@ -68,10 +68,8 @@ class World:
         )
         path = self.folder / "rankwatch.yaml"
         path.write_text(
-            (
-                "listen: 127.0.0.1:0\nprivacy: {users: hmac, key_file: "
-                f"users.key}}\ncomparisons:{comparisons}\n"
-            )
+            "listen: 127.0.0.1:0\nprivacy: {users: hmac, key_file: "
+            f"users.key}}\ncomparisons:{comparisons}\n"
         )
         return path
 

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import stat
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,10 @@ def kept(folder: Path) -> list[set[str]]:
         set(re.findall(r"u\d+", file.read_text()))
         for file in (folder / "rankwatch.db-answers").glob("*")
     ]
+
+
+def shows(page: Callable[[], requests.Response], text: str) -> bool:
+    return text in page().text
 
 
 @pytest.mark.integration
@@ -72,10 +77,8 @@ def test_a_run_that_is_cut_off_twice_asks_nobody_again_who_answered_unless_it_is
             told = "20 of 40 users answered, 20 of them before a restart"
             for page in (f"{daemon.url}/c/feed", f"{daemon.url}/daemon"):
                 ask = partial(requests.get, page, timeout=60)
-                wait_for(
-                    lambda ask=ask: f"baseline {told}; candidate {told}" in ask().text,
-                    "how far it is",
-                )  # type: ignore[misc]
+                progress = f"baseline {told}; candidate {told}"
+                wait_for(partial(shows, ask, progress), "how far it is")
             daemon.send(signal.SIGKILL)
         for arm in arms:
             arm.behaviour.clear()

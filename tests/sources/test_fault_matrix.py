@@ -149,7 +149,7 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
     def sql(
         what: str = "'[1]'", users: str = "generate_series(0, 7)", reply: str = "", **more: Any
     ) -> dict[str, Any]:
-        about = {"query": f"SELECT 'u' || n AS who, {what} AS what FROM {users} n"}  # noqa: S608 - of these texts
+        about = {"query": f"SELECT 'u' || n AS who, {what} AS what FROM {users} n"}
         of_url: Any = {name: more.pop(name) for name in ("port", "password") if name in more}
         if isinstance(more.get("query"), dict):
             of_url["query"] = more.pop("query")

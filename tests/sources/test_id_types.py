@@ -71,7 +71,7 @@ def test_a_value_is_the_same_id_in_python_in_arrow_and_in_duckdb(value, kind, ex
     )  # DuckDB has none of 16 bits
     with duckdb.connect() as database:
         database.register("rows", pa.table({"v": wide}))
-        (in_sql, _) = database.sql(f"SELECT {ids.id_sql(kind, 'v')} FROM rows").fetchall()  # noqa: S608 - of ours
+        (in_sql, _) = database.sql(f"SELECT {ids.id_sql(kind, 'v')} FROM rows").fetchall()
 
     assert ids.user_key(exact) == expected
     assert ids.user_column(column, "v", "rows").to_pylist() == [expected, None]
@@ -109,7 +109,7 @@ def test_a_value_of_json_is_the_same_id_in_python_and_in_duckdb(text):
     with duckdb.connect() as database:
         ((found,),) = database.execute(
             f"SELECT {ids.json_id_sql('v')} FROM (SELECT CAST(? AS JSON) AS v)", [text]
-        ).fetchall()  # noqa: S608
+        ).fetchall()
 
     assert found == ids.user_key(json.loads(text))
 

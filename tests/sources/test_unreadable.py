@@ -108,7 +108,7 @@ def sqlite(rows: list[Row], folder: Path) -> Row:
         database.execute("DROP TABLE IF EXISTS lists")
         database.execute(f"CREATE TABLE lists ({', '.join(rows[0])})")
         marks = ", ".join(f":{name}" for name in rows[0])
-        database.executemany(f"INSERT INTO lists VALUES ({marks})", map(as_text, rows))  # noqa: S608 - names of ours
+        database.executemany(f"INSERT INTO lists VALUES ({marks})", map(as_text, rows))
     return {"sql": {"url": f"sqlite:///{folder / 'lists.db'}", "table": "lists"}}
 
 
@@ -120,7 +120,7 @@ def postgresql(rows: list[Row], url: str) -> Row:
             sa.text(f"CREATE TABLE lists ({', '.join(f'{name} text' for name in rows[0])})")
         )
         marks = ", ".join(f":{name}" for name in rows[0])
-        connection.execute(sa.text(f"INSERT INTO lists VALUES ({marks})"), list(map(as_text, rows)))  # noqa: S608
+        connection.execute(sa.text(f"INSERT INTO lists VALUES ({marks})"), list(map(as_text, rows)))
     engine.dispose()
     return {"sql": {"url": url, "table": "lists"}}
 

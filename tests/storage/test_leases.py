@@ -199,7 +199,7 @@ def rows(store: SqlStore) -> list[Any]:
         return [
             list(connection.execute(text(f"SELECT * FROM {table}")))
             for table in ("runs", "deliveries", "leases")
-        ]  # noqa: S608
+        ]
 
 
 def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres, opened):
@@ -308,7 +308,7 @@ def test_the_server_ends_a_transaction_that_stands_still(postgres, opened):
 
 def count_sessions(store: SqlStore, condition: str) -> int:
     query = (
-        f"SELECT count(*) FROM pg_stat_activity WHERE {condition} AND datname = current_database()"  # noqa: S608 - ours
+        f"SELECT count(*) FROM pg_stat_activity WHERE {condition} AND datname = current_database()"
     )
     with store.database.read() as connection:
         return int(connection.scalar(text(query)) or 0)

@@ -1,7 +1,5 @@
 """Scores on PostgreSQL by day of slots: partitions, a default one, and two that delete what is old at once, without a loss."""
 
-# ruff: noqa: S608 - statements are put together from names of ours
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

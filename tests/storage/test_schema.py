@@ -1,7 +1,5 @@
 """Versions of the schema: up, down, the same from both ends, and never by surprise."""
 
-# ruff: noqa: S608 - statements are put together from names of ours
-
 import os
 import re
 import subprocess

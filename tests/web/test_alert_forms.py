@@ -335,10 +335,8 @@ def test_an_incident_is_read_on_a_telephone_and_acknowledged_by_keyboard_without
         tab.go(f"{browser.site.server.url}{PAGE}")
         assert tab.run("document.documentElement.scrollWidth") == 390
         assert tab.run(
-            (
-                "[...document.querySelectorAll('input:not([type=hidden]), textarea')].every(each "
-                "=> each.labels.length)"
-            )
+            "[...document.querySelectorAll('input:not([type=hidden]), textarea')].every(each => "
+            "each.labels.length)"
         )
         presses = 0
         while tab.run("document.activeElement.value") != "acknowledge":

@@ -147,10 +147,8 @@ def test_no_page_is_wider_than_its_window_cuts_a_table_complains_or_asks_another
         tab.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         tab.run(f"{axe}; undefined")
         wrong = tab.run(
-            (
-                "axe.run().then((found) => found.violations.flatMap((each) => "
-                "each.nodes.map((node) => each.id + ' ' + node.html)))"
-            )
+            "axe.run().then((found) => found.violations.flatMap((each) => each.nodes.map((node) "
+            "=> each.id + ' ' + node.html)))"
         )
         # Not `innerWidth`, which grows with the page on a telephone.
         too_wide = tab.run("document.documentElement.scrollWidth") - width

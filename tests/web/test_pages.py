@@ -459,11 +459,11 @@ def test_how_a_comparison_stands():
 
 def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_what_was_published_last():
     latest = [published.latest(run=published.run(comparison="b"), states=()), published.named("c")]
-    configured: Callable[[], dict[str, Comparison]] = lambda: {
+    configured: Callable[[], dict[str, Comparison]] = lambda: {  # noqa: E731
         **watched("a"),
         **watched("b"),
         **watched("c"),
-    }  # noqa: E731
+    }
     with browsing(published.pages(latest=lambda: latest, comparisons=configured)) as ask:
         shown = ask("/api/v1/comparisons").json()
         latest[0] = published.named("b")

@@ -114,8 +114,8 @@ def dashboard(
     about: str,
     sections: Mapping[str, Sequence[Json]],
     variables: Iterable[Json],
-    **more: Any,
-) -> Json:  # noqa: ANN401 - JSON
+    **more: Any,  # noqa: ANN401
+) -> Json:
     """The dashboard ``rankwatch-<name>`` in Grafana's JSON model."""
     link = {
         "type": "dashboards",

@@ -3,7 +3,8 @@
 Names of columns are the titles that people read.
 
 Every query goes by an index and reads at most the runs of the chosen time; values of variables
-arrive as SQL strings (``:sqlstring``), so that a quote in a name stays a quote."""
+arrive as SQL strings (``:sqlstring``), so that a quote in a name stays a quote.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ the code lies in numba's cache (beside `compiled`, in the user's cache directory
 ``NUMBA_CACHE_DIR`` says), and only when it has ended well is it loaded: nobody waits longer than
 that. Where numba is absent, nothing can be cached, or the system forbids to make code
 (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged. To fill the cache ahead of
-time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``."""
+time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
+"""
 
 import mmap
 import os

@@ -245,10 +245,8 @@ def _keep_sums(ranks: Array, k: int, tile: int, low: int, sums: Array) -> None:
 
 
 @compiled_for(
-    (
-        "void(int32[:,::1], int32[:,::1], int64, int64, uint8[:,::1], uint8[:,::1], int32[::1], "
-        "int32[::1])"
-    )
+    "void(int32[:,::1], int32[:,::1], int64, int64, uint8[:,::1], uint8[:,::1], int32[::1], "
+    "int32[::1])"
 )
 def _find_by_pairs(
     baseline: Codes,

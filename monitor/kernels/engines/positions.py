@@ -53,7 +53,8 @@ def find_by_all_pairs(baseline: Codes, candidate: Codes) -> Ranks:
 
     With ``seen[i]`` = 1 once the candidate's ranks so far hold item i, k minus the sum of
     ``seen[i]`` over all ranks is the item's position, and k if it never comes: two byte-wide
-    additions a comparison, and no branch."""
+    additions a comparison, and no branch.
+    """
     n, k = baseline.shape
     ours, theirs = _by_rank(baseline, candidate)
     equal = np.empty((k, n), dtype=np.bool_)

@@ -65,7 +65,8 @@ def _surplus(
     K0 counts a pair of members once: both in the baseline's list, in wrong order or the first one
     absent from the other list (`Alignment.inversions`); both in the candidate's and the first one
     absent from the baseline's (positions of the common items, less what they would be without
-    absent ones); one only here and the other only there ((a - z) (b - z))."""
+    absent ones); one only here and the other only there ((a - z) (b - z)).
+    """
     k = alignment.k
     wide = np.int32 if k < _NARROW_K else np.int64
     z: npt.NDArray[Any] = alignment.common.astype(wide)

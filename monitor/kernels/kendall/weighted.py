@@ -82,7 +82,8 @@ def weighted_tau_of_ties(tied: Tied) -> Floats:
     A pair that is tied in a list is in neither order; with W the weight of all pairs in the same
     order less that of those in opposite order, W1 and W2 the weight of the pairs not tied in either
     list, tau = W / sqrt(W1 W2). Ranks follow the one list, its ties the other, and the results of
-    both are averaged. NaN where all items in common are tied in a list."""
+    both are averaged. NaN where all items in common are tied in a list.
+    """
     # What is tied in both is alike in all, so that its order cannot matter.
     mean: Floats = (_one_way(tied) + _one_way(tied.exchange())) / 2
     return np.clip(mean, -1.0, 1.0)

@@ -78,7 +78,8 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
     The depths below s carry p^s of the weight and count as no agreement at all: identical lists
     score 1 - p^s and not 1, and so does a prefix; no bound of RBO, though never above `rbo_min`.
     What the longer list holds below s plays no part. Disjoint or one empty: 0. Both empty: NaN.
-    Symmetric. Cost: O(k) a pair."""
+    Symmetric. Cost: O(k) a pair.
+    """
     # Exact in units of 2**-52, so that every order of summing gives the same.
     h = _tables(p, alignment.k).h[: alignment.k + 1]
     if alignment.is_full:

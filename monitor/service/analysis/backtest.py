@@ -182,10 +182,8 @@ def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]
     past = history.memory_of(request).past
     if not past:
         raise ConfigError(
-            (
-                f"no ok run of {comparison.name} is stored for its present configuration: run or "
-                "replay some first"
-            )
+            f"no ok run of {comparison.name} is stored for its present configuration: run or "
+            "replay some first"
         )
     return past
 

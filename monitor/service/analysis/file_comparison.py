@@ -123,10 +123,8 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     sample, items = found.sample(), found.listed.count
     if catalogue is not None and catalogue < items:
         raise InputError(
-            (
-                f"--catalogue {catalogue}: {items} different items are listed, give the number of "
-                "items that could be"
-            )
+            f"--catalogue {catalogue}: {items} different items are listed, give the number of "
+            "items that could be"
         )
     size, pairs = items if catalogue is None else catalogue, sample.pairing.batch
     length = typical_length(

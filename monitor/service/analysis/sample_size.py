@@ -244,10 +244,8 @@ def plan_sample_size(
     """
     if known.sd is None or known.wander is None:
         raise ConfigError(
-            (
-                "give --sd (over users) and --wander (of the mean from run to run), or a "
-                "comparison with stored runs"
-            )
+            "give --sd (over users) and --wander (of the mean from run to run), or a comparison "
+            "with stored runs"
         )
     search = DropSearch(
         sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power

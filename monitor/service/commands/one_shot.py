@@ -84,17 +84,16 @@ class OneShot:
 
         Yields the error of a comparison that could not be run, and goes on. `deliver` sends what is
         in the outbox. ConfigError for a slot in the future. What only ``again`` replaces stays:
-        schedulers may start this until messages are delivered."""
+        schedulers may start this until messages are delivered.
+        """
         if slot is not None:
             self._require_past(slot, "--slot")
         for watched in select_watched(self.wiring.watched, comparison, again=again):
             if slot is None and not watched.schedule.is_open(now := self.clock.now()):
                 following = format_instant(watched.schedule.next(now))
                 self.say(
-                    (
-                        f"{watched.comparison.name}: no slot is due outside of only_between, the "
-                        f"next one is {following}"
-                    )
+                    f"{watched.comparison.name}: no slot is due outside of only_between, the "
+                    f"next one is {following}"
                 )
                 continue
             due = slot or watched.schedule.latest(self.clock.now())
@@ -193,10 +192,8 @@ class OneShot:
             if each.name in pending
         ]:
             troubles.append(
-                (
-                    f"messages not delivered: {', '.join(late)}; they stay pending: the daemon or "
-                    "run-once tries again"
-                )
+                f"messages not delivered: {', '.join(late)}; they stay pending: the daemon or "
+                "run-once tries again"
             )
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)
@@ -218,10 +215,8 @@ class OneShot:
         # A slot judged ahead of time would keep every slot before it from being judged.
         if instant > self.clock.now():
             raise ConfigError(
-                (
-                    f"{name} {format_instant(instant)} lies in the future: only slots that are due "
-                    "can be run"
-                )
+                f"{name} {format_instant(instant)} lies in the future: only slots that are due "
+                "can be run"
             )
 
     def _refuse(
@@ -254,10 +249,8 @@ class OneShot:
             )
         written = "; files of scores_to are replaced" if watched.arms.scores_to is not None else ""
         self.say(
-            (
-                f"{name}: {runs} asked anew; what was stored stays: rankwatch show {kept} --slot "
-                f"{slot}{written}"
-            )
+            f"{name}: {runs} asked anew; what was stored stays: rankwatch show {kept} --slot "
+            f"{slot}{written}"
         )
         return None
 
@@ -394,10 +387,8 @@ def gateway_at(text: str, *, instance: str = "") -> Gateway:
         raise ConfigError(f"{option}must be a URL such as http://pushgateway.internal:9091")
     if parts.query or "@" in parts.path:
         raise ConfigError(
-            (
-                f"{option}must end with its path: write special characters of user and password as "
-                "%XX, / as %2F"
-            )
+            f"{option}must end with its path: write special characters of user and password as "
+            "%XX, / as %2F"
         )
     user, _, password = credentials.partition(":")
     return Gateway(url=url, user=unquote(user), password=unquote(password), instance=instance)

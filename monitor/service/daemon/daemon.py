@@ -308,16 +308,14 @@ class Daemon:
                 if self._role.leads:
                     reconcile(new, self._store, self._clock)
             except MonitorError as error:
-                log.error(
+                log.error(  # noqa: TRY400 - says all
                     "configuration not reloaded; the old one stays in force", reason=str(error)
-                )  # noqa: TRY400 - says all
+                )
                 return self._refuse(str(error))
             except Exception as error:  # a defect must not end a daemon that works
                 log.exception(
-                    (
-                        "configuration not reloaded for a reason nobody thought of; the old one "
-                        "stays in force"
-                    )
+                    "configuration not reloaded for a reason nobody thought of; the old one "
+                    "stays in force"
                 )
                 return self._refuse(f"a defect of rankwatch, see the log: {describe_fault(error)}")
             # Nothing of the new configuration is in force before all of it is known to work.

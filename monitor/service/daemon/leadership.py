@@ -41,7 +41,8 @@ class Leadership:
 
     ``lasts``: of the lease, renewed after a third of it; a standby looks after a fifteenth.
     ``lease``: None as a standby. ``trouble``: why it could not be taken, renewed or looked at the
-    last time, None when it could."""
+    last time, None when it could.
+    """
 
     def __init__(
         self,

@@ -216,9 +216,9 @@ class OutageAlert:
             self._note_failure(state, message, error)
             self.database.publisher.count("delivery_errors_total", receiver.name, error.trouble)
             self.database.publisher.count("notifications_total", receiver.name, "retry")
-            log.error(
+            log.error(  # noqa: TRY400 - says all
                 "receiver not notified of the outage", receiver=receiver.name, reason=str(error)
-            )  # noqa: TRY400 - says all
+            )
             return
         state.failures, state.unsure = 0, None
         self.database.publisher.count("notifications_total", receiver.name, "sent")

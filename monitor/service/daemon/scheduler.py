@@ -104,7 +104,8 @@ class JobScheduler:
 
     ``most_runs`` as in `next_runs`; ``on_overlap`` gets slots at which a comparison was still at
     work, ``on_due`` since when it may wait for a place. Call `begin_repeated` every second or so,
-    and after ``on_end``: it begins what fell due while at work."""
+    and after ``on_end``: it begins what fell due while at work.
+    """
 
     def __init__(
         self,

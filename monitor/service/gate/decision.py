@@ -200,7 +200,8 @@ def judge_stored(
     """The certificate. InputError for a segment that no run has, and for scores out of their range.
 
     ``users`` give the segments of runs whose lists were not kept, if it `needs_panel`;
-    ``most_looks`` are shown of its course."""
+    ``most_looks`` are shown of its course.
+    """
     selected = select_runs(history, question)
     sampled, left_out = _sample(selected, history, question, users)
     # Runs of a census, and those of a fixed sample, ask the same users: each is another look at

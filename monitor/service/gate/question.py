@@ -82,10 +82,8 @@ def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
     zero = metric.identical if reference is None else reference
     if zero is None or math.isnan(zero):
         raise InputError(
-            (
-                f"{metric} has no one value on identical lists: give with --reference VALUE what "
-                "counts as no excess"
-            )
+            f"{metric} has no one value on identical lists: give with --reference VALUE what "
+            "counts as no excess"
         )
     if not low <= zero <= high:
         raise InputError(
@@ -103,10 +101,8 @@ def _bounds(metric: Metric, k: int) -> tuple[float, float]:
     low, high = metric.bounds(k)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError(
-            (
-                f"{metric} has no finite range, and without one no bet holds: choose a measure "
-                "that is normalized"
-            )
+            f"{metric} has no finite range, and without one no bet holds: choose a measure that is "
+            "normalized"
         )
     return low, high
 
@@ -186,10 +182,8 @@ def make_question(  # noqa: PLR0913 - the words of the command
         raise ConfigError(msg)
     if (size := comparison.measuring.sample) is not None and size.stops_early:
         raise ConfigError(
-            (
-                f"whom {comparison.name} asks depends on the scores of those before: remove "
-                "stop_when: decided"
-            )
+            f"whom {comparison.name} asks depends on the scores of those before: remove "
+            "stop_when: decided"
         )
     require_level(alpha)
     question = Question(
@@ -223,9 +217,7 @@ def _choose(comparison: Comparison, metric: str | None) -> Metric:
     wanted = parse(comparison.measuring.metrics[0] if metric is None else metric)
     if str(wanted) not in comparison.measuring.metrics:
         raise InputError(
-            (
-                f"{comparison.name} does not measure {wanted}: it has "
-                f"{', '.join(comparison.measuring.metrics)}"
-            )
+            f"{comparison.name} does not measure {wanted}: it has "
+            f"{', '.join(comparison.measuring.metrics)}"
         )
     return wanted

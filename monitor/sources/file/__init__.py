@@ -25,10 +25,8 @@ def _resolve(path: str, info: ValidationInfo) -> str:
         return path
     if match := re.match(r"[a-z0-9+]+://", path):
         raise ValueError(
-            (
-                f"begins with {match[0]}, which is not known: write {', '.join(STORES)} or a path "
-                "on disk"
-            )
+            f"begins with {match[0]}, which is not known: write {', '.join(STORES)} or a path on "
+            "disk"
         )
     return resolve_path(path, info)
 

@@ -85,7 +85,8 @@ def open_database(
     ``in_order``: the order of rows matters, ``k``: items a list.
 
     It ends at the deadline with OverdueError, by a signal, or when nobody waits for it; else
-    SourceError in one sentence."""
+    SourceError in one sentence.
+    """
     memory_mb = MEMORY_MB * max(50, min(k, 100)) // 50
     paths = [path for each in files for path in each.paths]
     stores = {id(each.store): each.store for each in files if each.store is not None}.values()
@@ -173,9 +174,9 @@ class FileView:
                 database, files, [each for each in columns if each != PLACE]
             )
             if PLACE in columns:
-                rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"  # noqa: S608 - quoted names
+                rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"
             database.execute(f"CREATE TEMP VIEW {name} AS {_uuids_as_text(database, rows)}")
-            empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()  # noqa: S608 - a name of ours
+            empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()
         self._empty = {each: empty[each].combine_chunks() for each in columns}
         self._halves = _half_floats(files, columns) if files.format == "parquet" else frozenset()
         if files.format == "parquet":
@@ -224,11 +225,11 @@ class FileView:
         )
         ((total, *found),) = self._database.execute(
             f"SELECT count(*){counts} FROM {rows}"
-        ).fetchall()  # noqa: S608 - quoted
+        ).fetchall()
         unreadable = []
         for (column, need, condition), count in zip(checks, found, strict=True):
             if count:
-                query = f"SELECT {sql_name(column)} FROM {rows} WHERE {condition} LIMIT 1"  # noqa: S608 - quoted names
+                query = f"SELECT {sql_name(column)} FROM {rows} WHERE {condition} LIMIT 1"
                 column_of_one = self._database.sql(query).to_arrow_table().column(0)
                 example = (
                     from_json(column_of_one[0].as_py())
@@ -311,7 +312,7 @@ class FileView:
             f"{self.text(log.user)} AS rankwatch_to, {at} AS rankwatch_at, {request} AS "
             "rankwatch_as"
         )
-        rows = f"SELECT *, {columns} FROM {self.name} WHERE {is_of_arm}"  # noqa: S608
+        rows = f"SELECT *, {columns} FROM {self.name} WHERE {is_of_arm}"
         arm, newest, name = f"arm_{self.name}", f"newest_{self.name}", f"served_{self.name}"
         self._database.execute(f"CREATE TEMP VIEW {arm} AS {rows}")
         checks = [
@@ -330,14 +331,14 @@ class FileView:
             "max_by(rankwatch_as, struct_pack(rankwatch_at := rankwatch_at, rankwatch_as "
             ":= rankwatch_as)) AS rankwatch_as"
         )
-        of_user = f"SELECT rankwatch_to, {of_last} FROM {name} GROUP BY rankwatch_to"  # noqa: S608 - a name of ours
-        kept = f"SELECT * FROM {name} SEMI JOIN ({of_user}) USING (rankwatch_to, rankwatch_as)"  # noqa: S608
-        self._database.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM {arm} WHERE {is_in_time}")  # noqa: S608
+        of_user = f"SELECT rankwatch_to, {of_last} FROM {name} GROUP BY rankwatch_to"
+        kept = f"SELECT * FROM {name} SEMI JOIN ({of_user}) USING (rankwatch_to, rankwatch_as)"
+        self._database.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM {arm} WHERE {is_in_time}")
         self._database.execute(f"CREATE TEMP VIEW {newest} AS {kept}")
         self.name = newest
 
     def _require_served(self, rows: str, is_in_time: str, span: str) -> None:
-        query = f"SELECT count(*) FILTER (WHERE {is_in_time}), max(rankwatch_at) FROM {rows}"  # noqa: S608
+        query = f"SELECT count(*) FILTER (WHERE {is_in_time}), max(rankwatch_at) FROM {rows}"
         ((count, last),) = self._database.execute(query).fetchall()
         if count:
             return
@@ -356,7 +357,7 @@ class FileView:
         # A text that stands once in a dictionary would be repeated in memory for each of its rows.
         texts = [name for name, column in self._empty.items() if is_text(column.type)]
         for name in texts:
-            query = f"SELECT max(strlen({sql_name(name)})) FROM {self.name}"  # noqa: S608 - quoted
+            query = f"SELECT max(strlen({sql_name(name)})) FROM {self.name}"
             ((longest,),) = self._database.execute(query).fetchall()
             if longest is not None and longest > _LONGEST_TEXT:
                 msg = (
@@ -413,12 +414,12 @@ def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str
         f"{_field_sql(name, roots[name], schema.field(roots[name]).type)} AS {sql_name(name)}"
         for name in columns
     )
-    return f"SELECT {taken} FROM read_parquet({_paths(files)}, {how})"  # noqa: S608 - quoted
+    return f"SELECT {taken} FROM read_parquet({_paths(files)}, {how})"
 
 
 def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:
     """The rows with UUIDs, alone and in lists, as text."""
-    found = database.sql(f"SELECT * FROM ({rows}) LIMIT 0")  # noqa: S608 - quoted names
+    found = database.sql(f"SELECT * FROM ({rows}) LIMIT 0")
     texts = {"UUID": "VARCHAR", "UUID[]": "VARCHAR[]"}
     kinds = {
         name: texts[str(kind)]
@@ -428,7 +429,7 @@ def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:
     casts = ", ".join(
         f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in kinds.items()
     )
-    return f"SELECT * REPLACE ({casts}) FROM ({rows})" if casts else rows  # noqa: S608
+    return f"SELECT * REPLACE ({casts}) FROM ({rows})" if casts else rows
 
 
 def _half_floats(files: FileSet, columns: Sequence[str]) -> frozenset[str]:
@@ -511,7 +512,7 @@ def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -
         f"new_line = '{line_end}'"
     )
     taken = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
-    return f"SELECT {taken} FROM read_csv({_paths(files)}, {how}, columns = {{{given}}})"  # noqa: S608 - quoted
+    return f"SELECT {taken} FROM read_csv({_paths(files)}, {how}, columns = {{{given}}})"
 
 
 def _require_known_header(columns: Sequence[str], names: Sequence[str], path: str) -> None:
@@ -553,10 +554,8 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
         or (len(head) == _LONGEST_HEADER and not line.endswith(("\r", "\n")))
     ):
         raise SourceError(
-            (
-                f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their names "
-                "in the first line"
-            )
+            f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their names in "
+            "the first line"
         )
     separators = set(";\t|,") - {_SEPARATORS[files.format]}
     if len(names) == 1 and (others := sorted(separators.intersection(names[0]))):
@@ -623,10 +622,8 @@ def _require_once(columns: Sequence[str], present: Sequence[str], where: str) ->
         # As SQL compares names.
         if sum(each.lower() == name.lower() for each in present) > 1:
             raise SourceError(
-                (
-                    f"{where} has more than one column {name!r}, upper and lower case aside: "
-                    "rename all but one"
-                )
+                f"{where} has more than one column {name!r}, upper and lower case aside: rename "
+                "all but one"
             )
 
 

@@ -59,8 +59,8 @@ class FileSet:
     def open(self, path: str) -> IO[bytes]:
         """Open one of the files to read bytes."""
         opened: IO[bytes] = (
-            Path(path).open("rb") if self.store is None else self.store.open(path, "rb")
-        )  # noqa: SIM115 - the caller closes
+            Path(path).open("rb") if self.store is None else self.store.open(path, "rb")  # noqa: SIM115 - the caller closes
+        )
         return opened
 
     def is_changed(self) -> bool:
@@ -104,10 +104,8 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
             raise MissingTableError(msg, permanent=False)
         if len(paths) > _MOST_PARTS:
             raise SourceError(
-                (
-                    f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and "
-                    "larger ones"
-                )
+                f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and "
+                "larger ones"
             )
         return FileSet(
             where,
@@ -282,10 +280,8 @@ def _format_of(paths: Sequence[str], where: str) -> str:
     kinds = sorted({_FORMATS.get(_suffix(path), "") for path in paths})
     if kinds == [""]:
         raise SourceError(
-            (
-                f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, "
-                "or set format"
-            )
+            f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, or "
+            "set format"
         )
     if len(kinds) > 1:
         msg = (

@@ -15,7 +15,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model.rankings import Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
-from monitor.model.unreadable import Unreadable, add_up, require_readable
+from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
@@ -128,8 +128,9 @@ class _JoinedAnswers:
         UnreadableError where too much of an arm's file is.
         """
         found = {name: [*lists.unreadable] for name, lists in self._lists.items()}
+        limits = {name: lists.options.max_unreadable for name, lists in self._lists.items()}
         repeated = self._find_repeated(found)
-        self._require_readable(found)
+        require_readable_lists(found, limits)
         for users, record, pulls in self._pulls(size, has_repeated=repeated):
             for name, pull in pulls.items():
                 of_lists = (
@@ -139,7 +140,7 @@ class _JoinedAnswers:
                 )
                 found[name] = list(add_up([*found[name], *of_lists]))
             yield self._batch(users, record, pulls)
-        self._require_readable(found)
+        require_readable_lists(found, limits)
         for parts in found.values():
             self.unreadable += parts
 
@@ -158,7 +159,7 @@ class _JoinedAnswers:
             )
         if has_repeated:
             columns = ", ".join((KEY, *self._users.columns))
-            query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"  # noqa: S608 - names of ours
+            query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
                 users = user_index(record[KEY])
                 pulls = {
@@ -166,11 +167,6 @@ class _JoinedAnswers:
                     for name, lists in self._lists.items()
                 }
                 yield users, record, pulls
-
-    def _require_readable(self, found: Mapping[str, Sequence[Unreadable]]) -> None:
-        for name, parts in found.items():
-            if name != "noise_floor":  # a run can do without second lists, and says what they lack
-                require_readable(parts, self._lists[name].options.max_unreadable)
 
     def _records(self, query: str, size: int) -> Iterator[pa.RecordBatch]:
         """The rows of a query, so many at once, or fewer where they are large."""
@@ -201,18 +197,18 @@ class _JoinedAnswers:
             if not lists.is_long and not self._holds(lists):
                 # Hashes are grouped first: they take a fraction of the memory that all keys would
                 # take.
-                hashes = f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h"  # noqa: S608
+                hashes = f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h"
                 hashes += " HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
                 some = (
                     f"SELECT {KEY} FROM {lists.all_rows} WHERE hash({KEY}) IN ({hashes}) "
                     f"GROUP BY {KEY}"
-                )  # noqa: S608
+                )
                 self._database.execute(
                     f"INSERT INTO repeated {some} HAVING count(*) > 1 OR {KEY} IS NULL"
                 )
                 if self._database.execute(
                     f"DELETE FROM repeated WHERE {KEY} IS NULL RETURNING 1"
-                ).fetchall():  # noqa: S608
+                ).fetchall():
                     found[name] += lists.count_unreadable()
             elif lists.is_long:
                 found[name] += lists.count_unreadable()
@@ -220,7 +216,7 @@ class _JoinedAnswers:
                     merged = (
                         f"SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} HAVING min({GIVEN}) < "
                         f"max({GIVEN})"
-                    )  # noqa: S608
+                    )
                     self._database.execute(f"INSERT INTO repeated {merged}")
         return bool(self._database.execute("SELECT 1 FROM repeated LIMIT 1").fetchall())
 
@@ -240,8 +236,8 @@ class _JoinedAnswers:
                 named = sql_name(f"{name}_{each}")
                 columns.append(f"u.{named}" if is_held else f"{name}.{sql_name(each)} AS {named}")
         once = f"ANTI JOIN repeated USING ({KEY})" if has_repeated else ""
-        users = f"SELECT {', '.join(['*', *held])} FROM asked {once}"  # noqa: S608 - quoted names
-        return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"  # noqa: S608
+        users = f"SELECT {', '.join(['*', *held])} FROM asked {once}"
+        return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"
 
     def _batch(
         self, users: pd.Index[str], record: pa.RecordBatch, pulls: Mapping[str, Pull]

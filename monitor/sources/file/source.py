@@ -86,7 +86,7 @@ class FileUsers:
             # Known before any is read: what is kept of them goes beyond their texts.
             check_size(count * _USER_BYTES, self._options.max_bytes, files.where)
             rows, columns = [], ", ".join((KEY, *asked.columns))
-            for record in database.sql(f"SELECT {columns} FROM asked").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - names of ours
+            for record in database.sql(f"SELECT {columns} FROM asked").to_arrow_reader(_BATCH_ROWS):
                 segments = {
                     name: record[column]
                     for name, column in zip(dimensions, asked.columns, strict=True)
@@ -117,7 +117,7 @@ class FileTable(Table):
         files = find_files(self._options, slot)
         with open_database([files], in_order=True) as database:
             rows = FileView(database, files, columns, "rows")
-            for record in database.sql(f"SELECT * FROM {rows.name}").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - a name of ours
+            for record in database.sql(f"SELECT * FROM {rows.name}").to_arrow_reader(_BATCH_ROWS):
                 yield {name: rows.values(record[name]) for name in columns}
             yield rows.empty(columns)
         files.require_unchanged()

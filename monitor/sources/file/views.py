@@ -54,18 +54,18 @@ class ListView:
             f"{self._file.key(options.user, options.user_ids)} AS {KEY}, "
             f"{self._file.text(options.user)} AS {GIVEN}"
         )
-        rows = f"SELECT {users}, {taken} FROM {self._file.name}"  # noqa: S608 - quoted
+        rows = f"SELECT {users}, {taken} FROM {self._file.name}"
         self.all_rows = f"all_{self.rows}"
         database.execute(f"CREATE TEMP VIEW {self.all_rows} AS {rows}")
         database.execute(
             f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL"
-        )  # noqa: S608
+        )
         gathered = ", ".join(f"list({sql_name(each)}) AS {sql_name(each)}" for each in self.names)
         whole = (
             f"SELECT {KEY}, {gathered} FROM {self.rows} GROUP BY {KEY}"
             if self.is_long
             else f"SELECT * FROM {self.rows}"
-        )  # noqa: S608
+        )
         database.execute(f"CREATE TEMP VIEW {self.joined} AS {whole}")
 
     @property
@@ -152,7 +152,7 @@ class ListView:
         query = (
             f"SELECT {names} FROM {self.all_rows} AS r SEMI JOIN wanted ON r.{KEY} IS NOT "
             f"DISTINCT FROM wanted.{KEY}"
-        )  # noqa: S608
+        )
         for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
             deadline.require_time()
             yield self._batch(record[GIVEN], {name: record[name] for name in self.names})
@@ -169,9 +169,9 @@ class ListView:
         self,
         options: FileSourceOptions,
         users: pd.Index[str],
-        batches: Any,
+        batches: Any,  # noqa: ANN401
         max_bytes: int | None = None,
-    ) -> Pull:  # noqa: ANN401
+    ) -> Pull:
         return TableLists(
             options=options, users=users, k=self._k, where=self._where, max_bytes=max_bytes
         ).pull(batches)
@@ -204,17 +204,15 @@ class UserView:
             for column, name in zip(self.columns, dimensions, strict=True)
         )
         keys = ", ".join([f"{rows.key(user, options.user_ids)} AS {KEY}", *labels, "*"])
-        database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")  # noqa: S608 - quoted names
+        database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")
         checks = [(user, Need.IDS, f"{KEY} IS NULL")]
         for column, name in zip(self.columns, dimensions, strict=True):
             checks.append((name, Need.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''"))
         self.unreadable = (*rows.unreadable, *rows.count_unreadable("asked_keys", checks))
         require_readable(self.unreadable, options.max_unreadable)
         (counted,) = database.execute(
-            (
-                f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM "
-                "asked_keys"  # noqa: S608 - a name of ours
-            )
+            f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM "
+            "asked_keys"
         ).fetchall()
         if not counted[0]:
             raise SourceError(
@@ -224,11 +222,9 @@ class UserView:
         least = "".join(f", min({each}) AS {each}" for each in self.columns)
         taken, together = ("*", "") if self.is_distinct else (f"{KEY}{least}", f" GROUP BY {KEY}")
         database.execute(
-            (
-                f"CREATE TEMP VIEW asked AS SELECT {taken} FROM asked_keys WHERE {KEY} IS NOT "
-                f"NULL{together}"
-            )
-        )  # noqa: S608
+            f"CREATE TEMP VIEW asked AS SELECT {taken} FROM asked_keys WHERE {KEY} IS NOT "
+            f"NULL{together}"
+        )
 
 
 class SegmentColumns:
@@ -260,15 +256,15 @@ class SegmentColumns:
 def _segment_values(
     database: duckdb.DuckDBPyConnection, column: str, name: str, where: str, most: int
 ) -> SegmentValues:
-    counted = f"SELECT {column} AS value, count(*) AS n FROM asked GROUP BY value"  # noqa: S608 - a name of ours
+    counted = f"SELECT {column} AS value, count(*) AS n FROM asked GROUP BY value"
     ranked = (
         f"SELECT value FROM ({counted}) WHERE value IS NOT NULL ORDER BY n DESC, CAST(value "
         f"AS VARCHAR) LIMIT {most + 1}"
-    )  # noqa: S608
+    )
     labels = segment_labels(
         one_array(database.sql(ranked).to_arrow_table().column(0)), name, where
     ).to_pylist()
     ((has_unknown,),) = database.execute(
         f"SELECT count(*) > 0 FROM asked WHERE {column} IS NULL"
-    ).fetchall()  # noqa: S608
+    ).fetchall()
     return SegmentValues(list(filter(None, labels)), most, name, where, has_unknown=has_unknown)

@@ -43,10 +43,8 @@ def _check_url(text: str) -> None:
     filled = re.sub(r"\{[^{}]*\}", "x", check_placeholders(text, "user", "users", "k"))
     if not text.isascii() or web_url_of(filled) is None:
         raise ValueError(
-            (
-                "is no URL: expected http://host:port/path, with blanks and characters beyond "
-                "ASCII percent-encoded"
-            )
+            "is no URL: expected http://host:port/path, with blanks and characters beyond ASCII "
+            "percent-encoded"
         )
     if "{" in urlsplit(text).netloc:
         raise ValueError("may have placeholders after the host only")

@@ -151,7 +151,8 @@ class HttpSource:
     """A recommender asked for one user or a batch of them a request over HTTP. Port: Source.
 
     Never raises for what the other side does. After twice ``concurrency`` requests without an
-    answer it is given up."""
+    answer it is given up.
+    """
 
     def __init__(self, options: HttpSourceOptions) -> None:
         if options.auth and options.auth.aws and not find_spec("botocore"):

@@ -57,7 +57,8 @@ def parse_query(query: str, dialect: str) -> Query:
 
     ``user IN :users``, with or without parentheses, and ``user = ANY(:users)`` become lists of
     values. In PostgreSQL ``:users`` may also be an array: in a function such as ``unnest(:users)``,
-    or with a cast such as ``:users::text[]``."""
+    or with a cast such as ``:users::text[]``.
+    """
     code = _only_code(query, dialect)
     binds = list(_NAME.finditer(code))
     names = frozenset(bind[1] for bind in binds)

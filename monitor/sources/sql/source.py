@@ -272,8 +272,10 @@ def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
 
 
 def count_unserved(
-    database: "ReadOnlyDatabase", options: Any, deadline: Deadline
-) -> tuple[Unreadable, ...]:  # noqa: ANN401
+    database: "ReadOnlyDatabase",
+    options: Any,  # noqa: ANN401
+    deadline: Deadline,
+) -> tuple[Unreadable, ...]:
     """How many rows of a log of this arm have no time, or no request where one is named."""
     served: ServedOptions | None = getattr(options, "served", None)
     if served is None:

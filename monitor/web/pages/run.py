@@ -147,10 +147,8 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     history = site.store.pages.user_scores(name, user, until=run.slot, runs=RUNS)
     if lists is None and not history:
         raise AbsentPageError(
-            (
-                f"nothing is stored of user {user} up to the run of {name} at "
-                f"{run.slot:%Y-%m-%d %H:%M} UTC"
-            )
+            f"nothing is stored of user {user} up to the run of {name} at "
+            f"{run.slot:%Y-%m-%d %H:%M} UTC"
         )
     before, after = site.store.pages.neighbours(name, run.slot)
     explained = site.store.pages.explanation(run.id)

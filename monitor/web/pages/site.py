@@ -124,10 +124,8 @@ class Site:
         found = self.store.history.runs(comparison=name, since=slot, until=slot, limit=1)
         if not found:
             raise AbsentPageError(
-                (
-                    f"no run of {name} has the slot {format_instant(slot)}: it was never run, or "
-                    "is deleted"
-                )
+                f"no run of {name} has the slot {format_instant(slot)}: it was never run, or is "
+                "deleted"
             )
         return found[0]
 

@@ -1,5 +1,4 @@
 """Lists from databases: SQLite always, PostgreSQL where there is one."""
-# ruff: noqa: S608 - statements are built from the tests' own text
 
 import json
 import re
@@ -70,10 +69,8 @@ def assert_newest_lists_count(url: str, *times: str) -> None:
             rows = [json.dumps(items)] if form is WIDE else items
             for rank, what in enumerate(rows):
                 statements.append(
-                    (
-                        f"INSERT INTO served VALUES ('{text}', '{user}', '{arm}', {number}, "
-                        f"'{what}', {rank})"
-                    )
+                    f"INSERT INTO served VALUES ('{text}', '{user}', '{arm}', {number}, "
+                    f"'{what}', {rank})"
                 )
         execute(url, *statements)
         for arm, lists in SERVED.items():
@@ -85,12 +82,8 @@ def assert_newest_lists_count(url: str, *times: str) -> None:
             options = SqlSourceOptions.model_validate(log)
             assert as_lists(SqlSource(options).pull(request("u1", "u2", "u3", "u4"))) == lists
             assert SQL.all_users is not None
-            assert set(SqlTable(SQL.all_users(options)).users(SLOT, ()).users) == {
-                "u1",
-                "u2",
-                "u3",
-                "u4",
-            }  # type: ignore[arg-type]
+            table = SqlTable(SQL.all_users(options))  # type: ignore[arg-type]
+            assert set(table.users(SLOT, ()).users) == {"u1", "u2", "u3", "u4"}
 
 
 def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url):

@@ -36,7 +36,7 @@ REFUSED = [
 
 def assert_users_are_bound(url: str, form: str) -> None:
     fill_database(url, {"u1": [1], "u2": [2], "it's": [3]})
-    query = f"SELECT who, what FROM wide WHERE {form}"  # noqa: S608 - of the tests
+    query = f"SELECT who, what FROM wide WHERE {form}"
 
     pull = source_of(sql={"url": url, "query": query, "user": "who", "items": "what"}).pull(
         request("u1", "it's")
@@ -66,7 +66,7 @@ def test_other_forms_are_refused_with_the_form_that_works(form):
                 "query": f"SELECT * FROM t WHERE {form}",
                 "user": "who",
                 "items": "what",
-            }  # noqa: S608
+            }
         )
 
 
