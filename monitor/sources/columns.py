@@ -19,7 +19,7 @@ from monitor.errors import SourceError, UnreadableError
 from monitor.model.arrays import Flags, Floats
 from monitor.model.id_forms import Forms, speller
 from monitor.model.unreadable import Need
-from monitor.reading.ids import describe_type, is_list, is_text
+from monitor.reading.ids import decode_categories, describe_type, is_list, is_text
 
 _LONGEST_NUMBER = 1000  # characters
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
@@ -97,7 +97,7 @@ def number_column(values: pa.Array, column: str, where: str) -> tuple[Floats, Fl
     """Values as float64, NaN for null and empty text, and which are no number; SourceError when the column holds none."""
     kind = values.type
     if pa.types.is_dictionary(kind):
-        return number_column(values.dictionary_decode(), column, where)
+        return number_column(decode_categories(values), column, where)
     if is_text(kind):
         texts = values.to_pylist()
         is_bad = [bool(text) and not _is_number(text) for text in texts]
