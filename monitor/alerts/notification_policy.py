@@ -323,6 +323,7 @@ def _message(
         first=tuple(each for each in starts if each.slot == since),
         acknowledged=snapshot.acknowledged,
         pages=now.pages,
+        pages_before=before.pages,
         worse=now.worse if is_begun and is_page and before.pages else None,
         is_update=is_begun and not is_page,
     )
