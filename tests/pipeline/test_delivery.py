@@ -284,9 +284,11 @@ def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alo
     assert scene.receiver.sent == []
 
 
-def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(scene):
-    segments = ("all", *(f"a={number:03}" for number in range(299)))
-    started = scene.fire(watched=EACH, segments=segments)
+def test_what_was_told_is_told_again_by_incidents_while_it_fires_and_once_ended_for_five_minutes(scene):
+    segments = ("all", *(f"a={number:03}" for number in range(149)))
+    both = [comparison(name=name, rules=EACH.judging.rules) for name in ("feed", "shop")]
+    for watched in both:
+        scene.fire(watched=watched, segments=segments)
     receiver = scene.receiver
     receiver.treatment = Treatment(resend_every_s=60, updates=Updates.EACH)
     assert scene.outlet().resend_firing() == 0  # nothing was told yet
@@ -294,10 +296,11 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
 
     receiver.sent.clear()
     assert scene.outlet().resend_firing() == 300
-    assert [len(message.changes) for message in receiver.sent] == [250, 50]
-    assert [change.segment for change in receiver.told] == [start.segment for start in started]
+    assert [{change.comparison for change in message.changes} for message in receiver.sent] == [{"feed"}, {"shop"}]
+    assert {change.is_start for change in receiver.told} == {True}
 
-    scene.end(DAY, watched=EACH, segments=segments)
+    for watched in both:
+        scene.end(DAY, watched=watched, segments=segments)
     scene.deliver()
     receiver.sent.clear()
     scene.clock.at += RESEND_ENDS_FOR
