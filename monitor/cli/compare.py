@@ -93,7 +93,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     allowed = None if max_unreadable is None else str(max_unreadable)  # 0 is given, too
     forms_of_users = _read_forms("--user-ids", user_ids)
-    common = {
+    common: dict[str, object] = {
         "scores": scores,
         "no_item": no_item,
         "max_unreadable": allowed,

@@ -148,7 +148,7 @@ def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Ro
     user = find_column(frame.index.name, [*table.columns, *table.index.names])
     known = table.set_index(user) if user in table.columns else table
     if user not in known.index.names and not known.index.isin(frame.index).any() and len(frame) and len(known):
-        absent = write_absent(frame.index.name or "user", table.columns)
+        absent = write_absent("user" if user is None else user, table.columns)
         raise InputError(f"by: the table of users has no column {absent}: name the column with the users as that of the scores")
     if not len(known.columns) or known.columns.has_duplicates:
         raise InputError("by: the table of users needs columns of segments, each named once, beside that of the users")

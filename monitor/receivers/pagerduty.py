@@ -48,7 +48,7 @@ def pagerduty_events(message: Message, routing_key: str, external_url: str) -> l
     """Bodies of requests: one for the incident's newest alert there, and one that resolves the alert which that replaces."""
     # The content is bounded, far below the 512 KB that PagerDuty takes.
     content, action = content_of(message, external_url), _ACTIONS[message.status]
-    event = {
+    event: dict[str, object] = {
         "routing_key": routing_key,
         "event_action": action,
         "payload": _payload(message, content),

@@ -146,9 +146,10 @@ def test_python_and_the_command_accept_the_same_names_of_columns():
     Path("items.csv").write_text("item,title\n90,Shoes\n")
     Path("users.csv").write_text("user,country\nu1,DE\n")
 
-    assert monitor.compare_many(*frames, "overlap")["overlap"].eq(1.0).all()
+    scores = monitor.compare_many(frames[0], frames[1], "overlap")
+    assert scores["overlap"].eq(1.0).all()
     table = frames[1].drop_duplicates("user_id")[["user_id", "rank"]]
-    assert monitor.summarize(monitor.compare_many(*frames, "overlap"), table).loc[("overlap", "rank=0"), "n"] == len(BASE)
+    assert monitor.summarize(scores, table).loc[("overlap", "rank=0"), "n"] == len(BASE)
     said = read_comparison("compare user.csv user_id.csv --users users.csv --by country")
     assert (said["paired"], said["metrics"]["overlap"]["mean"]) == (1, 1.0)
     assert read_comparison(f"{COMPARE} --titles items.csv --worst 12")["titles"] == {"90": "Shoes"}

@@ -1,12 +1,12 @@
 """A server whose TLS has one fault, whatever protocol is meant: nothing else is reached."""
 
-import datetime as dt
 import ipaddress
 import socketserver
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,16 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class _Certificate:
-    """Days of its validity from now, its address, and whether clients know who signed it."""
+    """Years of its validity, its address, and whether clients know who signed it."""
 
-    days: tuple[int, int] = (-1, 1)
+    years: tuple[int, int] = (2000, 3000)
     address: str = _LOOPBACK
     is_known: bool = True
 
 
 _CERTIFICATES = {
-    "expired": _Certificate(days=(-9, -1)),
-    "not yet valid": _Certificate(days=(1, 9)),
+    "expired": _Certificate(years=(2000, 2001)),
+    "not yet valid": _Certificate(years=(2999, 3000)),
     "another name": _Certificate(address="127.0.0.2"),
     "unknown authority": _Certificate(is_known=False),
 }
@@ -61,18 +61,18 @@ class _Authority:
         self._name = _name(name)
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         self.cert = folder / f"{name}.pem"
-        self.cert.write_bytes(self._signed(self._name, self._key, (-99, 99), constraints))
+        self.cert.write_bytes(self._signed(self._name, self._key, (2000, 3000), constraints))
 
     def issue(self, made: _Certificate) -> Path:
         """The file of a certificate with its key."""
         key, path = ec.generate_private_key(ec.SECP256R1()), self._folder / "server.pem"
         address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(made.address))])
         private = key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        path.write_bytes(self._signed(_name("server"), key, made.days, address) + private)
+        path.write_bytes(self._signed(_name("server"), key, made.years, address) + private)
         return path
 
-    def _signed(self, subject: x509.Name, key: Any, days: tuple[int, int], extension: x509.ExtensionType) -> bytes:
-        first, last = (dt.datetime.now(dt.UTC) + dt.timedelta(each) for each in days)
+    def _signed(self, subject: x509.Name, key: Any, years: tuple[int, int], extension: x509.ExtensionType) -> bytes:
+        first, last = (datetime(year, 1, 1, tzinfo=UTC) for year in years)
         number = x509.random_serial_number()
         builder = x509.CertificateBuilder(self._name, subject, key.public_key(), number, first, last)
         return builder.add_extension(extension, critical=False).sign(self._key, hashes.SHA256()).public_bytes(_PEM)
