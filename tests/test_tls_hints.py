@@ -23,6 +23,15 @@ def said(port: int, ca_file: Path) -> Iterator[tuple[str, str]]:
     url = f"https://127.0.0.1:{port}"
     clients: dict[str, Callable[[], Any]] = {
         "http": lambda: pull_of("u", http={"url": f"{url}/{{user}}", "ca_file": str(ca_file), "retries": 0}),
+        "token_url": lambda: pull_of(
+            "u",
+            http={
+                "url": "http://127.0.0.1:9/{user}",
+                "ca_file": str(ca_file),
+                "retries": 0,
+                "auth": {"oauth2": {"token_url": url, "client_id": "me", "client_secret": "x"}},
+            },
+        ),
         "redis": lambda: pull_of(
             "u", redis={"url": f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={ca_file}", "key": "{user}", "type": "list"}
         ),
