@@ -107,6 +107,14 @@ def find_unmatched_silences(
     return tuple(filter(None, found))
 
 
+def may_concern(silence: Silence, comparison: str) -> bool:
+    """Whether alerts of this comparison may be meant."""
+    with suppress(ConfigError):
+        matchers = map(Matcher.parse, silence.matchers)
+        return all(each.matches({"comparison": comparison}) for each in matchers if each.name == "comparison")
+    return False
+
+
 def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
     labels = {name: str(getattr(state, name)) for name in _OF_STATES}
     rules = () if comparison is None else comparison.judging.rules

@@ -12,7 +12,6 @@ import typer
 from monitor.cli import output
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError, SourceError
-from monitor.model.column_names import ITEM_COLUMNS, USER_COLUMNS
 
 ALL = "all"
 
@@ -87,6 +86,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     In all, by segment, and side by side for the worst users.
     """
     from monitor.metrics import DEFAULT_METRICS
+    from monitor.model.column_names import ITEM_COLUMNS, USER_COLUMNS
     from monitor.service.analysis.file_comparison import compare_files
     from monitor.sources.file import FileUsersOptions
 
@@ -156,6 +156,7 @@ def _read_forms(option: str, text: str | None) -> list[object] | None:
 
 
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
+    from monitor.model.column_names import ITEM_COLUMNS
     from monitor.model.instants import utc_now
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
@@ -184,6 +185,7 @@ def _find_column(path: Path, names: Sequence[str]) -> str:
 
 def _shaped(path: Path, user: str | None, shapes: Sequence[Mapping[str, object]]) -> FileSourceOptions:
     """The options of the first shape whose columns the file has, else of the first: its error says what is missing."""
+    from monitor.model.column_names import USER_COLUMNS
     from monitor.model.instants import utc_now
     from monitor.sources.file import FileSourceOptions
     from monitor.sources.file.source import FileTable

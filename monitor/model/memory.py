@@ -12,6 +12,7 @@ from monitor.model.alerts import AlertState, Expectation, Standstill, State, Tra
 from monitor.model.explanation import Explanation, Split
 from monitor.model.model_versions import Models
 from monitor.model.runs import KeptLists, Run, Summary
+from monitor.model.unmatched_names import UnmatchedName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,6 +76,7 @@ class Memory:
     floor_overlaps: tuple[float, ...] = ()  # mean overlap of the noise floor's lists in the last runs that have it
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
     explained: tuple[tuple[datetime, Explanation], ...] = ()  # slots of the last ok runs and their explanations, newest first
+    unmatched: tuple[UnmatchedName, ...] = ()  # active silences that match nothing and may be meant for this comparison
     unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out
 
 
