@@ -461,8 +461,8 @@ def _name_in(text: str, statement: str) -> str:
     """The name that the database complains of. It is shown only if it is a word of the statement itself."""
     first_line = text.partition("\n")[0]
     found = re.findall(r"""["'`]([^"'`]+)["'`]|(?::|column|relation|table|schema) ([\w.$]+)""", first_line)
-    words = (word for pair in found for word in pair if word)
-    shown = (word for word in words if re.search(rf"(?<![\w.]){re.escape(word.rpartition('.')[2])}(?!\w)", statement))
+    words = (word.rpartition(".")[2] for pair in found for word in pair if word)
+    shown = (word for word in words if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", statement))
     return next(shown, "")
 
 

@@ -40,6 +40,15 @@ def require_columns(names: Sequence[str], present: Sequence[str], where: str) ->
         raise UnreadableError(hidden, f"{where} has no column {name!r}{meant}: it has {shown or 'no columns'}")
 
 
+def root_of(name: str, present: Sequence[str]) -> str:
+    """The column that a name means: the column of this very name, or the one whose field it names behind a dot."""
+    if name in present:
+        return name
+    parts = name.split(".")
+    beginnings = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
+    return next((each for each in beginnings if each in present), name)
+
+
 def on_one_line(name: str, most: int = 60) -> str:
     """A column's name or an id on one line of bounded length, whatever it holds."""
     return "".join(char for char in name[:most] if unicodedata.category(char)[0] != "C")

@@ -68,7 +68,7 @@ class UserColumnOptions(Options):
     """Where users stand."""
 
     user: ColumnName = Field(
-        description="Column with the user's key. In Parquet and JSON lines also a field of objects: `user_id.$oid`."
+        description="Column with the user's key. In Parquet, JSON lines and SQL also a field of objects: `user_id.$oid`."
     )
     user_ids: IdForms = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
@@ -93,8 +93,8 @@ class ListColumnOptions(UserColumnOptions):
 
     items: ColumnName | None = Field(
         default=None,
-        description="Wide form: column with the whole list, best first: a list, or the text of a JSON array. In Parquet and "
-        "JSON lines also a field of the objects in a list: `recommendations.movieId`.",
+        description="Wide form: column with the whole list, best first: a list, or the text of a JSON array. In Parquet, "
+        "JSON lines and SQL also a field of the objects in a list: `recommendations.movieId`.",
     )
     item: ColumnName | None = Field(
         default=None,
