@@ -22,7 +22,9 @@ def said(port: int, ca_file: Path) -> Iterator[tuple[str, str]]:
     """What clients other than those of PostgreSQL say, by their names."""
     url = f"https://127.0.0.1:{port}"
     clients: dict[str, Callable[[], Any]] = {
-        "http": lambda: pull_of("u", http={"url": f"{url}/{{user}}", "ca_file": str(ca_file), "retries": 0}),
+        "http": lambda: pull_of(
+            "u", http={"url": f"{url}/{{user}}", "ca_file": str(ca_file), "retries": 0}
+        ),
         "token_url": lambda: pull_of(
             "u",
             http={
@@ -33,7 +35,12 @@ def said(port: int, ca_file: Path) -> Iterator[tuple[str, str]]:
             },
         ),
         "redis": lambda: pull_of(
-            "u", redis={"url": f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={ca_file}", "key": "{user}", "type": "list"}
+            "u",
+            redis={
+                "url": f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={ca_file}",
+                "key": "{user}",
+                "type": "list",
+            },
         ),
         "s3": lambda: pull_of("u", file={"path": "s3://bucket/lists.parquet", **TABLE}),
         "webhook": lambda: send(START, webhook={"url": url, "ca_file": str(ca_file)}),
@@ -62,7 +69,13 @@ def said(port: int, ca_file: Path) -> Iterator[tuple[str, str]]:
         ("expired", "has a certificate that has expired: its owner must renew it"),
         ("not yet valid", "has a certificate that is not valid yet: set this machine's clock"),
         ("another name", "has a certificate for another host name: check the host"),
-        ("unknown authority", "has a certificate of an unknown authority: if it is yours, name the file of its authority"),
+        (
+            "unknown authority",
+            (
+                "has a certificate of an unknown authority: if it is yours, name the file of its "
+                "authority"
+            ),
+        ),
     ],
 )
 def test_the_hint_follows_the_cause_and_names_the_setting(fault, words, tmp_path, monkeypatch):
@@ -84,7 +97,10 @@ def test_the_hint_follows_the_cause_and_names_the_setting(fault, words, tmp_path
 def test_postgresql_says_only_whether_the_name_is_wrong(tmp_path):
     for fault, words in (
         ("another name", "has a certificate for another host name: check the host"),
-        ("expired", "cannot be trusted: look at its dates .* name the file of its authority as sslrootcert"),
+        (
+            "expired",
+            "cannot be trusted: look at its dates .* name the file of its authority as sslrootcert",
+        ),
     ):
         with faulty_tls(tmp_path, fault, says_yes=True) as (port, ca_file):
             url = f"a:b@127.0.0.1:{port}/x?sslmode=verify-full&sslrootcert={ca_file}"

@@ -20,7 +20,9 @@ _OF_STATES = ("alert", "comparison", "segment", "severity")
 
 def named_segments(rules: Iterable[Rule]) -> tuple[str, ...]:
     """The segments that rules on drift name, each once, in their order; not ``all``."""
-    names = [name for rule in rules if rule.kind is not RuleKind.CONDITION for name in _names_of(rule)]
+    names = [
+        name for rule in rules if rule.kind is not RuleKind.CONDITION for name in _names_of(rule)
+    ]
     return tuple(dict.fromkeys(names))
 
 
@@ -30,21 +32,35 @@ def _names_of(rule: Rule) -> tuple[str, ...]:
     return tuple(name for name in rule.segments if name != ALL)
 
 
-def find_unmatched_segments(rules: Iterable[Rule], present: Collection[str]) -> tuple[UnmatchedName, ...]:
-    """Segments that rules on drift name and that are not ``present``; rules that name the same one together."""
+def find_unmatched_segments(
+    rules: Iterable[Rule], present: Collection[str]
+) -> tuple[UnmatchedName, ...]:
+    """Segments that rules on drift name and that are not ``present``.
+
+    Rules that name the same one together.
+    """
     owners: dict[str, list[str]] = {}
     for rule in rules:
         for name in _names_of(rule) if rule.kind is not RuleKind.CONDITION else ():
             if name not in present:
                 owners.setdefault(name, []).append(rule.alert)
     return tuple(
-        _with_known(UnmatchedName(owner=f"rule{'s' * (len(alerts) > 1)} {', '.join(alerts)}", name=name), name, present)
+        _with_known(
+            UnmatchedName(owner=f"rule{'s' * (len(alerts) > 1)} {', '.join(alerts)}", name=name),
+            name,
+            present,
+        )
         for name, alerts in owners.items()
     )
 
 
-def find_unmatched_matchers(owner: str, matchers: Sequence[Matcher], alerts: Sequence[Labels]) -> UnmatchedName | None:
-    """The matcher for which none of these possible alerts, given by labels, is matched by all; None where one is."""
+def find_unmatched_matchers(
+    owner: str, matchers: Sequence[Matcher], alerts: Sequence[Labels]
+) -> UnmatchedName | None:
+    """The matcher for which none of these possible alerts, given by labels, is matched by all.
+
+    None where one is.
+    """
     left = list(alerts)
     for matcher in matchers:
         kept = [labels for labels in left if matcher.matches(labels)]
@@ -52,7 +68,9 @@ def find_unmatched_matchers(owner: str, matchers: Sequence[Matcher], alerts: Seq
             lack = UnmatchedName(owner=owner, name=str(matcher), is_matcher=True)
             if matcher.sign != "=":
                 return lack
-            values = dict.fromkeys(labels[matcher.name] for labels in left if matcher.name in labels)
+            values = dict.fromkeys(
+                labels[matcher.name] for labels in left if matcher.name in labels
+            )
             return _with_known(lack, matcher.value, values.keys())
         left = kept
     return None
@@ -61,9 +79,14 @@ def find_unmatched_matchers(owner: str, matchers: Sequence[Matcher], alerts: Seq
 def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[UnmatchedName, ...]:
     """What rules, routes and maintenance windows of the comparison name and none of the segments ``present`` has."""
     # A segment that a rule names in vain is told of the rule alone.
-    alerts = list(possible_alerts(comparison, {*present, *named_segments(comparison.judging.rules)}))
+    alerts = list(
+        possible_alerts(comparison, {*present, *named_segments(comparison.judging.rules)})
+    )
     selectors = comparison.judging.selectors.items()
-    found = (find_unmatched_matchers(owner, list(map(Matcher.parse, texts)), alerts) for owner, texts in selectors)
+    found = (
+        find_unmatched_matchers(owner, list(map(Matcher.parse, texts)), alerts)
+        for owner, texts in selectors
+    )
     return (*find_unmatched_segments(comparison.judging.rules, present), *filter(None, found))
 
 
@@ -71,21 +94,36 @@ def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterato
     """What alerts of the comparison can be matched by, in each segment that is present."""
     for rule in comparison.judging.rules:
         metric, statistic = rule.subject
-        names = (ALL,) if rule.segments == "all" else present if isinstance(rule.segments, str) else rule.segments
+        names = (
+            (ALL,)
+            if rule.segments == "all"
+            else present
+            if isinstance(rule.segments, str)
+            else rule.segments
+        )
         for segment in names:
             if segment in present:
-                own = (rule.alert, comparison.name, segment, str(rule.severity), metric, str(statistic))
+                own = (
+                    rule.alert,
+                    comparison.name,
+                    segment,
+                    str(rule.severity),
+                    metric,
+                    str(statistic),
+                )
                 yield {**rule.labels, **dict(zip(NAMES, own, strict=True))}
 
 
 def find_unmatched_silences(
-    silences: Iterable[Silence], states: Collection[AlertState], comparisons: Mapping[str, Comparison | None]
+    silences: Iterable[Silence],
+    states: Collection[AlertState],
+    comparisons: Mapping[str, Comparison | None],
 ) -> tuple[UnmatchedName, ...]:
     """What silences name in vain, by the alerts that were judged so far.
 
-    ``comparisons``: those that are configured, None for one whose rules are not known here. Then only alert, comparison,
-    segment and severity are looked at. A comparison that was never judged may have any segment, and any alert without rules.
-    """
+    ``comparisons``: those that are configured, None for one whose rules are not known here. Then
+    only alert, comparison, segment and severity are looked at. A comparison that was never judged
+    may have any segment, and any alert without rules."""
     judged = {state.comparison for state in states}
     alerts = [_labels_of(state, comparisons.get(state.comparison)) for state in states]
     unjudged = list[Labels]()
@@ -111,7 +149,11 @@ def may_concern(silence: Silence, comparison: str) -> bool:
     """Whether alerts of this comparison may be meant."""
     with suppress(ConfigError):
         matchers = map(Matcher.parse, silence.matchers)
-        return all(each.matches({"comparison": comparison}) for each in matchers if each.name == "comparison")
+        return all(
+            each.matches({"comparison": comparison})
+            for each in matchers
+            if each.name == "comparison"
+        )
     return False
 
 
@@ -128,7 +170,11 @@ def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
 def _may_match(matchers: Iterable[Matcher], labels: Labels) -> bool:
     """Whether an alert of these labels, in a segment that is not known yet, can be matched."""
     is_whole = "alert" in labels
-    judged = (matcher for matcher in matchers if matcher.name == "comparison" or (is_whole and matcher.name != "segment"))
+    judged = (
+        matcher
+        for matcher in matchers
+        if matcher.name == "comparison" or (is_whole and matcher.name != "segment")
+    )
     return all(matcher.matches(labels) for matcher in judged)
 
 
@@ -140,10 +186,17 @@ def share_selectors(
     One that matches no rule of any comparison belongs to all of them.
     """
     found: dict[str, dict[str, tuple[str, ...]]] = {each.name: {} for each in comparisons}
-    known = {each.name: list(possible_alerts(each, {ALL, *named_segments(each.judging.rules)})) for each in comparisons}
+    known = {
+        each.name: list(possible_alerts(each, {ALL, *named_segments(each.judging.rules)}))
+        for each in comparisons
+    }
     for owner, matchers in selectors.items():
         elsewhere = [matcher for matcher in matchers if matcher.name != "segment"]
-        able = [name for name, alerts in known.items() if find_unmatched_matchers(owner, elsewhere, alerts) is None]
+        able = [
+            name
+            for name, alerts in known.items()
+            if find_unmatched_matchers(owner, elsewhere, alerts) is None
+        ]
         if len(able) <= 1:
             for name in able or found:
                 found[name][owner] = tuple(map(str, matchers))

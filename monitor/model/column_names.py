@@ -1,4 +1,7 @@
-"""Column names that tables of users and items usually have. The commands and Python accept the same ones."""
+"""Column names that tables of users and items usually have.
+
+The commands and Python accept the same ones.
+"""
 
 from collections.abc import Collection, Hashable
 from difflib import get_close_matches

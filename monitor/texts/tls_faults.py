@@ -40,11 +40,16 @@ def write_tls_fault(fault: TlsFault, client: TlsClient) -> tuple[str, str]:
         TlsFault.NOT_YET_VALID: "set this machine's clock, or wait until it is valid",
         TlsFault.OTHER_NAME: "check the host, or its owner must add this name to the certificate",
         TlsFault.UNKNOWN_ISSUER: f"if it is yours, {name_authority}",
-        TlsFault.UNVERIFIED: f"look at its dates with openssl s_client; if only its authority is unknown, {name_authority}",
+        TlsFault.UNVERIFIED: (
+            "look at its dates with openssl s_client; if only its authority is "
+            f"unknown, {name_authority}"
+        ),
         TlsFault.CLIENT_WANTED: show_certificate,
         TlsFault.CLIENT_REFUSED: "check who issued it and when it ends",
         TlsFault.VERSION: "let the server take TLS 1.2 or later",
-        TlsFault.HANDSHAKE: f"check the port; if the server wants a client certificate, {show_certificate}",
+        TlsFault.HANDSHAKE: (
+            f"check the port; if the server wants a client certificate, {show_certificate}"
+        ),
         TlsFault.NO_TLS: "check the port, and that the server takes TLS there",
     }
     return _PREDICATES[fault], advice[fault]

@@ -28,7 +28,11 @@ def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_
     assert (alert["labels"], plain["labels"]) == (LABELS, there | LABELS)
     annotations = alert["annotations"]
     assert isinstance(annotations, dict)
-    assert (annotations["value"], annotations["threshold"], annotations["users"]) == ("0.254", "0.35", "1874")
+    assert (annotations["value"], annotations["threshold"], annotations["users"]) == (
+        "0.254",
+        "0.35",
+        "1874",
+    )
     assert annotations["runbook_url"] == "https://runbooks.test/similarity"
     assert (annotations["explanation"], "explanation" in str(plain)) == (why, False)
     assert f"Why: {why}" in annotations["description"]
@@ -43,12 +47,16 @@ def test_an_end_carries_the_same_labels_and_the_time_of_its_end():
 
 
 def test_a_rule_s_labels_never_override_ours_and_are_made_legal():
-    labels = alert_labels(transition(labels={"severity": "none", "on-call": "me", "1st": "x", "": "y"}))
+    labels = alert_labels(
+        transition(labels={"severity": "none", "on-call": "me", "1st": "x", "": "y"})
+    )
     assert labels["severity"] == "critical"
     assert (labels["on_call"], labels["_1st"], labels["_"]) == ("me", "x", "y")
 
 
-def posted(collector: Collector, *changes: Transition, firing: tuple[Transition, ...] = ()) -> list[dict[str, Any]]:
+def posted(
+    collector: Collector, *changes: Transition, firing: tuple[Transition, ...] = ()
+) -> list[dict[str, Any]]:
     send(message(*changes, firing=firing), alertmanager={"urls": [collector.url]})
     alerts: list[dict[str, Any]] = json.loads(collector.requests[-1].body)
     return alerts
@@ -72,7 +80,13 @@ def test_segments_of_one_rule_are_one_alert_which_ends_with_the_last_of_them(col
 
 def test_an_alert_has_at_most_4000_characters_of_annotations(collector):
     huge = "x" * 100_000
-    names = {"reason": huge, "explanation": huge, "runbook_url": huge, "segment": huge, "alert": huge}
+    names = {
+        "reason": huge,
+        "explanation": huge,
+        "runbook_url": huge,
+        "segment": huge,
+        "alert": huge,
+    }
     (alert,) = posted(collector, *(start(dedup_key=str(number), **names) for number in range(100)))
     assert sum(len(name) + len(text) for name, text in alert["annotations"].items()) <= 4000
 
@@ -96,7 +110,9 @@ def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(collector)
 
 
 @pytest.mark.integration
-def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_end(make_alertmanager, collector):
+def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_end(
+    make_alertmanager, collector
+):
     server = make_alertmanager(collector.url)
     server.start()
     firing = transition(segment="country=UK")
@@ -105,12 +121,16 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
         receiver.send(message(firing), now=FUTURE)
     (held,) = server.alerts()
     assert (held["labels"], held["status"]["state"]) == (alert_labels(firing), "active")
-    assert held["annotations"]["summary"].startswith("SimilarityLow firing on home-feed (country=UK)")
+    assert held["annotations"]["summary"].startswith(
+        "SimilarityLow firing on home-feed (country=UK)"
+    )
     assert datetime.fromisoformat(held["startsAt"]) == firing.at
     assert datetime.fromisoformat(held["endsAt"]) > FUTURE
     collector.wait_for(1)
 
-    ended = end(at=SLOT + timedelta(days=2), since=firing.slot, segment=firing.segment, incident=None)
+    ended = end(
+        at=SLOT + timedelta(days=2), since=firing.slot, segment=firing.segment, incident=None
+    )
     receiver.send(message(ended), now=FUTURE)
 
     wait_for(lambda: server.alerts() == [], "the alert is gone")
@@ -119,12 +139,20 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
 
 
 @pytest.mark.integration
-def test_a_real_one_holds_one_alert_for_a_fault_in_62_segments_until_the_last_of_them_ends(make_alertmanager, collector):
+def test_a_real_one_holds_one_alert_for_a_fault_in_62_segments_until_the_last_of_them_ends(
+    make_alertmanager, collector
+):
     server = make_alertmanager(collector.url)
     server.start()
     receiver, starts = opened(alertmanager={"urls": [server.url]}), many(62)
     ends = tuple(
-        end(at=SLOT + timedelta(days=2), since=each.slot, segment=each.segment, dedup_key=each.dedup_key) for each in starts
+        end(
+            at=SLOT + timedelta(days=2),
+            since=each.slot,
+            segment=each.segment,
+            dedup_key=each.dedup_key,
+        )
+        for each in starts
     )
     receiver.send(message(*starts), now=FUTURE)
     receiver.send(message(*ends[:-1], firing=starts[-1:]), now=FUTURE)
@@ -144,8 +172,15 @@ def test_a_real_one_takes_hostile_names(make_alertmanager):
     server = make_alertmanager()
     server.start()
     hostile = "{{ .Evil }}<!channel>\r\n\x00\u202e" + "x" * 100_000
-    names = {"segment": hostile, "alert": hostile, "reason": hostile, "labels": {hostile[:50]: hostile, "empty": ""}}
-    opened(alertmanager={"urls": [server.url]}).send(message(firing := transition(**names)), now=FUTURE)
+    names = {
+        "segment": hostile,
+        "alert": hostile,
+        "reason": hostile,
+        "labels": {hostile[:50]: hostile, "empty": ""},
+    }
+    opened(alertmanager={"urls": [server.url]}).send(
+        message(firing := transition(**names)), now=FUTURE
+    )
     (held,) = server.alerts()
     assert held["labels"]["segment"] == alert_labels(firing)["segment"]
     assert len(held["labels"]["segment"]) == 256

@@ -67,15 +67,25 @@ class _Authority:
         """The file of a certificate with its key."""
         key, path = ec.generate_private_key(ec.SECP256R1()), self._folder / "server.pem"
         address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(made.address))])
-        private = key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        private = key.private_bytes(
+            _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
         path.write_bytes(self._signed(_name("server"), key, made.years, address) + private)
         return path
 
-    def _signed(self, subject: x509.Name, key: Any, years: tuple[int, int], extension: x509.ExtensionType) -> bytes:
+    def _signed(
+        self, subject: x509.Name, key: Any, years: tuple[int, int], extension: x509.ExtensionType
+    ) -> bytes:
         first, last = (datetime(year, 1, 1, tzinfo=UTC) for year in years)
         number = x509.random_serial_number()
-        builder = x509.CertificateBuilder(self._name, subject, key.public_key(), number, first, last)
-        return builder.add_extension(extension, critical=False).sign(self._key, hashes.SHA256()).public_bytes(_PEM)
+        builder = x509.CertificateBuilder(
+            self._name, subject, key.public_key(), number, first, last
+        )
+        return (
+            builder.add_extension(extension, critical=False)
+            .sign(self._key, hashes.SHA256())
+            .public_bytes(_PEM)
+        )
 
 
 def _name(text: str) -> x509.Name:
