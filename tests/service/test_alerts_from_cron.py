@@ -17,7 +17,7 @@ def lists_of(path: Path, items: list[str]) -> dict[str, object]:
     return {"file": {"path": str(path), "user": "user", "items": "items"}}
 
 
-@pytest.mark.parametrize(("every", "resend", "hours"), [("1h", "1m", 4), ("1d", "1m", 96), ("1h", "2h", 8)])
+@pytest.mark.parametrize(("every", "resend", "hours"), [("1d", "1m", 96), ("1h", "2h", 8)])
 def test_an_alert_ends_four_intervals_of_its_comparison_ahead(every, resend, hours, collector, tmp_path):
     comparison = {
         "name": "shop",
