@@ -178,13 +178,6 @@ def test_every_metric_is_its_definition_in_every_segment(scale):
             assert {name: found[segment, arm, name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
-def test_gini_of_worked_exposures():
-    assert gini(np.array([5, 5, 5]), 3) == 0
-    assert gini(np.array([7]), 4) == 1 - 1 / 4
-    assert gini(np.array([1, 3]), 2) == 0.25
-    assert gini(np.array([3, 1]), 4) == pytest.approx((6 * 1 + 8 * 3 - 5 * 4) / (4 * 4), abs=1e-15)
-
-
 def test_gini_of_a_huge_catalogue_costs_no_memory():
     assert gini(np.array([1, 1]), 10**12) == pytest.approx(1 - 2e-12, abs=1e-15)
 
@@ -226,14 +219,6 @@ def test_no_lists_list_nothing():
     assert [len(part) for part in compact_codes(nothing, nothing)] == [0, 0, 0]
     assert [len(part) for part in count_items(nothing, np.arange(0), 5)] == [0, 0]
     assert [len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), np.arange(1), 1)] == [0, 0]
-
-
-def test_churn_of_worked_lists():
-    now = padded([[1, 2, 3], [1, 2, 3], [1, 2, 3], [1], [1, 2, 3], [], [1, 2, 3]], 3)
-    # The last list holds an item that this run does not hold.
-    last = padded([[3, 1, 2], [1, 2, 9], [7, 8, 9], [1, 2], [], [1], [UNKNOWN, 1]], 3)
-
-    np.testing.assert_array_equal(churn(*now, *last), [0, 1 / 3, 1, 1 / 2, math.nan, math.nan, 2 / 3])
 
 
 RANKING = st.lists(st.integers(0, 9), unique=True, max_size=5)

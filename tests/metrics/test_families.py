@@ -108,12 +108,9 @@ def score(metric: Metric, known: dict[int, float], baseline: list[int], candidat
     ("metric", "expected"),
     [
         (Cg(arm="baseline"), 11),
-        (Dcg(arm="baseline"), 6.861),
         (Dcg(arm="baseline", gain="exponential"), 13.848),
         (Ndcg(arm="baseline"), 0.961),
-        (Ndcg(arm="candidate"), 1),
         (Ndcg(), 0.039),
-        (Cg(), 0),
     ],
     ids=str,
 )

@@ -1,6 +1,5 @@
 """Every registered metric by name keeps what it declares and what every measure must keep, where published packages err too."""
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rbo import RankingSimilarity
 
 from kernels import reference
 from metrics import known_pairs
@@ -21,7 +19,6 @@ from monitor.errors import MetricError
 from monitor.frames import compare_many
 from monitor.kernels import align
 from monitor.kernels.rbo.untied import rbo
-from monitor.kernels.sets import average_overlap
 from monitor.metrics import METRICS, Metric, expected_by_chance, parse, score_all
 from monitor.metrics.kendall import ExtendedTau, TopkKendall, TopkKendallNormalized
 from monitor.metrics.rbo import Rbo, RboMin
@@ -235,15 +232,6 @@ FIVE, TEN = list(range(5)), range(10)
 
 def ours(a: Items, b: Items, p: float) -> float:
     return float(rbo(align(reference.batch([(a, b)])), p)[0])
-
-
-def test_the_rbo_package_truncates_plain_rbo_takes_two_empty_lists_for_one_and_stops_at_the_shorter_one():
-    assert RankingSimilarity(FIVE, FIVE).rbo(p=0.9) == pytest.approx(1 - 0.9**5, abs=1e-12)
-    assert RankingSimilarity([], []).rbo_ext(p=0.9) == 1
-    assert RankingSimilarity([1], [1, 2]).rbo(p=1.0) == 1.0
-    assert ours(FIVE, FIVE, 0.9) == 1.0
-    assert math.isnan(ours([], [], 0.9))
-    assert average_overlap(align(reference.batch([([1], [1, 2])])))[0] == 0.75
 
 
 @pytest.mark.parametrize(

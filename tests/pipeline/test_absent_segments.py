@@ -45,12 +45,6 @@ def test_a_rule_on_a_segment_that_is_absent_is_named_by_the_run_and_fires_no_dat
     assert moves(result) == {("NoData", "country=no"): (State.FIRING, said)}
 
 
-def test_a_segment_that_is_there_needs_no_word():
-    result = run(watched(segments=("country=NO",)), ["NO"] * 40, LISTS)
-
-    assert (result.reason, moves(result)) == (None, {})
-
-
 def test_an_alert_that_fires_in_a_segment_that_vanishes_says_so_until_the_segment_is_back():
     what = watched(segments="each")
     fired = run(what, ["NO"] * 20 + ["SE"] * 20, OTHER)

@@ -46,14 +46,6 @@ FAULTS = {
         segment="country=nonUK",
         part="membership",
     ),
-    "trunc5": Fault(
-        alarms={("ListsShort", "all", BAD_DAY)},
-        says=" users (100 %) get shorter lists from the candidate: 5 items instead of 10. ",
-        part="length",
-    ),
-    "missing5": Fault(
-        alarms={("ListsMissing", "all", BAD_DAY)}, says=" users (5 %) got no list from the candidate (0 % before). "
-    ),
     # Frozen from day 5 on: day 7 is the third training of the baseline that it misses.
     # UsersVeryFarMore: what an alarm for all found is not taken for normal.
     "stale3": Fault(

@@ -116,12 +116,6 @@ def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
     return listener
 
 
-def test_a_state_reaches_the_socket_that_systemd_named(channel):
-    with channel:
-        tell_systemd("READY=1", "STATUS=well")
-        assert channel.recv(100) == b"READY=1\nSTATUS=well"
-
-
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "@rankwatch-nobody"])
 def test_without_systemd_nothing_happens(address, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", address)

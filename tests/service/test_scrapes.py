@@ -17,7 +17,6 @@ from factories import DAY, HOUR, SLOT, HeldClock
 from monitor.errors import DatabaseError
 from monitor.export.series import SERIES, Kind
 from monitor.model.runs import LatestRun, RunStatus
-from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.jobs import LatestRuns
 from monitor.storage import SqlStore
 from servers.daemon import wait_for
@@ -65,25 +64,6 @@ def after_run_of(watched: Watched, comparison: str) -> Page:
     page = wait_for(look, f"the first run of {comparison}")
     assert page is not None
     return page
-
-
-@pytest.mark.integration
-def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(tmp_path, url):
-    config = write_world(tmp_path, url, every="1d")
-    with watching(config) as watched:
-        before, again = after_run_of(watched, "feed"), scrape(watched)
-    assert before.keys() == again.keys()
-
-    with watching(config) as watched:
-        first, after = scrape(watched), scrape(watched)
-    assert first.keys() == after.keys()
-    assert {series: each for series, each in of(before, "feed").items() if not is_counted(series)} == {
-        series: each for series, each in of(first, "feed").items() if not is_counted(series)
-    }
-    assert value(first, "similarity_mean", comparison="feed", metric="extended_tau", segment="all") == 1.0
-    assert {each for series, each in of(first, "feed").items() if is_counted(series)} == {0.0}
-    known_once_run = {series for series in before if series[0].startswith("rankwatch_stage_duration_seconds")}
-    assert before.keys() - first.keys() == known_once_run
 
 
 @pytest.fixture
@@ -147,32 +127,6 @@ def test_a_reload_brings_a_comparison_at_0_and_takes_one_away_whole_even_while_i
 def messages_to(collector: Collector) -> list[tuple[str, str]]:
     bodies = [json.loads(request.body) for request in list(collector.requests) if request.path == "/hook"]
     return [(body["groupLabels"]["comparison"], body["status"]) for body in bodies]
-
-
-def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_one_moves_its_time(tmp_path, url, monkeypatch):
-    def fail(_: object) -> None:
-        raise TypeError
-
-    config = write_world(tmp_path, url, every="1d")
-    right = config.read_text()
-    with watching(config) as watched:
-        before = after_run_of(watched, "feed")
-        config.write_text("comparisons: [{nme: x}]\n")
-        assert not watched.daemon.reload()
-        with monkeypatch.context() as patched:
-            patched.setattr(daemon_module, "load_settings", fail)
-            assert not watched.daemon.reload()
-        broken = scrape(watched)
-        assert [watched.status_of(path) for path in ("/-/healthy", "/-/ready")] == [200, 200]
-        config.write_text(right)
-        assert watched.daemon.reload()
-        mended = scrape(watched)
-
-    assert [value(page, RELOADED_OK) for page in (before, broken, mended)] == [1, 0, 1]
-    assert before.keys() == broken.keys() == mended.keys()
-    assert of(before, "feed") == of(broken, "feed") == of(mended, "feed")
-    at, still_at, then_at = (value(page, RELOADED_AT) or 0.0 for page in (before, broken, mended))
-    assert at == still_at < then_at
 
 
 NAMES = ("feed", "mail", "search")

@@ -16,7 +16,7 @@ from factories import DAY, SLOT, summary
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model.comparison import Comparison
-from monitor.model.runs import RunStatus, Summary
+from monitor.model.runs import Summary
 from monitor.reference.thresholds import SAFETY
 from monitor.service.analysis.backtest import Suggestion, suggest_thresholds
 from monitor.service.analysis.sample_size import read_plan_inputs
@@ -134,24 +134,6 @@ def test_each_segment_has_its_own_threshold_and_shares_the_budget(what, store):
     limits = [each.rule.threshold for each in found]
     assert limits[0] > limits[1] == limits[2]
     assert len({each.rule.alert for each in found}) == 3
-
-
-def test_a_distance_gets_a_threshold_above(what, store):
-    for day, mean in enumerate(MEANS):
-        put(store, what, day, measured(20 - 10 * mean, metric="kendall_distance"))
-    found = propose(what, store)
-
-    assert found.rule.direction == "above"
-    assert found.rule.threshold > 15
-
-
-def test_failed_runs_between_change_nothing(what, store):
-    fill(store, what)
-    plain = propose(what, store)
-    put(store, what, 20, status=RunStatus.FAILED, reason="x")
-    put(store, what, 21, measured(0.1), status=RunStatus.INSUFFICIENT, reason="x")
-
-    assert propose(what, store) == plain
 
 
 def run_cli(*args: str) -> str:

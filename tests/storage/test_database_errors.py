@@ -177,6 +177,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sq
 
         store.maintenance.ping()
         assert runs_of(store) == ()
+        assert attempt(store) is not None
 
 
 def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(tmp_path):

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.errors import DatabaseError, DatabaseTrouble
+from monitor.errors import DatabaseError
 from monitor.storage import SqlStore, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of
-from storage.worked import attempt
 
 ENDED_PROCESS = 2**22 + 1
 """More than any process's number."""
@@ -72,13 +71,3 @@ def test_writers_of_one_process_wait_for_each_other_in_the_order_in_which_they_c
 def write(store: SqlStore, number: int, order: list[int]) -> None:
     with store.database.write():
         order.append(number)
-
-
-def test_a_file_that_was_read_only_for_a_while_can_be_written_at_once(file):
-    with closing(open_store(f"sqlite:///{file}", create=False)) as store:
-        with store.database.read() as connection:
-            connection.exec_driver_sql("PRAGMA query_only = ON")
-        with pytest.raises(DatabaseError) as caught:
-            attempt(store)
-        assert caught.value.trouble is DatabaseTrouble.READ_ONLY
-        assert attempt(store) is not None
