@@ -144,7 +144,7 @@ def test_every_measure_that_the_guide_writes_with_parameters_can_be_read():
         parse(text)
 
 
-@pytest.mark.parametrize(("catalogue", "expected"), [(10, 0.63), (20, -0.18), (50, -0.67), (100, -0.84), (1000, -0.98)])
+@pytest.mark.parametrize(("catalogue", "expected"), [(10, 0.63), (20, -0.18), (1000, -0.98)])
 def test_chance_is_as_the_guide_says(catalogue, expected):
     found = expected_by_chance(parse("extended_tau"), 10, catalogue)
 
