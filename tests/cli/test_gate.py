@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ def write_rotating(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rotating(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rotating(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Path:
     """Runs of two days of similar lists, for tests that only read them."""
-    folder = tmp_path_factory.mktemp("rotating")
+    folder = Path(shutil.copy(sqlite_template, tmp_path_factory.mktemp("rotating"))).parent
     write_rotating(folder)
     for day in ("2024-01-08", "2024-01-09"):
         assert rankwatch(f"run-once --slot {day} --config {folder / 'rankwatch.yaml'}").returncode == 0

@@ -7,7 +7,6 @@ from math import nan
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from factories import SLOT, changed, comparison, pull, rule

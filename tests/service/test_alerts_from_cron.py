@@ -9,7 +9,7 @@ from factories import SLOT
 from monitor.service.commands.one_shot import open_one_shot
 
 CONFIG = """
-database: sqlite:///a.db
+database: {database}
 comparisons:
   - name: shop
     every: {every}
@@ -24,12 +24,12 @@ receivers: [alertmanager: {{urls: ["{url}"], resend_every: {resend}}}]
 
 
 @pytest.mark.parametrize(("every", "resend", "hours"), [("1d", "1m", 96), ("1h", "2h", 8)])
-def test_an_alert_ends_four_intervals_of_its_comparison_ahead(every, resend, hours, collector, tmp_path):
+def test_an_alert_ends_four_intervals_of_its_comparison_ahead(every, resend, hours, collector, url, tmp_path):
     for name, items in (("a", "ab"), ("b", "cd")):
         rows = (json.dumps({"user": f"u{number}", "items": list(items)}) for number in range(40))
         (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
     config = tmp_path / "rankwatch.yaml"
-    config.write_text(CONFIG.format(every=every, resend=resend, url=collector.url))
+    config.write_text(CONFIG.format(database=url, every=every, resend=resend, url=collector.url))
 
     with open_one_shot(config, reconciles=True) as service:
         list(service.run_once("shop", SLOT))

@@ -1,6 +1,7 @@
 """Stored runs judged again: the same rules give the same transitions, others what they would have given."""
 
 import re
+import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -71,7 +72,7 @@ def replay(config: Path, candidate: Callable[[int], Pull | SourceError], days: I
     """Store a run a day, of lists that are handed over instead of read."""
     settings = load_settings(config)
     comparison = to_comparison(settings.comparisons[0])
-    with closing(open_store(settings.database, create=True)) as store:
+    with closing(open_store(settings.database, create=False)) as store:
         for day in days:
             baseline, slot = read("baseline", day), datetime(2024, 1, day, tzinfo=UTC)
             asked = users(*baseline.user_id, activity=list(baseline.activity), country=list(baseline.country))
@@ -81,9 +82,9 @@ def replay(config: Path, candidate: Callable[[int], Pull | SourceError], days: I
 
 
 @pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def replayed(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Path:
     """A configuration whose runs are stored, with the lists of a hundred users."""
-    config = write(tmp_path_factory.mktemp("replayed"), keeps="100")
+    config = write(Path(shutil.copy(sqlite_template, tmp_path_factory.mktemp("replayed"))).parent, keeps="100")
     replay(config, broken, range(1, DAYS + 1))
     return config
 
@@ -136,6 +137,7 @@ def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_user
     assert first["value"] == pytest.approx((values < 0.5).sum() / np.isfinite(values).sum(), abs=1e-12)
 
 
+@pytest.mark.usefixtures("url")
 def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(replayed, tmp_path):
     """The newest run keeps its lists, and the last one before its alert; Jaccard is 0.5 at most."""
     config = write(tmp_path, keeps="all")

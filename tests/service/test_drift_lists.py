@@ -1,4 +1,4 @@
-"""Replay over a generated shop's lists: the default rules fire on the first bad day, and never for a healthy candidate."""
+"""Replay over real lists: the default rules fire on the first bad day, and never for a healthy candidate."""
 
 from pathlib import Path
 from typing import Any

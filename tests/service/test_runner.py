@@ -5,11 +5,13 @@ import json
 import logging
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -196,3 +198,17 @@ def test_a_database_keeps_its_id(store):
     found = store.alerts.installation(create=True)
     with closing(open_store(store.database.url.render_as_string(hide_password=False), create=False)) as again:
         assert (again.alerts.installation(create=False), len(found)) == (found, 32)
+
+
+def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(store, monkeypatch):
+    ended, renewed = threading.Event(), list[str]()
+    monkeypatch.setattr(runner_module, "execute", lambda *_: ended.wait())
+    monkeypatch.setattr(runner_module, "FINISHING_S", 0.1)
+    lists = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
+    watched = Watched(comparison=comparison(deadline=timedelta(seconds=0.2)), arms=lists, schedule=Every(timedelta(days=1)))
+    runner = Runner(store=store, clock=StillClock(), renew_sources=renewed.append)
+    result: Any = runner.run(watched, SLOT, receivers=())
+    ended.set()
+    expected = "the run did not end within its deadline of 200ms and 0.1 s more: its work was left behind"
+    assert (result.status, result.reason) == (RunStatus.FAILED, expected)
+    assert (runner.left_behind, renewed, runner.claims) == (1, ["home-feed"], {})

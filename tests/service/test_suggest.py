@@ -19,7 +19,6 @@ from monitor.model.comparison import Comparison
 from monitor.model.runs import Summary
 from monitor.reference.thresholds import SAFETY
 from monitor.service.analysis.backtest import Suggestion, suggest_thresholds
-from monitor.service.analysis.sample_size import read_plan_inputs
 from monitor.settings.comparison_options import CONDITION_ALERTS
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
@@ -167,16 +166,6 @@ def known(store: SqlStore, what: Comparison, wander: float) -> None:
     for day in range(40):
         mean = float(0.5 + wander * rng.normal() + 0.3 / math.sqrt(USERS) * rng.normal())
         put(store, what, day, measured(mean, standard_error=0.3 / math.sqrt(USERS)))
-
-
-def test_what_is_known_of_a_series_is_what_it_was_made_with(what, store):
-    known(store, what, wander=0.03)
-    found = read_plan_inputs(what, store.history, None, "all")
-
-    assert found.sd == pytest.approx(0.3)
-    assert found.wander == pytest.approx(0.03, rel=0.25)
-    assert found.mean == pytest.approx(0.5, abs=0.02)
-    assert (found.users, found.worst) == (USERS, -1.0)
 
 
 @pytest.fixture
