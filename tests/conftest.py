@@ -20,6 +20,7 @@ import sqlalchemy as sql
 import typer.main
 
 from clocks import shift_clock
+from monitor.storage import transactions
 
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
@@ -66,6 +67,9 @@ class CompiledStatements(dict[Any, Any]):
 
 _compiled = CompiledStatements()
 sql.Engine._compiled_cache = property(lambda _: _compiled, lambda *_: None)  # type: ignore[assignment]
+
+# No test cuts the power, and PostgreSQL does not wait for the disk in tests either.
+transactions._SQLITE_SETTINGS = (*transactions._SQLITE_SETTINGS, "synchronous = OFF")
 
 
 @pytest.fixture(scope="session")

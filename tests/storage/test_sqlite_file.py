@@ -65,11 +65,10 @@ def restored(url: str) -> list[int]:
         return ids
 
 
-def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path):
-    source, copy = tmp_path / "rankwatch.db", tmp_path / "copy.db"
-    url = f"sqlite:///{source}"
+def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path, file):
+    copy, url = tmp_path / "copy.db", f"sqlite:///{file}"
     ids = stored(url)
-    with closing(open_store(url, create=False)) as store, closing(sqlite3.connect(source)) as reader:
+    with closing(open_store(url, create=False)) as store, closing(sqlite3.connect(file)) as reader:
         store.maintenance.ping()
         reader.execute("VACUUM INTO ?", [str(copy)])
 
