@@ -69,7 +69,7 @@ _compiled = CompiledStatements()
 sql.Engine._compiled_cache = property(lambda _: _compiled, lambda *_: None)  # type: ignore[assignment]
 
 # No test cuts the power, and PostgreSQL does not wait for the disk in tests either.
-transactions._SQLITE_SETTINGS = (*transactions._SQLITE_SETTINGS, "synchronous = OFF")
+transactions._SQLITE_SETTINGS = (*transactions._SQLITE_SETTINGS, "synchronous = OFF")  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="session")
