@@ -120,6 +120,7 @@ def pytest_collection_finish() -> None:
     """What stays to the end is not gone through again and again."""
     gc.freeze()
     gc.enable()
+    gc.set_threshold(50_000, 20, 20)  # as the daemon has it
 
 
 def pytest_unconfigure() -> None:
