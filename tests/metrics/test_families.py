@@ -23,7 +23,9 @@ from monitor.model.rankings import PairBatch
 
 def test_chance_of_long_lists_from_a_large_catalogue_is_exact():
     # 1,000 of a million items share one item on average: P(z >= 2) is 1 - 2 / e.
-    assert expected_by_chance(kendall.KendallDistance(), 1000, 1_000_000) == pytest.approx(0.25 / (1 - 2 / math.e), rel=2e-3)
+    assert expected_by_chance(kendall.KendallDistance(), 1000, 1_000_000) == pytest.approx(
+        0.25 / (1 - 2 / math.e), rel=2e-3
+    )
 
 
 def test_chance_is_not_worked_out_where_the_formula_would_cost_too_much():
@@ -55,13 +57,17 @@ def test_bounds_of_top_tens_are_told_and_reached(metric, most, farthest):
     assert known_pairs.scores(metric, [(TEN, farthest)])[0] == most
 
 
-every_kind = pytest.mark.parametrize("kind", [Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW])
+every_kind = pytest.mark.parametrize(
+    "kind", [Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW]
+)
 
 
 @every_kind
 def test_a_persistence_beyond_its_range_is_refused_under_the_metrics_own_name(kind):
     for p in (0.0, 1.0, math.nan, math.inf, -0.1):
-        with pytest.raises(MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"):
+        with pytest.raises(
+            MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"
+        ):
             kind(p=p)
 
 
@@ -84,10 +90,15 @@ def test_bounds_look_no_deeper_than_the_depth():
 
 
 def test_the_bounds_of_very_long_lists_keep_their_order():
-    # What rounding left of one rank's weight, times 100,000 items in common, lifted the least above the rest.
-    batch = reference.batch([(list(range(100_000)), [*range(200_000, 201_000), *range(1000, 100_000)])])
+    # What rounding left of one rank's weight, times 100,000 items in common, lifted the least above
+    # the rest.
+    batch = reference.batch(
+        [(list(range(100_000)), [*range(200_000, 201_000), *range(1000, 100_000)])]
+    )
 
-    least, middle, most = (score_all(batch, [kind(p=0.9)])[f"{kind.name}(p=0.9)"][0] for kind in (RboMin, Rbo, RboMax))
+    least, middle, most = (
+        score_all(batch, [kind(p=0.9)])[f"{kind.name}(p=0.9)"][0] for kind in (RboMin, Rbo, RboMax)
+    )
 
     assert 0 <= least <= middle <= most < 1e-12
 
@@ -106,8 +117,12 @@ OF_LABELS: tuple[type[Metric], ...] = (Cg, Dcg, Map, Mrr, Ndcg, Recall)
 SIX = dict(enumerate([3.0, 2.0, 3.0, 0.0, 1.0, 2.0]))
 
 
-def score(metric: Metric, known: dict[int, float], baseline: list[int], candidate: list[int]) -> float:
-    return float(score_all(slow.labelled([(baseline, candidate)], [known]), [metric])[str(metric)][0])
+def score(
+    metric: Metric, known: dict[int, float], baseline: list[int], candidate: list[int]
+) -> float:
+    return float(
+        score_all(slow.labelled([(baseline, candidate)], [known]), [metric])[str(metric)][0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,20 +136,28 @@ def score(metric: Metric, known: dict[int, float], baseline: list[int], candidat
     ids=str,
 )
 def test_the_six_grades_through_the_whole_way(metric, expected):
-    assert score(metric, SIX, list(range(6)), [0, 2, 1, 5, 4, 3]) == pytest.approx(expected, abs=5e-4)
+    assert score(metric, SIX, list(range(6)), [0, 2, 1, 5, 4, 3]) == pytest.approx(
+        expected, abs=5e-4
+    )
 
 
 @pytest.mark.parametrize("kind", OF_LABELS)
 def test_the_better_candidate_is_above_zero_and_of_an_unknown_user_nothing_is_said(kind):
     known = {1: 2.0, 2: 1.0}
 
-    assert score(kind(), known, [7, 8, 9], [1, 8, 9]) == -score(kind(), known, [1, 8, 9], [7, 8, 9]) > 0
+    assert (
+        score(kind(), known, [7, 8, 9], [1, 8, 9])
+        == -score(kind(), known, [1, 8, 9], [7, 8, 9])
+        > 0
+    )
     assert math.isnan(score(kind(), {}, [1, 2], [2, 1]))
     assert math.isnan(score(kind(), {1: 1.0}, [], []))
 
 
 @pytest.mark.parametrize(
-    "metric", [*(kind() for kind in OF_LABELS), Dcg(gain="exponential"), Ndcg(gain="exponential")], ids=str
+    "metric",
+    [*(kind() for kind in OF_LABELS), Dcg(gain="exponential"), Ndcg(gain="exponential")],
+    ids=str,
 )
 def test_grades_that_sum_up_to_infinity_warn_of_nothing(metric):
     found = score(metric, {0: 1.7e308, 1: 1.7e308}, [0, 1], [1, 2, 0])
@@ -143,11 +166,23 @@ def test_grades_that_sum_up_to_infinity_warn_of_nothing(metric):
 
 
 PAIRS = reference.draw(14, 1, even=False)
-METRICS = [parse(name) for name in ("extended_tau", "rbo(p=0.8)", "overlap", "rbo(p=0.8)@2", "overlap@2", "extended_tau@100")]
+METRICS = [
+    parse(name)
+    for name in (
+        "extended_tau",
+        "rbo(p=0.8)",
+        "overlap",
+        "rbo(p=0.8)@2",
+        "overlap@2",
+        "extended_tau@100",
+    )
+]
 
 
 def test_scores_come_by_canonical_name_in_the_order_asked_for():
-    found = score_all(reference.batch(PAIRS), [parse("rbo(p=0.80)@2"), parse("overlap"), parse("rbo(p=0.8)@2")])
+    found = score_all(
+        reference.batch(PAIRS), [parse("rbo(p=0.80)@2"), parse("overlap"), parse("rbo(p=0.8)@2")]
+    )
 
     assert list(found) == ["rbo(p=0.8)@2", "overlap"]
     assert all(scores.dtype == np.float64 and scores.shape == (14,) for scores in found.values())
@@ -156,7 +191,10 @@ def test_scores_come_by_canonical_name_in_the_order_asked_for():
 def test_a_pair_alone_scores_the_same_bits_as_among_others():
     rng = np.random.default_rng(5)
     rows = rng.random((20, 90)).argsort(axis=1)[:, :60].tolist()
-    pairs, every = list(zip(rows[:10], rows[10:], strict=True)), [kind() for kind in REGISTRY.values()]
+    pairs, every = (
+        list(zip(rows[:10], rows[10:], strict=True)),
+        [kind() for kind in REGISTRY.values()],
+    )
     together = score_all(known_pairs.batch(pairs), every)
 
     for row, pair in enumerate(pairs):
@@ -165,7 +203,8 @@ def test_a_pair_alone_scores_the_same_bits_as_among_others():
 
 
 @pytest.mark.parametrize(
-    "engine", ["numpy", *(pytest.param(each, marks=pytest.mark.integration) for each in ("auto", "numba"))]
+    "engine",
+    ["numpy", *(pytest.param(each, marks=pytest.mark.integration) for each in ("auto", "numba"))],
 )
 def test_neither_engine_nor_number_of_threads_changes_a_bit(engine, monkeypatch):
     batch = reference.batch(reference.draw(300, 4, even=False, lengths=(52,)))
@@ -176,7 +215,9 @@ def test_neither_engine_nor_number_of_threads_changes_a_bit(engine, monkeypatch)
 
     for threads in (1, 2, 5):
         for name, scores in score_all(batch, METRICS, threads=threads).items():
-            np.testing.assert_array_equal(scores, expected[name], err_msg=f"{name}, {threads} threads")
+            np.testing.assert_array_equal(
+                scores, expected[name], err_msg=f"{name}, {threads} threads"
+            )
 
 
 def test_an_error_in_a_thread_ends_the_whole(monkeypatch):

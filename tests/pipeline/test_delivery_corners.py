@@ -11,7 +11,17 @@ from monitor.errors import DeliveryError
 from monitor.model.notifications import MessageStatus, Treatment, Updates
 from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
-from pipeline.test_delivery import DOWN, EACH, ENDS, REFUSED, SEGMENTS, SILENT, STARTS, FakeReceiver, scene
+from pipeline.test_delivery import (
+    DOWN,
+    EACH,
+    ENDS,
+    REFUSED,
+    SEGMENTS,
+    SILENT,
+    STARTS,
+    FakeReceiver,
+    scene,
+)
 
 __all__ = ["scene"]
 
@@ -19,7 +29,9 @@ ONLY_PAGER = (Route(matchers=(), receivers=frozenset({"pager"})),)
 
 
 @pytest.mark.parametrize(("routes", "order"), [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
-def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_names_them(scene, routes, order):
+def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_names_them(
+    scene, routes, order
+):
     pager, mail = FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
     scene.policy = NotificationPolicy(routes=routes, fallbacks={"pager": "mail"})
     scene.fire(to=("pager", "mail") if routes else ("pager",))
@@ -30,14 +42,21 @@ def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_n
 
 
 def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene):
-    pager, mail = FakeReceiver("pager", errors=[REFUSED] * 9), FakeReceiver("mail", errors=[REFUSED] * 9)
-    scene.policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks={"pager": "mail", "mail": "pager"})
+    pager, mail = (
+        FakeReceiver("pager", errors=[REFUSED] * 9),
+        FakeReceiver("mail", errors=[REFUSED] * 9),
+    )
+    scene.policy = NotificationPolicy(
+        routes=ONLY_PAGER, fallbacks={"pager": "mail", "mail": "pager"}
+    )
     scene.fire(to=("pager", "mail"))
     scene.deliver(*[mail, pager] * 3)
     assert (pager.batches, mail.batches) == ([1], [1])
 
 
-def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_ends(scene, monkeypatch):
+def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_ends(
+    scene, monkeypatch
+):
     monkeypatch.setattr("monitor.pipeline.delivery._CLAIMED", 20)
     scene.receiver.treatment = Treatment(updates=Updates.EACH)
     scene.silence("segment=~a=.*")
@@ -62,7 +81,10 @@ def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene):
 def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene):
     scene.fire(watched=EACH, segments=SEGMENTS)
     scene.deliver()
-    for segments, status in ((("a=1",), MessageStatus.FIRING), (("all", "a=2"), MessageStatus.ACKNOWLEDGED)):
+    for segments, status in (
+        (("a=1",), MessageStatus.FIRING),
+        (("all", "a=2"), MessageStatus.ACKNOWLEDGED),
+    ):
         scene.clock.pass_by(60)
         scene.acknowledge(*segments)
         scene.deliver()
@@ -78,9 +100,14 @@ def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left
     scene.deliver()
     scene.clock.pass_by(60)
     scene.acknowledge("all")
-    assert scene.deliver(should_stop=lambda: stops and len(scene.receiver.sent) > 0).sent == (1 if stops else 2)
+    assert scene.deliver(should_stop=lambda: stops and len(scene.receiver.sent) > 0).sent == (
+        1 if stops else 2
+    )
     assert scene.deliver(owner="another").sent == (1 if stops else 0)
-    assert [message.status for message in scene.receiver.sent] == [MessageStatus.FIRING, MessageStatus.ACKNOWLEDGED]
+    assert [message.status for message in scene.receiver.sent] == [
+        MessageStatus.FIRING,
+        MessageStatus.ACKNOWLEDGED,
+    ]
 
 
 def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene):
@@ -106,7 +133,10 @@ def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_i
 
 
 def test_an_end_carries_the_labels_under_which_its_start_is_known(scene):
-    before, after = (comparison(rules=(rule(for_runs=1, labels={"team": team}),)) for team in ("search", "ranking"))
+    before, after = (
+        comparison(rules=(rule(for_runs=1, labels={"team": team}),))
+        for team in ("search", "ranking")
+    )
     scene.fire(watched=before)
     scene.deliver()
     scene.end(HOUR, watched=after)
@@ -145,7 +175,9 @@ def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_fo
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
     for receiver in ("pager", "chat"):
-        scene.policy = NotificationPolicy(routes=(Route(matchers=(), receivers=frozenset({receiver})),))
+        scene.policy = NotificationPolicy(
+            routes=(Route(matchers=(), receivers=frozenset({receiver})),)
+        )
         scene.retry_refused("pager", "chat")
         scene.deliver(pager, chat)
     scene.end(DAY)
@@ -169,7 +201,9 @@ def test_a_clock_set_back_by_hours_puts_nothing_off(scene, before):
     assert scene.deliver().sent == 1
 
 
-def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_and_ends_once(scene):
+def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_and_ends_once(
+    scene,
+):
     """A rule that was removed and put back, its slot run again: so does a clock that was set back."""
     scene.fire()
     scene.deliver()

@@ -24,7 +24,9 @@ receivers: [alertmanager: {{urls: ["{url}"], resend_every: {resend}}}]
 
 
 @pytest.mark.parametrize(("every", "resend", "hours"), [("1d", "1m", 96), ("1h", "2h", 8)])
-def test_an_alert_ends_four_intervals_of_its_comparison_ahead(every, resend, hours, collector, url, tmp_path):
+def test_an_alert_ends_four_intervals_of_its_comparison_ahead(
+    every, resend, hours, collector, url, tmp_path
+):
     for name, items in (("a", "ab"), ("b", "cd")):
         rows = (json.dumps({"user": f"u{number}", "items": list(items)}) for number in range(40))
         (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
@@ -38,4 +40,6 @@ def test_an_alert_ends_four_intervals_of_its_comparison_ahead(every, resend, hou
 
     (alert, *_) = json.loads(collector.requests[0].body)
     ends_in = datetime.fromisoformat(alert["endsAt"]) - before
-    assert timedelta(hours=hours) - timedelta(seconds=1) <= ends_in < timedelta(hours=hours, minutes=5)
+    assert (
+        timedelta(hours=hours) - timedelta(seconds=1) <= ends_in < timedelta(hours=hours, minutes=5)
+    )

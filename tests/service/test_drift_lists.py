@@ -22,14 +22,26 @@ WITH_FLOOR = {"pop20", "ok-lowtraffic"}
 def replay(name: str, folder: Path) -> tuple[set[str], set[bool], dict[str, Any]]:
     """What fires until the bad day, whether runs have a floor, and the explanation of the last one."""
     prefix = "ok-lowtraffic-" if name == "ok-lowtraffic" else ""
-    floor = f"    noise_floor: {{retrain: {source(f'{prefix}again')}}}\n" if name in WITH_FLOOR else ""
-    config = str(write_config(folder, compare(name, MEASURED + floor, baseline=f"{prefix}baseline")))
+    floor = (
+        f"    noise_floor: {{retrain: {source(f'{prefix}again')}}}\n" if name in WITH_FLOOR else ""
+    )
+    config = str(
+        write_config(folder, compare(name, MEASURED + floor, baseline=f"{prefix}baseline"))
+    )
     runs = run_cli("replay", "--config", config, "--from", "2024-01-01", "--to", BAD_DAY, "--json")
     assert {run["status"] for run in runs} == {"ok"}
     changes = run_cli("alerts", "--config", config, "--json")
-    fired = {f"{each['slot'][:10]} {each['alert']} {each['segment']}" for each in changes if each["to"] == "firing"}
+    fired = {
+        f"{each['slot'][:10]} {each['alert']} {each['segment']}"
+        for each in changes
+        if each["to"] == "firing"
+    }
     (shown,) = run_cli("show", name, "--config", config, "--json")
-    return fired, {"over_floor(extended_tau)" in run["summaries"] for run in runs}, shown["explanation"]
+    return (
+        fired,
+        {"over_floor(extended_tau)" in run["summaries"] for run in runs},
+        shown["explanation"],
+    )
 
 
 FAULTS = """
@@ -40,7 +52,9 @@ seg2-nonUK-pop  SimilarityDropped country=nonUK                             coun
 
 
 @pytest.mark.parametrize(("name", "alarms", "segment", "says"), cells(FAULTS))
-def test_the_default_rules_fire_on_the_first_bad_day_and_say_what_was_done_to_the_lists(name, alarms, segment, says, tmp_path):
+def test_the_default_rules_fire_on_the_first_bad_day_and_say_what_was_done_to_the_lists(
+    name, alarms, segment, says, tmp_path
+):
     fired, _, told = replay(name, tmp_path)
     assert fired >= {f"{BAD_DAY} {alarm}" for alarm in alarms.split(", ")}
     assert {alarm[:10] for alarm in fired} == {BAD_DAY}

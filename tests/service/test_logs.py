@@ -43,14 +43,18 @@ def answer(path: str, _: object) -> tuple[int, object]:
     return 200, {"access_token": "canary-token"} if path.startswith("/token") else ["a"]
 
 
-@pytest.mark.parametrize(("kind", "options"), [(each[0], "".join(each[1:])) for each in cells(AUTHENTICATIONS)])
+@pytest.mark.parametrize(
+    ("kind", "options"), [(each[0], "".join(each[1:])) for each in cells(AUTHENTICATIONS)]
+)
 def test_no_secret_of_a_source_is_logged_at_debug(kind, options, debug_log, monkeypatch):
     for name in ("access_key_id", "secret_access_key", "session_token"):
         monkeypatch.setenv(f"AWS_{name}".upper(), f"canary-{name}")
     seen = list[Asked]()
     with answering(answer, seen) as url:
         address = url.replace("//", "//me:canary-password@") if kind == "basic" else url
-        given = {"url": f"{address}/recs/{{user}}?key=canary-query"} | yaml.safe_load(f"{{{options.replace('URL', url)}}}")
+        given = {"url": f"{address}/recs/{{user}}?key=canary-query"} | yaml.safe_load(
+            f"{{{options.replace('URL', url)}}}"
+        )
         assert len(pull_of("canary-user", http=given).rankings) == 1
     structlog.get_logger("monitor.test").debug("end of the log")
 

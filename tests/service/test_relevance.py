@@ -87,10 +87,19 @@ def test_a_comparison_without_relevance_or_name_is_refused_in_words(bought):
     done = CliRunner().invoke(app, ["backfill", "shop2", "--config", str(config)])
     assert "no comparison named 'shop2'" in str(done.exception)
     text = config.read_text()
-    config.write_text(text[: text.index("    relevance:")].replace(', "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"', ""))
+    config.write_text(
+        text[: text.index("    relevance:")].replace(
+            ', "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"', ""
+        )
+    )
     done = CliRunner().invoke(app, ["backfill", "shop", "--config", str(config)])
     assert "has no `relevance:` in the configuration" in str(done.exception)
-    assert CliRunner().invoke(app, ["backfill", "shop", "--from", "2024-01-02", "--to", "2024-01-01"]).exit_code == 2
+    assert (
+        CliRunner()
+        .invoke(app, ["backfill", "shop", "--from", "2024-01-02", "--to", "2024-01-01"])
+        .exit_code
+        == 2
+    )
 
 
 @pytest.mark.integration
@@ -98,10 +107,17 @@ def test_the_daemon_measures_what_has_arrived_after_its_run(bought):
     config = write(bought, within="7d")
     with Daemon(config, clock=HeldClock(DAYS[0] + HOUR)) as daemon:
         daemon.start()
-        wait_for(lambda: daemon.store.runs.awaiting_relevance("shop", since=DAYS[0]), "the first run")
+        wait_for(
+            lambda: daemon.store.runs.awaiting_relevance("shop", since=DAYS[0]), "the first run"
+        )
     arrive(bought, DAYS[0])
     with Daemon(config, clock=HeldClock(DAYS[0] + DAY + HOUR)) as daemon:
         daemon.start()
         store = daemon.store
-        wait_for(lambda: any(run.labelled_at for run in store.history.runs(comparison="shop", limit=9)), "the labels")
-        assert [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])] == [DAYS[1]]
+        wait_for(
+            lambda: any(run.labelled_at for run in store.history.runs(comparison="shop", limit=9)),
+            "the labels",
+        )
+        assert [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])] == [
+            DAYS[1]
+        ]

@@ -47,7 +47,8 @@ def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path):
     make_private(file)
     assert (file.stat().st_mode & 0o777, file.read_bytes()) == (0o644, before)
     assert str(exposure(make_url(url))) == (
-        f"{file} has mode 0644, so every account of this machine may read users and lists in it: chmod o= {file}*"
+        f"{file} has mode 0644, so every account of this machine may read users and lists in it: "
+        f"chmod o= {file}*"
     )
 
 
@@ -60,7 +61,9 @@ def restored(url: str) -> list[int]:
     assert schema_version.check(url) == []
     with closing(open_store(url, create=False)) as store:
         ids = sorted(found.id for found in runs_of(store))
-        assert [len(store.history.run_scores(run_id, ["extended_tau"]).users) for run_id in ids] == [3] * len(ids)
+        assert [
+            len(store.history.run_scores(run_id, ["extended_tau"]).users) for run_id in ids
+        ] == [3] * len(ids)
         run(store, SLOT + 9 * HOUR)
         return ids
 
@@ -75,7 +78,9 @@ def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path, file):
     assert restored(f"sqlite:///{copy}") == ids
 
 
-def test_a_dump_of_postgresql_with_its_partitions_is_restored(postgres_url, postgres_server, tmp_path):
+def test_a_dump_of_postgresql_with_its_partitions_is_restored(
+    postgres_url, postgres_server, tmp_path
+):
     ids = stored(postgres_url)
     dump = tmp_path / "rankwatch.dump"
     dumping = [require("pg_dump"), "--format=custom", f"--file={dump}", plain(postgres_url)]
@@ -111,7 +116,9 @@ def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file):
 
 
 @pytest.mark.parametrize(
-    ("process", "named"), [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")], ids=["ended", "running"]
+    ("process", "named"),
+    [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")],
+    ids=["ended", "running"],
 )
 def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, named):
     lock = FileLock(file=file, holder="host:7")
@@ -126,7 +133,10 @@ def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, name
 def test_writers_of_one_process_wait_for_each_other_in_the_order_in_which_they_came(file):
     url = f"sqlite:///{file}?timeout=0.01"
     order: list[int] = []
-    with closing(open_store(url, create=False)) as store, closing(open_store(url, create=False)) as other:
+    with (
+        closing(open_store(url, create=False)) as store,
+        closing(open_store(url, create=False)) as other,
+    ):
         threads = []
         with store.database.write():
             for number in range(4):
