@@ -6,18 +6,21 @@ import os
 import re
 import shutil
 import signal
+import ssl
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+import sqlalchemy as sql
 import typer.main
 
 from clocks import shift_clock
+from monitor.storage import transactions
 
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
@@ -56,6 +59,27 @@ shift_clock(pytest.MonkeyPatch())
 
 # The tree of commands is made once, not for each call.
 typer.main.get_command = cache(typer.main.get_command)
+
+# Loading the authorities of this machine takes longer than most tests, and no test meets a server
+# that they signed.
+ssl.SSLContext.load_default_certs = lambda *_: None  # type: ignore[method-assign]
+
+
+class CompiledStatements(dict[Any, Any]):
+    """Statements by kind of database, so that each is compiled once, and not once for each test's own database."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get((key[0].driver, *key[1:]), default)
+
+    def __setitem__(self, key: Any, compiled: Any) -> None:
+        super().__setitem__((key[0].driver, *key[1:]), compiled)
+
+
+_compiled = CompiledStatements()
+sql.Engine._compiled_cache = property(lambda _: _compiled, lambda *_: None)  # type: ignore[assignment]
+
+# No test cuts the power, and PostgreSQL does not wait for the disk in tests either.
+transactions._SQLITE_SETTINGS = (*transactions._SQLITE_SETTINGS, "synchronous = OFF")  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +135,7 @@ def pytest_collection_finish() -> None:
     """What stays to the end is not gone through again and again."""
     gc.freeze()
     gc.enable()
+    gc.set_threshold(50_000, 20, 20)  # as the daemon has it
 
 
 def pytest_unconfigure() -> None:

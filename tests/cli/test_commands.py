@@ -255,15 +255,6 @@ def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run
     assert {run["status"] for run in read_json("runs --limit 100000")} == {"ok"}
 
 
-def test_one_comparison_is_named_by_the_argument(world):
-    write_world(world, "sqlite:///rankwatch.db", every="1d", names=("feed", "other"))
-    replay = "replay --from 2024-01-08 --to 2024-01-08"
-    read_json(replay)
-    for command in (f"{replay} --again", "check", "runs"):
-        assert {each["comparison"] for each in read_json(f"{command} other")} == {"other"}
-    assert read_json("alerts other") == []
-
-
 @pytest.mark.usefixtures("fired")
 def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side():
     shown = rankwatch("show feed --users 1").stdout

@@ -134,17 +134,6 @@ def test_size_shows_what_each_kind_costs_and_prune_deletes_what_is_old():
     assert "nothing deleted" in db("prune").stdout
 
 
-@pytest.mark.usefixtures("filled")
-def test_prune_deletes_nothing_and_says_so_where_no_run_confirms_the_clock(monkeypatch):
-    set_clock(monkeypatch, SLOT + 900 * DAY)
-
-    shown, machine = db("prune").stdout, db_json("prune")
-
-    assert "nothing deleted: this machine's clock says" in shown
-    assert "no run is newer than 2024-01-06T00:00:00Z: correct the clock" in " ".join(shown.split())
-    assert (machine["rows"], machine["refused"] is None) == ({}, False)
-
-
 def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_only_warns():
     db("upgrade 0008")
     lock = FileLock(file=FILE, holder="host:7")

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,13 @@ def write_long(name: str, *items: str, user: str = "1") -> None:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    shutil.copy(sqlite_template, tmp_path)
     write_long("base.csv", "42", "7")
 
 
-@pytest.mark.parametrize(
-    "other",
-    [("42.0", "7.0"), ("0042", "0007"), (" 42", " 7"), ("b'42'", "b'7'"), ("SKU-42", "SKU-7")],
-)
+@pytest.mark.parametrize("other", [("0042", "0007"), ("SKU-42", "SKU-7")])
 def test_the_option_that_compare_proposes_lets_the_items_meet(other):
     write_long("other.csv", *other)
     said = rankwatch(COMPARE).stdout.splitlines()[1]

@@ -116,19 +116,6 @@ def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(pu
     ]
 
 
-def test_the_same_label_set_given_twice_shows_once(publisher):
-    first, second = published.summary(mean=0.25), published.summary(mean=0.75)
-    publisher.publish([published.latest(summaries=(first, second))])
-
-    lines = [
-        line
-        for line in scraped(publisher).text.splitlines()
-        if line.startswith("rankwatch_similarity_mean{")
-    ]
-
-    assert [line.split()[-1] for line in lines] == ["0.75"]
-
-
 def segments_shown(*names: str) -> list[str]:
     publisher = PrometheusPublisher(version="1")
     summaries = tuple(published.summary(segment=name) for name in names)
@@ -324,13 +311,6 @@ def test_nothing_is_cut_within_the_bound_and_beyond_it_the_largest_segments_stay
         {("feed", "c=1"), ("feed", "c=2"), ("shop", "c=9")},
         {"feed": 2, "shop": 0},
     )
-
-
-def test_segments_of_one_size_stay_by_name_so_that_pages_agree():
-    assert cut({("feed", "c=2"): 4, ("feed", "c=1"): 4, ("feed", "c=3"): 4}, 4)[0] == {
-        ("feed", "c=1"),
-        ("feed", "c=2"),
-    }
 
 
 def test_neither_the_whole_nor_what_fires_may_be_left_out():

@@ -15,15 +15,7 @@ from kernels import reference_relevance as slow
 from monitor.kernels import align
 from monitor.kernels import labels as module
 from monitor.kernels.labels import place_weights
-from monitor.kernels.relevance import (
-    average_precision,
-    cg,
-    dcg,
-    ndcg,
-    of_arm,
-    recall,
-    reciprocal_rank,
-)
+from monitor.kernels.relevance import cg, dcg, ndcg, of_arm
 from monitor.metrics import parse
 from monitor.model.rankings import Labels
 
@@ -40,16 +32,6 @@ def test_the_six_grades_have_exponential_dcg_13_848_and_not_the_copied_16_047():
     terms = [7, 3 / math.log2(3), 7 / 2, 0, 1 / math.log2(6), 3 / math.log2(7)]
     assert found == pytest.approx(sum(terms), abs=1e-12)
     assert found == pytest.approx(13.848, abs=5e-4)
-
-
-def test_binary_measures_of_a_worked_list():
-    grades, four = column(0, 1, 0, 2, 1), np.array([4], dtype=np.int32)
-
-    assert recall(grades, four).tolist() == [3 / 4]
-    assert reciprocal_rank(grades).tolist() == [1 / 2]
-    assert average_precision(grades, four)[0] == pytest.approx(
-        (1 / 2 + 2 / 4 + 3 / 5) / 4, abs=1e-15
-    )
 
 
 def test_exponential_gains_of_huge_grades_are_infinite_but_their_ndcg_is_not():

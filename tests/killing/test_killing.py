@@ -16,6 +16,7 @@ from sqlalchemy import text
 
 from forking import ended, start
 from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, serve
+from killing.storms import Damage, play_storm
 from monitor.storage import SqlStore, open_store
 from servers.daemon import wait_for
 from servers.webhook import Collector
@@ -133,3 +134,17 @@ def test_killed_at_every_step_on_postgresql(postgres_server, tmp_path):
     with ExitStack() as databases:
         urls = {step: databases.enter_context(postgres_server.database()) for step in STEPS}
         play_all(urls.__getitem__, tmp_path)
+
+
+def judge(damage: Damage) -> None:
+    assert damage.harm == {}
+    assert damage.messages > 0
+
+
+def test_nothing_is_lost_twice_half_or_under_two_keys_on_sqlite(tmp_path):
+    judge(play_storm(f"sqlite:///{tmp_path / 'rankwatch.db'}", tmp_path, kills=5, seed=1))
+
+
+def test_nothing_is_lost_twice_half_or_under_two_keys_on_postgresql(postgres_server, tmp_path):
+    with postgres_server.database() as url:
+        judge(play_storm(url, tmp_path, kills=5, seed=2))

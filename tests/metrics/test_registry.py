@@ -1,6 +1,5 @@
 """Every registered metric by name keeps what it declares and what every measure must keep, where published packages err too."""
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rbo import RankingSimilarity
 
 from kernels import reference
 from metrics import known_pairs
@@ -21,7 +19,6 @@ from monitor.errors import MetricError
 from monitor.frames import compare_many
 from monitor.kernels import align
 from monitor.kernels.rbo.untied import rbo
-from monitor.kernels.sets import average_overlap
 from monitor.metrics import METRICS, Metric, expected_by_chance, parse, score_all
 from monitor.metrics.kendall import ExtendedTau, TopkKendall, TopkKendallNormalized
 from monitor.metrics.rbo import Rbo, RboMin
@@ -90,17 +87,16 @@ def test_padding_plays_no_part():
             np.testing.assert_allclose(found, whole[name], rtol=0, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("metric", [metric for metric in DEFAULT if metric.need is None], ids=str)
-def test_a_value_that_is_declared_to_vary_does_so_with_the_length(metric):
+def test_a_value_that_is_declared_to_vary_does_so_with_the_length():
     tops = [list(range(length)) for length in (2, 3, 10)]
-    pairs = [(top, other) for top in tops for other in (top, [item + 40 for item in top], [])]
-
-    found = known_pairs.scores(metric, pairs).reshape(3, 3).T
-
-    declared = (metric.identical, metric.disjoint, metric.one_empty)
-    assert [len(set(map(str, values))) > 1 for values in found] == [
-        value is None for value in declared
-    ]
+    batch = known_pairs.batch(
+        [(top, other) for top in tops for other in (top, [item + 40 for item in top], [])]
+    )
+    metrics = [metric for metric in DEFAULT if metric.need is None]
+    for metric, scores in zip(metrics, score_all(batch, metrics).values(), strict=True):
+        declared = (metric.identical, metric.disjoint, metric.one_empty)
+        varies = [len(set(map(str, values))) > 1 for values in scores.reshape(3, 3).T]
+        assert varies == [value is None for value in declared], metric
 
 
 def test_every_kernel_of_a_measure_has_tests_of_its_own():
@@ -176,9 +172,7 @@ def test_every_measure_that_the_guide_writes_with_parameters_can_be_read():
         parse(text)
 
 
-@pytest.mark.parametrize(
-    ("catalogue", "expected"), [(10, 0.63), (20, -0.18), (50, -0.67), (100, -0.84), (1000, -0.98)]
-)
+@pytest.mark.parametrize(("catalogue", "expected"), [(10, 0.63), (20, -0.18), (1000, -0.98)])
 def test_chance_is_as_the_guide_says(catalogue, expected):
     found = expected_by_chance(parse("extended_tau"), 10, catalogue)
 
@@ -283,15 +277,6 @@ FIVE, TEN = list(range(5)), range(10)
 
 def ours(a: Items, b: Items, p: float) -> float:
     return float(rbo(align(reference.batch([(a, b)])), p)[0])
-
-
-def test_the_rbo_package_truncates_plain_rbo_takes_two_empty_lists_for_one_and_stops_at_the_shorter_one():
-    assert RankingSimilarity(FIVE, FIVE).rbo(p=0.9) == pytest.approx(1 - 0.9**5, abs=1e-12)
-    assert RankingSimilarity([], []).rbo_ext(p=0.9) == 1
-    assert RankingSimilarity([1], [1, 2]).rbo(p=1.0) == 1.0
-    assert ours(FIVE, FIVE, 0.9) == 1.0
-    assert math.isnan(ours([], [], 0.9))
-    assert average_overlap(align(reference.batch([([1], [1, 2])])))[0] == 0.75
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from monitor.alerts.notification_policy import NotificationPolicy, Route
 from monitor.errors import DeliveryError
 from monitor.model.notifications import MessageStatus, Treatment, Updates
 from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
+from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
 from pipeline.test_delivery import (
     DOWN,
     EACH,
@@ -30,7 +31,7 @@ ONLY_PAGER = (Route(matchers=(), receivers=frozenset({"pager"})),)
 @pytest.mark.parametrize(("routes", "order"), [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
 def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_names_them(
     scene, routes, order
-) -> None:
+):
     pager, mail = FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
     scene.policy = NotificationPolicy(routes=routes, fallbacks={"pager": "mail"})
     scene.fire(to=("pager", "mail") if routes else ("pager",))
@@ -40,7 +41,7 @@ def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_n
     assert (pager.segments, mail.segments) == ([], [STARTS, ENDS])
 
 
-def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene) -> None:
+def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene):
     pager, mail = (
         FakeReceiver("pager", errors=[REFUSED] * 9),
         FakeReceiver("mail", errors=[REFUSED] * 9),
@@ -55,7 +56,7 @@ def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene) -> 
 
 def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_ends(
     scene, monkeypatch
-) -> None:
+):
     monkeypatch.setattr("monitor.pipeline.delivery._CLAIMED", 20)
     scene.receiver.treatment = Treatment(updates=Updates.EACH)
     scene.silence("segment=~a=.*")
@@ -68,7 +69,7 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
     assert next(looks, None) is not None
 
 
-def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene) -> None:
+def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene):
     scene.fire(watched=EACH)
     scene.lease(5 * MINUTE)
     scene.fire(MINUTE, watched=EACH, segments=SEGMENTS)
@@ -77,7 +78,7 @@ def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene) -> None:
     assert [change.comparison for change in scene.receiver.told] == ["search"]
 
 
-def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene) -> None:
+def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene):
     scene.fire(watched=EACH, segments=SEGMENTS)
     scene.deliver()
     for segments, status in (
@@ -109,7 +110,7 @@ def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left
     ]
 
 
-def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene) -> None:
+def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene):
     scene.receiver.errors = [DOWN]
     scene.fire()
     scene.deliver()
@@ -121,9 +122,7 @@ def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene) -> None:
     assert scene.deliver().dropped == 2
 
 
-def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(
-    scene,
-) -> None:
+def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(scene):
     scene.receiver.errors = [SILENT, REFUSED]
     scene.fire(watched=EACH)
     scene.deliver()
@@ -133,7 +132,7 @@ def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_i
     assert scene.receiver.segments == [("starts", "a=1"), ("starts", "a=2")]
 
 
-def test_an_end_carries_the_labels_under_which_its_start_is_known(scene) -> None:
+def test_an_end_carries_the_labels_under_which_its_start_is_known(scene):
     before, after = (
         comparison(rules=(rule(for_runs=1, labels={"team": team}),))
         for team in ("search", "ranking")
@@ -145,7 +144,7 @@ def test_an_end_carries_the_labels_under_which_its_start_is_known(scene) -> None
     assert [change.labels for change in scene.receiver.told] == [{"team": "search"}] * 2
 
 
-def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_asks(scene) -> None:
+def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_asks(scene):
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire()
     scene.deliver()
@@ -161,7 +160,7 @@ def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_
         assert told.repeat_due() == 1
 
 
-def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scene) -> None:
+def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scene):
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire()
     scene.deliver()
@@ -172,9 +171,7 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scen
     assert scene.deliver().sent == 1
 
 
-def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(
-    scene,
-) -> None:
+def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene):
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
     for receiver in ("pager", "chat"):
@@ -189,7 +186,7 @@ def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_fo
 
 
 @pytest.mark.parametrize("before", ["untold", "held", "leased", "refused"])
-def test_a_clock_set_back_by_hours_puts_nothing_off(scene, before) -> None:
+def test_a_clock_set_back_by_hours_puts_nothing_off(scene, before):
     scene.fire(6 * HOUR if before == "untold" else 0 * HOUR)
     scene.clock.at = SLOT + 6 * HOUR
     silence = scene.silence("segment=all") if before == "held" else None
@@ -206,7 +203,7 @@ def test_a_clock_set_back_by_hours_puts_nothing_off(scene, before) -> None:
 
 def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_and_ends_once(
     scene,
-) -> None:
+):
     """A rule that was removed and put back, its slot run again: so does a clock that was set back."""
     scene.fire()
     scene.deliver()
@@ -224,7 +221,7 @@ def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_
     assert (scene.receiver.sent[1].status, scene.owed()) == ("resolved", 0)
 
 
-def test_the_next_attempt_is_so_many_seconds_away() -> None:
+def test_the_next_attempt_is_so_many_seconds_away():
     for attempts, draw, asked, seconds in (
         (5, 0.5, None, 32.0),
         (8, 0.5, None, 150.0),
@@ -235,3 +232,29 @@ def test_the_next_attempt_is_so_many_seconds_away() -> None:
     ):
         again = next_attempt(attempts, now=SLOT, draw=draw, retry_after_s=asked)
         assert (again - SLOT).total_seconds() == pytest.approx(seconds)
+
+
+BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
+
+
+def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(scene):
+    scene.receiver = FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1))
+    loop = DeliveryLoop(sender=scene.outlet())
+    scene.fire()
+    assert loop.take_turn() == LONGEST_REST_S
+    scene.fire(watched=replace(EACH, name="search"))
+    scene.clock.pass_by(119)
+    assert (loop.take_turn(), scene.receiver.sent) == (1, [])
+    scene.clock.pass_by(DAY.total_seconds())
+    assert loop.take_turn() == POLL_S
+    assert {change.comparison for change in scene.receiver.told} == {"home-feed", "search"}
+
+
+def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(scene):
+    scene.receiver.treatment = Treatment(resend_every_s=60)
+    loop = DeliveryLoop(sender=scene.outlet())
+    scene.fire()
+    for _ in range(3):
+        loop.take_turn()
+        scene.clock.pass_by(30)
+    assert [message.is_repetition for message in scene.receiver.sent] == [False, True, True]

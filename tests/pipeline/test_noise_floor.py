@@ -7,7 +7,6 @@ from math import nan
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from factories import SLOT, changed, comparison, pull, rule
@@ -143,15 +142,6 @@ def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run():
     assert {each.n for each in later.summaries if each.metric != "overlap"} == {1}
 
 
-def test_ids_as_text_are_matched_between_the_two_answers_of_the_baseline():
-    first, candidate, again = (pull({"a": list(items)}) for items in ("xyzw", "xyqr", "wxyk"))
-
-    found = means(ran(FLOORED, first, candidate, again=Canned(again)))
-
-    assert (found["all", "overlap"], found["all", "floor(overlap)"]) == (0.5, 0.75)
-    assert pd.api.types.is_string_dtype(first.rankings.items.dtype)
-
-
 WIDE = comparison(
     k=2,
     rules=(),
@@ -205,11 +195,6 @@ def test_the_last_runs_lists_give_churn_and_novelty():
     assert (found["novelty", "baseline"], found["novelty", "candidate"]) == ((0.5, 2), (0.0, 2))
 
 
-def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants():
-    assert ran(changed(WIDE, min_paired_share=0.9), "a:12 b:12", "a:89").lists is None
-    assert ran(changed(WIDE, keep_lists=Keep.NONE), "a:12", "a:12").lists is None
-
-
 NDCG = str(Ndcg(arm="candidate"))
 
 
@@ -221,16 +206,6 @@ def labelled(name: str) -> Any:
         keep_lists=Keep.ALL,
         relevance_within=timedelta(days=7),
     )
-
-
-def test_relevance_that_is_there_already_is_measured_with_the_run():
-    known = CannedRelevance({SLOT: {"a": {2: 1.0}}})
-    result = ran(labelled(NDCG), "a:12 b:12", "a:21 b:12", relevance=known)
-    found = {summary.metric: summary for summary in result.summaries}
-    assert (found[NDCG].mean, found[NDCG].n, found[NDCG].n_undefined) == (1.0, 1, 1)
-    assert (result.is_labelled, result.labels_until) == (True, SLOT + timedelta(days=7))
-    (scores,) = result.scores or ()
-    np.testing.assert_array_equal(scores.by_metric[NDCG], [1.0, np.nan])
 
 
 def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive():

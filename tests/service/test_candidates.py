@@ -6,12 +6,10 @@ And one deployed step by step.
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,12 +20,10 @@ from monitor.model.rankings import CoverageReason
 from monitor.pipeline.pull import Answers, draw_panel, pull_all
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.settings.loader import load_with_rules
-from monitor.storage import open_store
 from pipeline.canned import Canned, arms, users
-from servers.answering import answering
 from servers.daemon import wait_for
 from servers.recommender import Recommender, running_recommender
-from service.lists_world import APART, SIMILAR, command, objects, write_lists
+from service.lists_world import command, objects
 from service.stepped_daemon import watching
 
 AT = "2024-01-08T00:00:00Z"
@@ -230,84 +226,3 @@ def test_lists_of_other_users_are_no_answer():
     run_b()
     run_c()
     assert [list(each.users) for each in baseline.requests] == [["u1", "u2"], ["u1", "u3"]]
-
-
-STEPPED = """
-comparisons:
-  - name: feed
-    every: 1d
-    k: {k}
-    baseline: {{file: {{path: baseline.jsonl, user: user_id, items: items}}}}
-    candidate:
-      http: {{url: {url}, method: POST, body: {{users: "{{users}}"}}, batch: 20, answers: by, model_version: model.version}}
-    users: {{file: {{path: baseline.jsonl, user: user_id}}}}
-    rules: [{{alert: SimilarityLow, metric: extended_tau, below: 0.35, segments: all}}]
-"""
-CHANGED = "the candidate's model changed with this run, v1 → v2"
-
-
-@pytest.mark.integration
-def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measurement(tmp_path):
-    write_lists(tmp_path / "baseline.jsonl", SIMILAR)
-    served = {1: ["v1"] * 3, 2: ["v1", "v2", "v1"], 3: ["v2"] * 3, 4: ["v2"] * 3}
-    waiting: list[str] = []
-
-    def respond(_: str, body: Any) -> tuple[int, object]:
-        version = waiting.pop()
-        changed = [
-            *APART[:2],
-            SIMILAR[0],
-            *APART[2:4],
-        ]  # with one item of before: that ids look unrelated is another test
-        lists = dict.fromkeys(body["users"], SIMILAR if version == "v1" or day < 3 else changed)
-        return 200, {"by": lists, "model": {"version": version}}
-
-    with answering(respond) as url:
-        for day, versions in served.items():
-            waiting[:] = versions
-            (tmp_path / "rankwatch.yaml").write_text(STEPPED.format(url=url, k=5 if day < 4 else 4))
-            prom = str(tmp_path / "feed.prom")
-            command(tmp_path, "run-once", "feed", "--slot", f"2024-01-0{day}", "--textfile", prom)
-
-    runs = {run["slot"][8:10]: run for run in objects(tmp_path, "runs")}
-    assert [run["models"]["candidate"]["users"] for run in runs.values()][::-1] == [
-        {"v1": 60},
-        {"v1": 40, "v2": 20},
-        {"v2": 60},
-        {"v2": 60},
-    ]
-    assert [run["reason"] for run in runs.values()][::-1] == [
-        None,
-        None,
-        CHANGED,
-        "measured differently from here: k 5 → 4",
-    ]
-    hashes = [run["input_hash"] for run in runs.values()][::-1]
-    assert (hashes[0] == hashes[1], len(set(hashes))) == (True, 3)
-    shown = {day: command(tmp_path, "show", "feed", "--slot", f"2024-01-0{day}") for day in served}
-    assert ["the same lists as in the run of" in shown[day] for day in served] == [
-        False,
-        True,
-        False,
-        False,
-    ]
-    assert f"{CHANGED}\nmodel of the candidate: v2, v1 until the run of 2024-01-03" in shown[3]
-    assert (
-        'rankwatch_model_version_info{arm="candidate",comparison="feed",model_version="v2"} 1'
-        in ((tmp_path / "feed.prom").read_text())
-    )
-
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=False)) as store:
-        start = next(
-            each
-            for each in store.alerts.transitions(comparison="feed", limit=None)
-            if each.is_start
-        )
-    assert (start.explanation or "").endswith(f" T{CHANGED[1:]}.")
-    command(tmp_path, "report", "feed", "-o", str(tmp_path / "report.html"))
-    page = unescape((tmp_path / "report.html").read_text())
-    assert (
-        page.count(f"<title>{CHANGED}</title>")
-        == page.count("<title>measured differently from here: k 5 → 4</title>")
-        == 1
-    )

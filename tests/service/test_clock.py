@@ -38,22 +38,6 @@ def states(watched: Watched) -> list[tuple[State, str | None]]:
     ]
 
 
-def test_after_a_sleep_of_six_hours_one_run_makes_up_for_all_and_no_alert_changes(tmp_path):
-    write_lists(tmp_path / "candidate.jsonl", APART)
-    with watching(world(tmp_path)) as watched:
-        watched.await_run(NOON)
-        before = states(watched)
-        watched.clock.set(6 * HOUR)
-        watched.await_run(NOON + 6 * HOUR)
-        assert set(watched.runs()) == {NOON, NOON + 6 * HOUR}
-        assert [state for state, _ in before] == [State.FIRING]
-        assert states(watched) == before
-        # APScheduler may have seen by itself that it is due, before the watchdog looked.
-        wait_for(lambda: watched.value("clock_jumps_total") == 1, "the jump counted")
-        assert watched.value('slots_skipped_total{comparison="feed",reason="missed"}') == 5
-        assert watched.status_of("/-/healthy") == 200
-
-
 DELETED_AT = "prune_last_success_timestamp_seconds"
 
 

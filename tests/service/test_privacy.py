@@ -70,6 +70,34 @@ def respond(request: Request) -> Reply:
     return answer(200, body=json.dumps([f"{ITEM}-{arm}-{n}" for n in range(5)]).encode())
 
 
+CONFIG = """
+database: sqlite:///rankwatch.db
+listen: 127.0.0.1:0
+privacy: {users: hmac, key_file: users.key, items: hidden}
+receivers: [webhook: {url: URL/hook}]
+comparisons:
+  - name: joined
+    COMMON
+    baseline: {file: {path: baseline.jsonl, user: user, max_unreadable: 1, items: items}}
+    candidate: {file: {path: candidate.jsonl, user: user, max_unreadable: 1, items: items}}
+    users: {all: true}
+    scores_to: {file: {path: "scores-{slot:%Y%m%dT%H%M%S}.parquet"}}
+  - name: asked
+    COMMON
+    baseline: {http: {url: "URL/recs/baseline/{user}", retries: 0}}
+    candidate: {http: {url: "URL/recs/candidate/{user}", retries: 0}}
+    users: {file: {path: baseline.jsonl, user: user, max_unreadable: 1}, sample: {fixed: 8, rotating: 6}}
+    noise_floor: {temporal: true}
+    min_paired_share: 0.2
+"""
+COMMON = """every: 1d
+    k: 5
+    metrics: [rbo, ndcg]
+    relevance: {file: {path: baseline.jsonl, user: user, max_unreadable: 1, items: items}}
+    keep_lists: all
+    rules: [{alert: SimilarityLow, metric: rbo, below: 0.5, for: 1, min_users: 1}]"""
+
+
 def write_world(folder: Path, url: str) -> Path:
     """Lists in files that are joined, and lists over HTTP of a sample.
 
@@ -80,44 +108,8 @@ def write_world(folder: Path, url: str) -> Path:
         (folder / f"{arm}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (folder / "users.key").write_bytes(KEY + b"\n")
     (folder / "users.key").chmod(0o600)
-    listed = {"path": "baseline.jsonl", "user": "user", "max_unreadable": 1}
-    common = {
-        "every": "1d",
-        "k": 5,
-        "metrics": ["rbo", "ndcg"],
-        "relevance": {"file": {**listed, "items": "items"}},
-        "keep_lists": "all",
-        "rules": [
-            {"alert": "SimilarityLow", "metric": "rbo", "below": 0.5, "for": 1, "min_users": 1}
-        ],
-    }
-    config = {
-        "database": "sqlite:///rankwatch.db",
-        "listen": "127.0.0.1:0",
-        "privacy": {"users": "hmac", "key_file": "users.key", "items": "hidden"},
-        "receivers": [{"webhook": {"url": f"{url}/hook"}}],
-        "comparisons": [
-            {
-                **common,
-                "name": "joined",
-                "baseline": {"file": {**listed, "items": "items"}},
-                "candidate": {"file": {**listed, "path": "candidate.jsonl", "items": "items"}},
-                "users": {"all": True},
-                "scores_to": {"file": {"path": "scores-{slot:%Y%m%dT%H%M%S}.parquet"}},
-            },
-            {
-                **common,
-                "name": "asked",
-                "baseline": {"http": {"url": f"{url}/recs/baseline/{{user}}", "retries": 0}},
-                "candidate": {"http": {"url": f"{url}/recs/candidate/{{user}}", "retries": 0}},
-                "users": {"file": listed, "sample": {"fixed": 8, "rotating": 6}},
-                "noise_floor": {"temporal": True},
-                "min_paired_share": 0.2,
-            },
-        ],
-    }
     path = folder / "rankwatch.yaml"
-    path.write_text(json.dumps(config))
+    path.write_text(CONFIG.replace("COMMON", COMMON).replace("URL", url))
     return path
 
 

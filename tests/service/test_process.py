@@ -1,4 +1,4 @@
-"""The daemon as a process: real signals, interrupts at the worst moment, and systemd."""
+"""The daemon as a process: real signals, interrupts at the worst moment, systemd, and an end in time whatever hangs."""
 
 import os
 import signal
@@ -16,11 +16,14 @@ import pytest
 
 from factories import SLOT, comparison, pull
 from monitor.cli.serve import _obey, tell_systemd, watchdog_interval_s
+from monitor.deadline import Deadline
 from monitor.model.runs import Claim
-from monitor.service.daemon.daemon import Daemon
+from monitor.service.daemon import daemon as daemon_module
+from monitor.service.daemon.daemon import STOP_IN_ALL_S, Daemon
 from monitor.service.interrupts import interrupts_held, termination_raised
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
+from monitor.sources.http.connection_pool import _DaemonThreads
 from monitor.storage import open_store
 from pipeline.canned import StillClock, arms, users
 from servers.daemon import serving
@@ -114,12 +117,6 @@ def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
     listener.settimeout(5)
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     return listener
-
-
-def test_a_state_reaches_the_socket_that_systemd_named(channel):
-    with channel:
-        tell_systemd("READY=1", "STATUS=well")
-        assert channel.recv(100) == b"READY=1\nSTATUS=well"
 
 
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "@rankwatch-nobody"])
@@ -221,3 +218,68 @@ c.malloc_info(0, out), c.fclose(out)
         for args in ([], ["shared"])
     ]
     assert heaps[1] <= 2 < heaps[0]
+
+
+HANGING_LOOKUP = """
+import socket, threading
+from datetime import UTC, datetime
+import pandas as pd
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.model.runs import PullRequest
+from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.source import HttpSource
+
+asked = threading.Event()
+
+def hang(*_, **__):
+    asked.set()
+    threading.Event().wait()
+
+socket.getaddrinfo = hang
+users = pd.Index(["ann"], dtype="str")
+request = PullRequest(users=users, k=1, slot=datetime(2024, 1, 8, tzinfo=UTC), timeout_s=3600)
+source = HttpSource(HttpSourceOptions.model_validate({"url": "http://hangs.example/{user}"}))
+threading.Thread(target=source.pull, args=(request,), daemon=True).start()
+assert asked.wait(60)
+print("ended")
+"""
+
+
+@pytest.mark.integration
+def test_a_name_server_that_hangs_does_not_hold_up_the_end_of_the_process():
+    root = Path(daemon_module.__file__).parents[3]
+
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING_LOOKUP],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
+
+
+def test_lookups_are_made_in_threads_that_nobody_waits_for():
+    threads = _DaemonThreads()
+
+    assert threads.submit(lambda: threading.current_thread().daemon).result() is True
+    with pytest.raises(ZeroDivisionError):
+        threads.submit(lambda: 1 / 0).result()
+
+
+@pytest.mark.parametrize(("left_s", "given_s"), [(STOP_IN_ALL_S, 10.0), (4.0, 4.0), (-1.0, 0.0)])
+def test_each_step_of_a_stop_gets_what_is_left_of_the_time_for_all(left_s, given_s, tmp_path):
+    daemon: Any = Daemon(tmp_path / "rankwatch.yaml")
+    assert daemon._seconds_to_stop(10.0) == 10.0
+
+    daemon._stops_by = Deadline.after(left_s)
+
+    assert daemon._seconds_to_stop(10.0) == pytest.approx(given_s, abs=1.0)
+
+
+def test_a_stop_takes_less_than_compose_grants():
+    compose = Path(daemon_module.__file__).parents[3] / "deploy" / "compose.yaml"
+
+    assert f"stop_grace_period: {STOP_IN_ALL_S + 10:.0f}s" in compose.read_text()

@@ -8,11 +8,13 @@ import json
 import logging
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -21,24 +23,21 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from factories import SLOT, HeldClock, comparison, pull
+from factories import SLOT, comparison, pull
 from monitor import scratch
 from monitor.cli.main import app
 from monitor.errors import DatabaseError, OutputError
-from monitor.model.alerts import Transition
 from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.score import RunScores
 from monitor.service import runner as runner_module
-from monitor.service.composition import wire
 from monitor.service.logs import configure
 from monitor.service.runner import Runner, Watched
-from monitor.settings.loader import load_settings
 from monitor.settings.schedule import Every
 from monitor.storage import SqlStore, open_store, score_spool
 from monitor.storage.score_spool import DuckSpool
 from pipeline.canned import StillClock, arms, users
 from servers.healthchecks import CHECK, signals_of
-from service.lists_world import APART, write_lists, write_world
+from service.lists_world import write_world
 
 
 def run(store: SqlStore, lists: int, ping: Mock) -> None:
@@ -232,41 +231,29 @@ def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
 # ------ several installations
 
 
-def started(folder: Path, head: str = "") -> Transition:
-    """The first alert of a run of two arms far apart, in a database of its own."""
-    folder.mkdir()
-    write_lists(folder / "candidate.jsonl", APART)
-    config = write_world(folder, f"sqlite:///{folder}/rankwatch.db", every="1d")
-    config.write_text(head + config.read_text().replace("for: 2", "for: 1"))
-    settings = load_settings(config)
-    wiring = wire(settings)
-    with closing(open_store(settings.database, create=True)) as store:
-        assert (
-            Runner(store=store, clock=HeldClock()).run(wiring.watched["feed"], SLOT, receivers=())
-            is not None
-        )
-        return store.alerts.firing()[0]
-
-
-@pytest.mark.integration
-def test_the_same_alert_of_two_databases_has_two_keys_and_a_name_is_its_label(tmp_path):
-    first, second, named = (
-        started(tmp_path / "a"),
-        started(tmp_path / "b"),
-        started(tmp_path / "c", "installation: shop-eu\n"),
-    )
-    again = started(tmp_path / "d", "installation: shop-eu\n")
-    assert (
-        len({key for start in (first, second, named) for key in (start.dedup_key, start.incident)})
-        == 6
-    )
-    assert (named.dedup_key, named.incident) == (again.dedup_key, again.incident)
-    assert (first.labels, named.labels) == ({}, {"installation": "shop-eu"})
-
-
 def test_a_database_keeps_its_id(store):
     found = store.alerts.installation(create=True)
     with closing(
         open_store(store.database.url.render_as_string(hide_password=False), create=False)
     ) as again:
         assert (again.alerts.installation(create=False), len(found)) == (found, 32)
+
+
+def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(store, monkeypatch):
+    ended, renewed = threading.Event(), list[str]()
+    monkeypatch.setattr(runner_module, "execute", lambda *_: ended.wait())
+    monkeypatch.setattr(runner_module, "FINISHING_S", 0.1)
+    lists = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
+    watched = Watched(
+        comparison=comparison(deadline=timedelta(seconds=0.2)),
+        arms=lists,
+        schedule=Every(timedelta(days=1)),
+    )
+    runner = Runner(store=store, clock=StillClock(), renew_sources=renewed.append)
+    result: Any = runner.run(watched, SLOT, receivers=())
+    ended.set()
+    expected = (
+        "the run did not end within its deadline of 200ms and 0.1 s more: its work was left behind"
+    )
+    assert (result.status, result.reason) == (RunStatus.FAILED, expected)
+    assert (runner.left_behind, renewed, runner.claims) == (1, ["home-feed"], {})

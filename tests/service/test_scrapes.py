@@ -1,13 +1,12 @@
-"""What a real daemon shows: after a run its comparison alone is read and published.
+"""What a real daemon shows after runs, restarts and reloads, and that what it replaces is freed at once."""
 
-After restarts and reloads, all.
-"""
-
+import gc
 import json
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,18 +15,22 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+import published
 from factories import DAY, HOUR, SLOT, HeldClock
 from monitor.errors import DatabaseError
+from monitor.export.publisher import PrometheusPublisher, RunSeries
 from monitor.export.series import SERIES, Kind
 from monitor.model.runs import LatestRun, RunStatus
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.jobs import LatestRuns
 from monitor.storage import SqlStore
+from monitor.web.connections import Connection
 from servers.daemon import wait_for
 from servers.webhook import Collector, answer
 from service.lists_world import APART, write_config, write_lists, write_world
 from service.stepped_daemon import Watched, watching
 from storage.worked import run
+from web.sites import running
 
 Labels = frozenset[tuple[str, str]]
 Page = Mapping[tuple[str, Labels], float]
@@ -82,32 +85,6 @@ def after_run_of(watched: Watched, comparison: str) -> Page:
     page = wait_for(look, f"the first run of {comparison}")
     assert page is not None
     return page
-
-
-@pytest.mark.integration
-def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(
-    tmp_path, url
-):
-    config = write_world(tmp_path, url, every="1d")
-    with watching(config) as watched:
-        before, again = after_run_of(watched, "feed"), scrape(watched)
-    assert before.keys() == again.keys()
-
-    with watching(config) as watched:
-        first, after = scrape(watched), scrape(watched)
-    assert first.keys() == after.keys()
-    assert {
-        series: each for series, each in of(before, "feed").items() if not is_counted(series)
-    } == {series: each for series, each in of(first, "feed").items() if not is_counted(series)}
-    assert (
-        value(first, "similarity_mean", comparison="feed", metric="extended_tau", segment="all")
-        == 1.0
-    )
-    assert {each for series, each in of(first, "feed").items() if is_counted(series)} == {0.0}
-    known_once_run = {
-        series for series in before if series[0].startswith("rankwatch_stage_duration_seconds")
-    }
-    assert before.keys() - first.keys() == known_once_run
 
 
 @pytest.fixture
@@ -281,3 +258,35 @@ def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_pl
     monkeypatch.setattr(store.history, "latest", read_late)
     latest.refresh(NAMES)
     assert slot_of(latest) == SLOT + 2 * HOUR
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nothing collects cyclic garbage."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def alive(kind: type) -> int:
+    return sum(isinstance(each, kind) for each in gc.get_objects())
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_the_series_of_a_run_are_freed_when_another_run_is_published():
+    before = alive(RunSeries)
+    publisher = PrometheusPublisher(version="1")
+    for _ in range(3):
+        publisher.publish([published.latest()])
+        publisher.render()
+    assert alive(RunSeries) - before == 1
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_connection_is_freed_when_it_ends():
+    before = alive(Connection)
+    with running(published.pages(metrics=published.filled().render)) as site:
+        for _ in range(3):
+            assert site.get()[0] == HTTPStatus.OK
+        wait_for(lambda: alive(Connection) == before, "the connections to end")

@@ -16,10 +16,9 @@ from factories import DAY, SLOT, summary
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model.comparison import Comparison
-from monitor.model.runs import RunStatus, Summary
+from monitor.model.runs import Summary
 from monitor.reference.thresholds import SAFETY
 from monitor.service.analysis.backtest import Suggestion, suggest_thresholds
-from monitor.service.analysis.sample_size import read_plan_inputs
 from monitor.settings.comparison_options import CONDITION_ALERTS
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
@@ -168,24 +167,6 @@ def test_each_segment_has_its_own_threshold_and_shares_the_budget(what, store):
     assert len({each.rule.alert for each in found}) == 3
 
 
-def test_a_distance_gets_a_threshold_above(what, store):
-    for day, mean in enumerate(MEANS):
-        put(store, what, day, measured(20 - 10 * mean, metric="kendall_distance"))
-    found = propose(what, store)
-
-    assert found.rule.direction == "above"
-    assert found.rule.threshold > 15
-
-
-def test_failed_runs_between_change_nothing(what, store):
-    fill(store, what)
-    plain = propose(what, store)
-    put(store, what, 20, status=RunStatus.FAILED, reason="x")
-    put(store, what, 21, measured(0.1), status=RunStatus.INSUFFICIENT, reason="x")
-
-    assert propose(what, store) == plain
-
-
 def run_cli(*args: str) -> str:
     done = CliRunner().invoke(app, list(args), catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -223,16 +204,6 @@ def known(store: SqlStore, what: Comparison, wander: float) -> None:
     for day in range(40):
         mean = float(0.5 + wander * rng.normal() + 0.3 / math.sqrt(USERS) * rng.normal())
         put(store, what, day, measured(mean, standard_error=0.3 / math.sqrt(USERS)))
-
-
-def test_what_is_known_of_a_series_is_what_it_was_made_with(what, store):
-    known(store, what, wander=0.03)
-    found = read_plan_inputs(what, store.history, None, "all")
-
-    assert found.sd == pytest.approx(0.3)
-    assert found.wander == pytest.approx(0.03, rel=0.25)
-    assert found.mean == pytest.approx(0.5, abs=0.02)
-    assert (found.users, found.worst) == (USERS, -1.0)
 
 
 @pytest.fixture

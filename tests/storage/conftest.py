@@ -28,6 +28,12 @@ def sqlite_store(
         yield store
 
 
+@pytest.fixture
+def file(tmp_path: Path, sqlite_template: Path) -> Path:
+    """A SQLite file with our tables, for tests that do to it what others should not find."""
+    return Path(shutil.copy(sqlite_template, tmp_path / "rankwatch.db"))
+
+
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
     """Name of a database with our tables, to copy: making them takes as long as most tests."""

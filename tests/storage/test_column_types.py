@@ -11,7 +11,7 @@ import factories
 from factories import SLOT
 from monitor.storage.column_types import KEY_BYTES, escape, key, unescape
 from monitor.storage.tables.run_tables import stages
-from storage.worked import claimed, evidence, fired, result, run, runs_of, scores, transitions
+from storage.worked import claimed, evidence, fired, result, runs_of, transitions
 
 HOSTILE = [
     "",
@@ -68,19 +68,6 @@ def test_a_key_fits_into_an_index_and_a_name_read_back_has_the_same_key(times, t
 
     assert len(stored.encode()) <= KEY_BYTES
     assert key(unescape(stored)) == stored
-
-
-def test_users_of_any_name_are_stored_and_found(store):
-    names = sorted(set(HOSTILE) - {"\ud800"})  # Arrow holds no lone surrogates, so no panel does
-    values = {name: float(number) for number, name in enumerate(names)}
-
-    found = store.history.run_scores(
-        run(store, SLOT, scores=scores({"overlap": values})), ["overlap"]
-    )
-
-    shown = dict(zip(found.users, found.by_metric["overlap"], strict=True))
-    assert shown == {unescape(key(name)): value for name, value in values.items()}
-    assert all(name in shown for name in names if len(name) < 500)
 
 
 def test_names_sort_by_code_point(store):

@@ -5,7 +5,6 @@ import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -69,16 +68,10 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path):
     assert file.read_text(encoding="utf-8").startswith("something else")
 
 
-@pytest.fixture
-def sqlite_file(tmp_path: Path) -> Path:
-    open_store(f"sqlite:///{tmp_path / 'x.db'}", create=True).close()
-    return tmp_path / "x.db"
-
-
-def test_a_locked_file_is_waited_for_and_then_named(sqlite_file):
+def test_a_locked_file_is_waited_for_and_then_named(file):
     with (
-        closing(sqlite3.connect(sqlite_file, isolation_level=None)) as other,
-        closing(open_store(f"sqlite:///{sqlite_file}?timeout=0.1", create=False)) as store,
+        closing(sqlite3.connect(file, isolation_level=None)) as other,
+        closing(open_store(f"sqlite:///{file}?timeout=0.1", create=False)) as store,
     ):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(DatabaseError, match="is locked by another process") as caught:
@@ -88,9 +81,9 @@ def test_a_locked_file_is_waited_for_and_then_named(sqlite_file):
         assert attempt(store) is not None
 
 
-def test_a_full_disk_is_named_and_passes(sqlite_file):
+def test_a_full_disk_is_named_and_passes(file):
     """A limit on the file's pages fails exactly as a full disk does."""
-    with closing(open_store(f"sqlite:///{sqlite_file}?timeout=0.1", create=False)) as store:
+    with closing(open_store(f"sqlite:///{file}?timeout=0.1", create=False)) as store:
         claim = claimed(store)
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1")
@@ -177,8 +170,8 @@ def test_states_of_postgres_are_told_in_words(name, text, says):
     )
 
 
-def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sqlite_file):
-    with closing(open_store(f"sqlite:///{sqlite_file}", create=False)) as store:
+def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(file):
+    with closing(open_store(f"sqlite:///{file}", create=False)) as store:
         writes: list[Callable[[], object]] = [lambda: attempt(store), store.maintenance.probe_write]
         for write in writes:
             with store.database.read() as connection:
@@ -192,6 +185,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sq
 
         store.maintenance.ping()
         assert runs_of(store) == ()
+        assert attempt(store) is not None
 
 
 def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(
@@ -212,13 +206,13 @@ def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it
     assert (error.exit_code, error.trouble) == (4, DatabaseTrouble.DENIED)
 
 
-def test_a_damaged_file_is_named(sqlite_file):
-    with sqlite_file.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * 40_960)
+def test_a_damaged_file_is_named(file):
+    with file.open("r+b") as opened:
+        opened.seek(4096)
+        opened.write(b"\xff" * 40_960)
 
     with (
-        closing(unopened_store(f"sqlite:///{sqlite_file}")) as store,
+        closing(unopened_store(f"sqlite:///{file}")) as store,
         pytest.raises(DatabaseError, match="is damaged: restore it"),
     ):
         runs_of(store)

@@ -1,7 +1,6 @@
 """The lease: one holder at a time, epochs that only grow, and nothing written under one that is over."""
 
 import copy
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -381,11 +380,6 @@ def test_a_standby_writes_nothing(store):
         claimed(own)
     own.maintenance.probe_write()
     assert runs_of(store) == ()
-
-
-@pytest.fixture
-def file(tmp_path: Path, sqlite_template: Path) -> Path:
-    return Path(shutil.copy(sqlite_template, tmp_path / "rankwatch.db"))
 
 
 def leases_of(file: Path, holder: str) -> Leases:

@@ -1,14 +1,15 @@
-"""Lists kept with runs, arm-wide scores, and relevance that is added later."""
+"""Scores by user, lists kept with runs, arm-wide scores, and relevance that is added later."""
 
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 import factories
 from factories import DAY, HOUR, SLOT
@@ -16,10 +17,22 @@ from monitor.errors import DatabaseError
 from monitor.model.alerts import State
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.rankings import Arm
-from monitor.model.runs import ArmScore, KeptLists, Run, RunStatus
-from monitor.storage import SqlStore, list_parquet
+from monitor.model.runs import ArmScore, KeptLists, Run, RunStatus, Scores
+from monitor.storage import SqlStore, list_parquet, score_rows
+from monitor.storage import user_scores as per_user
 from monitor.storage.tables.run_tables import kept_lists
-from storage.worked import LATER, claimed, newest, prune, record, run, runs_of, scores, user_scores
+from storage.worked import (
+    LATER,
+    claimed,
+    finish,
+    newest,
+    prune,
+    record,
+    run,
+    runs_of,
+    scores,
+    user_scores,
+)
 
 
 def lists(
@@ -357,3 +370,89 @@ def test_lists_of_numbers_of_text_with_scores_and_empty_ones_come_back_as_they_w
         None,
         None,
     ]
+
+
+NAN = float("nan")
+
+
+def store_scores(
+    store: SqlStore,
+    values: dict[str, dict[str, float]],
+    hours: int = 0,
+    comparison: str = "home-feed",
+) -> int:
+    return run(store, SLOT + hours * HOUR, comparison=comparison, scores=scores(values))
+
+
+def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join_without_loss(
+    store, monkeypatch
+):
+    monkeypatch.setattr(score_rows, "CHUNK", 7)
+    draw = np.random.default_rng(7)
+    users = [
+        "u\u2400",
+        "a" * 600,
+        "\\N\t\r\n\\.\n",
+        *(f"u{number:02}" for number in range(20)),
+        "\u00fc\U0001f600",
+    ]
+    values = {
+        f"m{number}": np.where(draw.random(len(users)) < 0.2, NAN, draw.normal(size=len(users)))
+        for number in range(11)
+    }
+    values["m10"][:] = NAN
+    rows = [[5, 3, 22, 1], list(range(6, 22)), [], [0, 2, 4, 23]]
+    claim = claimed(store)
+    with store.database.write() as connection:
+        per_user.store_scores(
+            connection,
+            claim.run_id,
+            SLOT,
+            (
+                Scores(
+                    users=pd.Index([users[row] for row in part]),
+                    by_metric={m: v[part] for m, v in values.items()},
+                )
+                for part in rows
+            ),
+        )
+
+    found = store.history.run_scores(claim.run_id, list(values))
+
+    order = [users.index(user) if len(user) < 70 else 1 for user in found.users]
+    assert sorted(order) == list(range(len(users)))
+    for metric, column in values.items():
+        np.testing.assert_array_equal(found.by_metric[metric], column[order])
+
+
+def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(store):
+    run_id = store_scores(store, {"tau": {"a": 0.1, "b": 0.2}, "rbo": {"a": 0.3, "b": 0.4}})
+    for later in (
+        {"ndcg": {"a": 0.5}},
+        {"ndcg": {"a": 0.6}},
+        {"rbo": {"b": 0.7}, "ndcg": {"b": NAN}},
+    ):
+        with store.database.write() as connection:
+            per_user.replace_scores(connection, run_id, SLOT, scores(later))
+
+    with store.database.read() as connection:
+        rows = connection.execute(
+            text("SELECT user_id, metric, value FROM user_scores ORDER BY metric, user_id")
+        ).all()
+        assert connection.execute(text("SELECT count(*) FROM scores")).scalar_one() == 3
+    assert [tuple(row) for row in rows] == [
+        ("b", "ndcg", None),
+        ("b", "rbo", 0.7),
+        ("a", "tau", 0.1),
+        ("b", "tau", 0.2),
+    ]
+
+
+def test_a_run_without_users_or_without_scores_of_a_metric_has_no_scores_of_it(store):
+    nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
+    without_users = finish(store, claimed(store, SLOT + HOUR), scores=nobody)
+    assert without_users
+    run_id = store_scores(store, {"tau": {"a": 0.5}})
+    for number, metrics in ((without_users, ["tau"]), (run_id, ["rbo"]), (run_id, [])):
+        nothing = store.history.run_scores(number, metrics)
+        assert (len(nothing.users), dict(nothing.by_metric)) == (0, {})

@@ -139,7 +139,7 @@ def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(st
     assert [bool(each.refused) for each in found] == [True, True, False, False]
 
 
-@pytest.mark.parametrize("every", [HOUR, 7 * DAY, 31 * DAY])
+@pytest.mark.parametrize("every", [HOUR, 31 * DAY])
 def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_one(store, every):
     """A young or empty database confirms every clock."""
     assert housekept(store, SLOT).refused is None

@@ -79,7 +79,7 @@ def check(store: SqlStore) -> list[str]:
     return schema_version.check(store.database.url.render_as_string(hide_password=False))
 
 
-def test_each_day_of_slots_has_a_partition_of_its_own(store, other) -> None:
+def test_each_day_of_slots_has_a_partition_of_its_own(store, other):
     for slot in (SLOT, LATER, SLOT + DAY, SLOT - 400 * DAY):
         run(store, slot)
 
@@ -89,7 +89,7 @@ def test_each_day_of_slots_has_a_partition_of_its_own(store, other) -> None:
     assert check(store) == []
 
 
-def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store) -> None:
+def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store):
     prune(store, now=SLOT)
     before = names(store)
 
@@ -116,7 +116,7 @@ def after(
 
 def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_scores(
     store, monkeypatch
-) -> None:
+):
     """Nor does one go with a run that was claimed before."""
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
     claimed(store, SLOT + DAY, rerun=True)
@@ -131,7 +131,7 @@ def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_score
 @pytest.mark.usefixtures("short")
 def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition_and_is_pruned_run_by_run(
     store, other
-) -> None:
+):
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
         ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
@@ -145,7 +145,7 @@ def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition_
 
 
 @pytest.mark.usefixtures("short")
-def test_a_partition_that_is_in_use_is_put_off_and_that_is_no_outage(store, other) -> None:
+def test_a_partition_that_is_in_use_is_put_off_and_that_is_no_outage(store, other):
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
     errors: list[DatabaseError] = []
     store.database.on_error = errors.append
@@ -163,7 +163,7 @@ def test_a_partition_that_is_in_use_is_put_off_and_that_is_no_outage(store, othe
     assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 3, 3]
 
 
-def test_several_that_need_the_same_partition_make_it_once(store) -> None:
+def test_several_that_need_the_same_partition_make_it_once(store):
     claims = [claimed(store, SLOT + hours * HOUR) for hours in range(6)]
 
     with ThreadPoolExecutor(len(claims)) as pool:
@@ -172,7 +172,7 @@ def test_several_that_need_the_same_partition_make_it_once(store) -> None:
     assert [scored(store, claim.run_id) for claim in claims] == [3] * 6
 
 
-def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store, monkeypatch) -> None:
+def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store, monkeypatch):
     first = run(store, SLOT)
     run(store, SLOT + DAY)
     after(monkeypatch, Database, "rows", lambda: claimed(store, SLOT, rerun=True))
@@ -182,9 +182,7 @@ def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store, mon
     assert len(store.history.evidence(first)) == 2
 
 
-def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(
-    store, monkeypatch
-) -> None:
+def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(store, monkeypatch):
     monkeypatch.setattr(schema_version, "_OLDEST_POSTGRES", (99,))
 
     with pytest.raises(
@@ -229,7 +227,7 @@ def pruned_beside(store: SqlStore) -> Counter[str]:
     return Counter(failed=1)
 
 
-def test_two_that_delete_at_once_delete_together_what_one_would(store, migrated_url) -> None:
+def test_two_that_delete_at_once_delete_together_what_one_would(store, migrated_url):
     slots = [SLOT + number * DAY + HOUR for number in range(DAYS)]
     for slot in slots:
         for name in ("home-feed", "a"):

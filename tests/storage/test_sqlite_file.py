@@ -1,8 +1,11 @@
-"""The files of a SQLite database: who may read them, and backups as the documentation tells to make them."""
+"""The files of a SQLite database: who may read, lock and copy them, and that writers of one process queue."""
 
+import fcntl
 import os
+import socket
 import sqlite3
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -10,8 +13,9 @@ import pytest
 from sqlalchemy import make_url
 
 from factories import HOUR, SLOT
-from monitor.storage import exposure, open_store, schema_version
-from monitor.storage.sqlite_file import make_private
+from monitor.errors import DatabaseError
+from monitor.storage import SqlStore, exposure, open_store, schema_version
+from monitor.storage.sqlite_file import FileLock, holder_of, make_private
 from servers import require
 from storage.worked import run, runs_of
 
@@ -64,14 +68,10 @@ def restored(url: str) -> list[int]:
         return ids
 
 
-def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path):
-    source, copy = tmp_path / "rankwatch.db", tmp_path / "copy.db"
-    url = f"sqlite:///{source}"
+def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path, file):
+    copy, url = tmp_path / "copy.db", f"sqlite:///{file}"
     ids = stored(url)
-    with (
-        closing(open_store(url, create=False)) as store,
-        closing(sqlite3.connect(source)) as reader,
-    ):
+    with closing(open_store(url, create=False)) as store, closing(sqlite3.connect(file)) as reader:
         store.maintenance.ping()
         reader.execute("VACUUM INTO ?", [str(copy)])
 
@@ -94,3 +94,62 @@ def test_a_dump_of_postgresql_with_its_partitions_is_restored(
 
 def plain(url: str) -> str:
     return url.replace("+psycopg", "")
+
+
+ENDED_PROCESS = 2**22 + 1
+"""More than any process's number."""
+
+
+def mode(lock: FileLock) -> int:
+    return lock.path.stat().st_mode & 0o777
+
+
+def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file):
+    lock = FileLock(file=file, holder="host:7")
+    lock.take()
+    assert mode(lock) == 0o600
+    lock.release()
+    lock.path.chmod(0o644)
+    lock.take()
+    assert mode(lock) == 0o600
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    ("process", "named"),
+    [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")],
+    ids=["ended", "running"],
+)
+def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, named):
+    lock = FileLock(file=file, holder="host:7")
+    lock.path.write_text(f"{socket.gethostname()}:{process} since yesterday\n")
+    with lock.path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert named in str(holder_of(file))
+        with pytest.raises(DatabaseError, match=named):
+            lock.take()
+
+
+def test_writers_of_one_process_wait_for_each_other_in_the_order_in_which_they_came(file):
+    url = f"sqlite:///{file}?timeout=0.01"
+    order: list[int] = []
+    with (
+        closing(open_store(url, create=False)) as store,
+        closing(open_store(url, create=False)) as other,
+    ):
+        threads = []
+        with store.database.write():
+            for number in range(4):
+                waits = threading.Thread(target=write, args=(other, number, order))
+                threads.append(waits)
+                waits.start()
+                waits.join(0.05)
+                assert waits.is_alive()
+        for thread in threads:
+            thread.join()
+    assert order == [0, 1, 2, 3]
+
+
+def write(store: SqlStore, number: int, order: list[int]) -> None:
+    with store.database.write():
+        order.append(number)
