@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from itertools import groupby
 
 from monitor.alerts.machine import stable_key
@@ -14,7 +15,7 @@ from monitor.model.rules import Condition, ConditionRule, CoverageRule, RuleKind
 from monitor.model.statistics import Lack
 
 GROUP_FOR = timedelta(days=1)
-"""How long an incident that became worse once pages for nothing but severity, unless configured otherwise."""
+"""A seventh of the time in which alerts join an incident, unless configured otherwise."""
 MOST_PERIODS = 7
 """An incident accepts no firing later than so many times `GROUP_FOR` after its beginning."""
 
@@ -22,23 +23,33 @@ _CARRIED = 0.2
 """A segment carries a change alone if that of the other users is at most this share of its own, per user."""
 _GROWN = 2.0
 _OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
+_NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
 _LOUDEST = tuple(Severity)
 
 
+class FaultGroup(StrEnum):
+    """What a fault does to users. Alerts of two groups are two faults."""
+
+    NO_LIST = "users get no list"
+    OTHER_LIST = "users get another list"
+
+
 def assign_incidents(
-    states: Sequence[AlertState], transitions: Sequence[Transition], before: Iterable[AlertState], judging: JudgingPlan
+    states: Sequence[AlertState], transitions: Sequence[Transition], before: Sequence[AlertState], judging: JudgingPlan
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
     What begins to fire joins the newest open incident, if the first of its firings that last began at most `MOST_PERIODS` times
     ``group_for`` before, else makes a new one together. That no run succeeds is a fault of its own: it joins nothing but
-    conditions, lists that fail and what began since, and drift does not join it. What lasts stays in its incident.
+    conditions, users without a list and what began since, and drift does not join it. What lasts stays in its incident.
+    Conditions of all users concern as many users as have no list.
     """
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     conditions = {rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)}
     outages = {alert for alert, condition in conditions.items() if condition in (Condition.ERROR, Condition.STALE)}
-    failing = {rule.alert for rule in judging.rules if isinstance(rule, CoverageRule) and rule.share.lack is Lack.FAILED}
-    of_outages = conditions.keys() | failing
+    without_list = {rule.alert for rule in judging.rules if isinstance(rule, CoverageRule) and rule.share.lack in _NO_LIST}
+    of_outages = conditions.keys() | without_list
+    transitions = _count_users_of_conditions(transitions, states, before, without_list)
     members: dict[str | None, list[AlertState]] = defaultdict(list)
     for state in lasting.values():
         members[state.incident].append(state)
@@ -68,6 +79,28 @@ def assign_incidents(
     )
 
 
+def _count_users_of_conditions(
+    transitions: Sequence[Transition],
+    states: Sequence[AlertState],
+    before: Sequence[AlertState],
+    without_list: Collection[str],
+) -> tuple[Transition, ...]:
+    """The transitions, where a condition of all users begins with how many users have no list, all of them if unknown."""
+    newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
+    everybody = max((state.users for state in newest.values()), default=0)
+    judged = [state for state in states if state.segment == ALL and state.alert in without_list and state.value is not None]
+    lost = max((round((state.value or 0.0) * state.users) for state in judged), default=everybody)
+    return tuple(
+        replace(change, users=lost) if _is_blind(change) and change.segment == ALL and change.is_start else change
+        for change in transitions
+    )
+
+
+def _is_blind(change: Transition) -> bool:
+    """Whether drift cannot be judged for want of lists."""
+    return change.kind is RuleKind.CONDITION and change.statistic != Condition.TOO_FEW
+
+
 def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timedelta) -> str | None:
     """The incident of these that what begins in the slot joins."""
     beginnings: dict[str, list[datetime]] = defaultdict(list)
@@ -95,9 +128,11 @@ def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
 
 
 def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
-    whole = next((change for change in changes if change.segment == ALL), None)
-    if whole is None:
+    of_all = [change for change in changes if change.segment == ALL]
+    if not of_all:
         return changes
+    # The alert may have ended and begun again: the newest start counts.
+    whole = of_all[-1]
     return [min((each for each in changes if _carries(each, whole)), key=lambda each: each.users, default=whole)]
 
 
@@ -121,11 +156,28 @@ def count_concerned(starts: Iterable[Transition]) -> float:
     """
     users: dict[tuple[bool, str, str], dict[str, float]] = defaultdict(dict)
     for start in find_leads(starts):
-        is_counted = _is_share(start) and start.value is not None and not start.statistic.startswith(_OF_ORDER)
-        share = abs((start.value or 0.0) - (start.normal or 0.0)) if is_counted else 1.0
+        is_counted, concerned = _count_users(start)
         of_it = users[is_counted, start.alert, start.segment.partition("=")[0]]
-        of_it[start.segment] = max(of_it.get(start.segment, 0.0), start.users * share)
+        of_it[start.segment] = max(of_it.get(start.segment, 0.0), concerned)
     return max(((counts, sum(of_it.values())) for (counts, *_), of_it in users.items()), default=(False, 0.0))[1]
+
+
+def _count_users(start: Transition) -> tuple[bool, float]:
+    """Whether the alert counts users, and how many it concerns at most."""
+    if _is_blind(start):
+        return True, float(start.users)
+    if _is_share(start) and start.value is not None and not start.statistic.startswith(_OF_ORDER):
+        return True, start.users * abs(start.value - (start.normal or 0.0))
+    return False, float(start.users)
+
+
+def group_fault(start: Transition) -> FaultGroup | None:
+    """What the alert says of users' lists; None of conditions, which follow from other faults."""
+    if start.kind is RuleKind.CONDITION:
+        return None
+    if start.kind is RuleKind.COVERAGE and start.statistic.startswith(_NO_LIST):
+        return FaultGroup.NO_LIST
+    return FaultGroup.OTHER_LIST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,25 +187,35 @@ class Paging:
     pages: int = 0
     severity: Severity = Severity.INFO
     users: float = 0.0
+    groups: frozenset[FaultGroup] = frozenset()
     worse: str | None = None
 
 
-def count_pages(starts: Sequence[Transition], group_for: timedelta) -> Paging:
-    """How often these starts of one incident page: as it begins, whenever its severity rises, and once as its users double.
+def count_pages(starts: Sequence[Transition]) -> Paging:
+    """How often these starts of one incident page, in the order in which they were sent.
 
-    In the order in which they were sent. Double is against the last page; once is enough for what grows day by day, but what
-    doubles after nothing has joined for longer than ``group_for`` pages again.
+    The incident pages as it begins, when its severity rises, when a fault of another group joins, and when the users
+    concerned have doubled since the last page.
     """
-    paging, last, seen = Paging(), None, list[Transition]()
-    for slot, begun in groupby(starts, key=lambda start: start.slot):
+    paging, seen = Paging(), list[Transition]()
+    for _, begun in groupby(starts, key=lambda start: start.slot):
         seen += begun
         severity, users = min((start.severity for start in seen), key=_LOUDEST.index), count_concerned(seen)
-        worse, is_late = None, last is not None and slot - last > group_for
-        if severity is not paging.severity:
-            worse = f"its severity rose from {paging.severity} to {severity}"
-        elif users >= max(_GROWN * paging.users, 1.0) and (paging.pages == 1 or is_late):
-            worse = f"it concerns about {users:,.0f} users, and about {paging.users:,.0f} at the last page"
-        if worse or not paging.pages:
-            paging = Paging(pages=paging.pages + 1, severity=severity, users=users, worse=worse if paging.pages else None)
-        last = slot
+        groups = frozenset(group for start in seen if (group := group_fault(start)) is not None)
+        now = Paging(pages=paging.pages + 1, severity=severity, users=users, groups=groups)
+        if not paging.pages:
+            paging = now
+        elif (worse := _why_worse(paging, now)) is not None:
+            paging = replace(now, worse=worse)
     return paging
+
+
+def _why_worse(before: Paging, now: Paging) -> str | None:
+    """In words, why the incident is worse than at its last page."""
+    if now.severity is not before.severity:
+        return f"its severity rose from {before.severity} to {now.severity}"
+    if now.users >= max(_GROWN * before.users, 1.0):
+        return f"it concerns about {now.users:,.0f} users, and about {before.users:,.0f} at the last page"
+    if before.groups and (new_groups := now.groups - before.groups):
+        return f"another fault joined: {', '.join(new_groups)}"
+    return None

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from monitor.alerts.incidents import GROUP_FOR, count_pages
+from monitor.alerts.incidents import FaultGroup, count_pages, group_fault
 from monitor.errors import ConfigError
 from monitor.model.alerts import Transition
 from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Message, Silence, Treatment, Updates
@@ -128,7 +128,6 @@ class NotificationPolicy:
     windows: tuple[MaintenanceWindow, ...] = ()
     muted: frozenset[tuple[str, str]] = frozenset()  # (comparison, alert) of rules that are dry runs
     fallbacks: Mapping[str, str] = field(default_factory=dict)  # who gets what a receiver rejects permanently
-    group_for: Mapping[str, timedelta] = field(default_factory=dict)  # by comparison
     shows_items: bool = True  # whether messages name items and show lists
 
     @property
@@ -253,7 +252,9 @@ class Dispatch:
         return Decision(delivery, _HELD, f"waits for the end of its incident, in which {of_it[0].alert} fires")
 
     def _inhibited(self, start: Transition) -> str | None:
-        for other in self.snapshot.firing if start.kind is not RuleKind.CONDITION else ():
+        # Whether users have a list is known of runs that failed, too.
+        is_drift = group_fault(start) is FaultGroup.OTHER_LIST
+        for other in self.snapshot.firing if is_drift else ():
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING
             if is_muting and other.segment in (ALL, start.segment) and not self.policy.is_muted(other):
                 return f"drift cannot be judged while {other.alert} fires"
@@ -269,9 +270,7 @@ def is_silenced(silence: Silence, start: Transition) -> bool:
         return False
 
 
-def compose_messages(
-    changes: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta = GROUP_FOR
-) -> tuple[Message, ...]:
+def compose_messages(changes: Sequence[Transition], snapshot: FiringSnapshot) -> tuple[Message, ...]:
     """One message for each incident, by its first change, without briefing.
 
     It pages if the incident begins for the receiver with it, becomes worse (`count_pages`), or is over; else it is an update.
@@ -281,7 +280,7 @@ def compose_messages(
     for change in sorted(changes, key=lambda each: each.is_acknowledgement):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
-    return tuple(_message(name, tuple(of_it), begun, snapshot, group_for) for (name, _), of_it in by_incident.items())
+    return tuple(_message(name, tuple(of_it), begun, snapshot) for (name, _), of_it in by_incident.items())
 
 
 def _message(
@@ -289,12 +288,11 @@ def _message(
     of_it: tuple[Transition, ...],
     begun: Mapping[str | None, Transition],
     snapshot: FiringSnapshot,
-    group_for: timedelta,
 ) -> Message:
     told = [start for start in snapshot.told if _incident_of(start) == name and start.dedup_key not in begun]
     fresh = sorted((start for start in begun.values() if _incident_of(start) == name), key=lambda start: start.slot)
     starts = [*told, *fresh]
-    before, now = count_pages(told, group_for), count_pages(starts or of_it, group_for)
+    before, now = count_pages(told), count_pages(starts or of_it)
     is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
     known, since = snapshot.delivered | begun.keys(), min((start.slot for start in starts), default=None)
     return Message(

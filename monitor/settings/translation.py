@@ -52,7 +52,6 @@ def policy_of(settings: Settings) -> NotificationPolicy:
         windows=tuple(each.to_window() for each in settings.maintenance),
         muted=frozenset((each.name, rule.alert) for each in settings.comparisons for rule in _rules(each) if rule.is_dry_run),
         fallbacks={peer: peers[to][0] for name, to in fallbacks for peer in peers.get(name, ()) if to in peers},
-        group_for={each.name: _group_for(each) for each in settings.comparisons},
         shows_items=settings.privacy.items == "shown",
     )
 

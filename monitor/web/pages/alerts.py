@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import compose_messages, is_silenced
 from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
@@ -146,8 +145,7 @@ def _messages_of(site: Site, changes: Sequence[Transition], places: Sequence[int
         told=told,
         acknowledged=frozenset(str(each.dedup_key) for each in changes if each.is_acknowledgement and each.at <= at),
     )
-    group_for = site.policy().group_for.get(changes[0].comparison, GROUP_FOR)
-    for message in compose_messages([changes[place] for place in places], snapshot, group_for):
+    for message in compose_messages([changes[place] for place in places], snapshot):
         yield brief_message(message, site.store.outbox, site.policy())
 
 
