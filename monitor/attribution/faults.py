@@ -138,9 +138,12 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
 
 def _suspect(scene: Scene) -> Iterator[Suspicion]:
     """Every fault that is there, the most specific kinds first."""
-    for kind_of in (_share_a_list, _are_cut_short):
-        for arm in Arm:
-            yield from kind_of(scene, arm)
+    for arm in Arm:
+        yield from _share_a_list(scene, arm)
+    if scene.changes is not None:
+        yield from _are_identical(scene.changes)
+    for arm in Arm:
+        yield from _are_cut_short(scene, arm)
     if scene.changes is not None:
         for kind_since in (_stand_still, _lack_items, _are_replaced, _are_turned):
             for arm in Arm:
@@ -182,6 +185,20 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
     items, counts = np.unique(others[others >= 0], return_counts=True)
     most = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
     return float(np.isin(codes[codes >= 0], most).mean())
+
+
+def _are_identical(changes: PairChanges) -> Iterator[Suspicion]:
+    """Users who get the other arm's list and did not before, in the arm whose own lists changed more."""
+    baseline, candidate = changes.lists.values()
+    is_equal = (baseline.present == candidate.present).all(axis=1) & (baseline.lengths > 0)
+    was_equal = (baseline.former == candidate.former).all(axis=1)
+    hit, less = is_equal & ~was_equal & changes.is_known, int((was_equal & ~is_equal & changes.is_known).sum())
+    count = int(hit.sum())
+    if count - less >= max(_LEAST_USERS, _MORE * math.sqrt(count + less)):
+        moved = {arm: float((1 - lists.kept[hit] + lists.turned[hit]).mean()) for arm, lists in changes.lists.items()}
+        is_of_baseline = moved[Arm.BASELINE] > moved[Arm.CANDIDATE]
+        arm = Arm.BASELINE if is_of_baseline else Arm.CANDIDATE
+        yield Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
 
 
 def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:

@@ -24,12 +24,13 @@ PART_WORDS: Mapping[Part, str] = {
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "got no list from the {arms} ({before} before)",
+    FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
     FaultKind.CUT_SHORT: "get shorter lists from the {arms}: {now} items instead of {before}",
     FaultKind.STALE: "get the same list from the {arms} as in the last run, while other lists changed",
     FaultKind.ITEMS_GONE: "had items that nobody gets from the {arms} any more: {items} items, {exposure} of what was shown",
     FaultKind.MIXED_UP: "get lists from the {arms} that are those of other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
-    FaultKind.REPLACED: "are shown other items by the {arms}, many more than usual",
+    FaultKind.REPLACED: "are shown other items by the {arms} than before, many more than usual",
 }
 _ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
 
@@ -51,12 +52,16 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     if finding.spelling is not None and finding.spelling.forms:
         setting = write_setting(finding.spelling)
         tail.append(f"{setting[:1].upper()}{setting[1:]}.")
+    if finding.kind is FaultKind.IDENTICAL:
+        tail.append("Is the experiment applied?")
     if drop is None:
         tail.append(f"({_WITHOUT_PAST})")
     elif finding.explained is not None:
         is_all, is_none = finding.explained >= 1 - _LEAST_SHARE, finding.explained < _LEAST_SHARE
         share = "all" if is_all else "none" if is_none else _percent(finding.explained, 1)
         tail.append(f"This explains {share} of the drop.")
+    elif drop.is_rise:
+        tail.append(f"The similarity of all users rose by {-drop.whole:.4f}.")
     elif not drop.is_clear:
         tail.append(f"The similarity of all users {'hardly fell' if drop.whole > 0 else 'did not fall'}.")
     if has_stood is not None:
@@ -69,6 +74,8 @@ def write_drop(drop: MeanDrop) -> str:
     """What brought the drop about where no fault stands out: where, and by which parts."""
     moved = f"{abs(drop.whole):.4f}"
     where = [] if drop.leader is None else [write_fall(drop.leader, drop.whole)]
+    if drop.is_rise:
+        return _join([f"Similarity rose by {moved}.", *where])
     if not drop.is_clear:
         return _join(
             [
@@ -135,7 +142,7 @@ def _write_what(finding: Finding, arms: str) -> str:
     if finding.kind is FaultKind.REORDERED:
         return f"get the same {'first three ' if detail['top'] else ''}items from the {arms}, but in another order"
     figures = {name: f"{value:,.0f}" if value > 1 else _percent(value, 1) for name, value in detail.items()}
-    return _WHAT[finding.kind].format(arms=arms, **figures)
+    return _WHAT[finding.kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
 def _write_respelled(finding: Finding, arms: str) -> str:

@@ -35,6 +35,7 @@ class FaultKind(StrEnum):
 
     MISSING = "missing"  # users get no list
     SHARED_LIST = "shared_list"  # many users get one list, or a few
+    IDENTICAL = "identical"  # users get the other arm's list
     CUT_SHORT = "cut_short"
     STALE = "stale"  # lists stayed as they were in the last run while others changed
     ITEMS_GONE = "items_gone"  # nobody is shown them any more

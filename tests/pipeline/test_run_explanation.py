@@ -12,6 +12,8 @@ from monitor.model.comparison import Comparison, Keep
 from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
+from monitor.model.rankings import Arm
+from monitor.model.rules import Direction
 from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
 from pipeline.canned import CannedTitles, ran, users
@@ -78,6 +80,26 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
     assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 40, 0.0)]
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
+
+
+def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
+    above = changed(TWO, rules=(rule(alert="TooSimilar", direction=Direction.ABOVE, threshold=0.9, for_runs=1, min_users=1),))
+    before = after(run({name: [7, 8, 9] for name in NAMES}, above))
+    result = run(SAME, above, before)
+    found = result.explanation
+    assert found is not None
+    assert found.finding is not None
+    assert (found.finding.kind, found.finding.arms, found.finding.explained) == (FaultKind.IDENTICAL, (Arm.CANDIDATE,), None)
+    sentence = (
+        "80 of 80 users (100 %) get the baseline's list from the candidate: both lists are identical. "
+        "Is the experiment applied? The similarity of all users rose by 2.0000. The baseline did not change."
+    )
+    assert found.sentence == sentence
+    (alert,) = result.transitions
+    assert (alert.explanation or "").startswith(sentence)
+    half = run({name: SAME[name] if name in NAMES[:40] else [7, 8, 9] for name in NAMES}, above, before).explanation
+    assert half is not None
+    assert half.sentence.startswith("40 of 80 users (50 %), exactly those of country=DE, get the baseline's list")
 
 
 def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual():

@@ -230,8 +230,10 @@ def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple
 
 
 def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
-    """Each part of the drop and its share of it; amounts where parts cancel out."""
+    """Each part of the drop and its share of it; amounts where parts cancel out. A rise has none."""
     drop, causes = explanation.drop, explanation.causes
+    if drop < 0:
+        return ()
     # Parts that cancel out leave a small drop, shares of which would mislead.
     is_shared = drop > 0 and max((abs(cause.amount) for cause in causes), default=0.0) <= _CANCELLED * drop
     shown = ((each.part, _percent(each.amount / drop) if is_shared else f"{each.amount:+.4f}") for each in causes)
