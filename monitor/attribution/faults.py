@@ -43,21 +43,26 @@ _FAR, _FAR_ORDERS = 2, 3
 _MOSTLY = 0.9
 
 
-def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | None:
-    """Users who got no list, by the arm that owes it to most of them; None where no more than a ``usual`` share did."""
+def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
+    """Users without a list, in the arm with most of them; None where hardly more than the ``usual`` share has none.
+
+    Where that share is unknown it is taken to be 0.
+    """
     rows = {row.segment: row for row in coverage}
     if ALL not in rows or not rows[ALL].asked:
         return None
     counts = {arm: {name: _count_lost(row, arm) for name, row in rows.items()} for arm in Arm}
     arm = max(Arm, key=lambda each: counts[each][ALL])
     lost, asked = counts[arm][ALL], rows[ALL].asked
-    if lost - usual * asked < max(5, _LEAST_LOST * asked, _SURE * math.sqrt(usual * asked)):
+    before = usual or 0.0
+    if lost - before * asked < max(5, _LEAST_LOST * asked, _SURE * math.sqrt(before * asked)):
         return None
     held = {name: lost_there / lost for name, lost_there in counts[arm].items() if name != ALL and rows[name].asked}
     shares = {name: counts[arm][name] / rows[name].asked for name in held}
     likeliest = max(held, key=lambda name: (held[name] * shares[name], name), default=ALL)
     is_there = likeliest != ALL and held[likeliest] >= _HELD and shares[likeliest] >= 1.5 * lost / asked
     segment = likeliest if is_there else ALL
+    empty = rows[ALL].reasons.get((arm, CoverageReason.EMPTY), 0)
     return Finding(
         kind=FaultKind.MISSING,
         arms=tuple(each for each in Arm if counts[each][ALL] >= lost / 2),
@@ -65,7 +70,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | Non
         segment_share=counts[arm][segment] / rows[segment].asked,
         users=lost,
         compared=asked,
-        detail={"before": usual},
+        detail={"empty": empty / lost} | ({} if usual is None else {"before": usual}),
         is_exact=is_there and held[segment] == shares[segment] == 1,
     )
 

@@ -59,6 +59,7 @@ class Finding:
     explained: float | None = None  # share of the drop that would not be there otherwise; None without a drop
     detail: Mapping[str, float] = field(default_factory=dict)  # figures of the kind, such as items gone
     is_exact: bool = False  # whether ``users`` are all that have it, and all of the segment
+    note: str | None = None  # why users got no list, as the source says
     spelling: IdMismatch | None = None  # of respelled ids: before and now in one arm, else baseline and candidate
 
     @property

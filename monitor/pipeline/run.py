@@ -12,7 +12,7 @@ from monitor.alerts.unmatched import find_unmatched
 from monitor.alerts.verdicts import BOTH_FAILED, describe_lost
 from monitor.errors import OutputError, SourceError
 from monitor.model.comparison import Comparison, Keep
-from monitor.model.explanation import Explanation
+from monitor.model.explanation import Explanation, Finding
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.model_versions import write_models
@@ -24,7 +24,7 @@ from monitor.pipeline.accumulator import EXAMPLES
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, recall_fault
+from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, find_lost, recall_fault
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
 from monitor.ports import Clock, ScoreSink
@@ -79,7 +79,8 @@ def execute(
         reason = "; ".join(filter(None, (reason, unwritten))) or None
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
     found = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
-    return _judge(comparison, claim, memory, clock.now(), found)
+    lost = None if status is RunStatus.OK else find_lost(measurement.coverage, measurement.notes, memory.splits)
+    return _judge(comparison, claim, memory, clock.now(), found, lost=lost)
 
 
 def _write_scores(
@@ -128,7 +129,15 @@ def _add_last_ok(reason: str | None, memory: Memory) -> str | None:
     return reason if last is None else f"{reason}; last good run: {format_instant(last.slot)}"
 
 
-def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, found: Findings) -> RunResult:
+def _judge(
+    comparison: Comparison,
+    claim: Claim,
+    memory: Memory,
+    at: datetime,
+    found: Findings,
+    *,
+    lost: Finding | None = None,
+) -> RunResult:
     judgement = judge_findings(comparison, found, memory, at)
     if any(change.is_start for change in judgement.transitions):
         told = recall_fault(found.measured.explanation, memory.explained)
@@ -144,7 +153,7 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
         config_hash=comparison.config_hash,
         k=k,
         states=judgement.states,
-        transitions=add_explanations(judgement.transitions, explanation, write_models(models, found.slot)),
+        transitions=add_explanations(judgement.transitions, explanation, write_models(models, found.slot), lost=lost),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
         labels_until=_labels_until(comparison, claim) if found.status is RunStatus.OK else None,

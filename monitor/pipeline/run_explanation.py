@@ -6,16 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from monitor.attribution.changes import PairChanges, classify, compare_pairs, group_users, share_kinds
 from monitor.attribution.decomposition import ExposureShift, MeanDrop, compare_exposure, decompose_drop, rows_of_place
-from monitor.attribution.faults import Scene, find_fault
+from monitor.attribution.faults import Scene, find_fault, find_missing
 from monitor.attribution.habits import pool_bins, share_bins
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
-from monitor.attribution.sentences import write_alert_text, write_distance, write_drop, write_finding
+from monitor.attribution.sentences import write_alert_text, write_distance, write_drop, write_finding, write_lost
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
 from monitor.model.arrays import Rows
@@ -23,11 +25,11 @@ from monitor.model.comparison import Comparison
 from monitor.model.explanation import ExampleLists, Explanation, FaultKind, Finding, Split
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import format_instant
-from monitor.model.rankings import ALL, Arm, PairBatch, Pairing
+from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, PairBatch, Pairing
 from monitor.model.rules import RuleKind
 from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
-from monitor.pipeline.accumulator import Sample
+from monitor.pipeline.accumulator import EXAMPLES, Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
 from monitor.pipeline.score import leading_metric
@@ -36,6 +38,8 @@ _MOST, _SOME = 0.5, 0.05
 """Share of a drop that a fault explains at least to be its cause; where there is no drop, share of users."""
 _OTHERS_AGAIN = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 _SINCE = "Since the run of"
+Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], str]
+"""What sources say about users without a list."""
 
 HEALTHY_RUNS = 20  # newest ones that a run is held against
 SHOWN_ITEMS = 10  # that gained, and that lost
@@ -72,11 +76,12 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     former: RecodedLists | None = None,
     last: RecodedLists | None = None,
     mismatches: Sequence[IdMismatch] = (),
+    notes: Notes = MappingProxyType({}),
 ) -> tuple[Split | None, Explanation | None]:
     """What the run keeps for later ones of one of the measured metrics, and its own explanation; neither without parts.
 
     ``past``: splits of earlier healthy runs; ``former``: lists of a healthy run before, against which each user's are held;
-    ``last``: those of the last run; ``mismatches``: what is odd about this run's ids.
+    ``last``: those of the last run; ``mismatches``: what is odd about this run's ids; ``notes``: why users got no list.
     Costs six scorings of the metric, and sixteen more where lists are held against others.
     """
     metric = choose_metric(comparison, measured)
@@ -96,15 +101,39 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         changes=changes,
         is_older=former is not last,
         habits=_pool_habits(known),
-        usually_missing=1 - sum(each.means.n for each in known) / sum(each.asked for each in known) if known else None,
+        usually_missing=_share_missing(known),
         drop=drop.whole if drop is not None and drop.is_clear else None,
     )
     split = Split(metric=str(metric), asked=sample.pairing.coverage.all.asked, means=means, habits=_share_habits(scene))
     names = _Names(pairing=sample.pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
+    finding, has_stood = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
+    fault = _add_note(finding, sample.pairing.coverage, notes), has_stood
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(explanation, id_mismatches=tuple(mismatches))
+
+
+def find_lost(coverage: Coverage, notes: Notes, past: Sequence[Split]) -> Finding | None:
+    """Users without a list in a run that could not be judged; ``past``: splits of earlier healthy runs."""
+    return _add_note(find_missing(coverage.rows, _share_missing(past)), coverage, notes)
+
+
+def _share_missing(past: Sequence[Split]) -> float | None:
+    """Usual share of the users without a score; None without earlier runs."""
+    asked = sum(each.asked for each in past)
+    return 1 - sum(each.means.n for each in past) / asked if asked else None
+
+
+def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Finding | None:
+    """The finding with what the source says about most users without a list, if it says something."""
+    if finding is None or finding.kind is not FaultKind.MISSING:
+        return finding
+    counts = {reason: count for (arm, reason), count in coverage.all.reasons.items() if arm is finding.arms[0]}
+    said = [reason for reason in counts if (finding.arms[0], reason) in notes]
+    if not said:
+        return finding
+    note = notes[finding.arms[0], max(said, key=counts.__getitem__)]
+    return replace(finding, note=note.partition(EXAMPLES)[0])
 
 
 def _find_cause(
@@ -251,20 +280,37 @@ def _is_cause(finding: Finding | None) -> bool:
 
 
 def add_explanations(
-    transitions: Iterable[Transition], explanation: Explanation | None, also: Sequence[str] = ()
+    transitions: Iterable[Transition],
+    explanation: Explanation | None,
+    also: Sequence[str] = (),
+    *,
+    lost: Finding | None = None,
 ) -> tuple[Transition, ...]:
-    """The transitions with the explanation and ``also`` as text where an alert begins that does not tell it by itself.
+    """The transitions with the explanation and ``also`` as text where an alert begins and its reason does not say it.
 
-    That is one on similarity, and where a fault was found other than users without a list, any but a condition.
+    An alert on similarity gets each explanation. All others get one that has a finding and adds something to their reason.
+    ``lost``: users without a list, of a run that has no explanation.
     """
-    finding = None if explanation is None else explanation.finding
-    of_lists = (RuleKind.COVERAGE, RuleKind.STANDSTILL) if finding and finding.kind is not FaultKind.MISSING else ()
-    return tuple(
-        replace(each, explanation=" ".join((write_alert_text(explanation, parse_derived(each.metric)[1], each.segment), *also)))
-        if explanation is not None and each.kind in (RuleKind.SIMILARITY, *of_lists) and each.to_state is not State.QUIET
-        else each
-        for each in transitions
-    )
+    finding = lost if explanation is None else explanation.finding
+    is_for_all = finding is not None and _adds_something(finding)
+    explained = []
+    for each in transitions:
+        is_wanted = each.to_state is not State.QUIET and (is_for_all or each.kind is RuleKind.SIMILARITY)
+        text = _write_cause(each, explanation, finding) if is_wanted else None
+        explained.append(each if text is None else replace(each, explanation=" ".join((text, *also))))
+    return tuple(explained)
+
+
+def _write_cause(change: Transition, explanation: Explanation | None, finding: Finding | None) -> str | None:
+    is_lost = finding is not None and finding.kind is FaultKind.MISSING
+    if finding is not None and is_lost and (explanation is None or change.kind is not RuleKind.SIMILARITY):
+        return write_lost(finding)
+    return None if explanation is None else write_alert_text(explanation, parse_derived(change.metric)[1], change.segment)
+
+
+def _adds_something(finding: Finding) -> bool:
+    """Whether the finding says more than the reasons of alerts on coverage, which count users without a list."""
+    return finding.kind is not FaultKind.MISSING or finding.segment != ALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,14 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         split, why, unexplained = None, None, None
         try:
             split, why = explain_run(
-                comparison, sample, found.metrics, memory.splits, former=former, last=last, mismatches=mismatches
+                comparison,
+                sample,
+                found.metrics,
+                memory.splits,
+                former=former,
+                last=last,
+                mismatches=mismatches,
+                notes=found.notes,
             )
         except MetricError as error:  # of one that a package brings
             unexplained = f"not explained: {error}"
