@@ -1,7 +1,7 @@
 """Whether drift can be judged after a run, and if not, why; `stale`, judged by time for want of runs; arms that stand still."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.machine import Evaluation, advance
@@ -10,9 +10,11 @@ from monitor.model.alerts import MIN_CHANGES, AlertState, Outcome, Standstill, S
 from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
+from monitor.model.root_causes import RootCause
 from monitor.model.rules import Condition, ConditionRule, Rule, StandstillRule
 from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import CHURN
+from monitor.texts.root_causes import write_stale
 
 _CLEAR_WORDS = {
     Condition.ERROR: "the run did not fail",
@@ -83,6 +85,7 @@ class Staleness:
     overdue_at: datetime  # by when the last of the runs that may go without success had to end
     seen_s: float  # monotonic: this process has watched since it began, success, a jump of the clock or sleep
     needed_s: float  # what that must be until another run was due and had to end
+    cause: RootCause = field(default_factory=RootCause)
 
     def is_over(self, now: datetime) -> bool:
         """Whether it has lasted too long, by the clock and by what was seen: a clock that jumps is no run that failed."""
@@ -112,7 +115,9 @@ def judge_stale(
 
 
 def _judge_wait(comparison: Comparison, states: Sequence[AlertState], wait: Staleness) -> Iterator[tuple[Rule, str, Verdict]]:
-    reason, rules = _describe(comparison, wait), {rule.alert: rule for rule in comparison.judging.rules}
+    missed = comparison.judging.stale_after
+    reason = write_stale(wait.since, missed, wait.cause, has_succeeded=wait.has_succeeded)
+    rules = {rule.alert: rule for rule in comparison.judging.rules}
     for rule in rules.values():
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
             yield rule, ALL, Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=0)
@@ -121,12 +126,6 @@ def _judge_wait(comparison: Comparison, states: Sequence[AlertState], wait: Stal
         reason = f"{reason}; not waited for, since {Condition.STALE} is ignored"
         ended = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
         yield from ((rules[state.alert], state.segment, ended) for state in waiting)
-
-
-def _describe(comparison: Comparison, wait: Staleness) -> str:
-    since = f"{wait.since:%Y-%m-%d %H:%M} UTC"
-    newest = f"since that of {since}" if wait.has_succeeded else f"yet, waited for since {since}"
-    return f"no run has succeeded {newest}: {comparison.judging.stale_after:,} that were due since failed or were not begun"
 
 
 def count_standstills(comparison: Comparison, scores: Sequence[ArmScore], past: Sequence[PastRun]) -> tuple[Standstill, ...]:

@@ -289,19 +289,22 @@ def _message(
     begun: Mapping[str | None, Transition],
     snapshot: FiringSnapshot,
 ) -> Message:
-    told = [start for start in snapshot.told if _incident_of(start) == name and start.dedup_key not in begun]
-    fresh = sorted((start for start in begun.values() if _incident_of(start) == name), key=lambda start: start.slot)
-    starts = [*told, *fresh]
+    sent = [start for start in snapshot.told if _incident_of(start) == name]
+    told = [start for start in sent if start.dedup_key not in begun]
+    sent_keys = {start.dedup_key for start in sent}
+    fresh = [start for key, start in begun.items() if _incident_of(start) == name and key not in sent_keys]
+    # In the order of sending, also in a repetition: what was sent first never changes.
+    starts = [*sent, *fresh]
     before, now = count_pages(told), count_pages(starts or of_it)
     is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
-    known, since = snapshot.delivered | begun.keys(), min((start.slot for start in starts), default=None)
+    known = snapshot.delivered | begun.keys()
     return Message(
         incident=name,
         comparison=of_it[0].comparison,
         severity=now.severity,
         changes=of_it,
         firing=tuple(each for each in snapshot.firing if _incident_of(each) == name and each.dedup_key in known),
-        first=tuple(each for each in starts if each.slot == since),
+        first=tuple(starts[:1]),
         acknowledged=snapshot.acknowledged,
         pages=now.pages,
         worse=now.worse if is_begun and is_page and before.pages else None,

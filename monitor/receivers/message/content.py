@@ -15,6 +15,7 @@ from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
 from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
+from monitor.texts.root_causes import write_known_cause
 
 MAX_CHANGES = 5
 """Changes that are reported in full; the rest is counted."""
@@ -70,6 +71,7 @@ class MessageContent:
     examples: tuple[SideBySide, ...]
     links: tuple[tuple[str, str], ...]  # name and URL
     commands: tuple[str, ...]  # to be pasted in a shell
+    is_watched: bool = True  # False where it ended because nothing watches it any more
     more: tuple[str, ...] = ()  # sentences on the others, on what goes on firing, and on why it pages again
 
 
@@ -87,9 +89,11 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         severity=message.severity,
         title=title_of(message, leads),
         changes=tuple(change_content(change, message, shown[0]) for change in shown),
+        is_watched=is_watched(message),
         more=further_changes(message, shown),
         why=(
             *(() if explained is None or message.is_repetition else why_sentences(explained, explanation)),
+            *(known_cause(message) if explained is None else ()),
             # The explanation that a change itself has ends with them.
             *(bounded_line(line, _LONGEST_SENTENCE) for line in told.models if explained is None or explanation is not None),
         ),
@@ -165,8 +169,15 @@ def still_firing(message: Message) -> tuple[Transition, ...]:
     return tuple(start for start in message.firing if start.dedup_key not in named)
 
 
+def is_watched(message: Message) -> bool:
+    """Whether its alerts are watched still: False for the end of an incident whose last alerts were removed."""
+    return message.status is not MessageStatus.RESOLVED or any(change.removed is None for change in message.changes)
+
+
 def verb_of(change: Transition, *, is_repetition: bool) -> str:
     """What became of it."""
+    if change.removed is not None:
+        return "no longer watched"
     if change.is_end:
         return "ended as new normal" if change.is_new_normal else "resolved"
     if change.is_acknowledgement:
@@ -227,6 +238,15 @@ def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple
     head = "" if speaker.metric == explanation.metric else f"{explanation_title(explanation)}: "
     lines = [f"{head}{first}", *further, *_item_counts(explanation)]
     return tuple(bounded_line(line, _LONGEST_SENTENCE) for line in lines)
+
+
+def known_cause(message: Message) -> tuple[str, ...]:
+    """What earlier runs of the incident found out, for alerts that begin without an explanation of their own."""
+    known = [start for start in message.firing if start.explanation]
+    if not message.starts or not known:
+        return ()
+    newest = max(known, key=lambda start: start.slot)
+    return (bounded_line(write_known_cause(newest.slot, newest.explanation or ""), 3 * _LONGEST_SENTENCE),)
 
 
 def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
