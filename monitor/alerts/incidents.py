@@ -154,21 +154,24 @@ def count_concerned(starts: Iterable[Transition]) -> float:
     Segments of one dimension are added. Where no alert counts users, they are all of those watched: a count that comes later
     is no growth then, nor is another order of items.
     """
-    users: dict[tuple[bool, str, str], dict[str, float]] = defaultdict(dict)
-    for start in find_leads(starts):
-        is_counted, concerned = _count_users(start)
-        of_it = users[is_counted, start.alert, start.segment.partition("=")[0]]
-        of_it[start.segment] = max(of_it.get(start.segment, 0.0), concerned)
-    return max(((counts, sum(of_it.values())) for (counts, *_), of_it in users.items()), default=(False, 0.0))[1]
+    given = tuple(starts)
+    counts = [(start, users) for start in given if (users := _count_users(start)) is not None]
+    # A segment that began after all users did is counted, although all users stand for it in messages.
+    counts = counts or [(start, float(start.users)) for start in find_leads(given)]
+    concerned: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for start, users in counts:
+        of_dimension = concerned[start.alert, start.segment.partition("=")[0]]
+        of_dimension[start.segment] = max(of_dimension.get(start.segment, 0.0), users)
+    return max((sum(of_dimension.values()) for of_dimension in concerned.values()), default=0.0)
 
 
-def _count_users(start: Transition) -> tuple[bool, float]:
-    """Whether the alert counts users, and how many it concerns at most."""
+def _count_users(start: Transition) -> float | None:
+    """How many users the alert counts; None if it counts none."""
     if _is_blind(start):
-        return True, float(start.users)
-    if _is_share(start) and start.value is not None and not start.statistic.startswith(_OF_ORDER):
-        return True, start.users * abs(start.value - (start.normal or 0.0))
-    return False, float(start.users)
+        return float(start.users)
+    if not _is_share(start) or start.value is None or start.statistic.startswith(_OF_ORDER):
+        return None
+    return start.users * abs(start.value - (start.normal or 0.0))
 
 
 def group_fault(start: Transition) -> FaultGroup | None:

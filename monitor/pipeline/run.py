@@ -33,6 +33,8 @@ from monitor.texts.unmatched_names import write_unmatched
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
 """Reasons that keep no list from being compared."""
+_WORDS = {CoverageReason.MISSING: "left them out", CoverageReason.EMPTY: "gave empty lists"}
+"""What an arm did that says nothing itself."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """Reasons that say nothing against a source that answers: a run that is ok does not tell of them."""
 
@@ -228,7 +230,7 @@ def _obstacles(measurement: Measurement, passed_over: Collection[CoverageReason]
     whole, found = measurement.coverage.all, dict[Arm, list[tuple[int, str, str]]]()
     for (arm, reason), count in sorted(whole.reasons.items(), key=lambda each: -each[1]):
         if reason not in (*_COMPARED, *passed_over):
-            cause, _, users = measurement.notes.get((arm, reason), reason).partition(EXAMPLES)
+            cause, _, users = measurement.notes.get((arm, reason), _WORDS.get(reason, reason)).partition(EXAMPLES)
             found.setdefault(arm, []).append((count, cause, users))
     told, lost = [], {arm: sum(count for count, *_ in of_it) for arm, of_it in found.items()}
     for arm in sorted(filter(found.__contains__, Arm), key=lambda arm: -lost[arm]):

@@ -292,10 +292,9 @@ def add_explanations(
     ``lost``: users without a list, of a run that has no explanation.
     """
     finding = lost if explanation is None else explanation.finding
-    is_for_all = finding is not None and _adds_something(finding)
     explained = []
     for each in transitions:
-        is_wanted = each.to_state is not State.QUIET and (is_for_all or each.kind is RuleKind.SIMILARITY)
+        is_wanted = each.to_state is not State.QUIET and (_adds_to(each, finding) or each.kind is RuleKind.SIMILARITY)
         text = _write_cause(each, explanation, finding) if is_wanted else None
         explained.append(each if text is None else replace(each, explanation=" ".join((text, *also))))
     return tuple(explained)
@@ -308,9 +307,11 @@ def _write_cause(change: Transition, explanation: Explanation | None, finding: F
     return None if explanation is None else write_alert_text(explanation, parse_derived(change.metric)[1], change.segment)
 
 
-def _adds_something(finding: Finding) -> bool:
-    """Whether the finding says more than the reasons of alerts on coverage, which count users without a list."""
-    return finding.kind is not FaultKind.MISSING or finding.segment != ALL
+def _adds_to(change: Transition, finding: Finding | None) -> bool:
+    """Whether the finding says more than the change's reason: that of all users counts all users without a list."""
+    if finding is None:
+        return False
+    return finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

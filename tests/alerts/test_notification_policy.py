@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import HOUR, MINUTE, SLOT, comparison, coverage_rule, rule, transition
-from monitor.alerts.incidents import GROUP_FOR, assign_incidents, count_pages, find_leads
+from monitor.alerts.incidents import GROUP_FOR, assign_incidents, count_concerned, count_pages, find_leads
 from monitor.alerts.notification_policy import (
     Dispatch,
     MaintenanceWindow,
@@ -291,6 +291,10 @@ def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again()
     missing = replace(ANOTHER, metric="coverage", statistic="missing(candidate)", value=0.02, users=1000)
     (message,) = compose_messages([missing], situation(START, missing, told=(START,)))
     assert (message.pages, message.worse) == (2, "another fault joined: users get no list")
+    first, all_users = (replace(missing, segment=name, value=0.04, users=500) for name in ("country=UK", ALL))
+    grown = replace(missing, segment="country=FR", value=1.0, users=480, slot=LATER + MINUTE)
+    assert count_concerned([first, all_users]) == 20
+    assert count_concerned([first, all_users, grown]) == 500
     lasting = opened(alert="ListsFailed", segment="country=NO")
     everybody, _ = begin(LATER, alert="ListsFailed")
     fails = replace(condition("error"), alert="Stale", slot=LATER)

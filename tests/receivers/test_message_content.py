@@ -30,8 +30,9 @@ from monitor.alerts.verdicts import BOTH_FAILED
 from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
 from monitor.model.alerts import Removed, State
-from monitor.model.explanation import Cause, Part
+from monitor.model.explanation import Cause, FaultKind, Finding, Part
 from monitor.model.notifications import Briefing, FiringSnapshot, MessageStatus
+from monitor.model.rankings import Arm
 from monitor.model.rules import Severity
 from monitor.receivers.email import mail_page, mail_subject
 from monitor.receivers.message.content import SideBySide, content_of
@@ -134,7 +135,16 @@ def test_an_alert_without_an_explanation_says_what_an_earlier_run_of_its_inciden
     stale = start(alert="Stale", metric="condition", statistic="stale", dedup_key="s", explanation=None, value=None)
     found = content(message(stale, firing=(EVERYBODY, stale)))
     assert found.why == (f"Known since the run of 2024-01-08T00:00:00Z: {WHY}",)
+    newer = start(alert="RunFailing", slot=SLOT + timedelta(hours=1), explanation=None)
+    assert content(message(stale, firing=(EVERYBODY, newer, stale))).why == ()
     assert content(message(end(), firing=(EVERYBODY,))).why == ()
+
+
+def test_an_alert_on_users_without_a_list_is_explained_by_who_they_are_and_not_by_items():
+    finding = Finding(kind=FaultKind.MISSING, arms=(Arm.CANDIDATE,), segment="a=b", segment_share=1.0, users=4, compared=9)
+    told = start(metric="coverage", statistic="missing(candidate)", explanation="4 of 9 users (44 %), exactly those of a=b")
+    found = content(message(told, briefing=briefing(explanation=explanation(finding=finding))))
+    assert (found.why, found.shares, found.entered, found.examples) == ((told.explanation,), (), (), ())
 
 
 def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():

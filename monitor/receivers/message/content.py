@@ -8,7 +8,7 @@ from monitor.alerts.incidents import find_leads
 from monitor.alerts.verdicts import format_value
 from monitor.attribution.sentences import PART_WORDS, write_falls
 from monitor.model.alerts import Transition
-from monitor.model.explanation import ExampleLists, Explanation, ExposedItem
+from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
@@ -82,7 +82,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     explained = next((change for change in leads if change.explanation is not None), None)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     told = message.briefing or Briefing()
-    briefing = told if explained is not None else Briefing()
+    briefing = told if explained is not None and _is_about_lists(explained, told.explanation) else Briefing()
     explanation = briefing.explanation
     return MessageContent(
         status=message.status,
@@ -93,7 +93,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         more=further_changes(message, shown),
         why=(
             *(() if explained is None or message.is_repetition else why_sentences(explained, explanation)),
-            *(known_cause(message) if explained is None else ()),
+            *(known_cause(message, leads) if explained is None else ()),
             # The explanation that a change itself has ends with them.
             *(bounded_line(line, _LONGEST_SENTENCE) for line in told.models if explained is None or explanation is not None),
         ),
@@ -240,13 +240,20 @@ def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple
     return tuple(bounded_line(line, _LONGEST_SENTENCE) for line in lines)
 
 
-def known_cause(message: Message) -> tuple[str, ...]:
-    """What earlier runs of the incident found out, for alerts that begin without an explanation of their own."""
-    known = [start for start in message.firing if start.explanation]
-    if not message.starts or not known:
+def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool:
+    """Whether lists, items and the drop explain the change: users without a list have none."""
+    finding = None if explanation is None else explanation.finding
+    return change.kind is RuleKind.SIMILARITY or finding is None or finding.kind is not FaultKind.MISSING
+
+
+def known_cause(message: Message, leads: Sequence[Transition]) -> tuple[str, ...]:
+    """What the newest run of the incident found out, where time alone made an alert begin: no run explains that one."""
+    runs = [start for start in message.firing if start.has_run]
+    if not runs or not leads[0].is_start or leads[0].has_run:
         return ()
-    newest = max(known, key=lambda start: start.slot)
-    return (bounded_line(write_known_cause(newest.slot, newest.explanation or ""), 3 * _LONGEST_SENTENCE),)
+    newest = max(start.slot for start in runs)
+    causes = [start.explanation for start in runs if start.slot == newest and start.explanation]
+    return tuple(bounded_line(write_known_cause(newest, cause), 3 * _LONGEST_SENTENCE) for cause in causes[:1])
 
 
 def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
