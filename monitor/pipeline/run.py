@@ -81,7 +81,7 @@ def execute(
         reason = "; ".join(filter(None, (reason, unwritten))) or None
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
     found = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
-    lost = None if status is RunStatus.OK else find_lost(measurement.coverage, measurement.notes, memory.splits)
+    lost = find_lost(status, measurement.coverage, measurement.notes)
     return _judge(comparison, claim, memory, clock.now(), found, lost=lost)
 
 

@@ -27,6 +27,7 @@ from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, PairBatch, Pairing
 from monitor.model.rules import RuleKind
+from monitor.model.runs import RunStatus
 from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import EXAMPLES, Sample
@@ -113,9 +114,11 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     return split, replace(explanation, id_mismatches=tuple(mismatches))
 
 
-def find_lost(coverage: Coverage, notes: Notes, past: Sequence[Split]) -> Finding | None:
-    """Users without a list in a run that could not be judged; ``past``: splits of earlier healthy runs."""
-    return _add_note(find_missing(coverage.rows, _share_missing(past)), coverage, notes)
+def find_lost(status: RunStatus, coverage: Coverage | None, notes: Notes = MappingProxyType({})) -> Finding | None:
+    """Users without a list in a run that could not be judged; None of a run that is ok, or ended before anybody was asked."""
+    if status is RunStatus.OK or coverage is None:
+        return None
+    return _add_note(find_missing(coverage.rows, None), coverage, notes)
 
 
 def _share_missing(past: Sequence[Split]) -> float | None:

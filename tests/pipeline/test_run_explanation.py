@@ -129,12 +129,12 @@ LOST = (
     ("least", "failures", "said"),
     [
         (0.1, {}, f"{WHO} no list from the candidate (0 % before)."),
-        (0.9, {}, f"{WHO} no list from the candidate (0 % before)."),
-        (0.9, dict.fromkeys(NAMES[:40], CoverageReason.EMPTY), f"{WHO} an empty list from the candidate (0 % before)."),
+        (0.9, {}, f"{WHO} no list from the candidate."),
+        (0.9, dict.fromkeys(NAMES[:40], CoverageReason.EMPTY), f"{WHO} an empty list from the candidate."),
         (
             0.9,
             dict.fromkeys(NAMES[:40], CoverageReason.SERVER_ERROR),
-            f"{WHO} no list from the candidate (0 % before): recs answered 503.",
+            f"{WHO} no list from the candidate: recs answered 503.",
         ),
     ],
 )
