@@ -150,8 +150,8 @@ def mail_subject(message: Message) -> str:
     That is the comparison, why the first alert of the incident fired, and a mark of the incident.
     """
     name, first = clean(message.comparison, _LONGEST_NAME), message.first or message.firing or message.changes
-    status = f"{message.status.upper()} {message.severity}" if is_watched(message) else "NO LONGER WATCHED"
-    return f"[{status}] {name}: {cause_of(first[0])} (incident {_digest(message.incident)[:8]})"
+    status = message.status.upper() if is_watched(message) else "NO LONGER WATCHED"
+    return f"[{status}] [{message.severity}] {name}: {cause_of(first[0])} (incident {_digest(message.incident)[:8]})"
 
 
 def _digest(text: str) -> str:

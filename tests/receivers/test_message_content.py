@@ -125,7 +125,7 @@ def test_what_was_removed_is_no_longer_watched_and_leads_to_a_page_that_exists(r
     assert found.title == "SimilarityLow no longer watched on home-feed"
     assert headline_of(found) == f"⏹ {found.title}"
     assert summary_of(ended) == f"{found.title}: {removed}"
-    assert mail_subject(message(ended)).startswith("[NO LONGER WATCHED] home-feed: ")
+    assert mail_subject(message(ended)).startswith("[NO LONGER WATCHED] [critical] home-feed: ")
     page = URL if removed is Removed.COMPARISON else f"{URL}/c/home-feed"
     assert found.links[0] == ("dashboard", page)
     assert found.commands[0] == "rankwatch show home-feed"
@@ -159,8 +159,9 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
         for snapshot, changes in ((before, (failing,)), (later, (stale,)), (later, (failing, stale)))
         for each in compose_messages(changes, snapshot)
     ]
-    assert [each.partition("]")[0] for each in subjects] == ["[FIRING warning", "[FIRING critical", "[FIRING critical"]
-    assert len({each.partition("]")[2] for each in subjects}) == 1
+    parts = [each.partition("] home-feed: ") for each in subjects]
+    assert [part[0] for part in parts] == ["[FIRING] [warning", "[FIRING] [critical", "[FIRING] [critical"]
+    assert len({part[2] for part in parts}) == 1
 
 
 def test_an_acknowledgement_says_who_and_no_old_figures():
@@ -198,7 +199,7 @@ HEADLINES = {  # of a reason, or of an explanation
 def test_the_headline_names_the_cause(said):
     change, told = start(reason=said, explanation=said), HEADLINES[said]
     assert content(message(change)).title == summary_of(change) == f"SimilarityLow firing on home-feed: {told}"
-    assert mail_subject(message(change)).startswith(f"[FIRING critical] home-feed: {told} (incident ")
+    assert mail_subject(message(change)).startswith(f"[FIRING] [critical] home-feed: {told} (incident ")
 
 
 def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it():
