@@ -26,7 +26,7 @@ from monitor.model.explanation import ExampleLists, Explanation, FaultKind, Find
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, PairBatch, Pairing
-from monitor.model.rules import RuleKind
+from monitor.model.rules import Condition, RuleKind
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
@@ -311,10 +311,13 @@ def _write_cause(change: Transition, explanation: Explanation | None, finding: F
 
 
 def _adds_to(change: Transition, finding: Finding | None) -> bool:
-    """Whether the finding says more than the change's reason: that of all users counts all users without a list."""
+    """Whether the finding says more than the change's reason."""
     if finding is None:
         return False
-    return finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL
+    if finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL:
+        return True
+    # Reasons of alerts on coverage count all users without a list, and a run that failed names its cause.
+    return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

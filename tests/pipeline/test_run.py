@@ -110,7 +110,8 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
     assert (result.status, result.transitions) == (RunStatus.INSUFFICIENT, ())
     assert result.reason == (
         "only 1 of 3 users (33%) could be compared, under min_paired_share 50%: "
-        "the candidate gave no list for 2 of 3 users: left them out (1 of them), timeout (1 of them); the baseline answered 3 of 3"
+        "the candidate gave no list for 2 of 3 users: left them out (1 of them), timeout (1 of them); "
+        "the baseline answered 3 of 3"
     )
     assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
 

@@ -150,6 +150,13 @@ def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, 
         assert cause_of(alert) == said.rstrip(".")
 
 
+def test_users_without_a_list_in_all_segments_explain_that_there_is_no_data_and_no_count_of_them():
+    what = changed(TWO, min_paired_share=0.9, rules=LOST)
+    result = run({name: SAME[name] for name in NAMES[::2]}, what)
+    said = {alert.alert: alert.explanation for alert in result.transitions}
+    assert said == {"ListsMissing": None, "NoData": "40 of 80 users (50 %) got no list from the candidate."}
+
+
 def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_explanation_and_alerts_all_the_same():
     thin = run({"u0": [1, 2, 3]})
     assert (thin.status, thin.split, thin.explanation) == (RunStatus.INSUFFICIENT, None, None)
