@@ -41,14 +41,13 @@ def assign_incidents(
 
     What begins to fire joins the newest open incident, if the first of its firings that last began at most `MOST_PERIODS` times
     ``group_for`` before, else makes a new one together. That no run succeeds is a fault of its own: it joins nothing but
-    conditions, users without a list and what began since, and drift does not join it. What lasts stays in its incident.
-    Conditions of all users concern as many users as have no list.
+    conditions, what began since, and an incident of users without a list. Drift does not join it. What lasts stays in its
+    incident. Conditions of all users concern as many users as have no list.
     """
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     conditions = {rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)}
     outages = {alert for alert, condition in conditions.items() if condition in (Condition.ERROR, Condition.STALE)}
     without_list = {rule.alert for rule in judging.rules if isinstance(rule, CoverageRule) and rule.share.lack in _NO_LIST}
-    of_outages = conditions.keys() | without_list
     transitions = _count_users_of_conditions(transitions, states, before, without_list)
     members: dict[str | None, list[AlertState]] = defaultdict(list)
     for state in lasting.values():
@@ -58,17 +57,20 @@ def assign_incidents(
         starts = [change for change in transitions if change.is_start and (change.alert in outages) is is_outage]
         if starts:
             begun = min(start.since for start in starts)
-            open_ones = (
-                of_it
-                for of_it in members.values()
-                if all(
-                    state.alert in of_outages or state.since >= begun if is_outage else state.alert not in outages
-                    for state in of_it
-                )
-            )
-            firing = [state for of_it in open_ones for state in of_it]
+            firing = list[AlertState]()
+            for of_it in members.values():
+                if is_outage:
+                    has_lost_users = any(state.alert in without_list for state in of_it)
+                    is_joined = has_lost_users or all(state.alert in conditions or state.since >= begun for state in of_it)
+                else:
+                    is_joined = not any(state.alert in outages for state in of_it)
+                if is_joined:
+                    firing += of_it
             name = _find_open(firing, starts[0].slot, judging.group_for) or stable_key(starts[0].slot, str(starts[0].dedup_key))
             incidents |= {start.dedup_key: name for start in starts}
+            # What begins in the same run is joined, too.
+            begun_keys = {start.dedup_key for start in starts}
+            members[name] += [replace(state, incident=name) for state in states if state.dedup_key in begun_keys]
     looked_after = {key: state.acknowledged_by for key, state in lasting.items()}
     return (
         tuple(

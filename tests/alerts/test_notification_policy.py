@@ -393,6 +393,12 @@ def test_an_outage_joins_failed_lists_and_what_began_with_it():
         first = opened(alert=alert)
         outage = opened(SLOT + 2 * HOUR, first, alert="Stale", since=SLOT + since * HOUR, **CONDITION)
         assert (outage.incident == first.incident) is joins
+    drift = opened()
+    missing = opened(SLOT + HOUR, drift, alert="ListsMissing")
+    later = SLOT + 2 * HOUR
+    assert opened(later, drift, missing, alert="Stale", since=later, **CONDITION).incident == drift.incident
+    _, together = named(begin(SLOT, alert="ListsFailed", segment="a=1"), begin(SLOT, alert="Stale", **CONDITION))
+    assert len({change.incident for change in together}) == 1
 
 
 def test_what_is_pending_has_no_incident():
