@@ -41,8 +41,8 @@ def assign_incidents(
 
     What begins to fire joins the newest open incident, if the first of its firings that last began at most `MOST_PERIODS` times
     ``group_for`` before, else makes a new one together. That no run succeeds is a fault of its own: it joins nothing but
-    conditions, what began since, and an incident of users without a list. Drift does not join it. What lasts stays in its
-    incident. Conditions of all users concern as many users as have no list.
+    conditions, what began since, and an incident of users without a list. Drift does not join it, but alerts on users without a
+    list do. What lasts stays in its incident. Conditions of all users concern as many users as have no list.
     """
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     conditions = {rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)}
@@ -53,19 +53,24 @@ def assign_incidents(
     for state in lasting.values():
         members[state.incident].append(state)
     incidents = {key: state.incident for key, state in lasting.items()}
-    for is_outage in (False, True):
-        starts = [change for change in transitions if change.is_start and (change.alert in outages) is is_outage]
+    begun_together = [change for change in transitions if change.is_start]
+    of_outages = [change for change in begun_together if change.alert in outages]
+    of_lost_users = [change for change in begun_together if change.alert in without_list]
+    of_drift = [change for change in begun_together if change.alert not in outages | without_list]
+    for starts in (of_drift, of_lost_users, of_outages):
         if starts:
-            begun = min(start.since for start in starts)
-            firing = list[AlertState]()
-            for of_it in members.values():
-                if is_outage:
-                    has_lost_users = any(state.alert in without_list for state in of_it)
-                    is_joined = has_lost_users or all(state.alert in conditions or state.since >= begun for state in of_it)
-                else:
-                    is_joined = not any(state.alert in outages for state in of_it)
-                if is_joined:
-                    firing += of_it
+            open_ones = [*members.values()]
+            if starts is of_drift:
+                open_ones = [of_it for of_it in open_ones if all(state.alert not in outages for state in of_it)]
+            if starts is of_outages:
+                begun = min(start.since for start in starts)
+                open_ones = [
+                    of_it
+                    for of_it in open_ones
+                    if any(state.alert in without_list for state in of_it)
+                    or all(state.alert in conditions or state.since >= begun for state in of_it)
+                ]
+            firing = [state for of_it in open_ones for state in of_it]
             name = _find_open(firing, starts[0].slot, judging.group_for) or stable_key(starts[0].slot, str(starts[0].dedup_key))
             incidents |= {start.dedup_key: name for start in starts}
             # What begins in the same run is joined, too.

@@ -397,6 +397,8 @@ def test_an_outage_joins_failed_lists_and_what_began_with_it():
     missing = opened(SLOT + HOUR, drift, alert="ListsMissing")
     later = SLOT + 2 * HOUR
     assert opened(later, drift, missing, alert="Stale", since=later, **CONDITION).incident == drift.incident
+    stale = opened(alert="Stale", **CONDITION)
+    assert opened(later, stale, alert="ListsMissing", segment="a=2").incident == stale.incident
     _, together = named(begin(SLOT, alert="ListsFailed", segment="a=1"), begin(SLOT, alert="Stale", **CONDITION))
     assert len({change.incident for change in together}) == 1
 
