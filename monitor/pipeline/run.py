@@ -13,6 +13,7 @@ from monitor.alerts.verdicts import BOTH_FAILED, describe_lost
 from monitor.errors import OutputError, SourceError
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.explanation import Explanation, Finding
+from monitor.model.id_mismatches import IdKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.model_versions import write_models
@@ -28,7 +29,7 @@ from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, fin
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
 from monitor.ports import Clock, ScoreSink
-from monitor.texts.id_mismatches import write_mismatch
+from monitor.texts.id_mismatches import write_mismatch, write_user_spelling
 from monitor.texts.unmatched_names import write_unmatched
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
@@ -228,9 +229,14 @@ def assess(measurement: Measurement, comparison: Comparison) -> tuple[RunStatus,
 def _obstacles(measurement: Measurement, passed_over: Collection[CoverageReason] = ()) -> list[str]:
     """What kept each arm from giving lists, then that the other arm answered, and for example whose lists are missing."""
     whole, found = measurement.coverage.all, dict[Arm, list[tuple[int, str, str]]]()
+    words = {(arm, reason): word for arm in Arm for reason, word in _WORDS.items()}
+    for each in measurement.run.id_mismatches:
+        if each.ids is IdKind.USER and each.is_spelling and each.arm is not None:
+            words[each.arm, CoverageReason.MISSING] = write_user_spelling(each)
+    words |= measurement.notes
     for (arm, reason), count in sorted(whole.reasons.items(), key=lambda each: -each[1]):
         if reason not in (*_COMPARED, *passed_over):
-            cause, _, users = measurement.notes.get((arm, reason), _WORDS.get(reason, reason)).partition(EXAMPLES)
+            cause, _, users = words.get((arm, reason), reason).partition(EXAMPLES)
             found.setdefault(arm, []).append((count, cause, users))
     told, lost = [], {arm: sum(count for count, *_ in of_it) for arm, of_it in found.items()}
     for arm in sorted(filter(found.__contains__, Arm), key=lambda arm: -lost[arm]):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule
+from monitor.alerts.verdicts import shorten_reason
 from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Comparison, Keep, SampleSize
@@ -97,6 +98,16 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
     assert result.coverage is not None
     assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
     assert [state.outcome for state in result.states] == [Outcome.ERROR]
+
+
+def test_a_run_that_finds_no_user_because_of_their_spelling_names_that_as_the_cause():
+    names = [f"u{number}" for number in range(12)]
+    both = [pull({spell(name): [1, 2] for name in names}) for spell in (str.lower, str.upper)]
+    listed = {Arm.CANDIDATE: users(*map(str.upper, names))}
+    result = ran(FULL, *both, users(*names), listed=listed)
+    other = "knows users by other ids, such as 'U0' for 'u0'"
+    assert (result.reason or "").startswith(f"the candidate gave no list for 12 of 12 users: {other}; ")
+    assert shorten_reason(result.reason or "") == f"candidate {other} (12 of 12 users)"
 
 
 def test_users_that_cannot_be_listed_fail_the_run():

@@ -129,6 +129,8 @@ def test_what_was_removed_is_no_longer_watched_and_leads_to_a_page_that_exists(r
     page = URL if removed is Removed.COMPARISON else f"{URL}/c/home-feed"
     assert found.links[0] == ("dashboard", page)
     assert found.commands[0] == "rankwatch show home-feed"
+    assert found.changes[0].facts[-1] == ("at", "2024-01-08T00:00:00Z")
+    assert "reported at 2024-01-08T00:00:00Z" in description_of(ended)
 
 
 def test_an_alert_without_an_explanation_says_what_an_earlier_run_of_its_incident_found_out():

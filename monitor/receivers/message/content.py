@@ -130,7 +130,7 @@ def change_content(change: Transition, message: Message, first: Transition) -> C
     where = "" if change.segment == ALL else f" in {clean(change.segment, _LONGEST_NAME)}"
     facts = [("segment", segment), *(() if change.is_acknowledgement else _figures(change))]
     facts.append(("in breach since" if change.is_start else "had been firing since", format_instant(change.since)))
-    facts.append(("run", format_instant(change.slot)))
+    facts.append(("run", format_instant(change.slot)) if change.has_run else ("at", format_instant(change.at)))
     is_same = change is not first and change.reason.partition("; ")[0] == first.reason.partition("; ")[0]
     reason = "for the same reason" if is_same else change.reason
     if message.is_repetition:

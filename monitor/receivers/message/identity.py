@@ -54,10 +54,12 @@ def description_of(transition: Transition) -> str:
     """A few lines: the reason, why, since when, and what to run to see more."""
     why = [] if transition.explanation is None else [f"Why: {clean(transition.explanation)}"]
     since = "in breach since" if transition.is_start else "had been firing since"
+    run = f"reported for the run of {format_instant(transition.slot)}"
+    moment = run if transition.has_run else f"reported at {format_instant(transition.at)}"
     return "\n".join([
         clean(transition.reason),
         *why,
-        f"{since} {format_instant(transition.since)}, reported for the run of {format_instant(transition.slot)}",
+        f"{since} {format_instant(transition.since)}, {moment}",
         f"To see more: {'; '.join(commands_of(transition))}",
     ])  # fmt: skip
 
