@@ -92,15 +92,23 @@ def _count_users_of_conditions(
     before: Sequence[AlertState],
     without_list: Collection[str],
 ) -> tuple[Transition, ...]:
-    """The transitions, where a condition of all users begins with how many users have no list, all of them if unknown."""
+    """The transitions. Conditions of all users begin with the number of users without a list.
+
+    Where that is unknown they concern all users.
+    """
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
     everybody = max((state.users for state in newest.values()), default=0)
-    judged = [state for state in states if state.segment == ALL and state.alert in without_list and state.value is not None]
-    lost = max((round((state.value or 0.0) * state.users) for state in judged), default=everybody)
-    return tuple(
-        replace(change, users=lost) if _is_blind(change) and change.segment == ALL and change.is_start else change
-        for change in transitions
-    )
+    counts = [
+        round(state.value * state.users)
+        for state in states
+        if state.segment == ALL and state.alert in without_list and state.value is not None
+    ]
+    lost = max(counts, default=everybody)
+    counted = []
+    for change in transitions:
+        is_counted = _is_blind(change) and change.segment == ALL and change.is_start
+        counted.append(replace(change, users=lost) if is_counted else change)
+    return tuple(counted)
 
 
 def _is_blind(change: Transition) -> bool:

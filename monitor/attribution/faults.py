@@ -197,12 +197,11 @@ def _are_identical(changes: PairChanges) -> Iterator[Suspicion]:
     baseline, candidate = changes.lists.values()
     is_equal = (baseline.present == candidate.present).all(axis=1) & (baseline.lengths > 0)
     was_equal = (baseline.former == candidate.former).all(axis=1)
-    hit, less = is_equal & ~was_equal & changes.is_known, int((was_equal & ~is_equal & changes.is_known).sum())
-    count = int(hit.sum())
+    hit = is_equal & ~was_equal & changes.is_known
+    count, less = int(hit.sum()), int((was_equal & ~is_equal & changes.is_known).sum())
     if count - less >= max(_LEAST_USERS, _MORE * math.sqrt(count + less)):
-        moved = {arm: float((1 - lists.kept[hit] + lists.turned[hit]).mean()) for arm, lists in changes.lists.items()}
-        is_of_baseline = moved[Arm.BASELINE] > moved[Arm.CANDIDATE]
-        arm = Arm.BASELINE if is_of_baseline else Arm.CANDIDATE
+        moved = [(1 - lists.kept[hit] + lists.turned[hit]).mean() for lists in (baseline, candidate)]
+        arm = Arm.BASELINE if moved[0] > moved[1] else Arm.CANDIDATE
         yield Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
 
 

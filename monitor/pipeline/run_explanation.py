@@ -115,7 +115,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
 
 
 def find_lost(status: RunStatus, coverage: Coverage | None, notes: Notes = MappingProxyType({})) -> Finding | None:
-    """Users without a list in a run that could not be judged; None of a run that is ok, or ended before anybody was asked."""
+    """Users without a list in a run that could not be judged; None if nobody was asked."""
     if status is RunStatus.OK or coverage is None:
         return None
     return _add_note(find_missing(coverage.rows, None), coverage, notes)

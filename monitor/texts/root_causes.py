@@ -7,7 +7,7 @@ from monitor.model.root_causes import RootCause
 
 
 def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succeeded: bool) -> str:
-    """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE; 3 runs ...`` without a full stop."""
+    """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE; 3 ...``, no full stop."""
     instant = f"{since:%Y-%m-%d %H:%M} UTC"
     wait = f"since that of {instant}" if has_succeeded else f"yet, waited for since {instant}"
     causes = []
@@ -15,9 +15,9 @@ def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succ
         causes.append(f"rankwatch's database was away for {cause.database_away_s:,.0f} s")
     if cause.run_failure is not None:
         causes.append(cause.run_failure)
-    if not causes:
-        return f"no run has succeeded {wait}: {missed_runs:,} that were due since failed or were not begun"
-    return f"no run has succeeded {wait}: {', and '.join(causes)}; {missed_runs:,} that were due since failed or were not begun"
+    missed = f"{missed_runs:,} that were due since failed or were not begun"
+    known = f"{', and '.join(causes)}; " if causes else ""
+    return f"no run has succeeded {wait}: {known}{missed}"
 
 
 def write_known_cause(slot: datetime, cause: str) -> str:
