@@ -1,4 +1,7 @@
-"""Incidents: which firings are one fault, how many users they concern, how often they page. In words: README.md beside."""
+"""Incidents: which firings are one fault, how many users they concern, how often they page.
+
+In words: README.md beside.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -35,19 +38,35 @@ class FaultGroup(StrEnum):
 
 
 def assign_incidents(
-    states: Sequence[AlertState], transitions: Sequence[Transition], before: Sequence[AlertState], judging: JudgingPlan
+    states: Sequence[AlertState],
+    transitions: Sequence[Transition],
+    before: Sequence[AlertState],
+    judging: JudgingPlan,
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
-    """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
+    """The states and transitions of one run with their incidents.
 
-    What begins to fire joins the newest open incident, if the first of its firings that last began at most `MOST_PERIODS` times
-    ``group_for`` before, else makes a new one together. That no run succeeds is a fault of its own: it joins nothing but
-    conditions, what began since, and an incident of users without a list. Drift does not join it, but alerts on users without a
-    list do. What lasts stays in its incident. Conditions of all users concern as many users as have no list.
+    ``before`` are the comparison's states as stored.
+
+    What begins to fire joins the newest open incident, if the first of its firings that last began
+    at most `MOST_PERIODS` times ``group_for`` before, else makes a new one together. That no run
+    succeeds is a fault of its own: it joins nothing but conditions, what began since, and an
+    incident of users without a list. Drift does not join it, but alerts on users without a list do.
+    What lasts stays in its incident. Conditions of all users concern as many users as have no list.
     """
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
-    conditions = {rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)}
-    outages = {alert for alert, condition in conditions.items() if condition in (Condition.ERROR, Condition.STALE)}
-    without_list = {rule.alert for rule in judging.rules if isinstance(rule, CoverageRule) and rule.share.lack in _NO_LIST}
+    conditions = {
+        rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)
+    }
+    outages = {
+        alert
+        for alert, condition in conditions.items()
+        if condition in (Condition.ERROR, Condition.STALE)
+    }
+    without_list = {
+        rule.alert
+        for rule in judging.rules
+        if isinstance(rule, CoverageRule) and rule.share.lack in _NO_LIST
+    }
     transitions = _count_users_of_conditions(transitions, states, before, without_list)
     members: dict[str | None, list[AlertState]] = defaultdict(list)
     for state in lasting.values():
@@ -61,7 +80,11 @@ def assign_incidents(
         if starts:
             open_ones = [*members.values()]
             if starts is of_drift:
-                open_ones = [of_it for of_it in open_ones if all(state.alert not in outages for state in of_it)]
+                open_ones = [
+                    of_it
+                    for of_it in open_ones
+                    if all(state.alert not in outages for state in of_it)
+                ]
             if starts is of_outages:
                 begun = min(start.since for start in starts)
                 open_ones = [
@@ -71,15 +94,23 @@ def assign_incidents(
                     or all(state.alert in conditions or state.since >= begun for state in of_it)
                 ]
             firing = [state for of_it in open_ones for state in of_it]
-            name = _find_open(firing, starts[0].slot, judging.group_for) or stable_key(starts[0].slot, str(starts[0].dedup_key))
+            name = _find_open(firing, starts[0].slot, judging.group_for) or stable_key(
+                starts[0].slot, str(starts[0].dedup_key)
+            )
             incidents |= {start.dedup_key: name for start in starts}
             # What begins in the same run is joined, too.
             begun_keys = {start.dedup_key for start in starts}
-            members[name] += [replace(state, incident=name) for state in states if state.dedup_key in begun_keys]
+            members[name] += [
+                replace(state, incident=name) for state in states if state.dedup_key in begun_keys
+            ]
     looked_after = {key: state.acknowledged_by for key, state in lasting.items()}
     return (
         tuple(
-            replace(state, incident=incidents.get(state.dedup_key), acknowledged_by=looked_after.get(state.dedup_key))
+            replace(
+                state,
+                incident=incidents.get(state.dedup_key),
+                acknowledged_by=looked_after.get(state.dedup_key),
+            )
             for state in states
         ),
         tuple(replace(change, incident=incidents.get(change.dedup_key)) for change in transitions),
@@ -122,9 +153,14 @@ def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timede
     for state in firing:
         if state.incident:
             beginnings[state.incident].append(state.since)
-    # Several may be open, since a firing can outlast the time in which others join it: the newest is joined.
+    # Several may be open, since a firing can outlast the time in which others join it: the newest
+    # is joined.
     return max(
-        (name for name, began in beginnings.items() if slot - min(began) <= MOST_PERIODS * group_for),
+        (
+            name
+            for name, began in beginnings.items()
+            if slot - min(began) <= MOST_PERIODS * group_for
+        ),
         key=lambda name: (max(beginnings[name]), name),
         default=None,
     )
@@ -148,15 +184,28 @@ def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
         return changes
     # The alert may have ended and begun again: the newest start counts.
     whole = of_all[-1]
-    return [min((each for each in changes if _carries(each, whole)), key=lambda each: each.users, default=whole)]
+    return [
+        min(
+            (each for each in changes if _carries(each, whole)),
+            key=lambda each: each.users,
+            default=whole,
+        )
+    ]
 
 
 def _carries(part: Transition, whole: Transition) -> bool:
     others, is_average = whole.users - part.users, part.statistic == "mean" or _is_share(part)
-    if others <= 0 or not is_average or None in (part.value, part.normal, whole.value, whole.normal):
+    if (
+        others <= 0
+        or not is_average
+        or None in (part.value, part.normal, whole.value, whole.normal)
+    ):
         return False
     gap, gap_of_all = ((each.value or 0.0) - (each.normal or 0.0) for each in (part, whole))
-    return gap != 0 and abs(gap_of_all * whole.users - gap * part.users) <= _CARRIED * abs(gap) * others
+    return (
+        gap != 0
+        and abs(gap_of_all * whole.users - gap * part.users) <= _CARRIED * abs(gap) * others
+    )
 
 
 def _is_share(change: Transition) -> bool:
@@ -171,7 +220,8 @@ def count_concerned(starts: Iterable[Transition]) -> float:
     """
     given = tuple(starts)
     counts = [(start, users) for start in given if (users := _count_users(start)) is not None]
-    # A segment that began after all users did is counted, although all users stand for it in messages.
+    # A segment that began after all users did is counted, although all users stand for it in
+    # messages.
     counts = counts or [(start, float(start.users)) for start in find_leads(given)]
     concerned: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for start, users in counts:
@@ -200,7 +250,10 @@ def group_fault(start: Transition) -> FaultGroup | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paging:
-    """How often the alerts of one incident page who is sent them, and why the last time; see `count_pages`."""
+    """How often the alerts of one incident page who is sent them, and why the last time.
+
+    See `count_pages`.
+    """
 
     pages: int = 0
     severity: Severity = Severity.INFO
@@ -212,13 +265,15 @@ class Paging:
 def count_pages(starts: Sequence[Transition]) -> Paging:
     """How often these starts of one incident page, in the order in which they were sent.
 
-    The incident pages as it begins, when its severity rises, when a fault of another group joins, and when the users
-    concerned have doubled since the last page.
-    """
+    The incident pages as it begins, when its severity rises, when a fault of another group joins,
+    and when the users concerned have doubled since the last page."""
     paging, seen = Paging(), list[Transition]()
     for _, begun in groupby(starts, key=lambda start: start.slot):
         seen += begun
-        severity, users = min((start.severity for start in seen), key=_LOUDEST.index), count_concerned(seen)
+        severity, users = (
+            min((start.severity for start in seen), key=_LOUDEST.index),
+            count_concerned(seen),
+        )
         groups = frozenset(group for start in seen if (group := group_fault(start)) is not None)
         now = Paging(pages=paging.pages + 1, severity=severity, users=users, groups=groups)
         if not paging.pages:
@@ -233,7 +288,10 @@ def _why_worse(before: Paging, now: Paging) -> str | None:
     if now.severity is not before.severity:
         return f"its severity rose from {before.severity} to {now.severity}"
     if now.users >= max(_GROWN * before.users, 1.0):
-        return f"it concerns about {now.users:,.0f} users, and about {before.users:,.0f} at the last page"
+        return (
+            f"it concerns about {now.users:,.0f} users, and about {before.users:,.0f} at the "
+            "last page"
+        )
     if before.groups and (new_groups := now.groups - before.groups):
         return f"another fault joined: {', '.join(new_groups)}"
     return None

@@ -27,8 +27,15 @@ TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, 
 COUNTRIES = ["DE"] * 40 + ["UK"] * 40
 
 
-def run(candidate: dict[str, list[int]], what: Comparison = TWO, memory: Memory | None = None, **more: Any) -> RunResult:
-    return ran(what, pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES), memory=memory, **more)
+def run(
+    candidate: dict[str, list[int]],
+    what: Comparison = TWO,
+    memory: Memory | None = None,
+    **more: Any,
+) -> RunResult:
+    return ran(
+        what, pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES), memory=memory, **more
+    )
 
 
 def after(*runs: RunResult) -> Memory:
@@ -50,18 +57,31 @@ ndcg                    ndcg overlap                     overlap
 
 
 @pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
-def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(watched, measured, explained):
+def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(
+    watched, measured, explained
+):
     rules = tuple(rule(metric=name) for name in watched.split())
-    assert str(choose_metric(comparison(rules=rules), [parse(name) for name in measured.split()])) == explained
+    assert (
+        str(choose_metric(comparison(rules=rules), [parse(name) for name in measured.split()]))
+        == explained
+    )
 
 
 def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
     found = run(OTHER).explanation
     assert found is not None
     assert found.sentence == (
-        "No earlier lists to hold this against. Lists lie 1.0000 from identical ones: items replaced 100 %."
+        "No earlier lists to hold this against. Lists lie 1.0000 from identical ones: items "
+        "replaced 100 %."
     )
-    assert (found.before, found.drop, found.causes, found.falls, found.paired, found.arm) == (None, 0.0, (), (), 0, None)
+    assert (found.before, found.drop, found.causes, found.falls, found.paired, found.arm) == (
+        None,
+        0.0,
+        (),
+        (),
+        0,
+        None,
+    )
     assert [item.item for item in found.gained] == ["7", "8", "9"]
     assert found.groups[0].examples[0].candidate == ("7", "8", "9")
     unseen = run(OTHER, changed(TWO, evidence_users=0)).explanation
@@ -72,35 +92,67 @@ def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
 def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users():
     found = run(OTHER, memory=after(run(SAME), run(SAME))).explanation
     assert found is not None
-    assert (found.paired, found.before, found.now, found.segment, str(found.arm)) == (80, 0.0, 1.0, "country=DE", "candidate")
-    assert found.sentence == (
-        "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from the candidate that look random:"
-        " no user had such lists before. This explains all of the drop. The baseline did not change."
+    assert (found.paired, found.before, found.now, found.segment, str(found.arm)) == (
+        80,
+        0.0,
+        1.0,
+        "country=DE",
+        "candidate",
     )
-    assert {fall.segment: fall.whole for fall in found.falls} == {"country=DE": 1.0, "country=UK": 0.0}
+    assert found.sentence == (
+        "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from "
+        "the candidate that look random: no user had such lists before. This explains all of the "
+        "drop. The baseline did not change."
+    )
+    assert {fall.segment: fall.whole for fall in found.falls} == {
+        "country=DE": 1.0,
+        "country=UK": 0.0,
+    }
     assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
-    assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 40, 0.0)]
+    assert [(group.change, group.users, group.share_before) for group in found.groups] == [
+        ("replaced", 40, 0.0)
+    ]
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
 
 
 def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
-    above = changed(TWO, rules=(rule(alert="TooSimilar", direction=Direction.ABOVE, threshold=0.9, for_runs=1, min_users=1),))
+    above = changed(
+        TWO,
+        rules=(
+            rule(
+                alert="TooSimilar",
+                direction=Direction.ABOVE,
+                threshold=0.9,
+                for_runs=1,
+                min_users=1,
+            ),
+        ),
+    )
     before = after(run({name: [7, 8, 9] for name in NAMES}, above))
     result = run(SAME, above, before)
     found = result.explanation
     assert found is not None
     assert found.finding is not None
-    assert (found.finding.kind, found.finding.arms, found.finding.explained) == (FaultKind.IDENTICAL, (Arm.CANDIDATE,), None)
+    assert (found.finding.kind, found.finding.arms, found.finding.explained) == (
+        FaultKind.IDENTICAL,
+        (Arm.CANDIDATE,),
+        None,
+    )
     sentence = (
-        "80 of 80 users (100 %) get the baseline's list from the candidate: both lists are identical. "
-        "Is the experiment applied? The similarity of all users rose by 2.0000. The baseline did not change."
+        "80 of 80 users (100 %) get the baseline's list from the candidate: both lists are "
+        "identical. Is the experiment applied? The similarity of all users rose by 2.0000. The "
+        "baseline did not change."
     )
     assert found.sentence == sentence
     (alert,) = result.transitions
     assert (alert.explanation or "").startswith(sentence)
-    half = run({name: SAME[name] if name in NAMES[:40] else [7, 8, 9] for name in NAMES}, above, before).explanation
+    half = run(
+        {name: SAME[name] if name in NAMES[:40] else [7, 8, 9] for name in NAMES}, above, before
+    ).explanation
     assert half is not None
-    assert half.sentence.startswith("40 of 80 users (50 %), exactly those of country=DE, get the baseline's list")
+    assert half.sentence.startswith(
+        "40 of 80 users (50 %), exactly those of country=DE, get the baseline's list"
+    )
 
 
 def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual():
@@ -108,13 +160,16 @@ def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_ar
     before = after(run(SAME, what))
     other = replace(before, splits=tuple(replace(each, metric="overlap") for each in before.splits))
     first, changed_metric, known = (
-        run({name: SAME[name] for name in NAMES[::2]}, what, memory).explanation for memory in (Memory(), other, before)
+        run({name: SAME[name] for name in NAMES[::2]}, what, memory).explanation
+        for memory in (Memory(), other, before)
     )
     assert first is not None
     assert changed_metric is not None
     assert known is not None
     assert (first.finding, changed_metric.finding) == (None, None)
-    assert known.sentence.startswith("40 of 80 users (50 %) got no list from the candidate (0 % before).")
+    assert known.sentence.startswith(
+        "40 of 80 users (50 %) got no list from the candidate (0 % before)."
+    )
 
 
 WHO = "40 of 80 users (50 %), exactly those of country=DE, got"
@@ -130,7 +185,11 @@ LOST = (
     [
         (0.1, {}, f"{WHO} no list from the candidate (0 % before)."),
         (0.9, {}, f"{WHO} no list from the candidate."),
-        (0.9, dict.fromkeys(NAMES[:40], CoverageReason.EMPTY), f"{WHO} an empty list from the candidate."),
+        (
+            0.9,
+            dict.fromkeys(NAMES[:40], CoverageReason.EMPTY),
+            f"{WHO} an empty list from the candidate.",
+        ),
         (
             0.9,
             dict.fromkeys(NAMES[:40], CoverageReason.SERVER_ERROR),
@@ -141,8 +200,12 @@ LOST = (
 def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, failures, said):
     what = changed(TWO, min_paired_share=least, rules=(*TWO.judging.rules, *LOST))
     candidate = pull({name: SAME[name] for name in NAMES[40:]}, failures=failures)
-    candidate = replace(candidate, notes={CoverageReason.SERVER_ERROR: "recs answered 503; for example u1"})
-    result = ran(what, pull(SAME), candidate, users(*NAMES, country=COUNTRIES), memory=after(run(SAME, what)))
+    candidate = replace(
+        candidate, notes={CoverageReason.SERVER_ERROR: "recs answered 503; for example u1"}
+    )
+    result = ran(
+        what, pull(SAME), candidate, users(*NAMES, country=COUNTRIES), memory=after(run(SAME, what))
+    )
     starts = [each for each in result.transitions if each.to_state is not State.QUIET]
     assert starts
     for alert in starts:
@@ -154,15 +217,24 @@ def test_users_without_a_list_in_all_segments_explain_that_there_is_no_data_and_
     what = changed(TWO, min_paired_share=0.9, rules=LOST)
     result = run({name: SAME[name] for name in NAMES[::2]}, what)
     said = {alert.alert: alert.explanation for alert in result.transitions}
-    assert said == {"ListsMissing": None, "NoData": "40 of 80 users (50 %) got no list from the candidate."}
+    assert said == {
+        "ListsMissing": None,
+        "NoData": "40 of 80 users (50 %) got no list from the candidate.",
+    }
 
 
 def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_explanation_and_alerts_all_the_same():
     thin = run({"u0": [1, 2, 3]})
     assert (thin.status, thin.split, thin.explanation) == (RunStatus.INSUFFICIENT, None, None)
-    related = changed(TWO, metrics=("rbo_min(p=0.9)",), rules=(rule(metric="rbo_min(p=0.9)", for_runs=1, min_users=1),))
+    related = changed(
+        TWO,
+        metrics=("rbo_min(p=0.9)",),
+        rules=(rule(metric="rbo_min(p=0.9)", for_runs=1, min_users=1),),
+    )
     result = run({name: [7, 8, 9] for name in NAMES}, what=related)
-    assert [(each.to_state, each.explanation) for each in result.transitions] == [(State.FIRING, None)]
+    assert [(each.to_state, each.explanation) for each in result.transitions] == [
+        (State.FIRING, None)
+    ]
     assert (result.split, result.explanation) == (None, None)
 
 
@@ -175,7 +247,8 @@ def test_an_alert_says_why_and_what_its_segment_fell_by():
     assert said == {
         "all": f"{sentence} {items}",
         "country=DE": (
-            f"{sentence} In country=DE similarity fell by 2.0000, 100 % of everybody's drop: items replaced 100 %. {items}"
+            f"{sentence} In country=DE similarity fell by 2.0000, 100 % of everybody's drop: "
+            f"items replaced 100 %. {items}"
         ),
     }
 
@@ -185,7 +258,9 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     assert came.explanation is not None
     assert came.explanation.finding is not None
     late = replace(after(came), explained=((SLOT, came.explanation),))
-    told, unchanged = (run(OTHER, changed(TWO, rules=rules), late).explanation for rules in (TWO.judging.rules, ()))
+    told, unchanged = (
+        run(OTHER, changed(TWO, rules=rules), late).explanation for rules in (TWO.judging.rules, ())
+    )
     since = f"Since the run of {format_instant(SLOT)}: "
     assert told == replace(came.explanation, sentence=f"{since}{came.explanation.sentence}")
     assert unchanged is not None
@@ -193,7 +268,10 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     (alert,) = add_explanations((transition(metric="coverage", statistic="unchanged_list"),), told)
     assert str(alert.explanation).startswith(f"By extended_tau: {since}")
     stale, vague = (
-        replace(came.explanation, finding=replace(came.explanation.finding, kind=kind, explained=explained))
+        replace(
+            came.explanation,
+            finding=replace(came.explanation.finding, kind=kind, explained=explained),
+        )
         for kind, explained in ((FaultKind.STALE, 0.1), (FaultKind.REPLACED, None))
     )
     assert recall_fault(stale, late.explained) == stale
@@ -205,7 +283,12 @@ def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_m
         transition(metric="coverage", statistic="missing"),
         transition(from_state=State.FIRING, to_state=State.QUIET),
     )
-    alerts = coverage, end, transition(metric="overlap"), transition(metric="over_floor(extended_tau)")
+    alerts = (
+        coverage,
+        end,
+        transition(metric="overlap"),
+        transition(metric="over_floor(extended_tau)"),
+    )
     found = run(OTHER).explanation
     *nothing, other, excess = (alert.explanation for alert in add_explanations(alerts, found))
     assert nothing == [None, None]
@@ -218,7 +301,11 @@ def test_items_bear_their_titles_where_a_catalogue_knows_them():
     titles = CannedTitles({"7": "Tea", "1": "Kettle", "99": "never listed"})
     result = run(OTHER, titles=titles)
     assert result.explanation is not None
-    assert [(item.item, item.title) for item in result.explanation.gained] == [("7", "Tea"), ("8", None), ("9", None)]
+    assert [(item.item, item.title) for item in result.explanation.gained] == [
+        ("7", "Tea"),
+        ("8", None),
+        ("9", None),
+    ]
     assert result.explanation.titles == {"7": "Tea", "1": "Kettle"}
     assert "more: Tea, 8, 9; less: Kettle, 2, 3." in str(result.transitions[0].explanation)
     assert result.reason is None

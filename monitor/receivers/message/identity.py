@@ -44,9 +44,15 @@ def alert_annotations(transition: Transition) -> dict[str, str]:
 
 def summary_of(transition: Transition) -> str:
     """One line: which alert, where, and why it fires or no longer does."""
-    where = transition.comparison if transition.segment == ALL else f"{transition.comparison} ({transition.segment})"
+    where = (
+        transition.comparison
+        if transition.segment == ALL
+        else f"{transition.comparison} ({transition.segment})"
+    )
     ended = "resolved" if transition.removed is None else "no longer watched"
-    status, why = ("firing", cause_of(transition)) if transition.is_start else (ended, transition.reason)
+    status, why = (
+        ("firing", cause_of(transition)) if transition.is_start else (ended, transition.reason)
+    )
     return clean(f"{transition.alert} {status} on {where}: {why}")
 
 
