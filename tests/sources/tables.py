@@ -79,17 +79,17 @@ def http(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
 # Every kind that reads more than lists; what writes a table for it and gives the options that read it.
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {"file": parquet, "sql": sqlite, "redis": redis, "http": http}
 
-FORMATS = ("parquet", "csv", "jsonl", "sqlite")
+WRITERS: dict[str, Callable[..., dict[str, Any]]] = {"parquet": parquet, "csv": in_csv, "jsonl": jsonl, "sqlite": sqlite}
 Write = Callable[[Any, Path], dict[str, Any]]
 
 
-def writers(names: Sequence[str], **columns: str) -> tuple[Write, Write, Write, Write]:
-    """What writes tuples of these columns in each of `FORMATS`, and gives the options that read them."""
+def writers(names: Sequence[str], **columns: str) -> dict[str, Write]:
+    """For each of `WRITERS`: what writes tuples of these columns, and gives the options that read them."""
 
     def of_tuples(write: Callable[..., dict[str, Any]]) -> Write:
         return lambda rows, folder: write([dict(zip(names, row, strict=True)) for row in rows], folder, **columns)
 
-    return of_tuples(parquet), of_tuples(in_csv), of_tuples(jsonl), of_tuples(sqlite)
+    return {name: of_tuples(write) for name, write in WRITERS.items()}
 
 
 def case(kept: str, *values: Any) -> Any:

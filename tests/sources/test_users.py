@@ -15,7 +15,7 @@ from monitor.sources.lookup_tables import user_table
 from servers.answering import answering
 from servers.lists import SLOT, fill_database
 from servers.recommender import Asked
-from sources.tables import FORMATS, parsed, writers
+from sources.tables import parsed, writers
 
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
@@ -40,7 +40,7 @@ ROWS = parsed("""
     [null, "DE", true, 4.0, []]
     [2, "", null, 5.0, []]
 """)
-KINDS = dict(zip(FORMATS, writers(NAMES, user="id"), strict=True))
+KINDS = writers(NAMES, user="id")
 
 
 def sqlite(rows: list[Any], folder: Path) -> dict[str, Any]:
