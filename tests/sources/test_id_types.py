@@ -60,7 +60,7 @@ VALUES: list[tuple[Any, pa.DataType, str | None]] = [
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[duckdb.DuckDBPyConnection]:
+def database() -> Iterator[Any]:
     with duckdb.connect() as connection:
         yield connection
 
