@@ -214,8 +214,6 @@ DAMAGED: list[tuple[Callable[[Path], object], str]] = [
     (Path.unlink, ", and that the job which writes it has run"),
     (lambda path: path.write_bytes(path.read_bytes()[:-9]), "has no end, it is cut off or still being written"),
     (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
-    (holding(user=["a"], items=[1.5]), "holds double, expected lists"),
-    (holding(user=[True], items=[[1]]), "booleans: ids must be integers or text"),
     (lambda path: path.write_bytes(b""), "check the path"),
 ]
 

@@ -70,7 +70,7 @@ def of_arm(log: dict[str, Any], arm: str) -> dict[str, Any]:
     [
         ("jsonl", "wide", "other zone"),
         second_ring("jsonl", "long", "milliseconds"),
-        ("csv", "wide", "no zone"),
+        second_ring("csv", "wide", "no zone"),
         ("csv", "long", "seconds"),
         second_ring("parquet", "wide", "timestamp"),
     ],

@@ -85,7 +85,6 @@ def test_answers_are_matched_to_their_users(batch, answer, options):
 BROKEN: dict[str, tuple[Answer, Any, CoverageReason, str, int]] = {
     "half of it": (lambda users: [list_of(user) for user in users[:5]], {}, CoverageReason.MALFORMED, "gave 5 answers", 10),
     "half of it, named": (lambda users: of_users(users[:5]), NAMED, CoverageReason.MISSING, "left", 5),
-    "half of it, by user": (lambda users: by_user(users[:5]), {}, CoverageReason.MISSING, "left", 5),
     "twice": (lambda users: of_users([*users, *users[:2]]), NAMED, CoverageReason.DUPLICATE_USER, "twice", 2),
     "a number": (lambda _: 7, {}, CoverageReason.MALFORMED, "without an array or object", 10),
     "one list that is none": (lambda users: by_user(users) | {"u0": None}, {}, CoverageReason.MALFORMED, "found null", 1),

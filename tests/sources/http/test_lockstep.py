@@ -59,7 +59,6 @@ def test_no_pull_is_far_ahead_of_another(limit, recommender, monkeypatch):
     ("fault", "reason", "timeout_s", "options"),
     parsed("""
         ["slow", "timeout", 120, {"timeout": "1s", "retries": 0}]
-        ["server_error", "server_error", 120, {}]
         ["limited_for_hours", "rate_limited", 120, {}]
         ["ok", "too_slow", 6, {"max_rate": 2}]
         ["trickle", "timeout", 6, {"timeout": "60s"}]

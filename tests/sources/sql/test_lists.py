@@ -112,24 +112,6 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url):
     assert numbers.failures == {"8": CoverageReason.MALFORMED}
 
 
-def test_each_odd_row_has_its_reason(database):
-    execute(
-        database,
-        "INSERT INTO wide VALUES ('null', NULL), ('word', 'oops'), ('object', '{}')",
-        "INSERT INTO wide VALUES ('u2', '[1]'), (NULL, '[1]'), ('none', '[]')",
-    )
-
-    pull = pull_of("u1", "u2", "null", "word", "object", "none", sql={"url": database} | WIDE)
-
-    assert as_lists(pull) == {"u1": ["3", "1", "2"], "none": []}
-    assert pull.failures == {
-        "u2": CoverageReason.DUPLICATE_USER,
-        "null": CoverageReason.MISSING,
-        "word": CoverageReason.MALFORMED,
-        "object": CoverageReason.MALFORMED,
-    }
-
-
 def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database):
     query = f"""
         SELECT who, what, place FROM tall WHERE who IN :users AND
