@@ -1,7 +1,6 @@
 """What stands beside lists in any shape: scores, and what is tied by them; weights of items; relevance."""
 
 import math
-from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
@@ -27,12 +26,10 @@ REVERSED = (["a", "b", "c"], ["c", "b", "a"])
     "weights",
     [
         {item: int(weight) for item, weight in WEIGHTS.items()},
-        {item: Decimal(weight) for item, weight in WEIGHTS.items()},
         WEIGHTS | {"z": math.nan, "y": -3},  # of items that nobody lists
         pd.Series(WEIGHTS),
         FRAME.assign(price=3),
         FRAME.rename(columns={"item": "sku", "weight": "sold"}),
-        FRAME.astype({"item": "category"}),
         pa.Table.from_pandas(FRAME),
     ],
 )
@@ -60,7 +57,6 @@ def test_weights_of_whole_number_ids_are_found_by_number():
             r"2 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(no weight\), 'c' \(no weight\): ",
         ),
         (WEIGHTS | {"b": 0}, r"1 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(0\)"),
-        (WEIGHTS | {"b": float("inf")}, r"such as 'b' \(inf\)"),
         (WEIGHTS | {"b": 1e51}, r"such as 'b' \(1e\+51\): give"),
         (WEIGHTS | {"b": 1e-51}, r"such as 'b' \(1e-51\)"),
         (WEIGHTS | {"b": "2"}, "item_weights: found '2' where a number was expected"),
@@ -113,7 +109,6 @@ METRICS = ("ndcg(arm=baseline)", "ndcg(arm=candidate)", "recall(arm=candidate)")
         LONG.rename(columns={"grade": "relevance"}),
         LONG.set_index("user"),
         pa.Table.from_pandas(LONG),
-        pa.Table.from_pandas(LONG).to_pandas(types_mapper=pd.ArrowDtype),
         pd.concat([LONG.assign(grade=0), LONG, LONG.assign(grade=0.5)]),  # of each item the highest grade counts
     ],
 )
@@ -142,7 +137,6 @@ def test_relevant_items_without_grades_have_grade_one(items):
         ({"u1": {"a": "3"}}, "relevance: found '3' where"),
         ({"u1": "abc"}, "found a value of type str where a user's items"),
         ({"u1": pd.Series({"a": 1})}, r"type Series where a user's items.*: write \.tolist\(\) for items, \.to_dict\(\) for"),
-        ({"u1": [["a"]]}, "relevance: found a list, .*: ids must be integers or text"),
         ({"u1": [None]}, "found None where an item id was expected"),
         ({None: ["a"]}, "relevance holds a missing user id"),
         ({1: ["a"]}, "relevance knows none of the compared users: it has users such as 1, the lists 'u1'"),

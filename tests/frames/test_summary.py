@@ -28,7 +28,6 @@ def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure():
         (BY, FRAME),
         (pd.Series(BY | {"nobody": "z"})[::-1], FRAME),
         (np.array(list(BY.values()), dtype=object), FRAME),
-        (pd.Categorical(list(BY.values())), FRAME),
         ("segment", FRAME.assign(segment=pd.Series(BY))),
         ("segment", FRAME.assign(segment=pd.Series(BY)).set_index("segment", append=True)),
     ],
