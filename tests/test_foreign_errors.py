@@ -10,6 +10,7 @@ import sqlite3
 import ssl
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from io import StringIO
 
 import duckdb
@@ -25,6 +26,7 @@ from monitor.errors import SourceError
 from monitor.foreign_errors import describe_error, file_cause, redis_cause, sql_cause, store_cause
 from monitor.plugins import Guard
 from monitor.service import logs
+from tables import rows
 
 ID = canary("someuser")
 
@@ -79,21 +81,22 @@ DATABASES: list[tuple[Callable[[], Exception], str]] = [
     (lambda: lite(f"SELECT * FROM {ID}"), "there is no such table"),
     (lambda: lite(f"SELECT '{ID}"), "the query is no valid SQL of this database"),
     (lambda: lite(f"SELECT 1 WHERE {ID}(1)"), "the query is no valid SQL of this database"),
-    (lambda: of_state("22P02"), "a value cannot be converted to the type that the query asks for"),
-    (lambda: of_state("22007"), "a value cannot be converted to the type that the query asks for"),
-    (lambda: of_state("22003"), "a number is out of the range of its type"),
-    (lambda: of_state("22021"), "a text is not valid in the database's encoding"),
-    (lambda: of_state("23505"), r"the database refused the statement \(SQLSTATE 23505\)"),
-    (lambda: of_state("42501"), "the user may not read it"),
     (lambda: of_state("42P01", f'relation "{ID}" does not exist'), "there is no such table:"),
-    (lambda: of_state("57P01"), "the server is starting or stopping"),
-    (lambda: of_state("P0001"), r"the database refused the statement \(SQLSTATE P0001\)"),
-    (lambda: of_state("XX001"), "the server reported an internal error or damaged data"),
     (lambda: mysql.DataError(1292, f"Incorrect value: '{ID}'"), "a value cannot be converted"),
     (lambda: mysql.OperationalError(1054, f"Unknown column '{ID}'"), "there is no such column"),
     (lambda: mysql.OperationalError(1045, f"Access denied for user '{ID}'"), "the server refused the user or the password"),
     (lambda: mysql.OperationalError(9999, ID), r"the database refused the statement \(error 9999\)"),
 ]
+STATES = r"""
+22P02 | a value cannot be converted to the type that the query asks for
+22003 | a number is out of the range of its type
+22021 | a text is not valid in the database's encoding
+42501 | the user may not read it
+57P01 | the server is starting or stopping
+P0001 | the database refused the statement \(SQLSTATE P0001\)
+XX001 | the server reported an internal error or damaged data
+"""
+DATABASES += [(partial(of_state, state), cause) for state, cause in rows(STATES)]
 REDIS: list[tuple[Callable[[], Exception], str]] = [
     (lambda: redis.ResponseError(f"WRONGTYPE {ID}"), "the key has another type than the option type says"),
     (lambda: redis.exceptions.NoPermissionError(f"User {ID}"), "the user may not run this command or read this key"),

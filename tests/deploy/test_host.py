@@ -13,15 +13,7 @@ import monitor
 from deploy.shipped import DEPLOY, parse_command, text_of
 from monitor.settings.loader import load_settings
 from servers import require
-
-MINIMAL = """
-comparisons:
-  - name: feed
-    every: 15m
-    baseline: {http: {url: "http://a.internal/{user}"}}
-    candidate: {http: {url: "http://b.internal/{user}"}}
-    users: {file: {path: users.csv, user: id}}
-"""
+from settings.minimal import MINIMAL
 
 
 @pytest.fixture

@@ -36,15 +36,6 @@ class Broken(Foreign):
         raise ValueError(msg)
 
 
-def test_a_record_batch_and_lists_of_a_fixed_size_are_read_and_their_integers_equal_text():
-    lists = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2)
-    batch = pa.record_batch({"user": pa.array([7, 8]), "items": lists})
-
-    found = monitor.compare_many(batch, {7: ["1", "2"], 8: ["4", "9"]}, metrics="overlap")
-
-    assert found["overlap"].to_dict() == {7: 1.0, 8: 0.5}
-
-
 LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}
 OTHERS = {"u3": ["g", "f"], "u1": ["a", "c", "x"], "u9": ["z"]}
 
@@ -78,6 +69,7 @@ SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
     "wide, arrays": lambda lists: wide({user: np.array(items, dtype=object) for user, items in lists.items()}),
     "wide, user is the index": lambda lists: wide(lists).set_index("user"),
     "list of a dictionary": arrow,
+    "a record batch": lambda lists: arrow(lists).to_batches()[0],
     "large list": lambda lists: arrow(lists).cast(LARGE_LISTS),
     "several chunks": lambda lists: pa.concat_tables([arrow({user: lists[user]}) for user in lists]),
     "a slice": lambda lists: arrow({"x": ["y"], **lists}).slice(1),

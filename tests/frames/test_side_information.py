@@ -41,14 +41,6 @@ def test_weights_of_every_shape_weigh_alike(weights):
     assert found != monitor.compare(*REVERSED, WEIGHTED, item_weights=dict.fromkeys("abc", 1))
 
 
-def test_weights_of_whole_number_ids_are_found_by_number():
-    weights = pd.Series([1.0, 5.0, 2.0], index=[30, 10, 20])
-
-    found = monitor.compare([10, 20], [20, 30], WEIGHTED, item_weights=weights)
-
-    assert found == monitor.compare(["a", "b"], ["b", "c"], WEIGHTED, item_weights={"a": 5, "b": 2, "c": 1})
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
@@ -156,20 +148,6 @@ def test_a_grade_of_one_pair_is_refused_without_naming_a_user():
 
 
 TAU = "extended_tau"
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "scores"),
-    [
-        (["b", "a", "c"], ["a", "b", "c"], ([2, 2, 1], None)),
-        (["c", "a", "b"], ["b", "c", "a"], ([1, 1, 1], [5, 5, 5])),
-        # By the text, then by the name of the type.
-        ([9, 10, 1], [1, 10, 9], ([0, 0, 0], None)),
-        (["1", 1, "0"], ["0", 1, "1"], ([0, 0, 0], None)),
-    ],
-)
-def test_tied_items_are_measured_in_the_order_of_their_ids_in_both_arms(a, b, scores):
-    assert monitor.compare(a, b, TAU, scores=scores) == {TAU: 1.0}
 
 
 @pytest.mark.parametrize("scores", [(None, None), ([np.nan, None, np.nan], [3, 2, 1])])

@@ -26,11 +26,6 @@ def parquet(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
     return {"file": {"path": str(folder / "table.parquet"), **columns}}
 
 
-def parsed(lines: str) -> list[Any]:
-    """Values of lines of JSON."""
-    return [json.loads(line) for line in lines.strip().splitlines()]
-
-
 def in_csv(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
     write_csv(rows, folder / "table.csv", list(columns.values()))
     return {"file": {"path": str(folder / "table.csv"), **columns}}

@@ -12,7 +12,8 @@ from monitor.errors import SourceError
 from monitor.model.rankings import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
-from sources.tables import Write, case, parsed, writers
+from sources.tables import Write, case, writers
+from tables import parsed
 
 NAMES = ("who", "what", "how")
 WIDE = {"user": "who", "items": "what", "grades": "how"}

@@ -13,7 +13,8 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.ports import Source
 from servers.lists import as_lists, pull_of, request, source_of
-from sources.tables import parquet, parsed, writers
+from sources.tables import parquet, writers
+from tables import parsed
 
 WIDE = {"user": "who", "items": "what", "scores": "how"}
 LONG = {"user": "who", "item": "what", "scores": "how"}

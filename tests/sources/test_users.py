@@ -15,7 +15,8 @@ from monitor.sources.lookup_tables import user_table
 from servers.answering import answering
 from servers.lists import SLOT, fill_database
 from servers.recommender import Asked
-from sources.tables import parsed, writers
+from sources.tables import writers
+from tables import parsed
 
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 

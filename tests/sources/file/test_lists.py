@@ -13,7 +13,7 @@ from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, pull_of, request, source_of
 from sources.file.test_joined import WRITERS
 from sources.tables import parquet as in_parquet
-from sources.tables import parsed
+from tables import parsed
 
 
 def parquet(folder: Path, **columns: Any) -> Path:

@@ -13,7 +13,7 @@ from servers.answering import Respond, answering
 from servers.lists import as_lists, pull_of
 from servers.recommender import Asked
 from servers.webhook import answer, serve
-from sources.tables import parsed
+from tables import parsed
 
 USERS = tuple(f"u{number}" for number in range(10))
 BATCHED: Any = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}

@@ -15,7 +15,7 @@ from monitor.sources.http.lockstep import WINDOW, Companion
 from servers.lists import request, source_of
 from servers.recommender import running_recommender
 from sources.http.test_faults import idle_machine  # noqa: F401 - a fixture
-from sources.tables import parsed
+from tables import parsed
 
 USERS = [f"u{number:03}" for number in range(100)]
 

@@ -19,7 +19,7 @@ from monitor.sources.http.traces import TraceCollector
 from servers.certificates import self_signed
 from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import running_recommender
-from sources.tables import parsed
+from tables import parsed
 
 
 def test_placeholders_are_filled_in_and_percent_encoded(recommender):
@@ -172,10 +172,7 @@ def test_no_secret_is_printed_or_noted(recommender):
     pull = pull_of("a", "b", "c", "d", http={"url": url, "retries": 0})
 
     assert len(pull.failures) == 4
-    assert (
-        "canary"
-        not in f"{options!r} {options} {by_token!r} {by_token} {pull.notes} {oauth2!r}{oauth2.model_dump()}"
-    )
+    assert "canary" not in f"{options!r} {options} {by_token!r} {by_token} {pull.notes} {oauth2!r}{oauth2.model_dump()}"
 
 
 def traced(*answers: dict[str, str]) -> tuple[list[float], list[float], str]:
