@@ -14,7 +14,16 @@ from monitor.model import instants
 ROOT = Path(__file__).parents[1]
 CLASSES = {"datetime", "date", "Timestamp"}
 METHODS = {"now", "utcnow", "today"}
-FUNCTIONS = {"time", "time_ns", "gmtime", "localtime", "ctime", "asctime", "strftime", "CLOCK_REALTIME"}
+FUNCTIONS = {
+    "time",
+    "time_ns",
+    "gmtime",
+    "localtime",
+    "ctime",
+    "asctime",
+    "strftime",
+    "CLOCK_REALTIME",
+}
 """What the module time has that reads the wall clock, or can."""
 OF_THE_PROGRAM = {"utc_now", "SystemClock"}
 """The program's own clock, which tests replace."""
@@ -28,7 +37,9 @@ ALLOWED = {
 """Files that may read the wall clock, and why."""
 
 
-MAY_READ = re.compile(r"\.(now|utcnow|today)\b|\btime\.|from time import|" + "|".join(OF_THE_PROGRAM))
+MAY_READ = re.compile(
+    r"\.(now|utcnow|today)\b|\btime\.|from time import|" + "|".join(OF_THE_PROGRAM)
+)
 
 
 def reads_of(source: str, program: set[str]) -> Iterator[str]:
@@ -54,7 +65,9 @@ def test_only_a_few_named_files_read_the_wall_clock(folder):
     found = {}
     for path in (ROOT / folder).rglob("*.py"):
         name = str(path.relative_to(ROOT))
-        if name not in ALLOWED and (reads := list(reads_of(path.read_text(encoding="utf-8"), program))):
+        if name not in ALLOWED and (
+            reads := list(reads_of(path.read_text(encoding="utf-8"), program))
+        ):
             found[name] = reads
     assert found == {}
 

@@ -1,5 +1,5 @@
 """Errors of other programs become sentences of our own. The ids that they quote are in no sentence, log or traceback."""
-# ruff: noqa: S608, TRY301 - statements are built from the test's own text; errors are raised to be caught
+# ruff: noqa: TRY301 - statements are built from the test's own text; errors are raised to be caught
 
 import errno
 import logging
@@ -32,7 +32,9 @@ ID = canary("someuser")
 
 
 def raised(call: Callable[[], object]) -> Exception:
-    with pytest.raises(Exception, match=ID) as caught:  # each quotes the id, else the case shows nothing
+    with pytest.raises(
+        Exception, match=ID
+    ) as caught:  # each quotes the id, else the case shows nothing
         call()
     return caught.value
 
@@ -53,7 +55,9 @@ def of_state(state: str, text: str = f"the value {ID}") -> Exception:
 
 def of_store(code: str) -> Exception:
     error = OSError(f"{ID} is not here")
-    error.__cause__ = type("ClientError", (Exception,), {"response": {"Error": {"Code": code, "Message": ID}}})(ID)
+    error.__cause__ = type(
+        "ClientError", (Exception,), {"response": {"Error": {"Code": code, "Message": ID}}}
+    )(ID)
     return error
 
 
@@ -64,15 +68,30 @@ FILES: list[tuple[Callable[[], Exception], str]] = [
         "a column has a type that cannot be used there",
     ),
     (lambda: duck(f"SELECT error('{ID}')"), "its content does not have the format it is read in"),
-    (lambda: duck(f"SELECT json_extract('{{\"{ID}', '$.a')"), "its content does not have the format it is read in"),
-    (lambda: raised(lambda: pa.array([ID]).cast(pa.int64())), "its content does not have the format or the types"),
+    (
+        lambda: duck(f"SELECT json_extract('{{\"{ID}', '$.a')"),
+        "its content does not have the format it is read in",
+    ),
+    (
+        lambda: raised(lambda: pa.array([ID]).cast(pa.int64())),
+        "its content does not have the format or the types",
+    ),
     (lambda: pa.ArrowNotImplementedError(ID), "a column has a type that cannot be used there"),
     (lambda: OSError(errno.ENOSPC, "full", ID), "the disk is full: free some space"),
-    (lambda: OSError(errno.EROFS, "read-only", ID), "the file system is read-only: mount it writable"),
+    (
+        lambda: OSError(errno.EROFS, "read-only", ID),
+        "the file system is read-only: mount it writable",
+    ),
     (lambda: OSError(errno.EACCES, "denied", ID), "permission denied: give this account access"),
     (lambda: OSError(errno.EMFILE, "many", ID), "too many files are open"),
-    (lambda: OSError(f"Couldn't deserialize thrift: {ID}"), "its bytes cannot be decoded: write the file again"),
-    (lambda: duckdb.IOException(f"IO Error: {ID}: {os.strerror(errno.EIO)}"), "the disk reported an input/output error"),
+    (
+        lambda: OSError(f"Couldn't deserialize thrift: {ID}"),
+        "its bytes cannot be decoded: write the file again",
+    ),
+    (
+        lambda: duckdb.IOException(f"IO Error: {ID}: {os.strerror(errno.EIO)}"),
+        "the disk reported an input/output error",
+    ),
     (lambda: EOFError(ID), "its compressed data ends too early"),
     (lambda: KeyError(ID), "Python reported KeyError"),
 ]
@@ -84,8 +103,14 @@ DATABASES: list[tuple[Callable[[], Exception], str]] = [
     (lambda: of_state("42P01", f'relation "{ID}" does not exist'), "there is no such table:"),
     (lambda: mysql.DataError(1292, f"Incorrect value: '{ID}'"), "a value cannot be converted"),
     (lambda: mysql.OperationalError(1054, f"Unknown column '{ID}'"), "there is no such column"),
-    (lambda: mysql.OperationalError(1045, f"Access denied for user '{ID}'"), "the server refused the user or the password"),
-    (lambda: mysql.OperationalError(9999, ID), r"the database refused the statement \(error 9999\)"),
+    (
+        lambda: mysql.OperationalError(1045, f"Access denied for user '{ID}'"),
+        "the server refused the user or the password",
+    ),
+    (
+        lambda: mysql.OperationalError(9999, ID),
+        r"the database refused the statement \(error 9999\)",
+    ),
 ]
 STATES = r"""
 22P02 | a value cannot be converted to the type that the query asks for
@@ -98,12 +123,24 @@ XX001 | the server reported an internal error or damaged data
 """
 DATABASES += [(partial(of_state, state), cause) for state, cause in rows(STATES)]
 REDIS: list[tuple[Callable[[], Exception], str]] = [
-    (lambda: redis.ResponseError(f"WRONGTYPE {ID}"), "the key has another type than the option type says"),
-    (lambda: redis.exceptions.NoPermissionError(f"User {ID}"), "the user may not run this command or read this key"),
+    (
+        lambda: redis.ResponseError(f"WRONGTYPE {ID}"),
+        "the key has another type than the option type says",
+    ),
+    (
+        lambda: redis.exceptions.NoPermissionError(f"User {ID}"),
+        "the user may not run this command or read this key",
+    ),
     (lambda: redis.AuthenticationError(ID), "the server refused the user or the password"),
     (lambda: redis.BusyLoadingError(ID), "the server is loading its data"),
-    (lambda: redis.ResponseError(f"CROSSSLOT {ID}"), r"the server refused the command \(CROSSSLOT\)"),
-    (lambda: redis.InvalidResponse(f"Protocol Error: b'{ID}'"), "what answers there is no Redis server"),
+    (
+        lambda: redis.ResponseError(f"CROSSSLOT {ID}"),
+        r"the server refused the command \(CROSSSLOT\)",
+    ),
+    (
+        lambda: redis.InvalidResponse(f"Protocol Error: b'{ID}'"),
+        "what answers there is no Redis server",
+    ),
     (lambda: redis.ConnectionError(ID), "the server closed the connection"),
     (lambda: redis.TimeoutError(ID), "no answer within the timeout"),
 ]
@@ -138,7 +175,9 @@ def test_the_cause_is_named_and_the_id_is_not(translate, make, cause, caplog):
 def test_a_name_of_the_statement_is_shown():
     error = of_state("42703", f'column "whta" does not exist, as {ID}')
 
-    assert str(sql_cause(error, "SELECT whta FROM lists")).startswith("there is no such column (whta): ")
+    assert str(sql_cause(error, "SELECT whta FROM lists")).startswith(
+        "there is no such column (whta): "
+    )
     assert str(sql_cause(error, "SELECT what FROM lists")).startswith("there is no such column: ")
 
 
@@ -203,7 +242,9 @@ def test_without_a_temporary_folder_what_fits_into_memory_is_read_and_the_folder
     with scratch.scratch_database("50MB") as database:
         assert database.execute("SELECT 1").fetchall() == [(1,)]
         with pytest.raises(duckdb.OutOfMemoryException) as caught:
-            database.execute("CREATE TABLE t AS SELECT repeat('x', 100) || range AS a FROM range(3000000)")
+            database.execute(
+                "CREATE TABLE t AS SELECT repeat('x', 100) || range AS a FROM range(3000000)"
+            )
     said = scratch.room_trouble(str(caught.value))
     assert said is not None
     assert "none of /read-only, /tmp, /var/tmp" in said

@@ -1,14 +1,17 @@
-"""What several settings must agree on. Each check reads what could be read, so that all problems are found at once."""
+"""What several settings must agree on.
+
+Each check reads what could be read, so that all problems are found at once.
+"""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.errors import MetricError
 from monitor.metrics import Metric, Need, parse
-from monitor.model.comparison import Keep
+from monitor.model.comparison import Keep, SampleSize
 from monitor.model.rankings import Arm
 from monitor.model.rules import SimilarityRule
 from monitor.options import format_duration
@@ -17,7 +20,15 @@ from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import RetentionOptions, Settings, receivers_by_name
 from monitor.settings.excerpt import names_in
-from monitor.settings.problems import MISSING, NAME_TAKEN, TWICE, KeyPath, Problem, duplicates, within
+from monitor.settings.problems import (
+    MISSING,
+    NAME_TAKEN,
+    TWICE,
+    KeyPath,
+    Problem,
+    duplicates,
+    within,
+)
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
@@ -30,108 +41,146 @@ from monitor.web.access_options import AccessOptions
 _MetricT = TypeVar("_MetricT", Metric, ArmMetric)
 
 _ADVICE = (
-    "use 127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: RequireAndVerifyClientCert, "
-    "or set listen_without_authentication: true"
+    "use 127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: "
+    "RequireAndVerifyClientCert, or set listen_without_authentication: true"
 )
 _EXAMPLES = {
     Need.ITEM_WEIGHTS: "item_weights: {file: {path: ..., item: ..., weight: ...}}",
     Need.RELEVANCE: "relevance: {file: {path: ..., user: ..., items: ..., grades: ...}}",
 }
 _NO_PANEL = (
-    "panel keeps the fixed users of users.sample, and there are none: add fixed: ... to users.sample, or write a number of "
-    "users, such as 10000"
+    "panel keeps the fixed users of users.sample, and there are none: add fixed: ... to "
+    "users.sample, or write a number of users, such as 10000"
 )
 _NEVER_CERTAIN = (
-    "stop_when: decided needs rules on metrics, all with below or above, on the mean of bounded scores or share_below(x): what "
-    "is learned, or a percentile, is certain only when all are asked"
+    "stop_when: decided needs rules on metrics, all with below or above, on the mean of bounded "
+    "scores or share_below(x): what is learned, or a percentile, is certain only when all are "
+    "asked"
 )
 _FILE = ("scores_to", "file", "path")
 _OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
 _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
 
 
-def check_settings(raw: object, context: Mapping[str, object], access: AccessOptions | None) -> Iterator[Problem]:
-    """Problems between settings, whether or not each of them is right by itself."""
+def check_settings(
+    raw: object, context: Mapping[str, object], access: AccessOptions | None
+) -> Iterator[Problem]:
+    """Problems between settings, whether or not each setting alone is right."""
     settings = Partial(Settings, raw, context)
-    comparisons = [(n, Partial(ComparisonOptions, item, context)) for n, item in settings.items("comparisons")]
+    comparisons: list[tuple[int, Partial]] = []
+    names: set[str | None] = set()
+    for n, item in settings.items("comparisons"):
+        comparison = Partial(ComparisonOptions, item, context)
+        comparisons.append((n, comparison))
+        names.update(name for _, name in names_in(comparison.raw))
     yield from _listen(settings, access)
     yield from _retention(Partial(RetentionOptions, settings.raw.get("retention"), context))
     yield from _names(comparisons)
     yield from _scores_files(settings, comparisons)
     yield from _receivers(settings, context)
-    yield from _pings(settings, context, {name for _, each in comparisons for _, name in names_in(each.raw)})
+    yield from _pings(settings, context, names)
     for n, comparison in comparisons:
         yield from within(("comparisons", n), _comparison(comparison, context))
 
 
 def _names(comparisons: Sequence[tuple[int, Partial]]) -> Iterator[Problem]:
     """Names that occur twice, and candidates whose comparison would have no proper name."""
-    own = [(("comparisons", n, "name"), each.get("name")) for n, each in comparisons]
-    of_candidates = [
-        (("comparisons", n, *path), name) for n, each in comparisons for path, name in names_in(each.raw) if len(path) > 1
-    ]
-    yield from duplicates([*own, *of_candidates], NAME_TAKEN.format("comparison"))
+    names: list[tuple[KeyPath, Any]] = []
+    of_candidates: list[tuple[KeyPath, str | None]] = []
+    for n, comparison in comparisons:
+        names.append((("comparisons", n, "name"), comparison.get("name")))
+        for path, name in names_in(comparison.raw):
+            if len(path) > 1:
+                of_candidates.append((("comparisons", n, *path), name))
+    yield from duplicates([*names, *of_candidates], NAME_TAKEN.format("comparison"))
     for path, name in of_candidates:
         if name is not None and not is_name(name):
             yield Problem(path, f"becomes the name of a comparison, NAME.KEY, which {NO_NAME}")
 
 
 def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
-    listen, has_file = settings.get("listen"), settings.has("web_config_file")
+    listen = settings.get("listen")
     if listen is None or settings.get("listen_without_authentication") is not False:
         return
-    # Of a file that cannot be read nobody knows whether it keeps anybody out, and its own problems are reported.
-    is_unknown = has_file and access is None
-    if is_unknown or is_loopback(split_address(listen)[0]) or (access is not None and access.authenticates):
+    if is_loopback(split_address(listen)[0]):
         return
-    missing = "web_config_file names no users: TLS alone keeps nobody out" if has_file else "there is no authentication"
+    if access is not None and access.authenticates:
+        return
+    if not settings.has("web_config_file"):
+        missing = "there is no authentication"
+    elif access is not None:
+        missing = "web_config_file names no users: TLS alone keeps nobody out"
+    else:
+        return  # the file cannot be read, which is reported as a problem of the file
     yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
 
 
 def _retention(retention: Partial) -> Iterator[Problem]:
     runs = retention.get("runs")
     for key in ("scores", "lists", "evidence", "summaries"):
-        kept = retention.get(key)
-        if retention.has(key) and runs is not None and kept is not None and kept > runs:
-            yield Problem(("retention", key), "must not be longer than retention.runs: it goes with its run")
+        age = retention.get(key)
+        if retention.has(key) and runs is not None and age is not None and age > runs:
+            yield Problem(
+                ("retention", key),
+                "must not be longer than retention.runs: rankwatch deletes it with its run",
+            )
 
 
 def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
     """Names of receivers that occur twice, and names in routes and fallbacks that no receiver has."""
-    entries = [validate(ReceiverOptions, item, context)[0] for _, item in settings.items("receivers")]
-    found = [(n, entry) for n, entry in enumerate(entries) if entry is not None]
-    named = ((("receivers", n, entry.kind, "name"), name) for n, entry in found for name in entry.receiver_names)
-    yield from duplicates(named, NAME_TAKEN.format("receiver"))
-    if None not in entries:
-        yield from _references(settings, receivers_by_name([entry for _, entry in found]))
+    receivers: list[ReceiverOptions] = []
+    names: list[tuple[KeyPath, str]] = []
+    items = settings.items("receivers")
+    for n, item in items:
+        receiver, _ = validate(ReceiverOptions, item, context)
+        if receiver is not None:
+            receivers.append(receiver)
+            path = ("receivers", n, receiver.kind, "name")
+            names.extend((path, name) for name in receiver.receiver_names)
+    yield from duplicates(names, NAME_TAKEN.format("receiver"))
+    if len(receivers) == len(items):
+        yield from _references(settings, receivers_by_name(receivers))
 
 
-def _references(settings: Partial, known: Collection[str]) -> Iterator[Problem]:
-    named: list[tuple[KeyPath, object]] = []
-    for n, item in settings.items("routes"):
-        found = item.get("receivers") if isinstance(item, dict) else None
-        named.extend((("routes", n, "receivers", m), name) for m, name in enumerate(found if isinstance(found, list) else ()))
+def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Problem]:
+    names: list[tuple[KeyPath, object]] = []
+    for n, route in settings.items("routes"):
+        named = route.get("receivers") if isinstance(route, dict) else None
+        if isinstance(named, list):
+            names.extend((("routes", n, "receivers", m), name) for m, name in enumerate(named))
     fallbacks = settings.get("fallbacks") or {}
-    named.extend((("fallbacks", name), each) for name, to in fallbacks.items() for each in (name, to))
-    choices = f"there are {', '.join(sorted(known))}" if known else "there are none"
-    for path, name in named:
-        if isinstance(name, str) and name not in known:
+    for name, fallback in fallbacks.items():
+        names += [(("fallbacks", name), name), (("fallbacks", name), fallback)]
+        if name == fallback:
+            yield Problem(("fallbacks", name), "a receiver cannot be its own fallback")
+    choices = f"there are {', '.join(sorted(receivers))}" if receivers else "there are none"
+    for path, name in names:
+        if isinstance(name, str) and name not in receivers:
             yield Problem(path, f"no receiver is called {name}: {choices}")
-    yield from (Problem(("fallbacks", name), "cannot stand in for itself") for name, to in fallbacks.items() if name == to)
 
 
-def _pings(settings: Partial, context: Mapping[str, object], known: set[str | None]) -> Iterator[Problem]:
+def _pings(
+    settings: Partial, context: Mapping[str, object], comparisons: set[str | None]
+) -> Iterator[Problem]:
+    if None in comparisons:
+        return  # a name that cannot be read may be the one that is meant
     for n, item in settings.items("pings"):
-        if (entry := validate(PingOptions, item, context)[0]) is not None:
-            for place, name in enumerate(entry.comparisons or ()):
-                if name not in known and None not in known:
-                    yield Problem(("pings", n, "comparisons", place), f"there is no comparison {name!r}")
+        ping, _ = validate(PingOptions, item, context)
+        for place, name in enumerate((ping and ping.comparisons) or ()):
+            if name not in comparisons:
+                path = ("pings", n, "comparisons", place)
+                yield Problem(path, f"there is no comparison {name!r}")
 
 
 def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
-    found: dict[tuple[str, ...], SourceOptions | None] = {(arm,): comparison.get(arm) for arm in Arm}
-    found |= {("candidates", key): each for key, each in (comparison.get("candidates") or {}).items()}
-    return {path: each for path, each in found.items() if each is not None}
+    arms: dict[tuple[str, ...], SourceOptions] = {}
+    for arm in Arm:
+        source = comparison.get(arm)
+        if source is not None:
+            arms[arm,] = source
+    for key, source in (comparison.get("candidates") or {}).items():
+        arms["candidates", key] = source
+    return arms
 
 
 def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
@@ -145,14 +194,17 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
     yield from _outputs(comparison)
     yield from _users(comparison)
     yield from duplicates(
-        ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules), NAME_TAKEN.format("rule of this comparison")
+        ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules),
+        NAME_TAKEN.format("rule of this comparison"),
     )
     for n, rule in rules:
         yield from within(("rules", n), check_rule(rule, comparison))
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
-    every, cron, zone = (comparison.get(key) for key in ("every", "cron", "timezone"))
+    every = comparison.get("every")
+    cron = comparison.get("cron")
+    zone = comparison.get("timezone")
     if not comparison.has("every", "cron"):
         yield Problem((), "when does it run? give every (such as every: 15m) or cron")
         return
@@ -160,9 +212,12 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
         yield Problem(("cron",), "give either every or cron, not both")
         return
     if comparison.has("timezone") and not comparison.has("cron", "holidays", "only_between"):
-        yield Problem(("timezone",), "belongs to cron, only_between and holidays; every counts from 1970-01-01 00:00 UTC")
+        yield Problem(
+            ("timezone",),
+            "belongs to cron, only_between and holidays; every counts from 1970-01-01 00:00 UTC",
+        )
     if comparison.has("offset") and not comparison.has("every"):
-        yield Problem(("offset",), "belongs to every; cron says when by itself")
+        yield Problem(("offset",), "belongs to every; with cron, the expression says when")
     offset = comparison.get("offset")
     if offset is not None and every is not None and offset >= every:
         yield Problem(("offset",), f"must be shorter than every: {format_duration(every)}")
@@ -178,53 +233,105 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
         yield Problem(("only_between",), str(error))
         return
     if deadline is not None and deadline >= interval:
-        yield Problem(("deadline",), f"must be shorter than the time between two runs ({format_duration(interval)})")
+        yield Problem(
+            ("deadline",),
+            f"must be shorter than the time between two runs ({format_duration(interval)})",
+        )
 
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
     """Metrics and arm metrics that are there twice, look too deep, or lack what they need."""
     k = comparison.get("k")
-    metrics = [(("metrics", n), _found(parse, text)) for n, text in comparison.items("metrics")]
-    arm_metrics = [(("arm_metrics", n), _found(parse_arm_metric, text)) for n, text in comparison.items("arm_metrics")]
+    metrics = [(("metrics", n), _parsed(parse, name)) for n, name in comparison.items("metrics")]
+    arm_metrics = [
+        (("arm_metrics", n), _parsed(parse_arm_metric, name))
+        for n, name in comparison.items("arm_metrics")
+    ]
     yield from duplicates(metrics, f"{TWICE}, perhaps in another spelling")
     yield from duplicates(arm_metrics, TWICE)
     for path, metric in metrics:
-        if metric is not None and metric.depth is not None and k is not None and metric.depth > k:
-            yield Problem(path, f"looks at {metric.depth} items, and lists are cut to k: {k}")
-    for path, measure in (*metrics, *arm_metrics):
-        yield from _check_metric_input(path, measure, comparison)
+        depth = None if metric is None else metric.depth
+        if depth is not None and k is not None and depth > k:
+            yield Problem(path, f"looks at {depth} items, and lists are cut to k: {k}")
+        yield from _check_metric_input(path, metric, comparison)
+    for path, arm_metric in arm_metrics:
+        yield from _check_metric_input(path, arm_metric, comparison)
 
 
 def _users(comparison: Partial) -> Iterator[Problem]:
-    users, baseline = comparison.get("users"), comparison.get("baseline")
-    if users is not None and users.all and baseline is not None and (problem := all_users_problem(baseline)):
-        yield Problem(("users", "all"), problem)
-    if users is not None and users.all and comparison.get("pairs"):
-        yield Problem(("pairs",), "would ask other users than those of the baseline: name in users where these stand")
-    lists, floor = _arms(comparison), comparison.get("noise_floor")
-    lists |= {("noise_floor",): floor.retrain} if floor is not None and floor.retrain is not None else {}
-    if users is not None and baseline is not None and (found := joined_problem(lists, users)):
-        yield Problem(*found)
-    if floor is not None and floor.temporal and not all(SOURCES[each.kind].is_pulled for each in lists.values()):
-        yield Problem(("noise_floor",), "temporal needs lists that are pulled: give serve or retrain")
-    size, rules = users and users.sample_size, [each.to_rule(1) for each in comparison.get("rules") or () if each.metric]
-    limits = [rule.thresholds for rule in rules if isinstance(rule, SimilarityRule)]
-    if size is not None and size.stops_early and (comparison.get("default_rules") or not limits or not all(limits)):
+    lists = _lists(comparison)
+    floor = comparison.get("noise_floor")
+    are_pulled = all(SOURCES[source.kind].is_pulled for source in lists.values())
+    if floor is not None and floor.temporal and not are_pulled:
+        yield Problem(
+            ("noise_floor",), "temporal needs lists that are pulled: give serve or retrain"
+        )
+    users = comparison.get("users")
+    if users is None:
+        return
+    baseline = comparison.get("baseline")
+    if baseline is not None:
+        problem = all_users_problem(baseline) if users.all else None
+        if problem:
+            yield Problem(("users", "all"), problem)
+        joined = joined_problem(lists, users)
+        if joined:
+            yield Problem(*joined)
+    if users.all and comparison.get("pairs"):
+        yield Problem(
+            ("pairs",),
+            "would ask other users than those of the baseline: name the users' file in users",
+        )
+    yield from _sample(users.sample_size, comparison)
+
+
+def _sample(size: SampleSize | None, comparison: Partial) -> Iterator[Problem]:
+    if size is not None and size.stops_early and not _can_be_certain(comparison):
         yield Problem(("users", "sample"), _NEVER_CERTAIN)
-    has_fixed = size is not None and size.fixed
-    for key in ("keep_scores", "keep_lists"):
-        if comparison.get(key) is Keep.PANEL and users is not None and not has_fixed:
-            yield Problem((key,), _NO_PANEL)
+    if size is None or not size.fixed:
+        for key in ("keep_scores", "keep_lists"):
+            if comparison.get(key) is Keep.PANEL:
+                yield Problem((key,), _NO_PANEL)
 
 
-def _scores_files(settings: Partial, comparisons: Sequence[tuple[int, Partial]]) -> Iterator[Problem]:
-    files = [(("comparisons", n, *_FILE), file) for n, each in comparisons if (file := _scores_file(each)) is not None]
-    yield from duplicates(files, "another comparison writes its scores to this file: paths must differ")
+def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
+    """The arms' sources and that of the retrained noise floor, by their paths."""
+    lists = _arms(comparison)
+    floor = comparison.get("noise_floor")
+    if floor is not None and floor.retrain is not None:
+        lists["noise_floor",] = floor.retrain
+    return lists
+
+
+def _can_be_certain(comparison: Partial) -> bool:
+    """Whether each rule on a metric can be decided before all users were asked."""
+    if comparison.get("default_rules"):
+        return False
+    rules = [options.to_rule(1) for options in comparison.get("rules") or () if options.metric]
+    thresholds = [rule.thresholds for rule in rules if isinstance(rule, SimilarityRule)]
+    return bool(thresholds) and all(thresholds)
+
+
+def _scores_files(
+    settings: Partial, comparisons: Sequence[tuple[int, Partial]]
+) -> Iterator[Problem]:
+    files: list[tuple[KeyPath, str]] = []
+    for n, comparison in comparisons:
+        file = _scores_file(comparison)
+        if file is not None:
+            files.append((("comparisons", n, *_FILE), file))
+    yield from duplicates(
+        files, "another comparison writes its scores to this file: paths must differ"
+    )
     url = settings.get("database")
-    if url is not None and (database := file_of(parse_url(url))) is not None:
-        taken = {f"{named}{end}" for named in (_place(database), database.resolve()) for end in _OF_A_DATABASE}
-        lost = "is a file of the database, which would be lost: name another"
-        yield from (Problem(path, lost) for path, file in files if file in taken)
+    database = None if url is None else file_of(parse_url(url))
+    if database is None:
+        return
+    of_database = {f"{_place(database)}{end}" for end in _OF_A_DATABASE}
+    of_database |= {f"{database.resolve()}{end}" for end in _OF_A_DATABASE}
+    for path, file in files:
+        if file in of_database:
+            yield Problem(path, "is a file of the database, which would be lost: name another")
 
 
 def _scores_file(comparison: Partial) -> str | None:
@@ -233,53 +340,82 @@ def _scores_file(comparison: Partial) -> str | None:
 
 
 def _place(path: str | Path) -> str:
-    """The file itself, however the way to it is written; a link is no other file here, since it would be replaced itself."""
+    """The same text for all spellings of a path.
+
+    A link is not followed: writing replaces the link.
+    """
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
 
 
 def _outputs(comparison: Partial) -> Iterator[Problem]:
-    path, floor = _scores_file(comparison), comparison.get("noise_floor")
-    if path is not None and comparison.has("candidates"):
-        yield Problem(_FILE, "would hold the scores of one candidate alone: give each its own comparison, or remove scores_to")
-    read = {key: comparison.get(key) for key in _READ} | {"noise_floor": None if floor is None else floor.retrain}
-    for key, source in read.items():
+    path = _scores_file(comparison)
+    if path is None:
+        return
+    if comparison.has("candidates"):
+        yield Problem(
+            _FILE,
+            "would contain the scores of one candidate only: give each candidate its own "
+            "comparison, or remove scores_to",
+        )
+    sources = {key: comparison.get(key) for key in _READ}
+    floor = comparison.get("noise_floor")
+    if floor is not None:
+        sources["noise_floor"] = floor.retrain
+    for key, source in sources.items():
         file = getattr(source, "file", None)
-        if path is not None and file is not None and _place(file.path) == path:
-            yield Problem(_FILE, f"is the file that {key} is read from, which would be lost: name another")
+        if file is not None and _place(file.path) == path:
+            yield Problem(
+                _FILE, f"is the file that {key} is read from, which would be lost: name another"
+            )
 
 
 def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
-    """Lists that something needs and that are not kept, or are those of other users."""
+    """Settings that need the lists of the last run, where these are not kept for the same users."""
     if comparison.has("relevance") and lacks_lists(comparison):
-        yield Problem(("keep_lists",), "relevance that arrives later is held against kept lists: remove this key")
+        yield Problem(
+            ("keep_lists",),
+            "relevance that arrives later is compared with kept lists: remove this key",
+        )
     floor = comparison.get("noise_floor")
     if floor is None or not floor.temporal:
         return
     if lacks_lists(comparison):
-        yield Problem(("keep_lists",), "a temporal noise floor compares with the lists of the last run: remove this key")
+        yield Problem(
+            ("keep_lists",),
+            "a temporal noise floor compares with the lists of the last run: remove this key",
+        )
     users = comparison.get("users")
-    if users is not None and (size := users.sample_size) is not None and not size.fixed:
+    size = None if users is None else users.sample_size
+    if size is not None and not size.fixed:
         yield Problem(
             ("noise_floor",),
-            "a temporal noise floor compares with the lists of the last run, and rotating users were not asked then: "
-            "add fixed: ... to users.sample, or take {serve: true} or {retrain: SOURCE}",
+            "a temporal noise floor compares with the lists of the last run, and rotating users "
+            "were not asked then: add fixed: ... to users.sample, or take {serve: true} or "
+            "{retrain: SOURCE}",
         )
 
 
-def _found(parser: Callable[[str], _MetricT], text: object) -> _MetricT | None:
+def _parsed(parser: Callable[[str], _MetricT], text: object) -> _MetricT | None:
     try:
         return parser(text) if isinstance(text, str) else None
     except MetricError:
         return None
 
 
-def _check_metric_input(path: KeyPath, metric: Metric | ArmMetric | None, comparison: Partial) -> Iterator[Problem]:
+def _check_metric_input(
+    path: KeyPath, metric: Metric | ArmMetric | None, comparison: Partial
+) -> Iterator[Problem]:
     need = None if metric is None else metric.need
     if need == Need.SCORES:
-        arms = [".".join(keys) for keys, source in _arms(comparison).items() if not source.has_scores]
+        arms = [
+            ".".join(keys) for keys, source in _arms(comparison).items() if not source.has_scores
+        ]
         if arms:
-            yield Problem(path, f"needs the models' own scores: add scores: ... to the {' and the '.join(arms)}'s source")
+            names = " and the ".join(arms)
+            yield Problem(
+                path, f"needs the models' own scores: add scores: ... to the {names}'s source"
+            )
     elif need == ArmNeed.KEEP_LISTS:
         if lacks_lists(comparison):
             yield Problem(path, "compares with the lists of the last run: remove keep_lists")

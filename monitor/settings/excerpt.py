@@ -1,4 +1,7 @@
-"""The database and the names of a configuration, for commands that need no more: quick to load, whatever the other keys are."""
+"""The database and the names of a configuration, for commands that need no more.
+
+They load quickly, and problems at other keys do not matter.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,27 +27,45 @@ class DatabaseSettings:
 
 
 def load_database_settings(path: Path) -> DatabaseSettings:
-    """The database and names of comparisons, without variables and secrets of others; ConfigError lists all that is wrong."""
-    text, base = read_text(path), path.absolute().parent
-    if (found := _read_keys(read_mapping(text, str(path), None), base)) is not None:
-        return found
+    """The database and names of comparisons, without variables and secrets of other keys.
+
+    Raises ConfigError, which lists all problems, if these keys alone cannot be read.
+    """
+    text = read_text(path)
+    base = path.absolute().parent
+    excerpt = _read_keys(read_mapping(text, str(path), None), base)
+    if excerpt is not None:
+        return excerpt
     from monitor.settings.loader import parse_settings  # noqa: PLC0415 - it loads every source and receiver there is
 
     settings = parse_settings(text, name=str(path), base_dir=base)
-    return DatabaseSettings(database=settings.database, comparison_names=tuple(each.name for each in settings.comparisons))
+    return DatabaseSettings(
+        database=settings.database,
+        comparison_names=tuple(each.name for each in settings.comparisons),
+    )
 
 
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
-    """The names of the comparisons that an entry stands for, by their keys; None for what is no text."""
-    given = entry if isinstance(entry, Mapping) else {}
-    name = found if isinstance(found := given.get("name"), str) else None
-    keys = found if isinstance(found := given.get("candidates"), Mapping) else ()
-    if given.get("candidate") is not None or not keys:
+    """The names of the comparisons that an entry of ``comparisons`` makes, by their keys.
+
+    A name is None if it is no text.
+    """
+    if not isinstance(entry, Mapping):
+        yield ("name",), None
+        return
+    name = entry.get("name")
+    if not isinstance(name, str):
+        name = None
+    candidates = entry.get("candidates")
+    if not isinstance(candidates, Mapping):
+        candidates = {}
+    if entry.get("candidate") is not None or not candidates:
         yield ("name",), name
-    for key in keys:
+    for key in candidates:
         yield ("candidates", key), name and f"{name}.{key}"
-    for key, other in combinations(keys, 2) if given.get("pairs") not in (None, False) else ():
-        yield ("candidates", other), name and f"{name}.{key}.{other}"
+    if entry.get("pairs") not in (None, False):
+        for key, other in combinations(candidates, 2):
+            yield ("candidates", other), name and f"{name}.{key}.{other}"
 
 
 def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
@@ -52,10 +73,15 @@ def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
     entries = comparisons if isinstance(comparisons, list) else []
     names: list[Any] = [name for entry in entries for _, name in names_in(entry)]
     url: Any = document.mapping.get("database")
-    has_problem = any(problem.path[:1] == ("database",) or problem.path[-1:] == ("name",) for problem in document.problems)
+    has_problem = any(
+        problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
+        for problem in document.problems
+    )
     if has_problem or not names or not all(isinstance(each, str) for each in (url, *names)):
         return None
     try:
-        return DatabaseSettings(database=absolute_url(SecretStr(url), base), comparison_names=tuple(names))
+        return DatabaseSettings(
+            database=absolute_url(SecretStr(url), base), comparison_names=tuple(names)
+        )
     except ConfigError:
         return None

@@ -2,8 +2,9 @@
 
 import difflib
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -39,7 +40,6 @@ _LIMITS = {
 }
 _LITERAL = re.compile(r"'([^']*)'")
 
-DID_YOU_MEAN = re.compile(r'did you mean "([^"]+)"\?$')
 MAX_PROBLEMS = 100  # problems of one file; the others are only counted
 MISSING = "is missing, and must be given"
 TWICE = "stands in this list already"
@@ -55,50 +55,106 @@ class Problem:
     line: int | None = None
 
 
+class MisfitKind(Enum):
+    """Why a value, or its absence, does not fit a form that the model accepts."""
+
+    MISSING = auto()
+    UNKNOWN_KEY = auto()
+    WRONG_VALUE = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """One form that a value does not fit.
+
+    ``wanted`` completes "must be"; messages of several forms join there. ``nearest`` is the known
+    key that an unknown one resembles.
+    """
+
+    kind: MisfitKind
+    message: str
+    wanted: str | None = None
+    nearest: str | None = None
+
+
 def dotted_path(path: KeyPath) -> str:
-    """A key path as text: ``comparisons[0].rules[1].alert``. A key that is no plain word is not shown: it may be a secret."""
+    """A key path as text: ``comparisons[0].rules[1].alert``.
+
+    A key that is no plain word is not shown: it may be a secret.
+    """
     text = ""
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            text += ("." if text else "") + (step if _PLAIN_KEY.fullmatch(step) else f"({len(step)} characters)")
+            text += ("." if text else "") + (
+                step if _PLAIN_KEY.fullmatch(step) else f"({len(step)} characters)"
+            )
     return text
 
 
-def suggestion(word: object, known: Iterable[str]) -> str:
-    """`` ; did you mean "x"?`` when a known word is close to this one, else nothing."""
-    close = difflib.get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.6)
-    return f'; did you mean "{close[0]}"?' if close else ""
+def nearest_word(word: object, words: Iterable[str]) -> str | None:
+    """The one of ``words`` that this word resembles most, None if it resembles none."""
+    close = difflib.get_close_matches(str(word).lower(), list(words), n=1, cutoff=0.6)
+    return close[0] if close else None
 
 
-def error_text(kind: str, message: str, context: Mapping[str, object], value: object) -> str:
-    """Pydantic's error in words of our own: what was expected, never what was found."""
+def suggestion(word: object, words: Iterable[str]) -> str:
+    """`` ; did you mean "x"?`` if one of ``words`` resembles this one, else nothing."""
+    nearest = nearest_word(word, words)
+    return f'; did you mean "{nearest}"?' if nearest else ""
+
+
+def unknown_key(key: object, known_keys: Sequence[str]) -> Misfit:
+    """The misfit of a key that the model does not have."""
+    nearest = nearest_word(key, known_keys)
+    message = "unknown key"
+    if nearest:
+        message += f'; did you mean "{nearest}"?'
+    elif known_keys:
+        message += f"; known here: {', '.join(known_keys)}"
+    return Misfit(kind=MisfitKind.UNKNOWN_KEY, message=message, nearest=nearest)
+
+
+def wrong_value(kind: str, message: str, context: Mapping[str, object], value: object) -> Misfit:
+    """Pydantic's error ``kind`` as a misfit: it says what was expected, never what was found."""
+    wanted = None
     if kind in {"value_error", "assertion_error"}:
-        return str(context.get("error", message))
-    if value is None:
-        return "has no value: give one, or remove the key"
-    return f"must {_wanted(kind, context, value) or message[:1].lower() + message[1:]}"
+        text = str(context.get("error", message))
+    elif value is None:
+        text = "has no value: give one, or remove the key"
+    elif kind in _LIMITS:
+        text = f"must {_limit_text(kind, context)}"
+    else:
+        wanted = _wanted(kind, context, value)
+        text = f"must be {wanted}" if wanted else f"must {message[:1].lower()}{message[1:]}"
+    return Misfit(kind=MisfitKind.WRONG_VALUE, message=text, wanted=wanted)
+
+
+def _limit_text(kind: str, context: Mapping[str, object]) -> str:
+    limits = dict(context)
+    for name, limit in context.items():
+        if isinstance(limit, float):
+            limits[name] = f"{limit:g}"
+    return _LIMITS[kind].format_map(limits)
 
 
 def _wanted(kind: str, context: Mapping[str, object], value: object) -> str | None:
     if kind in {"literal_error", "enum"}:
         choices = _LITERAL.findall(str(context["expected"])) or [str(context["expected"]).lower()]
-        alternatives = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
-        return f"be {alternatives}{suggestion(value, choices)}"
-    if kind in _LIMITS:
-        limits = {key: f"{limit:g}" if isinstance(limit, float) else limit for key, limit in context.items()}
-        return _LIMITS[kind].format_map(limits)
+        *others, last = choices
+        alternatives = f"{', '.join(others)} or {last}" if others else last
+        return alternatives + suggestion(value, choices)
     family = kind.split("_", maxsplit=1)[0]
-    return f"be {_TEXTS[family]}" if family in _TEXTS else None
+    return _TEXTS.get(family)
 
 
-def one_message(messages: Iterable[str]) -> str:
+def one_message(misfits: Sequence[Misfit]) -> str:
     """One message for a value that fits none of several forms."""
-    unique = list(dict.fromkeys(messages))
-    if len(unique) > 1 and all(message.startswith("must be ") for message in unique):
-        return "must be " + " or ".join(message.removeprefix("must be ") for message in unique)
-    return unique[-1]
+    wanted = [misfit.wanted for misfit in misfits if misfit.wanted]
+    if len(wanted) == len(misfits):
+        return "must be " + " or ".join(dict.fromkeys(wanted))
+    return misfits[-1].message
 
 
 def within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Problem]:
@@ -142,7 +198,16 @@ def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
     models: list[type[BaseModel]] = [model]
     for step in path:
         if isinstance(step, str):
-            fields: list[Any] = [field for each in models for name, field in _fields(each) if (field.alias or name) == step]
+            fields: list[Any] = [
+                field
+                for each in models
+                for name, field in _fields(each)
+                if (field.alias or name) == step
+            ]
             # A step that is no key is one of a mapping of options.
-            models = [found for field in fields for found in models_in(field.annotation)] if fields else models
+            models = (
+                [found for field in fields for found in models_in(field.annotation)]
+                if fields
+                else models
+            )
     return list(dict.fromkeys(key for each in models for key in keys_of(each)))

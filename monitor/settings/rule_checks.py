@@ -11,16 +11,29 @@ from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
 from monitor.settings.rule_options import JudgedMetric, parse_judged_metric
 from monitor.settings.validation import Partial
 
-# Of two keys that exclude each other the one that is reported, by the other one.
+# A key, the keys that it excludes, and the message for each of these.
 _EXCLUDED = {
     "frozen": (
         (
-            *("metric", "coverage", "statistic", "segments", "below", "above", "learned", "watch", "for"),
-            *("resolve_above", "resolve_below", "resolve_after"),
+            "metric",
+            "coverage",
+            "statistic",
+            "segments",
+            "below",
+            "above",
+            "learned",
+            "watch",
+            "for",
+            "resolve_above",
+            "resolve_below",
+            "resolve_after",
         ),
-        "does not go with frozen, which learns how often the lists of an arm change: remove this key",
+        "does not go with frozen, which learns how often an arm's lists change: remove this key",
     ),
-    "coverage": (("metric", "statistic"), "does not go with coverage, which is a share of the users asked: remove one of them"),
+    "coverage": (
+        ("metric", "statistic"),
+        "does not go with coverage, which is a share of the users asked: remove one of them",
+    ),
     "learned": (
         ("below", "above", "resolve_above", "resolve_below"),
         "does not go with learned: the limit comes from the runs before",
@@ -33,16 +46,22 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if rule.has("frozen"):
         yield from _excluded(rule, "frozen")
         if lacks_lists(comparison):
-            yield Problem(("frozen",), "compares with the lists of the last run: remove keep_lists from the comparison")
+            yield Problem(
+                ("frozen",),
+                "compares with the lists of the last run: remove keep_lists from the comparison",
+            )
         return
-    yield from (_coverage(rule, comparison) if rule.has("coverage") else _metric(rule, comparison))
+    if rule.has("coverage"):
+        yield from _coverage(rule, comparison)
+    else:
+        yield from _metric(rule, comparison)
     yield from _thresholds(rule, comparison.get("k"))
     yield from _segments(rule, comparison)
     yield from _users_asked(rule, comparison)
 
 
 def lacks_lists(comparison: Partial) -> bool:
-    """Whether the comparison is told to keep no lists, or not those of all users."""
+    """Whether the comparison does not keep the lists of all users."""
     return comparison.get("keep_lists") not in (None, Keep.ALL)
 
 
@@ -59,22 +78,35 @@ def _judged(rule: Partial) -> JudgedMetric | None:
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("metric") and not rule.misspells("metric", "coverage", "frozen"):
         yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
-    wanted, measured = _judged(rule), comparison.get("metrics")
-    if wanted is None:
+    judged = _judged(rule)
+    if judged is None:
         return
-    if wanted.derived and not comparison.has("noise_floor"):
-        yield Problem(("metric",), "needs a noise floor: add noise_floor: {temporal: true}, or another, to the comparison")
-    if measured is not None and str(wanted.metric) not in measured:
-        yield Problem(("metric",), f"is not measured here: add it to metrics, or use one of {', '.join(measured)}")
-    if wanted.metric.need is Need.RELEVANCE:
-        late = "needs relevance, which arrives after the run, when rules have judged it: use a metric of the lists alone"
-        yield Problem(("metric",), late)
+    if judged.derived and not comparison.has("noise_floor"):
+        yield Problem(
+            ("metric",),
+            "needs a noise floor: add noise_floor: {temporal: true}, or another, to the comparison",
+        )
+    metrics = comparison.get("metrics")
+    if metrics is not None and str(judged.metric) not in metrics:
+        yield Problem(
+            ("metric",),
+            f"is not measured here: add it to metrics, or use one of {', '.join(metrics)}",
+        )
+    if judged.metric.need is Need.RELEVANCE:
+        yield Problem(
+            ("metric",),
+            "needs relevance, which arrives after the rules have judged the run: use a metric "
+            "that needs the lists only",
+        )
 
 
 def _coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     yield from _excluded(rule, "coverage")
     if Lack.UNCHANGED in (rule.get("coverage") or "") and comparison.get("keep_lists") is Keep.NONE:
-        yield Problem(("coverage",), "compares with the lists of the last run: remove keep_lists from the comparison")
+        yield Problem(
+            ("coverage",),
+            "compares with the lists of the last run: remove keep_lists from the comparison",
+        )
     if rule.has("below"):
         yield Problem(("below",), "the share of users grows as less is covered: write above")
 
@@ -89,71 +121,121 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield Problem(("above",), "give either below or above, not both")
         return
     if not rule.has("below", "above"):
-        yield Problem((), "has no threshold: give below (or, for share_below, above), or learned: drop")
+        yield Problem(
+            (), "has no threshold: give below (or, for share_below, above), or learned: drop"
+        )
         return
-    side = "below" if rule.has("below") else "above"
-    resolve, wrong = ("resolve_above", "resolve_below") if side == "below" else ("resolve_below", "resolve_above")
-    if rule.has(wrong):
-        yield Problem((wrong,), f"does not go with {side}: write {resolve}")
-    threshold, end = rule.get(side), rule.get(resolve)
-    if threshold is not None and end is not None and (end < threshold if side == "below" else end > threshold):
-        order = "at least" if side == "below" else "at most"
-        yield Problem((resolve,), f"must be {order} {side}: {threshold:g}, or the alert would end while it is in breach")
-    yield from _reach(rule, side, resolve, k)
+    if rule.has("below"):
+        yield from _side(rule, "below", "resolve_above", "resolve_below")
+        yield from _reach(rule, "below", "resolve_above", k)
+    else:
+        yield from _side(rule, "above", "resolve_below", "resolve_above")
+        yield from _reach(rule, "above", "resolve_below", k)
+
+
+def _side(rule: Partial, side: str, resolve: str, wrong_resolve: str) -> Iterator[Problem]:
+    if rule.has(wrong_resolve):
+        yield Problem((wrong_resolve,), f"does not go with {side}: write {resolve}")
+    threshold = rule.get(side)
+    end = rule.get(resolve)
+    if threshold is None or end is None:
+        return
+    if side == "below" and end < threshold:
+        order = "at least"
+    elif side == "above" and end > threshold:
+        order = "at most"
+    else:
+        return
+    yield Problem(
+        (resolve,),
+        f"must be {order} {side}: {threshold:g}, or the alert would end while it is in breach",
+    )
 
 
 def _learned(rule: Partial) -> Iterator[Problem]:
     yield from _excluded(rule, "learned")
     kind = rule.get("learned")
     if rule.has("coverage") and kind == "drop":
-        yield Problem(("learned",), "a share of users without a list does not drop when it is bad: write learned: jump")
+        yield Problem(
+            ("learned",),
+            "a share of users without a list does not drop when it is bad: write learned: jump",
+        )
     if not rule.has("coverage") and kind == "jump":
-        yield Problem(("learned",), "jump goes with coverage: write drop, which finds every run that is beyond what is normal")
+        yield Problem(
+            ("learned",),
+            "jump goes with coverage: write drop, which finds every run beyond the normal range",
+        )
 
 
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
-    """A threshold that the statistic can never pass is a rule that never fires, or always."""
-    judged, statistic = _judged(rule), rule.get("statistic")
-    name, lowest, highest, floor = "a share", 0.0, 1.0, None
-    if not rule.has("coverage"):
-        if judged is None or statistic is None:
-            return
-        floor, (lowest, highest) = Statistic.parse(statistic).floor, judged.bounds(k)
-        name = judged.metric.name if judged.derived is None else judged.derived.of(judged.metric.name)
-    if floor is not None:
-        if not lowest < floor <= highest:
-            span = f"{lowest:g} and {highest:g}"
-            yield Problem(("statistic",), f"{name} lies between {span}: so must the x of share_below(x)")
-        if side == "below" and judged is not None and judged.drifts is Direction.BELOW:
-            yield Problem(("below",), f"{statistic} grows as the lists drift apart: write above")
-            return
-        name, lowest, highest = str(statistic), 0.0, 1.0
-    threshold, end = rule.get(side), rule.get(resolve)
-    unreachable = f"can never be reached: {name} lies between {lowest:g} and {highest:g}"
-    is_reached = threshold is None or (lowest < threshold <= highest if side == "below" else lowest <= threshold < highest)
-    if not is_reached:
-        yield Problem((side,), unreachable)
+    """A threshold that the statistic can never pass: the rule would fire never or always."""
+    if rule.has("coverage"):
+        yield from _bounds(rule, side, resolve, "a share", 0.0, 1.0)
+        return
+    judged = _judged(rule)
+    statistic = rule.get("statistic")
+    if judged is None or statistic is None:
+        return
+    name = judged.metric.name
+    if judged.derived is not None:
+        name = judged.derived.of(name)
+    lowest, highest = judged.bounds(k)
+    floor = Statistic.parse(statistic).floor
+    if floor is None:
+        yield from _bounds(rule, side, resolve, name, lowest, highest)
+        return
+    if not lowest < floor <= highest:
+        yield Problem(
+            ("statistic",),
+            f"{name} is between {lowest:g} and {highest:g}: so must be the x of share_below(x)",
+        )
+    if side == "below" and judged.drifts is Direction.BELOW:
+        yield Problem(("below",), f"{statistic} grows as the lists drift apart: write above")
+    else:
+        yield from _bounds(rule, side, resolve, str(statistic), 0.0, 1.0)
+
+
+def _bounds(
+    rule: Partial, side: str, resolve: str, name: str, lowest: float, highest: float
+) -> Iterator[Problem]:
+    message = f"can never be reached: {name} is between {lowest:g} and {highest:g}"
+    threshold = rule.get(side)
+    end = rule.get(resolve)
+    is_reachable = True
+    if threshold is not None and side == "below":
+        is_reachable = lowest < threshold <= highest
+    elif threshold is not None:
+        is_reachable = lowest <= threshold < highest
+    if not is_reachable:
+        yield Problem((side,), message)
     elif end is not None and not lowest <= end <= highest:
-        yield Problem((resolve,), unreachable)
+        yield Problem((resolve,), message)
 
 
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    users, declared = comparison.get("users"), rule.items("segments")
-    dimensions = None if users is None else users.segments
-    yield from duplicates(((("segments", n), name) for n, name in declared if isinstance(name, str)), TWICE)
-    for n, name in declared:
-        dimension, separator, _ = str(name).partition("=")
-        if dimensions is None or not separator or name == ALL or dimension in dimensions:
+    segments = [(n, name) for n, name in rule.items("segments") if isinstance(name, str)]
+    yield from duplicates(((("segments", n), name) for n, name in segments), TWICE)
+    users = comparison.get("users")
+    if users is None:
+        return
+    dimensions = users.segments
+    for n, name in segments:
+        dimension, separator, _ = name.partition("=")
+        if not separator or name == ALL or dimension in dimensions:
             continue
         hint = suggestion(dimension, dimensions) or f": it has {', '.join(dimensions) or 'none'}"
         yield Problem(("segments", n), f"its dimension is not among users.segments{hint}")
 
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    users, least = comparison.get("users"), rule.get("min_users")
-    if users is None or (size := users.sample_size) is None or least is None:
+    users = comparison.get("users")
+    size = None if users is None else users.sample_size
+    min_users = rule.get("min_users")
+    if size is None or min_users is None:
         return
-    asked = max(size.fixed + size.rotating, size.minimum)
-    if least > asked:
-        where = ("min_users",) if rule.has("min_users") else ()
-        yield Problem(where, f"could never judge: min_users is {least}, and a run asks for {asked} users")
+    sampled = max(size.fixed + size.rotating, size.minimum)
+    if min_users > sampled:
+        yield Problem(
+            ("min_users",) if rule.has("min_users") else (),
+            f"could never judge: min_users is {min_users}, and a run asks for {sampled} users",
+        )

@@ -1,4 +1,4 @@
-"""From options to what the program runs on: `Comparison` with its hash, its schedule, and the notification policy."""
+"""From options to what the program runs on: comparisons, schedules and the notification policy."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -31,7 +31,15 @@ _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
 
 _HASHED = (
-    *("k", "baseline", "candidate", "users", "seed", "item_weights", "relevance", "catalogue_size", "noise_floor"),
+    "k",
+    "baseline",
+    "candidate",
+    "users",
+    "seed",
+    "item_weights",
+    "relevance",
+    "catalogue_size",
+    "noise_floor",
     "reference",
 )
 _ARMS = ("baseline", "candidate", "noise_floor")
@@ -40,18 +48,29 @@ _FOLDER = re.compile(r'"(/[^"{]*)/')
 
 def to_schedule(options: ComparisonOptions) -> Schedule:
     """When the comparison runs."""
-    return schedule_of(options.every, options.cron, options.timezone, options.offset, options.only_between)
+    return schedule_of(
+        options.every, options.cron, options.timezone, options.offset, options.only_between
+    )
 
 
 def policy_of(settings: Settings) -> NotificationPolicy:
-    """The notification policy. A name that stands for several peers of one receiver means all of them."""
+    """The notification policy. The name of a receiver with several peers means all of them."""
     peers = receivers_by_name(settings.receivers)
-    fallbacks = settings.fallbacks.items()
+    fallbacks: dict[str, str] = {}
+    for name, fallback in settings.fallbacks.items():
+        if fallback in peers:
+            for peer in peers.get(name, ()):
+                fallbacks[peer] = peers[fallback][0]
+    muted: set[tuple[str, str]] = set()
+    for comparison in settings.comparisons:
+        for rule in _rules(comparison):
+            if rule.is_dry_run:
+                muted.add((comparison.name, rule.alert))
     return NotificationPolicy(
         routes=tuple(route.to_route(peers) for route in settings.routes),
-        windows=tuple(each.to_window() for each in settings.maintenance),
-        muted=frozenset((each.name, rule.alert) for each in settings.comparisons for rule in _rules(each) if rule.is_dry_run),
-        fallbacks={peer: peers[to][0] for name, to in fallbacks for peer in peers.get(name, ()) if to in peers},
+        windows=tuple(window.to_window() for window in settings.maintenance),
+        muted=frozenset(muted),
+        fallbacks=fallbacks,
         group_for={each.name: _group_for(each) for each in settings.comparisons},
         shows_items=settings.privacy.items == "shown",
     )
@@ -71,6 +90,10 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
 
 
 def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
+    deadline = options.deadline
+    if deadline is None:
+        deadline = min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE)
+    relevance = options.relevance
     return MeasuringPlan(
         k=options.k,
         metrics=options.metrics,
@@ -78,11 +101,11 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         sample=options.users.sample_size,
         seed=options.seed,
         max_segment_values=options.max_segment_values,
-        deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
+        deadline=deadline,
         noise_floor=NoiseFloor(options.noise_floor.kind) if options.noise_floor else None,
         catalogue_size=options.catalogue_size,
-        relevance_within=options.relevance.within if options.relevance else None,
-        relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
+        relevance_within=relevance.within if relevance else None,
+        relevance_after=(relevance and relevance.after) or timedelta(0),
         keep_scores=options.keep_scores,
         keep_lists=kept_lists(options),
         evidence_users=options.evidence_users,
@@ -95,6 +118,7 @@ def _group_for(options: ComparisonOptions) -> timedelta:
 
 def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
     schedule = to_schedule(options)
+    zone = ZoneInfo(options.timezone)
     return JudgingPlan(
         rules=_rules(options),
         min_paired_share=options.min_paired_share,
@@ -103,70 +127,109 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
         stale_after=options.conditions.stale.after,
         group_for=_group_for(options),
         by_model=options.reference == "model_version",
-        holidays=tuple(_period(days, ZoneInfo(options.timezone)) for days in map(parse_days, options.holidays)),
+        holidays=tuple(_period(days, zone) for days in options.holidays),
     )
 
 
-def _period(days: tuple[date, date], zone: ZoneInfo) -> tuple[datetime, datetime]:
-    first, after = days[0], days[1] + timedelta(days=1)
-    start, end = (datetime.combine(day, time(), zone).astimezone(UTC) for day in (first, after))
-    return start, end
+def _period(days: str, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """Begin and end, in UTC, of the days in that time zone."""
+    first, last = parse_days(days)
+    begin = datetime.combine(first, time(), zone)
+    end = datetime.combine(last + timedelta(days=1), time(), zone)
+    return begin.astimezone(UTC), end.astimezone(UTC)
 
 
 def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
-    """Rules on drift, then those on conditions whose name is free. What a rule leaves open the comparison decides: dry runs."""
-    on_drift = [(rule.dry_run, rule.to_rule(options.k)) for rule in rules_of(options)]
-    taken = {rule.alert for _, rule in on_drift}
-    on_conditions = [(None, rule) for rule in options.conditions.to_rules() if rule.alert not in taken]
-    return tuple(replace(rule, is_dry_run=options.dry_run if own is None else own) for own, rule in (*on_drift, *on_conditions))
+    """Rules on drift, then the rules on conditions whose name no rule on drift has.
+
+    The comparison decides about dry runs where a rule does not.
+    """
+    rules: list[Rule] = []
+    for rule_options in rules_of(options):
+        is_dry_run = rule_options.dry_run
+        if is_dry_run is None:
+            is_dry_run = options.dry_run
+        rules.append(replace(rule_options.to_rule(options.k), is_dry_run=is_dry_run))
+    names = {rule.alert for rule in rules}
+    for rule in options.conditions.to_rules():
+        if rule.alert not in names:
+            rules.append(replace(rule, is_dry_run=options.dry_run))
+    return tuple(rules)
 
 
 def kept_lists(options: ComparisonOptions) -> Keep | int:
-    """Whose lists are stored: as given, else all where relevance is to come or something needs the lists of the last run."""
+    """Whose lists are stored.
+
+    If the configuration does not say it: all lists if relevance arrives later or if a metric or the
+    noise floor needs the lists of the last run, else none.
+    """
     if options.keep_lists is not None:
         return options.keep_lists
-    is_temporal = options.noise_floor is not None and bool(options.noise_floor.temporal)
-    is_compared = is_temporal or any(parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in arm_metrics_of(options))
-    return Keep.ALL if options.relevance is not None or is_compared else Keep.NONE
+    if options.relevance is not None:
+        return Keep.ALL
+    if options.noise_floor is not None and options.noise_floor.temporal:
+        return Keep.ALL
+    for name in arm_metrics_of(options):
+        if parse_arm_metric(name).need is ArmNeed.KEEP_LISTS:
+            return Keep.ALL
+    return Keep.NONE
 
 
 def config_hash(options: ComparisonOptions) -> str:
     """SHA-256 over everything that changes what a score means.
 
-    Not where files lie (of the arms' files their common folder is left out), nor rules, schedule, storage and `NOT_IN_HASH`. Of
-    secrets only URLs enter, without user and password.
+    Left out are rules, schedule, storage, keys marked `NOT_IN_HASH`, the common folder of the arms'
+    files, and all secrets but URLs, which enter without user and password.
     """
-    measured: dict[str, Any] = {"metrics": sorted(str(parse(metric)) for metric in options.metrics)}
-    measured |= {name: _meaning(found) for name in _HASHED if (found := getattr(options, name)) is not None}
-    arms = _without_folder({name: measured.pop(name) for name in _ARMS if name in measured})
-    others = {name: _without_folder({name: found})[name] for name, found in measured.items()}
-    return hashlib.sha256(json.dumps({**arms, **others}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    arms: dict[str, Any] = {}
+    others: dict[str, Any] = {"metrics": sorted(str(parse(metric)) for metric in options.metrics)}
+    for name in _HASHED:
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if name in _ARMS:
+            arms[name] = _meaning(value)
+        else:
+            others |= _without_folder({name: _meaning(value)})
+    hashed = _without_folder(arms) | others
+    encoded = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(encoded.encode()).hexdigest()
 
 
 def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
-    """The same with local paths that begin behind the folder in which all of its files lie."""
-    text = re.sub('"sqlite:/+', '"/', json.dumps(part))
-    folders = _FOLDER.findall(text)
+    """The part with local paths relative to the folder that all of its files have in common."""
+    encoded = re.sub('"sqlite:/+', '"/', json.dumps(part))
+    folders = _FOLDER.findall(encoded)
     folder = os.path.commonpath(folders) if folders else ""
-    found: dict[str, Any] = json.loads(text.replace(f'"{folder}/', '"') if folder else text)
-    return found
+    if folder:
+        encoded = encoded.replace(f'"{folder}/', '"')
+    relative: dict[str, Any] = json.loads(encoded)
+    return relative
 
 
 def _meaning(value: object) -> object:
+    """The value as JSON, without secrets."""
     if isinstance(value, BaseModel):
-        fields = type(value).model_fields
-        named = ((name, getattr(value, name)) for name, field in fields.items() if NOT_IN_HASH not in field.metadata)
-        # A setting that is added later and left out must not change the hash of what stood before: hence no nulls.
-        return {
-            name: _meaning(found)
-            for name, found in named
-            if found is not None and (name == "url" or not isinstance(found, SecretStr))
-        }
+        return _meaning_of_model(value)
     if isinstance(value, SecretStr):
         parts = urlsplit(value.get_secret_value())
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if isinstance(value, Mapping):
-        return {str(key): _meaning(found) for key, found in value.items() if not isinstance(found, SecretStr)}
+        entries = value.items()
+        return {str(k): _meaning(v) for k, v in entries if not isinstance(v, SecretStr)}
     if isinstance(value, list | tuple):
-        return [_meaning(found) for found in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+        return [_meaning(item) for item in value]
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    return str(value)
+
+
+def _meaning_of_model(model: BaseModel) -> dict[str, object]:
+    # Without nulls: a setting that a later version adds does not change the hash while it is unset.
+    meaning: dict[str, object] = {}
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        is_secret = isinstance(value, SecretStr) and name != "url"
+        if value is not None and not is_secret and NOT_IN_HASH not in field.metadata:
+            meaning[name] = _meaning(value)
+    return meaning

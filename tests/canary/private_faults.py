@@ -46,7 +46,9 @@ def filled(text: str, user: str = USER) -> str:
 
 def content_of(planted: Given) -> bytes:
     """What a file holds."""
-    text = filled(planted.get("text", "")) + "".join(filled(planted.get("each", ""), user) for user in USERS)
+    text = filled(planted.get("text", "")) + "".join(
+        filled(planted.get("each", ""), user) for user in USERS
+    )
     content = text.encode(planted.get("encoding", "latin-1"))
     return gzip.compress(content * 99)[:-9] if planted.get("is_cut") else content
 
@@ -62,7 +64,9 @@ class Planter:
     def add(self, name: str, candidate: Given, told: str, users: Given | None = None) -> None:
         self.faults.append(Fault(name, candidate, told, users))
 
-    def file(self, name: str, content: bytes, told: str, suffix: str, columns: Given = WIDE) -> None:
+    def file(
+        self, name: str, content: bytes, told: str, suffix: str, columns: Given = WIDE
+    ) -> None:
         path = self.folder / f"{name}.{suffix}"
         path.write_bytes(content)
         self.add(name, {"file": {"path": str(path), **columns}}, told)
@@ -71,13 +75,29 @@ class Planter:
         pq.write_table(pa.table(columns), self.folder / "table")
         self.file(f"parquet-{name}", (self.folder / "table").read_bytes(), told, "parquet")
 
-    def sql(self, name: str, url: str, told: str, query: str = "SELECT who, what FROM lists") -> None:
-        self.add(name, {"sql": {"url": url, "query": filled(query), "user": "who", "items": "what"}}, told)
+    def sql(
+        self, name: str, url: str, told: str, query: str = "SELECT who, what FROM lists"
+    ) -> None:
+        self.add(
+            name,
+            {"sql": {"url": url, "query": filled(query), "user": "who", "items": "what"}},
+            told,
+        )
 
-    def http(self, name: str, respond: Callable[[Request], Reply], told: str, options: Given | None = None) -> None:
+    def http(
+        self,
+        name: str,
+        respond: Callable[[Request], Reply],
+        told: str,
+        options: Given | None = None,
+    ) -> None:
         url = self.serve(respond)
         more = options or {}
-        self.add(f"http-{name}", {"http": {"url": f"{url}/{{user}}", "retries": 0, "timeout": "30s", **more}}, told)
+        self.add(
+            f"http-{name}",
+            {"http": {"url": f"{url}/{{user}}", "retries": 0, "timeout": "30s", **more}},
+            told,
+        )
 
     def serve(self, respond: Callable[[Request], Reply]) -> str:
         collector = self.running.enter_context(contextmanager(serve)())
@@ -100,18 +120,29 @@ class Planter:
 def plant_in_files(planter: Planter) -> None:
     for name, planted in PLANTED["files"].items():
         suffix = planted.get("suffix", "jsonl" if "json" in name else "csv")
-        planter.file(name, content_of(planted), planted["told"], suffix, planted.get("columns", WIDE))
+        planter.file(
+            name, content_of(planted), planted["told"], suffix, planted.get("columns", WIDE)
+        )
     parquet, lists = planter.parquet, [[1]] * 8
-    parquet("bytes", "not UTF-8", user=pa.array([user.encode() + b"\xff" for user in USERS]), items=lists)
+    parquet(
+        "bytes",
+        "not UTF-8",
+        user=pa.array([user.encode() + b"\xff" for user in USERS]),
+        items=lists,
+    )
     parquet("booleans", "booleans: ids must be integers or text", user=[True] * 8, items=lists)
     parquet("text-lists", "lists must be arrays of ids", user=USERS, items=USERS)
     parquet("by-user", "has no column 'user'", **{user: [[1]] for user in USERS})
     parquet("no-lists", "holds .*, expected lists", user=USERS, items=[1.5] * 8)
     pq.write_table(pa.table({"user": USERS, "items": lists}), planter.folder / "table")
     whole = (planter.folder / "table").read_bytes()
-    planter.file("parquet-cut", whole[:-9], "has no end, it is cut off or still being written", "parquet")
+    planter.file(
+        "parquet-cut", whole[:-9], "has no end, it is cut off or still being written", "parquet"
+    )
     planter.file("parquet-empty", b"", "is empty: check the path", "parquet")
-    planter.file("parquet-damaged", whole[:4] + b"\xff" * 300 + whole[304:], "cannot be decoded", "parquet")
+    planter.file(
+        "parquet-damaged", whole[:4] + b"\xff" * 300 + whole[304:], "cannot be decoded", "parquet"
+    )
 
 
 def plant_in_database(planter: Planter, kind: str, url: str) -> None:
@@ -130,7 +161,11 @@ def plant_in_sqlite(planter: Planter) -> str:
 
 
 def plant_in_postgres(planter: Planter, url: str) -> None:
-    _fill(url, "CREATE TABLE lists (who text, what text, bytes bytea)", "CREATE TYPE shade AS ENUM ('red')")
+    _fill(
+        url,
+        "CREATE TABLE lists (who text, what text, bytes bytea)",
+        "CREATE TYPE shade AS ENUM ('red')",
+    )
     plant_in_database(planter, "postgresql", url)
     for name, told, change in (
         ("login", "refused the user or the password", {"username": USER}),
@@ -147,7 +182,11 @@ def plant_in_redis(planter: Planter) -> None:
             client.set(f"object:{user}", json.dumps({user: [1, 2]}))
             client.set(f"fraction:{user}", "[1.5]")
             client.rpush(f"bytes:{user}", user.encode() + b"\xff")
-    away = {"reply": "", "told": "the connection was refused", "url": f"redis://127.0.0.1:{free_port()}"}
+    away = {
+        "reply": "",
+        "told": "the connection was refused",
+        "url": f"redis://127.0.0.1:{free_port()}",
+    }
     for name, given in {**PLANTED["redis"], "away": away}.items():
         options = {
             "url": f"redis://127.0.0.1:{shared_redis()}",
@@ -166,8 +205,12 @@ def plant_in_http(planter: Planter) -> None:
     def respond_as(planted: Given) -> Callable[[Request], Reply]:
         def respond(request: Request) -> Reply:
             user = request.path.strip("/")
-            headers = {name: filled(value, user) for name, value in planted.get("headers", {}).items()}
-            return answer(planted.get("status", 200), headers, filled(planted.get("body", ""), user).encode())
+            headers = {
+                name: filled(value, user) for name, value in planted.get("headers", {}).items()
+            }
+            return answer(
+                planted.get("status", 200), headers, filled(planted.get("body", ""), user).encode()
+            )
 
         return respond
 
@@ -180,7 +223,9 @@ def plant_in_http(planter: Planter) -> None:
         planter.http(name, respond_as(planted), planted["told"], planted.get("options"))
     planter.http("header", raw, "not in HTTP|lost the connection")
     away = f"http://127.0.0.1:{free_port()}/{{user}}"
-    planter.add("http-away", {"http": {"url": away, "retries": 0}}, "refused or lost the connection")
+    planter.add(
+        "http-away", {"http": {"url": away, "retries": 0}}, "refused or lost the connection"
+    )
 
 
 def plant_in_users(planter: Planter, url: str) -> None:
@@ -191,10 +236,18 @@ def plant_in_users(planter: Planter, url: str) -> None:
         path.write_bytes(content_of(planted))
         users = {"file": {"path": str(path), "user": "user"}}
         planter.add(f"users-{name.replace('.', '-')}", well, planted["told"], users)
-    query = {"sql": {"url": url, "query": "SELECT json_extract(who, '$') AS user FROM lists", "user": "user"}}
+    query = {
+        "sql": {
+            "url": url,
+            "query": "SELECT json_extract(who, '$') AS user FROM lists",
+            "user": "user",
+        }
+    }
     planter.add("users-sqlite", well, "a text is no JSON", query)
     place = planter.serve(lambda _: answer(200, body=json.dumps(dict.fromkeys(USERS, 1)).encode()))
-    planter.add("users-http", well, "has no array where users says", {"http": {"url": f"{place}/users"}})
+    planter.add(
+        "users-http", well, "has no array where users says", {"http": {"url": f"{place}/users"}}
+    )
 
 
 def _fill(url: str, *statements: str) -> None:
@@ -207,7 +260,9 @@ def _fill(url: str, *statements: str) -> None:
     engine.dispose()
 
 
-def write_config(folder: Path, faults: Sequence[Fault], database: str, hook: str, name: str) -> Path:
+def write_config(
+    folder: Path, faults: Sequence[Fault], database: str, hook: str, name: str
+) -> Path:
     """A comparison a fault, users hidden, and receivers of several kinds."""
     (folder / "users.csv").write_text("\n".join(["user", *USERS, ""]))
     (folder / "key").write_bytes(base64.b64encode(b"k" * 48))

@@ -33,7 +33,20 @@ Way = Literal["direct", "file", "environment"]
 SINGER = "singer"
 LOOKER = ("kim", canary("webpassword"))
 """Who may look at the pages."""
-FAULTS = ("refuse", "fail", "redirect", "hang", "odd", "cookie", "garbage", "lie", "plain", "untrusted", "nowhere", "closed")
+FAULTS = (
+    "refuse",
+    "fail",
+    "redirect",
+    "hang",
+    "odd",
+    "cookie",
+    "garbage",
+    "lie",
+    "plain",
+    "untrusted",
+    "nowhere",
+    "closed",
+)
 """How a place answers that is not good: the last four by never hearing of the request."""
 UNHEARD = FAULTS[-4:]
 
@@ -56,7 +69,11 @@ def reply_to(request: Request) -> Reply:
     """Answer by the first part of the path; a fault repeats what it was told wherever an answer has room."""
     behaviour = request.path.split("/")[1]
     told, line = all_of(request)[:4000], request.path
-    coded = [base64.b64encode(request.body[:100]).decode(), quote(request.body[:100]), told.decode("latin-1")]
+    coded = [
+        base64.b64encode(request.body[:100]).decode(),
+        quote(request.body[:100]),
+        told.decode("latin-1"),
+    ]
     echo = json.dumps({"message": line, "errors": coded, "status": "invalid event"}).encode()
     headers = {"X-Echo": line, "Set-Cookie": f"{line}=1; {line}"}
     if behaviour == "good":
@@ -66,7 +83,12 @@ def reply_to(request: Request) -> Reply:
         "fail": answer(500, headers, echo),
         "redirect": answer(302, headers | {"Location": f"http://127.0.0.1:1{line}"}, echo),
         "hang": hang,
-        "odd": _send(head(200, {"Content-Length": "0"})[:-2] + b"no header but " + line.encode() + b"\r\n\r\n"),
+        "odd": _send(
+            head(200, {"Content-Length": "0"})[:-2]
+            + b"no header but "
+            + line.encode()
+            + b"\r\n\r\n"
+        ),
         "cookie": answer(401, {"Set-Cookie": f"{line} {line}=1"}, echo),
         "garbage": _send(told),
         "lie": answer(200, headers, echo),
@@ -76,7 +98,9 @@ def reply_to(request: Request) -> Reply:
 def _welcome(request: Request) -> Reply:
     if "/recs/" in request.path:
         return answer(200, body=json.dumps(SIMILAR).encode())
-    return answer(200, body=b'{"status": "success"}' if request.path.endswith("/v2/enqueue") else b"ok")
+    return answer(
+        200, body=b'{"status": "success"}' if request.path.endswith("/v2/enqueue") else b"ok"
+    )
 
 
 @dataclass
@@ -145,7 +169,10 @@ class World:
         write_lists(self.folder / "baseline.jsonl", SIMILAR)
         names = Names(world=self, every=every, **self.databases(database))
         document = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-        tree = {key: [*spread(part)] if isinstance(part, list) else part for key, part in document.items()}
+        tree = {
+            key: [*spread(part)] if isinstance(part, list) else part
+            for key, part in document.items()
+        }
         path = self.folder / f"{way}.yaml"
         path.write_text(json.dumps(self.given(filled(tree, names), way)))
         return path
@@ -153,10 +180,18 @@ class World:
     def databases(self, source: str) -> dict[str, str]:
         """Addresses of the database, of faulty ones, and of other servers that are away."""
         url = make_url(source)
-        away = url.set(host="127.0.0.1", port=self.closed, drivername="postgresql", username="me", password=canary("sqlaway"))
+        away = url.set(
+            host="127.0.0.1",
+            port=self.closed,
+            drivername="postgresql",
+            username="me",
+            password=canary("sqlaway"),
+        )
         urls = {"away": away, "wrong": url.set(password=canary("sqlwrong"))}
         urls["odd"] = url.update_query_dict({"keepalives_idle": canary("sqlquery")})
-        texts = {f"url_{name}": each.render_as_string(hide_password=False) for name, each in urls.items()}
+        texts = {
+            f"url_{name}": each.render_as_string(hide_password=False) for name, each in urls.items()
+        }
         remote = f"sc://127.0.0.1:{self.closed}/;use_ssl=true;token={canary('spark')}"
         redis = f"redis://me:{canary('redispassword')}@127.0.0.1:{self.closed}/0"
         return texts | {"url_source": source, "url_spark": remote, "url_redis": redis}
@@ -166,7 +201,9 @@ class Names(dict[str, str]):
     """What stands for each $name in world.yaml."""
 
     def __init__(self, world: World, **given: str) -> None:
-        super().__init__(given, file_web=str(world.write_web()), file_certificate=str(world.certificate))
+        super().__init__(
+            given, file_web=str(world.write_web()), file_certificate=str(world.certificate)
+        )
         self.update(port_good=str(world.mail.port), port_refuse=str(world.hostile_mail.port))
         self.update(at_nobody=f"127.0.0.1:{world.closed}")
         self._world = world
@@ -205,7 +242,10 @@ def fill(connection: psycopg.Connection) -> None:
     with connection.cursor() as cursor:
         cursor.executemany("INSERT INTO lists VALUES (%s, %s)", [(user, APART) for user in users])
         cursor.executemany("INSERT INTO users VALUES (%s)", [(user,) for user in users])
-        cursor.executemany("INSERT INTO items VALUES (%s, 1, %s)", [(item, f"title {item}") for item in (*APART, *SIMILAR)])
+        cursor.executemany(
+            "INSERT INTO items VALUES (%s, 1, %s)",
+            [(item, f"title {item}") for item in (*APART, *SIMILAR)],
+        )
 
 
 @contextmanager
@@ -215,7 +255,11 @@ def singer(server: PostgresServer, database: str) -> Iterator[str]:
     name = f"{SINGER}_{os.getpid()}_{threading.get_ident()}"
     role, password = sql.Identifier(name), canary("database")
     with server.connect(str(url.database)) as admin:
-        admin.execute(sql.SQL("CREATE ROLE {} LOGIN SUPERUSER PASSWORD {}").format(role, sql.Literal(password)))
+        admin.execute(
+            sql.SQL("CREATE ROLE {} LOGIN SUPERUSER PASSWORD {}").format(
+                role, sql.Literal(password)
+            )
+        )
     try:
         yield url.set(username=name, password=password).render_as_string(hide_password=False)
     finally:
@@ -242,6 +286,13 @@ def hostile_world(folder: Path, certificate: Path) -> Iterator[World]:
         for mail in mails:
             mail.login = ("me", canary("mail"))
         _refuse_mail(mails[1])
-        world = World(folder=folder, hook=hook, secure=secure, mail=mails[0], hostile_mail=mails[1], certificate=certificate)
+        world = World(
+            folder=folder,
+            hook=hook,
+            secure=secure,
+            mail=mails[0],
+            hostile_mail=mails[1],
+            certificate=certificate,
+        )
         hook.respond = world.listen
         yield world

@@ -85,10 +85,14 @@ def test_most_ids_need_not_meet_and_one_is_too_few():
 
 def lists(*rows: list[Any]) -> RankingTable:
     items = from_array(pd.Series([item for row in rows for item in row]), "items")
-    return RankingTable(users=pd.RangeIndex(len(rows)), offsets=offsets_of(map(len, rows)), items=items)
+    return RankingTable(
+        users=pd.RangeIndex(len(rows)), offsets=offsets_of(map(len, rows)), items=items
+    )
 
 
-def look(*batches: tuple[RankingTable, RankingTable], k: int | None = None) -> tuple[IdMismatch, ...]:
+def look(
+    *batches: tuple[RankingTable, RankingTable], k: int | None = None
+) -> tuple[IdMismatch, ...]:
     found = IdComparison()
     for baseline, candidate in batches:
         arms, vocabulary = encode_arms(baseline, candidate)
@@ -118,7 +122,11 @@ def test_lists_of_numbers_and_of_text_are_coded_together_and_explained():
 def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, arm, count):
     (found,) = look((baseline, candidate))
 
-    assert (found.kind, found.arm, found.common, found.compared) == (MismatchKind.PADDING, arm, *count)
+    assert (found.kind, found.arm, found.common, found.compared) == (
+        MismatchKind.PADDING,
+        arm,
+        *count,
+    )
 
 
 def test_an_item_that_stands_twice_by_accident_is_no_padding():
@@ -127,7 +135,11 @@ def test_an_item_that_stands_twice_by_accident_is_no_padding():
 
 
 def test_ids_that_meet_in_one_batch_are_spelled_alike():
-    odd, alike, nothing = (lists([42]), lists(["42.0"])), (lists([5]), lists([5])), (lists([]), lists([]))
+    odd, alike, nothing = (
+        (lists([42]), lists(["42.0"])),
+        (lists([5]), lists([5])),
+        (lists([]), lists([])),
+    )
 
     assert len(look(odd, nothing, odd)) == 1
     assert look(odd, alike, odd) == look(alike, odd) == look(nothing) == ()
@@ -156,6 +168,10 @@ def test_the_advice_fits_the_place_where_the_reader_is():
     found = find([42], ["42.0"])
     assert found is not None
 
-    assert write_mismatch(found, Surface.COMMAND).endswith("Add --item-ids '[int]': then 1 of 1 match")
-    assert write_mismatch(found, Surface.PYTHON).endswith("in a configuration with item_ids: [int]: then 1 of 1 match")
+    assert write_mismatch(found, Surface.COMMAND).endswith(
+        "Add --item-ids '[int]': then 1 of 1 match"
+    )
+    assert write_mismatch(found, Surface.PYTHON).endswith(
+        "in a configuration with item_ids: [int]: then 1 of 1 match"
+    )
     assert "42" not in write_mismatch(found.without_examples).removesuffix("then 1 of 1 match")

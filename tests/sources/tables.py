@@ -68,13 +68,29 @@ def _server() -> str:
 def http(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
     """Users alone, as an array of objects."""
     (folder / "table.json").write_text(json.dumps({"users": rows}))
-    return {"http": {"url": f"{_server()}{folder}/table.json", "users": "users", "user": columns["user"]}}
+    return {
+        "http": {
+            "url": f"{_server()}{folder}/table.json",
+            "users": "users",
+            "user": columns["user"],
+        }
+    }
 
 
 # Every kind that reads more than lists; what writes a table for it and gives the options that read it.
-KINDS: dict[str, Callable[..., dict[str, Any]]] = {"file": parquet, "sql": sqlite, "redis": redis, "http": http}
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "file": parquet,
+    "sql": sqlite,
+    "redis": redis,
+    "http": http,
+}
 
-WRITERS: dict[str, Callable[..., dict[str, Any]]] = {"parquet": parquet, "csv": in_csv, "jsonl": jsonl, "sqlite": sqlite}
+WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "parquet": parquet,
+    "csv": in_csv,
+    "jsonl": jsonl,
+    "sqlite": sqlite,
+}
 Write = Callable[[Any, Path], dict[str, Any]]
 
 
@@ -82,11 +98,15 @@ def writers(names: Sequence[str], **columns: str) -> dict[str, Write]:
     """For each of `WRITERS`: what writes tuples of these columns, and gives the options that read them."""
 
     def of_tuples(write: Callable[..., dict[str, Any]]) -> Write:
-        return lambda rows, folder: write([dict(zip(names, row, strict=True)) for row in rows], folder, **columns)
+        return lambda rows, folder: write(
+            [dict(zip(names, row, strict=True)) for row in rows], folder, **columns
+        )
 
     return {name: of_tuples(write) for name, write in WRITERS.items()}
 
 
 def case(kept: str, *values: Any) -> Any:
     """A test's case for tables of this format. Odd rows of CSV and of JSON lines belong to the second ring."""
-    return pytest.param(*values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration)
+    return pytest.param(
+        *values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration
+    )

@@ -22,7 +22,8 @@ ROWS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("form", "texts"), [("csv", ()), ("jsonl", ()), ("parquet", ()), ("parquet", DIMENSIONS), ("sqlite", ("vip",))]
+    ("form", "texts"),
+    [("csv", ()), ("jsonl", ()), ("parquet", ()), ("parquet", DIMENSIONS), ("sqlite", ("vip",))],
 )
 def test_users_are_in_segments_of_the_same_names(form, texts, tmp_path):
     rows = [row | {name: str(row[name]) for name in texts} for row in ROWS]
@@ -38,6 +39,8 @@ def test_users_are_in_segments_of_the_same_names(form, texts, tmp_path):
     lists = FileSourceOptions(path=str(tmp_path / "lists.jsonl"), user="user", items="items")
     users = FileUsersOptions.model_validate(options["file"])
     request = JoinRequest(k=1, slot=SLOT, timeout_s=60, max_segment_values=10)
-    with JoinedFiles({"baseline": lists, "candidate": lists}, users, DIMENSIONS).read(request) as answers:
+    with JoinedFiles({"baseline": lists, "candidate": lists}, users, DIMENSIONS).read(
+        request
+    ) as answers:
         assert set(answers.asked.segments) == NAMES
         assert {name for batch in answers.batches(10) for name in batch.panel.segments} == NAMES
