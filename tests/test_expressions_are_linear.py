@@ -218,7 +218,8 @@ def test_no_expression_takes_more_than_linear_time():
     assert slow == []
 
 
-def test_a_quadratic_expression_is_found():
+def test_a_quadratic_expression_is_found(monkeypatch):
+    monkeypatch.setitem(globals(), "LIMIT_S", 0.1)
     quadratic = Expression("", "", "fullmatch", re.compile(r"\d+\.?\d*"))
 
     assert not all(

@@ -148,16 +148,6 @@ def test_columns_may_have_other_names_and_ranks_may_be_left_out():
     assert by_rank.to_numpy().tolist() == by_row.to_numpy().tolist() == [[1.0], [1.0]]
 
 
-@pytest.mark.parametrize("dtype", ["str", "Int64", "float64"])
-def test_every_type_of_column_is_read(dtype):
-    items = pd.Series([3, 1]).astype(pd.api.types.pandas_dtype(dtype))
-    frame = pd.DataFrame({"user": ["u", "u"], "item": items, "rank": [1, 2]})
-
-    assert monitor.compare_many(frame, frame, metrics="extended_tau")["extended_tau"].tolist() == [
-        1.0
-    ]
-
-
 @pytest.mark.parametrize(("k", "cells"), [(None, 1), (None, 1 << 22), (1, 7), (60, 100)])
 def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_like_each_alone(
     k, cells, monkeypatch

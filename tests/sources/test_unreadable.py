@@ -221,8 +221,7 @@ def test_relevance_without_a_user_is_counted(write, tmp_path):
         read()
 
 
-@pytest.mark.parametrize("is_joined", [True, False])
-@pytest.mark.parametrize("is_private", [True, False])
+@pytest.mark.parametrize(("is_private", "is_joined"), [(True, True), (False, False)])
 def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidden(
     tmp_path, is_private, is_joined
 ):
@@ -308,7 +307,7 @@ def asked() -> list[str]:
 
 
 quickly = settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

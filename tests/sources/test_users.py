@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from monitor.errors import ConfigError, SourceError
@@ -179,24 +177,6 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, mo
 def test_not_one_user_is_an_error(write, tmp_path):
     with pytest.raises(SourceError, match="holds no user"):
         users_of(write([(None, *ROWS[0][1:]), ("", *ROWS[0][1:])], tmp_path))
-
-
-def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path):
-    columns = {
-        "id": ["b", "a", "b"],
-        "item": [1, 2, 3],
-        "rank": [1, 1, 2],
-        "country": ["UK", "FR", "UK"],
-    }
-    pq.write_table(pa.table(columns), tmp_path / "2024-01-08.parquet")
-    path = str(tmp_path / "{slot:%Y-%m-%d}.parquet")
-    baseline = SourceOptions.model_validate(
-        {"file": {"path": path, "user": "id", "item": "item", "rank": "rank"}}
-    )
-
-    table = users_of({"all": True, "segments": ["country"]}, "country", baseline=baseline)
-
-    assert dict(zip(table.users, segments(table)["country"], strict=True)) == {"a": "FR", "b": "UK"}
 
 
 def test_all_needs_a_baseline_that_can_list_its_users():

@@ -1,6 +1,5 @@
 """Lists from databases: SQLite always, PostgreSQL where there is one."""
 
-
 import json
 import re
 import sqlite3
