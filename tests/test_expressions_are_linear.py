@@ -235,9 +235,7 @@ def test_an_expression_of_the_configuration_cannot_backtrack(pattern):
     assert speller([{"regex": pattern}])([adverse]) == [adverse]
 
 
-@pytest.mark.parametrize(
-    "text", ["1" * LENGTH, f"{'1' * LENGTH}x", " " * LENGTH, f"0.{'1' * LENGTH}"]
-)
+@pytest.mark.parametrize("text", ["1" * LENGTH, f"{'1' * LENGTH}x", f"0.{'1' * LENGTH}"])
 def test_a_long_text_in_a_column_of_numbers_is_no_number(text):
     found: list[Any] = []
     assert within_limit(

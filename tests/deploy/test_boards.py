@@ -189,11 +189,6 @@ def test_every_variable_finds_its_values(pair, board):
         ('rankwatch_leader{segment="all"}', "", "no label segment"),
         ("sum by (colour) (rankwatch_runs_total)", "", "no label colour"),
         ("rankwatch_leader", "{{comparison}}", "no label comparison"),
-        (
-            'rankwatch_run_duration_seconds{comparison="a"}',
-            "",
-            "no series is called rankwatch_run_duration_seconds",
-        ),
     ],
 )
 def test_a_query_over_what_nothing_shows_is_refused(query, legend, trouble):

@@ -113,7 +113,6 @@ def test_a_column_that_cannot_hold_scores_is_refused(options, scores, expected, 
 @pytest.mark.parametrize(
     "kind",
     [
-        pa.list_(pa.int8()),
         pa.large_list(pa.uint64()),
         pa.list_(pa.float16()),
         pa.list_(pa.float32(), 2),

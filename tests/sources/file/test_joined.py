@@ -296,7 +296,6 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(files, dama
         (Path.unlink, "does not exist"),
         (holding(user=["", None], country=["DE", "DE"], tier=[1, 1]), "holds no user"),
         (holding(user=["a"]), "has no column 'country'"),
-        (holding(user=["a"], country=[[1]], tier=[1]), "segment column 'country'"),
     ],
 )
 def test_without_users_nothing_is_measured(files, damage, reason):

@@ -205,10 +205,6 @@ def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(patter
             r"b\.parquet has no column 'items'",
         ),
         (
-            lambda path: path.write_bytes(path.with_stem("a").read_bytes()[:-9]),
-            r"b\.parquet has no end, it is cut off",
-        ),
-        (
             lambda path: path.with_suffix(".csv").touch(),
             r"files of several formats \(csv, parquet\)",
         ),
@@ -248,7 +244,6 @@ TWICE = pa.table([["a"], [[1]], [[2]]], names=["user", "items", "items"])
     [
         ("a.parquet", lambda path: pq.write_table(TWICE, path)),
         ("a.csv", lambda path: path.write_text("user,items,items\na,[1],[2]\n")),
-        ("a.jsonl", lambda path: path.write_text('{"user": "a", "items": [1], "items": [2]}\n')),
     ],
 )
 def test_a_column_that_stands_twice_is_an_error(name, write, tmp_path):

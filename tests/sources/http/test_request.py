@@ -73,9 +73,6 @@ def test_headers_and_token_are_sent(recommender, tmp_path):
     "host",
     [
         "169.254.169.254",
-        "[fe80::1]",
-        "[fd00:ec2::254]",
-        "[::ffff:169.254.169.254]",
         "metadata.google.internal",
     ],
 )
