@@ -85,6 +85,7 @@ DOES: dict[str, Callable[[str, Lists], Any]] = {
         user if user < "u2" else f"x{user < 'u4'}", [1, 2, 3]
     ),
     "nan": lambda user, lists: lists.add(user, [1, 2, 3], [2.0, float("nan"), 1.0]),
+    "huge": lambda user, lists: lists.add(user, [*range(20_000)]),
     "long": lambda user, lists: lists.add(user, [*range(50)]),
     "reasons": lambda user, lists: lists.fail(
         user, plugin_v1.CoverageReason("rate_limited"), "wait\n" + "!" * 9999
@@ -184,6 +185,7 @@ exit              unavailable 7     failed with SystemExit in line
 hang              timeout 7         no answer when the run's deadline (deadline: 3s) passed
 strangers         wrong_user 5      5 answers were for others, such as xTrue; the baseline answered 7 of 7; for example u2
 nan, scores: true  malformed 7      a score is no finite number
+huge              too_large 7       a list has more than 10,000 items
 reasons           rate_limited 7    wait!!!
 long              -                 -
 """

@@ -3,18 +3,16 @@
 import json
 import pickle
 import re
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree as ET
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from nbclient import NotebookClient
-from traitlets.config import Config
 
 import monitor
 from monitor.charts.svg import Plot
@@ -170,10 +168,11 @@ def shown_by_cells(folder: str, patch: pytest.MonkeyPatch) -> list[str]:
     """
     for kept in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         patch.setenv(kept, folder)  # not what whoever runs this has there
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(
-        notebook, timeout=300, config=Config({"KernelManager": {"transport": "ipc"}})
-    ).execute()
+    # To import them takes as long as many tests of the first ring.
+    nbclient, traitlets = import_module("nbclient"), import_module("traitlets.config")
+    notebook = import_module("nbformat").read(NOTEBOOK, as_version=4)
+    config = traitlets.Config({"KernelManager": {"transport": "ipc"}})
+    nbclient.NotebookClient(notebook, timeout=300, config=config).execute()
     cells = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
     assert [[each.output_type for each in outputs] for outputs in cells] == [
         ["execute_result"]
