@@ -234,18 +234,21 @@ def spread(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def fill(connection: psycopg.Connection) -> None:
     """The tables that sources read."""
-    connection.execute("CREATE TABLE lists (user_id text, items int[])")
-    connection.execute("CREATE TABLE users (user_id text)")
-    connection.execute("CREATE TABLE items (item int, weight float, title text)")
-    connection.execute("CREATE TABLE bought (user_id text, item int)")
-    users = [f"u{number}" for number in range(20)]
+    connection.execute(TABLES)
     with connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO lists VALUES (%s, %s)", [(user, APART) for user in users])
-        cursor.executemany("INSERT INTO users VALUES (%s)", [(user,) for user in users])
         cursor.executemany(
             "INSERT INTO items VALUES (%s, 1, %s)",
             [(item, f"title {item}") for item in (*APART, *SIMILAR)],
         )
+    connection.execute("UPDATE lists SET items = %s", [APART])
+
+
+TABLES = """
+CREATE TABLE users AS SELECT 'u' || n AS user_id FROM generate_series(0, 19) AS n;
+CREATE TABLE lists AS SELECT user_id, ARRAY[0] AS items FROM users;
+CREATE TABLE items (item int, weight float, title text);
+CREATE TABLE bought (user_id text, item int)
+"""
 
 
 @contextmanager

@@ -193,35 +193,20 @@ def test_an_odd_answer_costs_its_user_at_most(case):
     assert pull.failures == expected
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
-def test_odd_cells_of_a_file_cost_nobody_else(suffix, tmp_path):
+def test_odd_cells_of_a_file_cost_nobody_else(tmp_path):
     draw, users = random.Random(3), [f"odd{number}" for number in range(300)]  # noqa: S311 - no secret
     cells = dict.fromkeys(users, "[" * 50_000 + "]" * 50_000)
     cells |= {user: odd_json(draw, 2) for user in users[1:]}
-    path = tmp_path / f"lists.{suffix}"
-    if suffix == "csv":
-        quoted = {user: cell.replace('"', '""') for user, cell in cells.items()}
-        lines = ["user,items", *(f'{user},"{cell}"' for user, cell in quoted.items()), 'good,"[1]"']
-    else:
-        readable = {user: cell for user, cell in cells.items() if user == "odd0" or is_json(cell)}
-        lines = [f'{{"user": "{user}", "items": {cell}}}' for user, cell in readable.items()]
-        lines.append('{"user": "good", "items": [1]}')
-    path.write_bytes("\n".join([*lines, ""]).encode("utf-8", "replace"))
+    quoted = {user: cell.replace('"', '""') for user, cell in cells.items()}
+    lines = ["user,items", *(f'{user},"{cell}"' for user, cell in quoted.items()), 'good,"[1]"', ""]
+    path = tmp_path / "lists.csv"
+    path.write_bytes("\n".join(lines).encode("utf-8", "replace"))
 
     options = {"path": str(path), "user": "user", "items": "items", "max_unreadable": 1}
     pull = source_of(file=options).pull(request(*users, "good"))
 
-    assert [str(item) for item in as_lists(pull)["good"]] == ["1"]
+    assert as_lists(pull)["good"] == ["1"]
     assert pull.failures["odd0"] is CoverageReason.MALFORMED
-
-
-def is_json(text: str) -> bool:
-    """Whether the text is JSON as files may hold it."""
-    try:
-        json.loads(text, parse_constant=lambda _: 1 / 0)
-    except (ValueError, ZeroDivisionError, RecursionError):
-        return False
-    return "\\ud8" not in text and "\\u0000" not in text
 
 
 def raise_interrupt() -> None:
