@@ -18,6 +18,7 @@ import monitor
 from monitor.charts.svg import Plot
 from monitor.errors import InputError
 from servers.chromium import TROUBLE, browsing
+from tables import parsed
 
 EVIL = '<script>alert(1)</script>"\u202e\x1b'
 BASE = {"u1": ["a", "b", "c"], "u2": ["d"], "u3": []}
@@ -114,17 +115,14 @@ def test_shapes_of_notebooks_are_read_as_the_dict_is_and_the_index_keeps_its_nam
     assert monitor.compare_many(BASE, OTHER).index.name == "user"
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (
-            {"rec_0": ["a", None, "c"], "rec_1": ["b", "x", None]},
-            "an item behind a missing one in rec_0 to rec_1",
-        ),
-        ({"rec_0": ["a"] * 3, "x_0": ["b"] * 3}, "nor one a rank"),
-        ({"rec_0": ["a"] * 3, "user": ["u1", "u1", "u2"]}, "lists user 'u1' twice"),
-    ],
-)
+NO_RANKS = parsed("""
+    [{"rec_0": ["a", null, "c"], "rec_1": ["b", "x", null]}, "an item behind a missing one in rec_0 to rec_1"]
+    [{"rec_0": ["a", "a", "a"], "x_0": ["b", "b", "b"]}, "nor one a rank"]
+    [{"rec_0": ["a", "a", "a"], "user": ["u1", "u1", "u2"]}, "lists user 'u1' twice"]
+""")
+
+
+@pytest.mark.parametrize(("columns", "message"), NO_RANKS)
 def test_columns_that_are_no_ranks_are_refused(columns, message):
     with pytest.raises(InputError, match=message):
         monitor.compare_many(pd.DataFrame({"user": list(BASE), **columns}), OTHER)

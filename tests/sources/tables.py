@@ -106,7 +106,5 @@ def writers(names: Sequence[str], **columns: str) -> dict[str, Write]:
 
 
 def case(kept: str, *values: Any) -> Any:
-    """A test's case for tables of this format. Odd rows of CSV and of JSON lines belong to the second ring."""
-    return pytest.param(
-        *values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration
-    )
+    """A test's case for tables of this format. Odd rows of most of them belong to the second ring."""
+    return pytest.param(*values, marks=[] if kept == "parquet" else pytest.mark.integration)
