@@ -230,6 +230,10 @@ def store_cause(error: BaseException) -> Cause:
         code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
         if cause := _OF_STORES.get(str(code)) or _by_name(each, _OF_STORES):
             return cause
+        if isinstance(answer, dict) and (
+            status := answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        ):
+            return Cause(f"the store answered {status}", "look at the store's log", permanent=False)
     return system_cause(error) or file_cause(error)
 
 
@@ -289,22 +293,27 @@ def sql_cause(error: BaseException, statement: str) -> Cause:
     """What a database or its driver reported of the statement."""
     note_error(error)
     cause = _sql_cause(error)
-    named = _name_in(str(error), statement) if cause in _NAMING else ""
+    named = _name_in(str(error.args[-1]), statement) if cause in _NAMING else ""
     return replace(cause, what=f"{cause.what} ({named})") if named else cause
 
 
 def _sql_cause(error: BaseException) -> Cause:
     if isinstance(error, sqlite3.Error):
         return _sqlite_cause(error)
-    if (state := sqlstate_of(error)) is not None:
-        return (
-            _OF_SQLSTATES.get(state)
-            or _OF_SQLSTATES.get(state[:2])
-            or _refused_with(f"SQLSTATE {state}")
-        )
+    state = sqlstate_of(error)
+    of_state = None if state is None else _OF_SQLSTATES.get(state) or _OF_SQLSTATES.get(state[:2])
     number = error.args[0] if error.args else None
-    if isinstance(number, int):  # drivers of MySQL and MariaDB
-        return system_cause(error) or _OF_MYSQL.get(number) or _refused_with(f"error {number}")
+    if isinstance(
+        number, int
+    ):  # drivers of MySQL and MariaDB, whose numbers say more than their SQLSTATE
+        return (
+            system_cause(error)
+            or _OF_MYSQL.get(number)
+            or of_state
+            or _refused_with(f"error {number}")
+        )
+    if state is not None:
+        return of_state or _refused_with(f"SQLSTATE {state}")
     return _connecting_cause(error) or system_cause(error) or _unknown(error)
 
 
@@ -397,6 +406,10 @@ _STOPPING = Cause(
 _SERVER_DISK = Cause(
     "the server could not read or write its disk", "look at the server's log", permanent=False
 )
+_NO_JSON = Cause(
+    "a text is no JSON, and the query reads it as JSON", "exclude these rows with json_valid"
+)
+_MANY_ROWS = Cause("a subquery gave more than one row", "make it give one row")
 _NAMING = (_NO_TABLE, _NO_COLUMN)
 
 _OF_SQLSTATES = {
@@ -405,7 +418,7 @@ _OF_SQLSTATES = {
         "the database does not support a part of the query",
         "run the query by hand, the database says more",
     ),
-    "21": Cause("a subquery gave more than one row", "make it give one row"),
+    "21": _MANY_ROWS,
     "22": _BAD_VALUE,
     "22003": _RANGE,
     "22012": Cause("the query divides by zero", "exclude these rows, or use NULLIF"),
@@ -462,17 +475,20 @@ _OF_MYSQL = {
     1203: _TOO_MANY,
     1205: _LOCKED,
     1213: _CONFLICT,
+    1242: _MANY_ROWS,
     1264: _RANGE,
     1290: _WRITES,
     1292: _BAD_VALUE,
     1305: _NO_FUNCTION,
     1366: _BAD_VALUE,
+    1690: _RANGE,
     1792: _WRITES,
     2003: _NO_ROUTE,
     2005: _NO_NAME,
     2006: _CLOSED,
     2013: _CLOSED,
     2026: _NO_TLS,
+    4038: _NO_JSON,
 }
 
 
@@ -516,9 +532,7 @@ _SQLITE_WORDS = {
     "too many SQL variables": Cause(
         "the statement binds more users than SQLite takes", "lower batch"
     ),
-    "malformed JSON": Cause(
-        "a text is no JSON, and the query reads it as JSON", "exclude these rows with json_valid"
-    ),
+    "malformed JSON": _NO_JSON,
     "integer overflow": _RANGE,
     "Could not decode to UTF-8": Cause(
         "a text is not UTF-8", "cast the column to BLOB, or write it again as UTF-8"

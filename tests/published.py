@@ -10,6 +10,7 @@ import factories
 from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import SERIES, Kind
 from monitor.model.alerts import AlertState, Expectation, Outcome, State
+from monitor.model.daemon_state import DaemonState, Role, RoleKind
 from monitor.model.explanation import (
     Cause,
     Change,
@@ -248,7 +249,7 @@ def site(**given: Any) -> Site:
     status = Status(
         version="1.2.3",
         started_at=SLOT,
-        role="leads",
+        state=DaemonState(role=Role(kind=RoleKind.LEADER, leader="host:1", epoch=7)),
         unready=None,
         database="sqlite",
         schedule=(ScheduledRun(name="home-feed", next_at=SLOT, running_s=None),),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from monitor.model.alerts import Transition
 from monitor.model.model_versions import Models, tell_models
 from monitor.model.notifications import DeliveryStatus
+from monitor.model.rules import Severity
 from monitor.model.runs import Run, RunStatus
 
 
@@ -113,3 +114,30 @@ class IncidentHistory:
 
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentFilter:
+    """Which incidents are wanted: None, or an empty text, admits every one."""
+
+    comparison: str | None = None
+    severity: Severity | None = None  # of the incident's most severe firing
+    text: str = ""  # part of an alert, segment, reason or explanation, in any case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentStart:
+    """The first firing of an incident; ``number`` orders incidents by when they were stored."""
+
+    number: int
+    key: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverRecord:
+    """What became of a receiver's deliveries; None for what has never happened, or is deleted."""
+
+    last_success: datetime | None = None
+    last_error: datetime | None = None  # first seen: repetitions are not stored
+    reason: str | None = None  # of the last error

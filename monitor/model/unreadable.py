@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -82,3 +82,15 @@ def require_readable(parts: Iterable[Unreadable], limit: float) -> None:
                 part.sentence(shows_example=is_shown) + end for is_shown in (False, True)
             )
             raise UnreadableError(hidden, shown)
+
+
+def require_readable_lists(
+    found: Mapping[str, Iterable[Unreadable]], limits: Mapping[str, float]
+) -> None:
+    """UnreadableError for joined lists, by their name.
+
+    A run can do without the lists of the noise floor.
+    """
+    for name, parts in found.items():
+        if name != "noise_floor":
+            require_readable(parts, limits[name])

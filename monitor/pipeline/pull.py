@@ -149,10 +149,16 @@ def join_all(
                 yield replace(arms.hide(batch), weights=weights.answer, relevance=relevance.answer)
             lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
 
+        def measured(measurer: ports.Measurer, size: int) -> Iterator[bytes]:
+            yield from (
+                joined.measured(measurer, size) if isinstance(joined, ports.RemoteAnswers) else ()
+            )
+            lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
+
         yield Answers(
             asked=joined.asked,
             batches=batches,
-            measured=joined.measured if isinstance(joined, ports.RemoteAnswers) else None,
+            measured=measured if isinstance(joined, ports.RemoteAnswers) else None,
             lacks=lacks.keys(),
             weights=weights.answer,
             relevance=relevance.answer,

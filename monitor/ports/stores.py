@@ -14,7 +14,10 @@ from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.notifications import Briefing, Delivery, FiringSnapshot, Notification, Silence
 from monitor.model.pages import (
     FiringChange,
+    IncidentFilter,
     IncidentHistory,
+    IncidentStart,
+    ReceiverRecord,
     SegmentMeans,
     SeriesKey,
     SeriesPoint,
@@ -111,6 +114,14 @@ class PageStore(Protocol):
 
         Empty for an unknown key.
         """
+
+    def incidents(
+        self, wanted: IncidentFilter, *, is_firing: bool, before: int | None, limit: int
+    ) -> tuple[IncidentStart, ...]:
+        """Incidents that fire, or that have ended, newest first: ``limit`` before this number."""
+
+    def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
+        """Starts and ends of every firing of these incidents, in the order they were stored."""
 
 
 class Leases(Closable, Protocol):
@@ -425,6 +436,9 @@ class Outbox(Protocol):
 
         Of what is held only starts: an end that waits for its incident keeps nothing from anybody.
         """
+
+    def records(self) -> Mapping[str, ReceiverRecord]:
+        """Each receiver's last success and last error, of the newest 50,000 outcomes."""
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         """Deliveries given up for good since then, by receiver.

@@ -192,7 +192,12 @@ class UsersOptions(OneOf):
 
 def all_users_problem(baseline: SourceOptions) -> str | None:
     """Why ``users: {all: true}`` does not go with this baseline, None where it does."""
-    if SOURCES[baseline.kind].all_users is not None:
+    all_users = SOURCES[baseline.kind].all_users
+    if all_users is not None:
+        try:
+            all_users(baseline.given)
+        except ConfigError as error:
+            return str(error)
         return None
     able = " or ".join(kind for kind, source in SOURCES.items() if source.all_users is not None)
     instead = " or ".join(f"users.{kind}" for kind in _readers("users") if SOURCES[kind].is_pulled)
@@ -278,7 +283,8 @@ def open_joined(
 def _users_of(options: UsersOptions, baseline: SourceOptions) -> tuple[str, Options]:
     if not options.all:
         return options.kind, options.given
-    source = SOURCES[baseline.kind]
-    if source.all_users is None:
-        raise ConfigError(f"users: all: {all_users_problem(baseline)}")
-    return baseline.kind, source.all_users(baseline.given)
+    all_users = SOURCES[baseline.kind].all_users
+    problem = all_users_problem(baseline)
+    if all_users is None or problem:
+        raise ConfigError(f"users.all: {problem}")
+    return baseline.kind, all_users(baseline.given)

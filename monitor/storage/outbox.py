@@ -3,6 +3,7 @@
 # ruff: noqa: D102 - the port's docstrings are the contract
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,6 +33,7 @@ from monitor.model.notifications import (
     FiringSnapshot,
     Notification,
 )
+from monitor.model.pages import ReceiverRecord
 from monitor.model.runs import EvidenceKind
 from monitor.storage.alert_states import (
     IS_END,
@@ -68,6 +70,8 @@ _LONGEST_PAUSE = timedelta(hours=2)
 """More than anybody leases, holds or puts off a delivery for."""
 _RETRIED_FOR = timedelta(days=1)
 """How long an end that was refused for good is retried when the configuration changes."""
+_OUTCOMES = 50_000
+"""Of how many outcomes, the newest, the last success and error of receivers are looked up."""
 _EXAMPLES = 2
 """Users whose lists a message shows where no explanation names any."""
 _IN_TURN = (case((deliveries.c.message_key.is_(None), 1), else_=0), deliveries.c.message_key)
@@ -275,6 +279,37 @@ class SqlOutbox:
             receiver: (count, max(0.0, (now - oldest).total_seconds()))
             for receiver, count, oldest in rows
         }
+
+    def records(self) -> Mapping[str, ReceiverRecord]:
+        newest = (
+            select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
+        )
+        status, reason = newest.c.status, newest.c.reason
+        # What joined an incident without a message has a reason. What was not tried has none.
+        is_success = and_(status == DeliveryStatus.SENT, reason.is_(None))
+        is_failed = status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
+        is_error = and_(is_failed, reason.is_not(None), reason != _REMOVED)
+        last = (
+            select(deliveries.c.receiver, func.max(newest.c.id).label("id"))
+            .join(newest, newest.c.delivery_id == deliveries.c.id)
+            .where(or_(is_success, is_error))
+            .group_by(deliveries.c.receiver, is_success)
+            .subquery()
+        )
+        outcome = notifications.c
+        rows = self._database.rows(
+            select(last.c.receiver, outcome.status, outcome.attempted_at, outcome.reason).join(
+                notifications, outcome.id == last.c.id
+            )
+        )
+        records: dict[str, ReceiverRecord] = {}
+        for receiver, status_of, at, why in rows:
+            record = records.get(receiver, ReceiverRecord())
+            if status_of is DeliveryStatus.SENT:
+                records[receiver] = replace(record, last_success=at)
+            else:
+                records[receiver] = replace(record, last_error=at, reason=why)
+        return records
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         is_given_up = and_(

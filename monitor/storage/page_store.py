@@ -7,14 +7,30 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Text, and_, case, func, or_, select, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    Text,
+    and_,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    type_coerce,
+)
 
-from monitor.model.alerts import State, normal_band
+from monitor.model.alerts import State, Transition, normal_band
 from monitor.model.explanation import Explanation
 from monitor.model.pages import (
     Attempt,
     FiringChange,
+    IncidentFilter,
     IncidentHistory,
+    IncidentStart,
     SegmentMeans,
     SeriesKey,
     SeriesPoint,
@@ -22,14 +38,15 @@ from monitor.model.pages import (
     UserRun,
 )
 from monitor.model.rankings import CoverageRow
+from monitor.model.rules import Severity
 from monitor.model.runs import Histogram, RunStatus
-from monitor.storage.alert_states import transition_of_row
+from monitor.storage.alert_states import IS_END, IS_START, transition_of_row
 from monitor.storage.column_types import unescape
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, is_sqlite
 from monitor.storage.run_results import coverage_of, explanations_of, newest_ok
-from monitor.storage.tables.alert_tables import deliveries, notifications, transitions
+from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import (
     evidence,
     expectations,
@@ -256,6 +273,71 @@ class SqlPageStore:
         return IncidentHistory(
             transitions=tuple(map(transition_of_row, found)), attempts=tuple(attempts)
         )
+
+    def incidents(
+        self, wanted: IncidentFilter, *, is_firing: bool, before: int | None, limit: int
+    ) -> tuple[IncidentStart, ...]:
+        key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
+        firing = select(func.coalesce(alert_states.c.incident, alert_states.c.dedup_key)).where(
+            alert_states.c.state == State.FIRING, alert_states.c.dedup_key.is_not(None)
+        )
+        earlier = transitions.alias()
+        is_later = exists().where(
+            earlier.c.incident == transitions.c.incident,
+            earlier.c.id < transitions.c.id,
+            _is_start(earlier),
+        )
+        is_wanted = key.in_(firing) if is_firing else key.not_in(firing)
+        query = select(transitions.c.id, key, transitions.c.changed_at).where(
+            IS_START, ~is_later, is_wanted, *_conditions(wanted)
+        )
+        if before is not None:
+            query = query.where(transitions.c.id < before)
+        rows = self._database.rows(query.order_by(transitions.c.id.desc()).limit(limit))
+        return tuple(IncidentStart(number=number, key=key, at=at) for number, key, at in rows)
+
+    def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
+        query = select(transitions).where(or_(IS_START, IS_END)).order_by(transitions.c.id)
+        with self._database.read() as connection:
+            rows = [*connection.execute(query.where(transitions.c.incident.in_(keys)))]
+            # Firings that were stored before there were incidents.
+            alone = {*keys} - {row.incident for row in rows}
+            if alone:
+                rows += connection.execute(query.where(transitions.c.dedup_key.in_(alone)))
+        return tuple(map(transition_of_row, rows))
+
+
+def _is_start(change: FromClause) -> ColumnElement[bool]:
+    return and_(change.c.to_state == State.FIRING, change.c.from_state != State.FIRING)
+
+
+def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
+    """What the first start of an incident must fulfil."""
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.comparison is not None:
+        conditions.append(transitions.c.comparison == wanted.comparison)
+    if wanted.severity is not None:
+        ranks = list(Severity)
+        more_severe = ranks[: ranks.index(wanted.severity)]
+        change, worse = transitions.alias(), transitions.alias()
+        conditions += [
+            _has(change, _is_start(change), change.c.severity == wanted.severity),
+            ~_has(worse, _is_start(worse), worse.c.severity.in_(more_severe)),
+        ]
+    if wanted.text:
+        change = transitions.alias()
+        columns = (change.c.alert, change.c.segment, change.c.reason, change.c.explanation)
+        holds_text = [each.icontains(wanted.text, autoescape=True) for each in columns]
+        conditions.append(_has(change, or_(*holds_text)))
+    return conditions
+
+
+def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether the incident has such a change."""
+    of_incident = exists().where(change.c.incident == transitions.c.incident, *conditions)
+    # A firing without an incident is found by itself. Two look-ups by an index are quicker than OR.
+    same = exists().where(change.c.id == transitions.c.id, *conditions)
+    return or_(same, of_incident)
 
 
 def _lowest(found: Select[Any], most: int) -> Select[Any]:

@@ -20,6 +20,8 @@ from pydantic import SecretStr
 from monitor.errors import ConfigError, MonitorError
 from monitor.files import read_bounded
 from monitor.foreign_errors import describe_error
+from monitor.model.daemon_state import Refusal, Refused
+from monitor.model.instants import utc_now
 from monitor.web.access_options import AccessOptions, TlsOptions, cost_of
 
 _LARGEST_FILE = 1 << 20
@@ -179,6 +181,7 @@ class CertificateStore:
         self._options, self._clock = options, clock
         self._seen = self._stamp()
         self._failed: _Stamp | None = None
+        self.refusal: Refusal | None = None  # of the files that could not be read again
         self._context, self.ends_at = self._load()
         self._looked_at = clock()
 
@@ -201,9 +204,10 @@ class CertificateStore:
                 return
             self._failed = stamp
             reason = str(error) if isinstance(error, MonitorError) else describe_error(error)
+            self.refusal = Refusal(what=Refused.CERTIFICATE, at=utc_now(), reason=reason)
             log.error("certificate not read again; the old one stays in force", reason=reason)  # noqa: TRY400 - the reason is all
         else:
-            self._seen, self._failed = stamp, None
+            self._seen, self._failed, self.refusal = stamp, None, None
             log.info("certificate read again")
 
     def _load(self) -> tuple[ssl.SSLContext, float | None]:

@@ -21,17 +21,19 @@ from starlette.routing import Route
 
 from monitor.errors import ConfigError, DatabaseError, InputError, MonitorError, SourceError
 from monitor.web.forms import (
+    FAILURE,
     GATE,
     OUTCOMES,
-    SERVER_ANSWERS,
     Form,
     FormTokens,
     act,
     answer_gate,
+    describe_failures,
     describe_gate,
     read_form,
 )
-from monitor.web.pages import PAGES, PARAMETERS, AbsentPageError, Page, Query, Site
+from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
+from monitor.web.pages.parameters import describe_path, describe_query, read_parameters
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import UnanswerableError, alert_url
 from monitor.web.server import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
@@ -45,6 +47,17 @@ Reload = Callable[[], bool]
 False when the old one stays in force. Called in a worker thread, one at a time.
 """
 
+DESCRIPTION = "/api/v1/openapi.json"
+_DESCRIPTION = {
+    "summary": "This description.",
+    "responses": {
+        "200": {
+            "description": "OpenAPI 3.1.",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
+        **describe_failures({}),
+    },
+}
 _HEALTH_S = 5.0
 _RENDERERS = 2
 _SCRAPES = 32
@@ -63,6 +76,11 @@ _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
     (MonitorError, 400, "this cannot be asked"),
 )
 """Statuses and titles of errors: the first kind that fits."""
+_ANSWERS = {
+    "400": "This cannot be asked: a parameter is missing, or cannot be read.",
+    "404": "There is no such comparison, run, user or incident.",
+}
+"""What pages say no by, beside `SERVER_ANSWERS`."""
 _STATIC = {
     "rankwatch.css": "text/css",
     "rankwatch.js": "text/javascript",
@@ -118,23 +136,22 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
             *pages,
             *(Route(path, form, methods=["POST"]) for path in ("/alerts", "/alerts/{key}")),
             Route(GATE, gate, methods=["GET", "POST"]),
-            Route(
-                "/api/v1/openapi.json",
-                lambda _: JSONResponse(describe_api(), headers=PLAIN_HEADERS),
-            ),
+            Route(DESCRIPTION, lambda _: JSONResponse(describe_api(), headers=PLAIN_HEADERS)),
             Route("/static/{name}", _static),
             Route("/metrics", _scraper(metrics)),
             Route("/-/healthy", _probe(health.unhealthy, "healthy")),
             Route("/-/ready", _probe(health.unready, "ready")),
             Route(RELOAD, _reloader(reload), methods=["POST"]),
-        ]
+        ],
+        exception_handlers={HTTPException: _say_no},
     )
     app.router.redirect_slashes = False  # to whatever host the client names
     return app
 
 
 def _shown(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - what any page shows
-    return page.read(site, Query(path=request.path_params, chosen=request.query_params))
+    chosen = read_parameters(request.query_params, page.required, page.optional)
+    return page.read(site, Query(path=request.path_params, chosen=chosen))
 
 
 def _reader(
@@ -220,6 +237,17 @@ def _to_json(page: Page, site: Site, request: Request) -> Response:
     return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
 
 
+async def _say_no(request: Request, error: Exception) -> Response:
+    """The answer to an address that no route has, or to a method that its route has not."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
+    headers = {**PLAIN_HEADERS, **(error.headers or {})}
+    if not request.url.path.startswith("/api/"):
+        return PlainTextResponse(error.detail, error.status_code, headers=headers)
+    return JSONResponse(
+        {"error": error.detail, "reason": f"see {DESCRIPTION}"}, error.status_code, headers=headers
+    )
+
+
 def _fail(site: Site, status: int, title: str, reason: str, *, as_json: bool) -> Response:
     if as_json:
         return JSONResponse({"error": title, "reason": reason}, status, headers=PLAIN_HEADERS)
@@ -236,8 +264,8 @@ def _adapter(shows: type) -> TypeAdapter[Any]:
 @cache
 def describe_api() -> dict[str, Any]:
     """The OpenAPI description of the pages as JSON, and of the gate."""
-    paths: dict[str, Any] = {GATE: describe_gate()}
-    schemas: dict[str, Any] = {}
+    paths: dict[str, Any] = {GATE: describe_gate(), DESCRIPTION: {"get": _DESCRIPTION}}
+    schemas: dict[str, Any] = {"Failure": FAILURE}
     for page in PAGES:
         schema = _adapter(page.shows).json_schema(
             mode="serialization", ref_template="#/components/schemas/{model}"
@@ -250,34 +278,19 @@ def describe_api() -> dict[str, Any]:
 
 
 def _describe_page(page: Page) -> dict[str, Any]:
-    text = {"type": "string"}
     names = [part.strip("{}") for part in page.api.split("/") if part.startswith("{")]
-    of_path = [{"name": name, "in": "path", "required": True, "schema": text} for name in names]
-    of_query = [
-        {
-            "name": name,
-            "in": "query",
-            "required": name in page.required,
-            "description": PARAMETERS[name],
-            "schema": text,
-        }
-        for name in (*page.required, *page.optional)
-    ]
-    statuses = {
-        "400": "This cannot be asked.",
-        "404": "There is no such comparison, run, user or incident.",
-        **SERVER_ANSWERS,
-    }
+    parameters = [describe_path(name) for name in names]
+    parameters += [describe_query(name, is_required=True) for name in page.required]
+    parameters += [describe_query(name, is_required=False) for name in page.optional]
     content = {
         "application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}
     }
-    failures = {status: {"description": description} for status, description in statuses.items()}
     return {
         "summary": (page.read.__doc__ or "").splitlines()[0],
-        "parameters": [*of_path, *of_query],
+        "parameters": parameters,
         "responses": {
             "200": {"description": "What the page shows.", "content": content},
-            **failures,
+            **describe_failures(_ANSWERS),
         },
     }
 

@@ -13,16 +13,16 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from monitor.errors import ConfigError, InputError
-from monitor.model.instants import read_since
 from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
 from monitor.ports import AlertStore
+from monitor.web.pages.parameters import Slot, Text, describe_path
 from monitor.web.pages.site import Site, UnanswerableError
 from monitor.web.server import PLAIN_HEADERS, comes_from_here
 
@@ -145,16 +145,40 @@ GATE = "/api/v1/gate/{name}"
 SERVER_ANSWERS = {
     "401": "The server asks for a password.",
     "421": "Nobody has to authenticate, and the header Host names another server.",
+    "431": "Headers and address are larger than 16 kB.",
     "503": "The database or a source is away, or too many passwords wait to be verified.",
     "504": "The answer took too long.",
 }
 """Answers of every address, by status."""
+_WIDEST = 1e9
+"""No metric on lists of at most 10,000 items has a wider range."""
+_MOST_SEGMENTS = 50
 
 
-def _read_since(given: object) -> datetime:
-    if not isinstance(given, str):
-        raise ValueError("give one time")  # noqa: TRY004 - pydantic reports it
-    return read_since(given)
+FAILURE = {
+    "type": "object",
+    "required": ["error", "reason"],
+    "properties": {"error": {"type": "string"}, "reason": {"type": "string"}},
+}
+"""The JSON of an answer that says no, in OpenAPI."""
+
+
+def describe_failures(own: Mapping[str, str]) -> dict[str, Any]:
+    """Answers that say no, in OpenAPI: a route's own by status, and those of every address."""
+    as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
+    # What the server says before it looks at the address is plain text.
+    as_text = {"text/plain": {"schema": {"type": "string"}}}
+    contents = {
+        "400": {**as_json, **as_text},
+        "401": as_text,
+        "421": as_text,
+        "431": as_text,
+        "503": {**as_json, **as_text},
+    }
+    return {
+        status: {"description": text, "content": contents.get(status, as_json)}
+        for status, text in {**own, **SERVER_ANSWERS}.items()
+    }
 
 
 class GateQuery(BaseModel, extra="forbid"):
@@ -163,6 +187,8 @@ class GateQuery(BaseModel, extra="forbid"):
     margin: Annotated[
         float,
         Field(
+            ge=-_WIDEST,
+            le=_WIDEST,
             allow_inf_nan=False,
             description="Mean excess that would be too much, in the metric's own units. It must "
             "lie inside of the range of the excess: -1 to 1 for a metric from 0 to 1 "
@@ -173,17 +199,25 @@ class GateQuery(BaseModel, extra="forbid"):
         float, Field(gt=0, lt=1, description="How often each wrong verdict is acceptable.")
     ] = 0.01
     metric: Annotated[
-        str | None, Field(description="Measure to judge; default: the comparison's first.")
+        Text | None, Field(description="Metric to judge; default: the comparison's first.")
     ] = None
     segments: Annotated[
-        tuple[str, ...],
-        Field(alias="segment", description="Segment to judge, or each; may be repeated."),
+        tuple[Text, ...],
+        Field(
+            alias="segment",
+            max_length=_MOST_SEGMENTS,
+            description="Segment to judge, or each; may be repeated.",
+        ),
     ] = ()
-    since: Annotated[
-        datetime | None, BeforeValidator(_read_since), Field(description="First slot that counts.")
-    ] = None
+    since: Annotated[Slot | None, Field(description="First slot that counts.")] = None
     reference: Annotated[
-        float | None, Field(allow_inf_nan=False, description="Score that counts as no excess.")
+        float | None,
+        Field(
+            ge=-_WIDEST,
+            le=_WIDEST,
+            allow_inf_nan=False,
+            description="Score that counts as no excess.",
+        ),
     ] = None
     verdict: Annotated[
         Literal["safe", "breach"] | None,
@@ -248,23 +282,26 @@ def describe_gate() -> dict[str, Any]:
         }
         for name, schema in asked["properties"].items()
     ]
-    statuses = {
-        "200": "The certificate; or the verdict asked for, in words.",
+    failures = {
         "400": "An option is unknown, missing or cannot be read.",
         "404": "There is no such comparison.",
         "409": (
             "Not the verdict asked for, or none yet; or this comparison cannot have such a "
             "metric, segment or margin."
         ),
-        **SERVER_ANSWERS,
+    }
+    responses = describe_failures(failures)
+    verdict = {"text/plain": {"schema": {"type": "string"}}}
+    responses["409"]["content"] |= verdict
+    answer = {"application/json": {"schema": {"type": "object"}}, **verdict}
+    responses["200"] = {
+        "description": "The certificate; or the verdict asked for, in words.",
+        "content": answer,
     }
     operation = {
         "summary": "Decide on a rollout from stored runs.",
-        "parameters": [
-            {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}},
-            *query,
-        ],
-        "responses": {status: {"description": text} for status, text in statuses.items()},
+        "parameters": [describe_path("name"), *query],
+        "responses": responses,
     }
     return {"get": operation, "post": operation}
 

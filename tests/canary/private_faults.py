@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request as Asked
+from urllib.request import urlopen
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
@@ -19,6 +23,8 @@ import yaml
 
 from canary.marks import canary
 from servers import free_port, listening
+from servers.buckets import running_buckets
+from servers.mariadb import running_mariadb
 from servers.redis import emptied_redis, shared_redis
 from servers.webhook import Reply, Request, answer, head, serve
 
@@ -60,6 +66,7 @@ class Planter:
     folder: Path
     running: ExitStack
     faults: list[Fault] = field(default_factory=list)
+    environ: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, candidate: Given, told: str, users: Given | None = None) -> None:
         self.faults.append(Fault(name, candidate, told, users))
@@ -175,6 +182,51 @@ def plant_in_postgres(planter: Planter, url: str) -> None:
         planter.sql(f"postgresql-{name}", other.render_as_string(hide_password=False), told)
 
 
+def plant_in_mariadb(planter: Planter) -> None:
+    url = planter.running.enter_context(running_mariadb())
+    _fill(url, "CREATE TABLE lists (who varchar(99), what text, bytes blob)")
+    plant_in_database(planter, "mariadb", url)
+    other = sa.make_url(url).set(username=USER).render_as_string(hide_password=False)
+    planter.sql("mariadb-login", other, "refused the user or the password")
+
+
+def plant_in_store(planter: Planter) -> None:
+    """Files in moto's buckets, and buckets whose errors quote a user."""
+    address, errors = planter.running.enter_context(running_buckets()), PLANTED["stores"]
+
+    def respond(request: Request) -> Reply:
+        bucket = re.split("[/?]", request.path)[1]
+        if bucket in errors:
+            status, body, _ = (404, "", "") if request.method == "HEAD" else errors[bucket]
+            return answer(status, {"Content-Type": "application/xml"}, filled(body).encode())
+        asked = Asked(address + request.path, headers=request.headers, method=request.method)
+        try:
+            response = urlopen(asked, timeout=60)
+        except HTTPError as error:
+            response = error
+        with response:
+            return answer(response.status, dict(response.headers), response.read())
+
+    def plant(name: str, path: str, told: str) -> None:
+        planter.add(f"s3-{name}", {"file": {"path": f"s3://{path}", **WIDE}}, told)
+
+    keys = {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    place = planter.serve(respond)
+    planter.environ = {"AWS_ENDPOINT_URL": place, "AWS_MAX_ATTEMPTS": "1", **keys}
+    store = fsspec.filesystem("s3", key="key", secret="secret", endpoint_url=address)  # noqa: S106 - of moto
+    store.mkdir("lists")
+    for fault in [each for each in planter.faults if each.name in PLANTED["in_stores"]]:
+        file = Path(fault.candidate["file"]["path"])
+        store.put(str(file), f"lists/{file.name}")
+        plant(fault.name, f"lists/{file.name}", fault.told)
+    for name, (_, _, told) in errors.items():
+        plant(name, f"{name}/*.csv", told)
+
+
 def plant_in_redis(planter: Planter) -> None:
     with closing(emptied_redis()) as client:
         for user in USERS:
@@ -261,19 +313,28 @@ def _fill(url: str, *statements: str) -> None:
 
 
 def write_config(
-    folder: Path, faults: Sequence[Fault], database: str, hook: str, name: str
+    folder: Path,
+    faults: Sequence[Fault],
+    database: str,
+    hook: str,
+    mail_ports: Mapping[str, int],
+    name: str,
 ) -> Path:
-    """A comparison a fault, users hidden, and receivers of several kinds."""
+    """A comparison a fault, users hidden, and receivers of several kinds.
+
+    Some refuse and quote a user.
+    """
     (folder / "users.csv").write_text("\n".join(["user", *USERS, ""]))
     (folder / "key").write_bytes(base64.b64encode(b"k" * 48))
     (folder / "key").chmod(0o600)
-    comparisons = [
-        PLANTED["comparison"]
-        | {"name": fault.name, "candidate": fault.candidate}
-        | ({"users": fault.users} if fault.users else {})
-        for fault in faults
-    ]
-    tree = json.loads(Template(json.dumps(PLANTED["configuration"])).substitute(hook=hook))
+    comparisons = []
+    for fault in faults:
+        changes: Given = {"name": fault.name, "candidate": fault.candidate}
+        users = {"users": fault.users} if fault.users else {}
+        comparisons.append({**PLANTED["comparison"], **changes, **users})
+    names = {"hook": hook, "json": hook.replace("http", "json")}
+    names |= {f"mail_{way}": str(port) for way, port in mail_ports.items()}
+    tree = json.loads(Template(json.dumps(PLANTED["configuration"])).substitute(names))
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(tree | {"database": database, "comparisons": comparisons}))
     return path

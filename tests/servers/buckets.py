@@ -1,5 +1,6 @@
 """Object storage as moto plays it, with the identities that may be asked for."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ def running_buckets() -> Iterator[str]:
         from moto.server import ThreadedMotoServer  # noqa: PLC0415
     except ImportError:
         missing("moto and s3fs are not installed: pip install 'moto[s3]' flask flask-cors s3fs")
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it writes a line a request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:

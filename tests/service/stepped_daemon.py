@@ -61,6 +61,9 @@ class Watched:
     def status_of(self, path: str) -> int:
         return requests.get(self.daemon.url + path, timeout=60).status_code
 
+    def text_of(self, path: str) -> str:
+        return re.sub("<[^>]*>", "", requests.get(self.daemon.url + path, timeout=60).text)
+
     def value(self, series: str) -> float | None:
         page = requests.get(f"{self.daemon.url}/metrics", timeout=60).text
         found = re.search(rf"^rankwatch_{re.escape(series)} (\S+)$", page, re.MULTILINE)

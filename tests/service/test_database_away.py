@@ -13,6 +13,7 @@ from factories import HOUR, HeldClock
 from logs import captured
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.daemon_state import DatabaseAway
 from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import outage
 from monitor.service.daemon.daemon import Daemon
@@ -72,6 +73,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of
     proxy.refuse()
     with watching(config) as watched:
         assert is_away(watched)
+        assert "No state was read from it yet" in watched.text_of("/")
         assert watched.status_of("/-/healthy") == 200
         assert (watched.value('database_errors_total{reason="unreachable"}') or 0) >= 1
         watched.let_pass(MINUTE)
@@ -103,6 +105,9 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
                 lambda: is_away(watched), "that it is away", SECOND, may_hang=fault is Proxy.hang
             )
             wait_for(lambda: watched.status_of("/-/healthy") == 200, "the watchdog's next look")
+            for page in ("/", "/daemon"):
+                assert "The database is away since" in watched.text_of(page)
+            assert "was quiet" in watched.text_of("/")
         proxy.resume()
         watched.await_run(NOON + HOUR)
         watched.pass_until(lambda: watched.status_of("/-/ready") == 200, "readiness", SECOND)
@@ -186,6 +191,22 @@ def world() -> World:
     two_minutes = timedelta(minutes=2)
     alert = OutageAlert(database=database, place="x", alert_after=lambda: two_minutes)
     return World(clock, database, alert, publisher)
+
+
+def test_a_database_that_was_not_read_for_a_minute_is_said_to_be_away_before_anybody_knows_why(
+    world,
+):
+    now = world.clock.now()
+    assert outage.database_away(None, None, now) is None
+    assert outage.database_away(None, now - MINUTE, now) is None
+    unread = now - MINUTE - SECOND
+    assert outage.database_away(None, unread, now) == DatabaseAway(
+        since=unread, reason=None, read_at=unread
+    )
+    world.database.failed(AWAY)
+    assert outage.database_away(world.database.outage, None, now) == DatabaseAway(
+        since=now, reason=str(AWAY), read_at=None
+    )
 
 
 FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)

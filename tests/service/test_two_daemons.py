@@ -13,6 +13,7 @@ import requests
 
 from factories import HeldClock
 from monitor.errors import DatabaseError
+from monitor.model.daemon_state import Role, RoleKind
 from monitor.model.runs import Lease, Occupied, Run, RunStatus
 from monitor.service.daemon.leadership import Leadership
 from monitor.storage import open_store
@@ -241,7 +242,7 @@ def test_a_free_lease_is_taken_and_renewed_every_third_of_its_time(leadership, c
     one = leadership(MINE, KEPT)
 
     assert one.step() == 5.0
-    assert (one.lease, one.is_sure, one.epoch, one.describe()) == (MINE, True, 4, None)
+    assert (one.lease, one.is_sure, one.epoch, one.role.kind) == (MINE, True, 4, RoleKind.LEADER)
     assert len(changes) == 1
 
     clock.seconds += 14.9
@@ -284,7 +285,7 @@ def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leader
 
     assert one.step() == 0.4
     assert (one.lease, one.is_sure, one.epoch) == (None, False, 5)
-    assert one.describe() == "This daemon stands by: b:2 (host:process) leads under epoch 5."
+    assert one.role == Role(kind=RoleKind.STANDBY, leader="b:2", epoch=5)
     assert len(changes) == 0
     assert one.step() == 1.0
 

@@ -18,11 +18,13 @@ from rich.table import Table
 
 from canary import private_faults
 from canary.marks import songs_in
-from canary.private_faults import Fault, Planter
+from canary.private_faults import USER, Fault, Planter
 from forking import rankwatch, running
+from servers.certificates import self_signed
 from servers.daemon import wait_for
 from servers.postgres import PostgresServer
-from servers.webhook import answer, serve
+from servers.smtp import serve as serve_mail
+from servers.webhook import Reply, Request, answer, serve
 
 pytestmark = pytest.mark.integration
 LEAST = 60
@@ -50,20 +52,34 @@ def planted(
         private_faults.plant_in_postgres(
             planter, running_servers.enter_context(postgres_server.database())
         )
+        private_faults.plant_in_mariadb(planter)
+        private_faults.plant_in_store(planter)
         private_faults.plant_in_redis(planter)
         private_faults.plant_in_http(planter)
         private_faults.plant_in_users(planter, url)
         yield planter
 
 
+def receive(request: Request) -> Reply:
+    """Take a message, or refuse it and quote a user."""
+    if "refuse" in request.path:
+        return answer(400, {"X-Why": USER}, f"{USER} is unknown".encode())
+    return answer(200, body=b'{"status": "success"}' if "pager" in request.path else b"ok")
+
+
 def play(planter: Planter, database: str, name: str) -> dict[str, bytes]:
     """Every fault is run and told to receivers, checked, shown, exported, and looked at on the daemon's pages."""
-    folder, faults = planter.folder, planter.faults
-    with contextmanager(serve)() as collector:
-        collector.respond = lambda request: answer(
-            200, body=b'{"status": "success"}' if "pager" in request.path else b"ok"
-        )
-        config = private_faults.write_config(folder, faults, database, collector.url, name)
+    folder, faults, certificate = planter.folder, planter.faults, self_signed(planter.folder)
+    with ExitStack() as servers:
+        collector = servers.enter_context(contextmanager(serve)())
+        collector.respond = receive
+        mails = {
+            way: servers.enter_context(contextmanager(serve_mail)(certificate))
+            for way in ("good", "refuse")
+        }
+        mails["refuse"].by_recipient["kim@x.test"] = f"550 5.1.1 {USER} is unknown"
+        ports = {way: mail.port for way, mail in mails.items()}
+        config = private_faults.write_config(folder, faults, database, collector.url, ports, name)
         common = ("--config", str(config))
         textfile = folder / f"{name}.prom"
         commands = {
@@ -74,15 +90,21 @@ def play(planter: Planter, database: str, name: str) -> dict[str, bytes]:
         }
         outputs: dict[str, bytes] = {}
         for title, command in commands.items():
-            done = rankwatch(*command, cwd=folder, timeout_s=400)
+            done = rankwatch(*command, cwd=folder, env=planter.environ, timeout_s=400)
             outputs[title] = f"{done.stdout}\n{done.stderr}".encode()
         outputs["textfile"] = textfile.read_bytes()
         outputs |= dict(look(config, faults))
+        outputs |= {
+            f"message by mail {number}": mail.content
+            for number, mail in enumerate(mails["good"].mails)
+        }
+        assert mails["good"].mails
+        assert "RCPT" in mails["refuse"].steps
         for number, request in enumerate(collector.requests):
             outputs[f"message {number} {request.path}"] = (
                 f"{request.headers}\n".encode() + request.body
             )
-        for place in ("/hook", "/slack", "/alerts", "/pager", "/ping/fail"):
+        for place in ("/hook", "/slack", "/alerts", "/pager", "/ping/fail", "/good", "/refuse"):
             assert any(request.path.startswith(place) for request in collector.requests), place
     return {f"{name}: {title}": output for title, output in outputs.items()}
 

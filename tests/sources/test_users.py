@@ -1,6 +1,7 @@
 """Who may be asked: users and segments from files and databases, or everybody the baseline has."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import UserTable
+from monitor.service.composition import wire
+from monitor.settings.loader import parse_settings
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.lookup_tables import user_table
 from servers.answering import answering
@@ -191,8 +194,20 @@ def test_all_needs_a_baseline_that_can_list_its_users():
         ConfigError, match=r"http cannot list its users: give users.http or users.file or users.sql"
     ):
         users_of({"all": True})
-    with pytest.raises(ConfigError, match="all: true needs a table, or a query without :users"):
+    with pytest.raises(ConfigError, match=r"users\.all: needs a table, or a query without :users"):
         users_of({"all": True}, baseline=SourceOptions.model_validate({"sql": query}))
+
+
+def test_a_comparison_whose_query_binds_users_is_wired(tmp_path):
+    query = "SELECT u, items FROM r WHERE u IN :users"
+    lists = f"{{sql: {{url: 'sqlite:///lists.db', query: '{query}', user: u, items: items}}}}"
+    text = (
+        "comparisons: [{name: feed, every: 1h, "
+        f"baseline: {lists}, candidate: {lists}, users: {{file: {{path: users.csv, user: u}}}}}}]"
+    )
+
+    with closing(wire(parse_settings(text, name="x.yaml", base_dir=tmp_path))) as wiring:
+        assert list(wiring.watched) == ["feed"]
 
 
 def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url):

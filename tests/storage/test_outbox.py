@@ -17,6 +17,7 @@ from factories import DAY, HOUR, MINUTE, SLOT, comparison, summary
 from factories import rule as alert_rule
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Delivery, DeliveryStatus, Message, Treatment, Updates
+from monitor.model.pages import ReceiverRecord
 from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import SqlStore, rows
 from monitor.storage.tables.alert_tables import notifications
@@ -151,6 +152,22 @@ def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_ow
     assert owed.outbox.retry_refused(NOW + DAY + 2 * MINUTE, receivers=["hook"]) == 1
     assert owed.outbox.retry_refused(NOW + DAY + MINUTE, receivers=["hook"]) == 1
     assert owed.outbox.given_up(since=NOW) == {"hook": 1}
+
+
+def test_receivers_have_their_last_success_and_their_last_error_as_it_was_first_seen(owed):
+    sent, failed, joined = lease(owed, NOW)
+    assert owed.outbox.records() == {}
+    owed.outbox.record(
+        note(sent, NOW), note(joined, NOW + MINUTE, reason="joined: no message of its own")
+    )
+    fail(owed, failed, at=NOW + MINUTE, reason="502", again=NOW)
+    for minutes in (2, 3):
+        fail(owed, failed, at=NOW + minutes * MINUTE, again=NOW)
+    owed.outbox.give_up_unknown(known=["hook"], now=NOW + HOUR)
+
+    assert owed.outbox.records() == {
+        "hook": ReceiverRecord(last_success=NOW, last_error=NOW + 2 * MINUTE, reason="503"),
+    }
 
 
 def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed):

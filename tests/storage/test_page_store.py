@@ -1,14 +1,19 @@
 """What pages read, on both databases: series, segments, users, lists and incidents."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from factories import DAY, MINUTE
+import factories
+from factories import DAY, HOUR, MINUTE, SLOT
+from monitor.model.alerts import State, Transition
 from monitor.model.notifications import DeliveryStatus
-from monitor.model.pages import SeriesKey
+from monitor.model.pages import IncidentFilter, SeriesKey
 from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.rules import Severity
 from monitor.storage import SqlStore
+from monitor.storage.alert_states import announce, upsert
 from monitor.storage.tables.run_tables import summaries
 from storage.worked import claimed, lease, note
 from web.stored_pages import KEY, METRIC, SLOTS, fill, lists_of
@@ -140,3 +145,89 @@ def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled)
         ("pager", at, DeliveryStatus.SENT, "answered 200")
     ]
     assert filled.pages.incident("nope").transitions == ()
+
+
+def change(number: int, incident: str | None, alert: str = "A", **changes: Any) -> Transition:
+    """A start, ``number`` hours after the first slot."""
+    at = SLOT + number * HOUR
+    about = {
+        "slot": at,
+        "at": at,
+        "alert": alert,
+        "incident": incident,
+        "dedup_key": f"{incident} {alert}",
+    }
+    return factories.transition(**about, **changes)
+
+
+def ended(number: int, start: Transition) -> Transition:
+    at = SLOT + number * HOUR
+    return replace(start, slot=at, at=at, from_state=State.FIRING, to_state=State.QUIET)
+
+
+@pytest.fixture
+def incidents(store: SqlStore) -> SqlStore:
+    """`two` has two alerts and ended, `old` was stored before there were incidents and ended, a part of `one` fires."""
+    first = change(0, "two", severity=Severity.WARNING, segment="100%_\x00", reason="ÄRGER")
+    second, old = change(1, "two", "B"), change(2, None, severity=Severity.INFO)
+    over, lasting = change(3, "one", comparison="other"), change(4, "one", "B", comparison="other")
+    ends = [ended(5, first), ended(6, second), ended(7, old), ended(8, over)]
+    firing = factories.state(
+        comparison="other",
+        alert="B",
+        state=State.FIRING,
+        dedup_key=lasting.dedup_key,
+        incident="one",
+    )
+    with store.database.write() as connection:
+        announce(connection, [first, second, old, over, lasting, *ends], ())
+        upsert(connection, [firing])
+    return store
+
+
+def keys_of(
+    store: SqlStore,
+    *,
+    is_firing: bool = False,
+    before: int | None = None,
+    limit: int = 9,
+    **wanted: Any,
+) -> list[str]:
+    found = store.pages.incidents(
+        IncidentFilter(**wanted), is_firing=is_firing, before=before, limit=limit
+    )
+    return [each.key for each in found]
+
+
+def test_incidents_that_ended_are_found_page_by_page_newest_first_and_come_whole(incidents):
+    assert keys_of(incidents, is_firing=True) == ["one"]
+    (newest,) = incidents.pages.incidents(IncidentFilter(), is_firing=False, before=None, limit=1)
+    assert (newest.key, newest.at) == ("None A", SLOT + 2 * HOUR)
+    assert keys_of(incidents, before=newest.number) == ["two"]
+    changes = incidents.pages.incident_changes(["two", "None A"])
+    assert [(each.alert, each.is_start) for each in changes if each.incident] == [
+        *(("A", True), ("B", True), ("A", False), ("B", False)),
+    ]
+    assert len(changes) == 6
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"comparison": "other"}, []),
+        ({"comparison": "home-feed"}, ["None A", "two"]),
+        ({"severity": Severity.CRITICAL}, ["two"]),  # by its second alert
+        ({"severity": Severity.WARNING}, []),
+        ({"severity": Severity.INFO}, ["None A"]),
+        ({"text": "b"}, ["None A", "two"]),  # "below"
+        ({"text": "0%_\x00"}, ["two"]),
+        ({"text": "ÄRGER"}, ["two"]),
+        ({"text": "%"}, ["two"]),
+        ({"text": "nothing"}, []),
+    ],
+    ids=str,
+)
+def test_incidents_are_found_by_comparison_by_their_worst_severity_and_by_what_they_say(
+    incidents, wanted, found
+):
+    assert keys_of(incidents, **wanted) == found

@@ -14,18 +14,24 @@ import pytest
 
 import factories
 import published
+from factories import DAY, HOUR
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State
 from monitor.model.comparison import Comparison
+from monitor.model.daemon_state import DaemonState, DatabaseAway, Refusal, Refused, Role, RoleKind
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.instants import format_instant
+from monitor.model.pages import IncidentStart, ReceiverRecord
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, LearnedLimit, Learning
 from monitor.model.runs import LatestRun, RunStatus
 from monitor.storage import SqlStore
+from monitor.storage.alert_states import announce
 from monitor.web import pages
 from monitor.web.app import describe_api
+from monitor.web.pages.alerts import LEAST, MOST, _one_page
 from monitor.web.pages.overview import Standing, standing_of
+from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.site import user_url
 from web.stored_pages import EVIL, KEY, METRIC, SLOTS, Answer, application, browsing, fill, lists_of
 
@@ -88,9 +94,11 @@ def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask):
 
 
 def test_names_from_outside_stay_text_on_every_page(stores):
+    refusal = Refusal(what=Refused.CONFIGURATION, at=SLOTS[0], reason=EVIL)
+    state = DaemonState(role=Role(kind=RoleKind.STANDBY, leader=EVIL, epoch=1), refusals=(refusal,))
     given = {
         "comparisons": lambda: watched(EVIL),
-        "notice": lambda: EVIL,
+        "state": lambda: state,
         "titles": lambda *_: {EVIL: EVIL},
     }
     paths = paths_of(EVIL, EVIL)
@@ -131,6 +139,54 @@ def test_json_is_as_the_description_says(ask):
         content = described["paths"][page.api]["get"]["responses"]["200"]["content"]
         schema = content["application/json"]["schema"]
         jsonschema.validate(ask(api).json(), {**schema, "components": described["components"]})
+
+
+def test_every_parameter_is_described_with_bounds_and_every_address_with_its_answers():
+    described = describe_api()
+    for path, methods in described["paths"].items():
+        for operation in methods.values():
+            answers = {"200", "401", "421", "431", "503", "504"} | (
+                {"400", "404"} if "parameters" in operation else set()
+            )
+            assert answers <= operation["responses"].keys(), path
+            assert all("content" in answer for answer in operation["responses"].values())
+            for each in operation.get("parameters", ()):
+                schema = each["schema"]
+                bounds = {
+                    "maxLength",
+                    "maximum",
+                    "exclusiveMaximum",
+                    "enum",
+                    "maxItems",
+                } & schema.keys()
+                assert bounds or schema.get("format") == "date-time", (path, each)
+    users = described["paths"]["/api/v1/comparisons/{name}/users"]["get"]["parameters"]
+    assert [each["name"] for each in users if each["required"]] == ["name", "id"]
+
+
+UNREADABLE = (
+    "/c/home-feed/users",
+    "/c/home-feed?from=soon",
+    "/alerts?severity=bad",
+    "/alerts?before=0",
+    f"/alerts?text={'x' * 201}",
+)
+
+
+@pytest.mark.parametrize("path", UNREADABLE)
+def test_what_cannot_be_read_is_400_and_names_the_parameter(ask, path):
+    page, api = (
+        ask(path),
+        ask(path.replace("/c/", "/api/v1/comparisons/").replace("/alerts", "/api/v1/alerts")),
+    )
+    assert (page.status, api.status) == (400, 400)
+    name = re.findall(r"[?](\w+)", path) or ["id"]
+    assert api.json()["reason"].startswith(f"{name[0]}: ")
+
+
+def test_an_address_of_the_api_that_no_route_has_is_said_in_json(ask):
+    answer = ask("/api/v1/comparisons/a%2Fb/c")
+    assert (answer.status, answer.json()["error"]) == (404, "Not Found")
 
 
 def test_a_comparison_shows_what_is_stored(ask, filled):
@@ -288,17 +344,103 @@ def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
         msg = "the database does not answer since 03:00"
         raise DatabaseError(msg, permanent=False)
 
-    app = application(filled, judge=fail)
-    monkeypatch.setattr(filled.pages, "series", fail)
+    role = Role(kind=RoleKind.LEADER, leader="a:1", epoch=7)
+    state = DaemonState(
+        role=role, away=DatabaseAway(since=SLOTS[1], reason="refused", read_at=SLOTS[0])
+    )
+    latest = [published.latest(states=()), published.named("fires")]
+    status = replace(published.site().status(), state=state)
+    app = application(
+        filled, judge=fail, latest=lambda: latest, state=lambda: state, status=lambda: status
+    )
+    for port, name in (
+        (filled.pages, "series"),
+        (filled.outbox, "waiting"),
+        (filled.maintenance, "sizes"),
+    ):
+        monkeypatch.setattr(port, name, fail)
     with browsing(app) as ask:
         answer, overview, gate = (
             ask("/c/home-feed"),
             ask("/"),
             ask("/api/v1/gate/home-feed?margin=0.5&verdict=safe"),
         )
+        daemon, away = ask("/daemon"), ask("/api/v1/comparisons").json()["daemon"]["away"]
     assert (answer.status, gate.status) == (503, 503)
     assert "does not answer since 03:00" in answer.text
-    assert "home-feed" in overview.text
+    for page in (overview, daemon):
+        text = re.sub("<[^>]*>", "", page.text)
+        assert f"The database is away since {show_instant(SLOTS[1])}: refused." in text
+        assert f"States are those of {show_instant(SLOTS[0])}." in text
+    assert re.findall(r'class="pill([^"]*)">was ([a-z ]+)<', overview.text)[-2:] == [
+        (" firing", "firing"),
+        ("", "quiet"),
+    ]
+    assert 'class="pill quiet"' not in overview.text
+    assert away == {
+        name: format_instant(at) for name, at in (("since", SLOTS[1]), ("read_at", SLOTS[0]))
+    } | {"reason": "refused"}
+
+
+def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_receivers(
+    store, monkeypatch
+):
+    refusal = Refusal(
+        what=Refused.CONFIGURATION, at=SLOTS[0], reason="comparisons[0].nme: unknown key"
+    )
+    standby = DaemonState(
+        role=Role(kind=RoleKind.STANDBY, leader="b:2", epoch=3), refusals=(refusal,)
+    )
+    status = replace(published.site().status(), state=standby, receivers=("pager", "chat"))
+    record = ReceiverRecord(last_success=SLOTS[1], last_error=SLOTS[2], reason="answered 503")
+    monkeypatch.setattr(store.outbox, "records", lambda: {"pager": record})
+    with browsing(application(store, state=lambda: standby, status=lambda: status)) as ask:
+        texts = [re.sub("<[^>]*>", "", ask(page).text) for page in ("/", "/daemon")]
+    for text in texts:
+        assert "This daemon stands by: b:2 (host:process) leads under epoch 3." in text
+        assert f"The configuration was refused at {show_instant(SLOTS[0])}" in text
+        assert "comparisons[0].nme: unknown key" in text
+    assert f"failed first seen {show_instant(SLOTS[2])}: answered 503" in texts[1]
+    assert f"pager{show_instant(SLOTS[1])}" in texts[1]
+    assert "chatnever" in texts[1]
+
+
+def test_incidents_are_shown_by_the_day_with_links_to_older_ones_and_what_is_chosen_stays(store):
+    days = (SLOTS[0] + number * HOUR for number in range(3 * MOST))
+    changes = []
+    for number, at in enumerate(days):
+        about = {
+            "slot": at,
+            "at": at,
+            "dedup_key": f"k{number}",
+            "incident": f"k{number}",
+            "alert": f"A{number % 2}",
+        }
+        start = factories.transition(**about)
+        changes += [start, replace(start, from_state=State.FIRING, to_state=State.QUIET)]
+    with store.database.write() as connection:
+        announce(connection, changes, ())
+    seen: list[str] = []
+    with browsing(application(store)) as ask:
+        path = "/alerts?text=a1&state=ended&comparison=home-feed&severity=critical"
+        while path:
+            shown = ask(f"/api/v1{path}").json()
+            body = ask(path).text
+            assert {each["alerts"][0] for each in shown["ended"]} == {"A1"}
+            assert all(f'href="/alerts/{each["key"]}"' in body for each in shown["ended"])
+            seen += [each["key"] for each in shown["ended"]]
+            links = re.findall(r'href="([^"]*)" rel="next"', body)
+            path = html.unescape(links[0]) if links else ""
+    assert seen == [f"k{number}" for number in reversed(range(3 * MOST)) if number % 2]
+
+
+@pytest.mark.parametrize("per_day", [5, 60, 200])
+def test_a_page_of_incidents_is_a_day_in_quiet_times_more_and_bounded(per_day):
+    starts = [
+        IncidentStart(number=1, key="", at=SLOTS[3] - number * DAY / per_day)
+        for number in range(MOST + 1)
+    ]
+    assert len(_one_page(starts)) == {5: LEAST, 60: 60, 200: MOST}[per_day]
 
 
 def test_how_a_comparison_stands():

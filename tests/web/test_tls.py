@@ -230,9 +230,10 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
     are_old = []
     for _ in range(4):
         now += 1
-        are_old.append(certificates.current() is first)
+        is_old = certificates.current() is first
+        are_old.append((is_old, certificates.refusal is not None))
 
-    assert are_old == [True, True, False, False]
+    assert are_old == [(True, True), (True, True), (False, False), (False, False)]
     assert len(tries) == 3
     assert [each["log_level"] for each in logged.entries] == ["error", "info"]
     assert logged.entries[0]["reason"]

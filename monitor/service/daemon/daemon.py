@@ -16,8 +16,9 @@ from starlette.applications import Starlette
 
 from monitor import __version__
 from monitor.deadline import Deadline
-from monitor.errors import DatabaseError, MonitorError
+from monitor.errors import DatabaseError, MonitorError, describe_fault
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.daemon_state import DaemonState, Refusal, Refused
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of
@@ -34,7 +35,7 @@ from monitor.service.composition import (
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.jobs import DaemonJobs
 from monitor.service.daemon.leadership import ANSWER_S, DaemonRole
-from monitor.service.daemon.outage import OutageAlert, OutageMonitor, open_in_time
+from monitor.service.daemon.outage import OutageAlert, OutageMonitor, database_away, open_in_time
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slots import SlotChooser
 from monitor.service.daemon.watchdog import Watchdog
@@ -92,6 +93,7 @@ class Daemon:
         self._has_database = False
         self._changing = threading.RLock()
         self._started_at = self._clock.now()
+        self._refusal: Refusal | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -233,7 +235,7 @@ class Daemon:
             comparisons=lambda: {
                 name: each.comparison for name, each in self._wiring.watched.items()
             },
-            notice=self._role.leadership.describe,
+            state=self._state,
             titles=TitleCache(lambda: self._wiring),
             status=self._status,
             progress=lambda name: tuple(
@@ -251,12 +253,21 @@ class Daemon:
             site=site, metrics=self._publisher.render, health=self, reload=self.reload
         )
 
+    def _state(self) -> DaemonState:
+        certificates = self._web.access.certificates
+        refusals = (self._refusal, certificates.refusal if certificates else None)
+        return DaemonState(
+            role=self._role.leadership.role,
+            away=database_away(self._database.outage, self._jobs.latest.read_at, self._clock.now()),
+            refusals=tuple(filter(None, refusals)),
+        )
+
     def _status(self) -> Status:
         wiring = self._wiring
         return Status(
             version=__version__,
             started_at=self._started_at,
-            role=self._role.leadership.describe() or "leads",
+            state=self._state(),
             unready=self.unready(),
             database=self._store.place,
             schedule=self._scheduler.runs(),
@@ -300,23 +311,28 @@ class Daemon:
                 log.error(  # noqa: TRY400 - says all
                     "configuration not reloaded; the old one stays in force", reason=str(error)
                 )
-                self._publisher.reloaded(ok=False, at=self._clock.now())
-                return False
-            except Exception:  # a defect must not end a daemon that works
+                return self._refuse(str(error))
+            except Exception as error:  # a defect must not end a daemon that works
                 log.exception(
                     "configuration not reloaded for a reason nobody thought of; the old one "
                     "stays in force"
                 )
-                self._publisher.reloaded(ok=False, at=self._clock.now())
-                return False
+                return self._refuse(f"a defect of rankwatch, see the log: {describe_fault(error)}")
             # Nothing of the new configuration is in force before all of it is known to work.
             old, self._wiring = self._wiring, new
             self._web.follow(access)
             self._put_in_force()
+            self._refusal = None
         self._on_reload(new.settings)
         threading.Thread(target=old.close, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
+
+    def _refuse(self, reason: str) -> bool:
+        now = self._clock.now()
+        self._refusal = Refusal(what=Refused.CONFIGURATION, at=now, reason=reason)
+        self._publisher.reloaded(ok=False, at=now)
+        return False
 
     def _put_in_force(self) -> None:
         with self._changing:

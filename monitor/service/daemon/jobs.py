@@ -55,6 +55,7 @@ class LatestRuns:
         self._reads, self._refreshes = count(), count()
         self._names: tuple[str, ...] = ()
         self._seen: Watermark | None = None
+        self.read_at: datetime | None = None  # when all of them were last read; None before
         self._found: dict[str, tuple[int, LatestRun | None]] = {}
 
     @property
@@ -85,6 +86,7 @@ class LatestRuns:
 
         DatabaseError when it cannot be read.
         """
+        began = self._clock.now()
         self._names = tuple(names)
         # What was read meanwhile, after a run of this daemon's own, is not read again.
         marks = {name: found.run.mark for name in names if (found := self.of(name)) is not None}
@@ -92,7 +94,7 @@ class LatestRuns:
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
         unread = (name for name in names if name not in self._found)
         self._read({*changed, *unread, *names[next(self._refreshes) % ROUNDS :: ROUNDS]})
-        self._seen = seen
+        self._seen, self.read_at = seen, began
 
     def _read(self, wanted: Collection[str]) -> None:
         ticket = next(self._reads)

@@ -12,6 +12,7 @@ import structlog
 
 from monitor.errors import DatabaseError, MonitorError
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.daemon_state import Role, RoleKind
 from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.ports import Clock, Leases
 from monitor.service.composition import Wiring, reconcile
@@ -74,17 +75,17 @@ class Leadership:
         """Epoch of whoever leads, as last seen; None before anything was seen."""
         return self._leader.epoch if self._leader else None
 
-    def describe(self) -> str | None:
-        """For people, on which daemon they look at a standby; None on the leader."""
-        if self.lease is not None:
-            return None
-        found = self._leader
-        leader = (
-            f"{found.holder} (host:process) leads under epoch {found.epoch}"
-            if found
-            else "nobody leads"
-        )
-        return f"This daemon stands by: {leader}."
+    @property
+    def role(self) -> Role:
+        """For people, at which daemon they look."""
+        seen = self._leader
+        if self.lease is None:
+            kind = RoleKind.STANDBY
+        elif self.is_sure:
+            kind = RoleKind.LEADER
+        else:
+            kind = RoleKind.UNSURE
+        return Role(kind=kind, leader=seen.holder if seen else None, epoch=self.epoch)
 
     def start(self) -> None:
         """Try once, then go on by itself; DatabaseError when another daemon has the SQLite file."""

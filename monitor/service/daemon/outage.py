@@ -14,6 +14,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition
+from monitor.model.daemon_state import DatabaseAway
 from monitor.model.notifications import Message, message_key
 from monitor.model.rules import Severity
 from monitor.ports import Clock, Receiver, Store
@@ -21,6 +22,8 @@ from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
 """How long the database has to work until the next failure is another outage: one that comes and goes is one outage."""
+UNREAD = timedelta(minutes=1)
+"""After four refreshes that read nothing, pages say that the database was not read: it may hang."""
 OPENING_S = 20.0
 """Longer than the driver takes to give up on a connection."""
 ALERT, WATCHED = "DatabaseAway", "rankwatch"
@@ -109,6 +112,19 @@ class OutageMonitor:
         if before is not None:
             log.info("database back", away_s=round(self.clock.monotonic() - before.began_s, 1))
         return before
+
+
+def database_away(
+    outage: Outage | None,
+    read_at: datetime | None,
+    now: datetime,
+) -> DatabaseAway | None:
+    """What pages say of a database that is away or was not read for `UNREAD`, else None."""
+    if outage is not None:
+        return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
+    if read_at is not None and now - read_at > UNREAD:
+        return DatabaseAway(since=read_at, reason=None, read_at=read_at)
+    return None
 
 
 def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:

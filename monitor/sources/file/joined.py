@@ -15,7 +15,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model.rankings import Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
-from monitor.model.unreadable import Unreadable, add_up, require_readable
+from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
@@ -128,8 +128,9 @@ class _JoinedAnswers:
         UnreadableError where too much of an arm's file is.
         """
         found = {name: [*lists.unreadable] for name, lists in self._lists.items()}
+        limits = {name: lists.options.max_unreadable for name, lists in self._lists.items()}
         repeated = self._find_repeated(found)
-        self._require_readable(found)
+        require_readable_lists(found, limits)
         for users, record, pulls in self._pulls(size, has_repeated=repeated):
             for name, pull in pulls.items():
                 of_lists = (
@@ -139,7 +140,7 @@ class _JoinedAnswers:
                 )
                 found[name] = list(add_up([*found[name], *of_lists]))
             yield self._batch(users, record, pulls)
-        self._require_readable(found)
+        require_readable_lists(found, limits)
         for parts in found.values():
             self.unreadable += parts
 
@@ -166,11 +167,6 @@ class _JoinedAnswers:
                     for name, lists in self._lists.items()
                 }
                 yield users, record, pulls
-
-    def _require_readable(self, found: Mapping[str, Sequence[Unreadable]]) -> None:
-        for name, parts in found.items():
-            if name != "noise_floor":  # a run can do without second lists, and says what they lack
-                require_readable(parts, self._lists[name].options.max_unreadable)
 
     def _records(self, query: str, size: int) -> Iterator[pa.RecordBatch]:
         """The rows of a query, so many at once, or fewer where they are large."""

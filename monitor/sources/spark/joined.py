@@ -14,15 +14,21 @@ from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model.rankings import ALL, AskedUsers, Pull, UserTable
 from monitor.model.runs import JoinRequest, PullRequest
-from monitor.model.unreadable import Need, Unreadable, require_readable
+from monitor.model.unreadable import Need, Unreadable, require_readable, require_readable_lists
 from monitor.ports import Measurer
 from monitor.reading.ids import EXACT, MAX_ID_LENGTH, id_column
+from monitor.reading.tally import unreadable_of
 from monitor.sources.columns import one_array, require_columns
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
 from monitor.sources.spark import connect_session as spark
 from monitor.sources.spark.connect_session import functions as F  # noqa: N812 - its usual name
-from monitor.sources.spark.partition import PARTS, MeasuredPartition, MergedPartition
+from monitor.sources.spark.partition import (
+    PARTS,
+    MeasuredPartition,
+    MergedPartition,
+    UnreadableLists,
+)
 from monitor.sources.table_lists import ListColumns, TableLists
 
 PARTS_HERE = 64
@@ -101,7 +107,7 @@ class _MeasuredThere:
         unread: Mapping[str, str],
     ) -> None:
         # A run can do without second lists, and says so.
-        self.unreadable = users.unreadable
+        self.unreadable: list[Unreadable] = [*users.unreadable]
         self.lacks = tuple(
             f"{name}: {text}" for name, text in unread.items() if name == "noise_floor"
         )
@@ -109,7 +115,12 @@ class _MeasuredThere:
         self._users, self._lists, self._request, self._unread = users, lists, request, unread
 
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
-        """What is found of all users."""
+        """What is found of all users. UnreadableError where too much of an arm's table is."""
+        limits = {name: lists.max_unreadable for name, lists in self._lists.items()}
+        unreadable = UnreadableLists(
+            {name: lists.unreadable for name, lists in self._lists.items()}
+        )
+        require_readable_lists(unreadable, limits)
         count = -(-self.asked.count // size)
         partition = MeasuredPartition(
             measurer=measurer,
@@ -130,12 +141,13 @@ class _MeasuredThere:
             placed = (
                 parts.withColumn("place", F.spark_partition_id())
                 .repartition(count, "place")
-                .select("asked", "part")
+                .drop("place")
             )
             parts = placed.mapInArrow(MergedPartition(measurer=measurer), PARTS)
         asked = 0
         for row in parts.toLocalIterator():
             asked += row["asked"]
+            unreadable.add_packed(row["unreadable"])
             yield bytes(row["part"])
         if asked != self.asked.count:
             msg = (
@@ -143,6 +155,9 @@ class _MeasuredThere:
                 "and replace tables as a whole"
             )
             raise SourceError(msg, permanent=False)
+        require_readable_lists(unreadable, limits)
+        for of_lists in unreadable.values():
+            self.unreadable += of_lists
 
 
 class _Table:
@@ -174,15 +189,36 @@ class _Table:
                 F.abs(column) < EXACT[32 if kind == "float" else 64]
             )
             return F.when(is_whole, column.cast("long").cast("string"))
+        if kind == "decimal":
+            return F.when(column == F.floor(column), F.floor(column).cast("string"))
+        if kind == "binary":
+            return self._usable(F.try_validate_utf8(column.cast("string")))
         return self.label(name).cast("string")
+
+    def count_unreadable(
+        self, checks: Sequence[tuple[str, Need, spark.Column]]
+    ) -> tuple[Unreadable, ...]:
+        """Rows without a readable value, by column: what it needs, and the condition of a row that has none."""
+        counts = [F.count(F.when(is_unreadable, 1)) for _, _, is_unreadable in checks]
+        ((rows, *found),) = self.frame.agg(F.count(F.lit(1)), *counts).collect()
+        unreadable = []
+        for (name, need, is_unreadable), count in zip(checks, found, strict=True):
+            if count:
+                first = self.frame.where(is_unreadable).select(spark.column_of(name)).limit(1)
+                example = first.toArrow().column(0)[0].as_py()
+                unreadable.append(unreadable_of(self.where, name, need, count, rows, example))
+        return tuple(unreadable)
 
     def label(self, name: str) -> spark.Column:
         """A column of segment values: text that may be a value, and other values as they are."""
         column = spark.column_of(name)
         if self._kinds[name] != "string":
             return column
+        return self._usable(column)
+
+    def _usable(self, text: spark.Column) -> spark.Column:
         return F.when(
-            F.length(column).between(1, MAX_ID_LENGTH) & ~F.contains(column, F.lit("\0")), column
+            F.length(text).between(1, MAX_ID_LENGTH) & ~F.contains(text, F.lit("\0")), text
         )
 
 
@@ -201,13 +237,16 @@ class _AskedUsers(_Table):
         )
         names = {f"segment_{place}": name for place, name in enumerate(dimensions)}
         labels = (self.label(name).alias(column) for column, name in names.items())
-        users = self.frame.select(self.key(options.user).alias("key"), *labels)
-        ((total, rows, count),) = users.agg(
-            F.count(F.lit(1)), F.count("key"), F.count_distinct("key")
-        ).collect()
-        self.unreadable = self._without_user(options.user, total - rows, total)
+        checks = [(options.user, Need.IDS, self.key(options.user).isNull())]
+        for name in dimensions:
+            is_given = spark.column_of(name).cast("string") != ""
+            checks.append((name, Need.LABELS, self.label(name).isNull() & is_given))
+        self.unreadable = self.count_unreadable(checks)
         require_readable(self.unreadable, options.max_unreadable)
-        users = users.where("key IS NOT NULL")
+        users = self.frame.select(self.key(options.user).alias("key"), *labels).where(
+            "key IS NOT NULL"
+        )
+        ((rows, count),) = users.agg(F.count("key"), F.count_distinct("key")).collect()
         if not count:
             raise SourceError(
                 f"{self.where} holds no user: check the path or table and the name of the user "
@@ -226,17 +265,6 @@ class _AskedUsers(_Table):
             segments=(ALL, *(name for each in self.values.values() for name in each.names)),
         )
         self.rows = users.withColumns({"side": F.lit("users"), "asked": F.expr("true")})
-
-    def _without_user(self, column: str, count: int, rows: int) -> tuple[Unreadable, ...]:
-        lost = Unreadable(
-            where=self.where,
-            column=column,
-            need=Need.IDS,
-            count=count,
-            rows=rows,
-            found="null, or no ids",
-        )
-        return (lost,) if count else ()
 
     def _values(
         self, users: spark.DataFrame, column: str, name: str, request: JoinRequest
@@ -269,12 +297,30 @@ class _Lists(_Table):
         nobody = pd.Index([], dtype="str")
         empty = {name: one_array(self.empty[name]) for name in options.columns}
         TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
-        taken = (
-            spark.column_of(name).alias(f"{side}_{name}")
-            for name in options.columns
-            if name != options.user
-        )
+        self.unreadable = self.count_unreadable([(options.user, Need.IDS, key.isNull())])
+        self.max_unreadable = options.max_unreadable
+        taken = {name: spark.column_of(name) for name in options.columns if name != options.user}
+        if (
+            options.items is not None
+            and self._kinds[options.items] == "array"
+            and not options.no_item
+        ):
+            taken |= _first(request.k, options.items, options.scores)
+        named = (column.alias(f"{side}_{name}") for name, column in taken.items())
         marks = {"side": F.lit(side), "asked": F.expr("false")}
         self.rows = (
-            self.frame.select(key.alias("key"), *taken).where("key IS NOT NULL").withColumns(marks)
+            self.frame.select(key.alias("key"), *named).where("key IS NOT NULL").withColumns(marks)
         )
+
+
+def _first(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:
+    """Columns of lists cut to k items.
+
+    Scores that are not as many as the items are null, so that they do not fit.
+    """
+    lists = spark.column_of(items)
+    cut = {items: F.slice(lists, 1, k)}
+    if scores is not None:
+        numbers = spark.column_of(scores)
+        cut[scores] = F.when(F.size(numbers) == F.size(lists), F.slice(numbers, 1, k))
+    return cut

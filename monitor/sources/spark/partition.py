@@ -3,14 +3,16 @@
 Needs numpy, pandas and pyarrow there, nothing else.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.model.rankings import Panel, Pull, UserBatch
+from monitor.model.unreadable import Need, Unreadable, add_up
 from monitor.ports import Measurer
 from monitor.sources.columns import one_array, user_index
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
@@ -18,8 +20,25 @@ from monitor.sources.table_lists import ListColumns, TableLists
 
 MERGED_BYTES = 16 << 20
 """Parts are merged until they hold this much: far from what Spark sends in one message."""
-PARTS = "asked long, part binary"
-"""Columns of what comes back: how many users were asked, and what was found of them."""
+PARTS = "asked long, part binary, unreadable string"
+"""Columns of what comes back: how many users were asked, what was found of them, and what of their rows is unreadable."""
+
+
+class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
+    """What cannot be read of lists, by their name."""
+
+    def add(self, name: str, parts: Sequence[Unreadable]) -> None:
+        """Count these, too."""
+        self[name] = add_up([*self.get(name, ()), *parts])
+
+    def pack(self) -> str:
+        """All of it as JSON."""
+        return json.dumps({name: list(map(asdict, parts)) for name, parts in self.items()})
+
+    def add_packed(self, packed: str) -> None:
+        """Count what another one packed."""
+        for name, parts in json.loads(packed).items():
+            self.add(name, [Unreadable(**part | {"need": Need(part["need"])}) for part in parts])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +62,18 @@ class MeasuredPartition:
         count = sum(batch.num_rows for batch in asked)
         if count:
             users = pa.Table.from_batches([batch.select(["key", *self.values]) for batch in asked])
-            yield _part(count, self.measurer.measure(self._batch(users, held)))
+            batch, unreadable = self._batch(users, held), UnreadableLists()
+            pulls = {
+                "baseline": batch.baseline,
+                "candidate": batch.candidate,
+                "noise_floor": batch.again,
+            }
+            for name, pull in pulls.items():
+                if pull is not None and name in self.columns:
+                    # Rows without a user are counted before, and do not come here.
+                    user = self.columns[name].user
+                    unreadable.add(name, [each for each in pull.unreadable if each.column != user])
+            yield _part(count, self.measurer.measure(batch), unreadable)
 
     def _batch(self, asked: pa.Table, held: Sequence[pa.RecordBatch]) -> UserBatch:
         users = user_index(one_array(asked["key"]))
@@ -83,19 +113,23 @@ class MergedPartition:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """A row for each `MERGED_BYTES` or so."""
-        asked, parts = 0, list[bytes]()
+        asked, parts, unreadable = 0, list[bytes](), UnreadableLists()
         for batch in batches:
             for row in batch.to_pylist():
                 asked += row["asked"]
                 parts.append(row["part"])
+                unreadable.add_packed(row["unreadable"])
                 if sum(map(len, parts)) > MERGED_BYTES:
-                    yield _part(asked, self.measurer.merge(parts))
-                    asked, parts = 0, []
+                    yield _part(asked, self.measurer.merge(parts), unreadable)
+                    asked, parts, unreadable = 0, [], UnreadableLists()
         if parts:
-            yield _part(asked, self.measurer.merge(parts))
+            yield _part(asked, self.measurer.merge(parts), unreadable)
 
 
-def _part(asked: int, part: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {"asked": pa.array([asked], pa.int64()), "part": pa.array([part], pa.binary())}
-    )
+def _part(asked: int, part: bytes, unreadable: UnreadableLists) -> pa.RecordBatch:
+    columns = {
+        "asked": pa.array([asked], pa.int64()),
+        "part": pa.array([part], pa.binary()),
+        "unreadable": pa.array([unreadable.pack()], pa.string()),
+    }
+    return pa.RecordBatch.from_pydict(columns)

@@ -156,8 +156,7 @@ class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
 def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
     if lists.bound_names & {"users", "k"}:
         raise ConfigError(
-            "all: true needs a table, or a query without :users and :k: give users.sql or "
-            "users.file instead"
+            "needs a table, or a query without :users and :k: give users.sql or users.file instead"
         )
     named = {"url", "table", "query", "user", "user_ids", "max_rows", "max_unreadable", "served"}
     return SqlUsersOptions(**lists.model_dump(include=named, exclude={"served": {"arm"}}))

@@ -29,19 +29,6 @@ class Page:
         return "/api/v1" + re.sub("^/(c(?=/)|$)", "/comparisons", self.path)
 
 
-PARAMETERS = {
-    "metric": (
-        "Metric to show; by default that of the newest run's first rule. An unknown one is ignored."
-    ),
-    "segment": "Segment to show, by default all users. An unknown one is ignored.",
-    "period": "1d, 7d, 30d, 90d or 1y. Another one is ignored.",
-    "from": "First slot, such as 2024-01-08T00:00:00Z, in place of a period.",
-    "to": "Last slot, such as 2024-01-08T00:00:00Z; by default the newest.",
-    "slot": "Slot of the run, such as 2024-01-08T00:00:00Z; by default the newest.",
-    "id": "The user.",
-}
-"""What queries may name."""
-
 PAGES = (
     Page("/", read_overview_page, Overview, "overview.html"),
     Page(
@@ -61,7 +48,13 @@ PAGES = (
         optional=("slot",),
     ),
     Page("/c/{name}/users/{user}", read_user_page, UserPage, "user.html", optional=("slot",)),
-    Page("/alerts", read_alerts_page, AlertsPage, "alerts.html"),
+    Page(
+        "/alerts",
+        read_alerts_page,
+        AlertsPage,
+        "alerts.html",
+        optional=("comparison", "severity", "state", "text", "before"),
+    ),
     Page("/alerts/{key}", read_alert_page, AlertPage, "alert.html"),
     Page("/daemon", read_daemon_page, DaemonPage, "daemon.html"),
 )

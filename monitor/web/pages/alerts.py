@@ -1,23 +1,29 @@
-"""What fires and what ended lately.
+"""What fires, and page by page what ended.
 
 One incident with who was notified of it and what can be done.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 
 from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import compose_messages, is_silenced
 from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
-from monitor.model.pages import Attempt, IncidentHistory
+from monitor.model.pages import Attempt, IncidentFilter, IncidentHistory, IncidentStart
+from monitor.model.rules import Severity
 from monitor.pipeline.delivery import brief_message
 from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
-_RECENT = 200
+A_PAGE = timedelta(days=1)
+"""One page of ended incidents shows a day at least."""
+LEAST, MOST = 25, 100
+"""Incidents on one page: at least so many, of more than a day; at most so many, of less than a day."""
+_MOST_FIRING = 500
 _MESSAGES = 10
 
 
@@ -37,12 +43,24 @@ class Incident:
     sentence: str
 
 
+class IncidentState(StrEnum):
+    """Whether something of an incident fires."""
+
+    FIRING = "firing"
+    ENDED = "ended"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertsPage:
-    """Incidents that last, then those that ended, newest first, and silences."""
+    """Incidents that last, on the first page; a page of those that ended, newest first; silences."""
 
+    wanted: IncidentFilter
+    state: IncidentState | None
     firing: tuple[Incident, ...]
     ended: tuple[Incident, ...]
+    before: int | None  # the incident before which this page begins; None for the first page
+    older: int | None  # `before` of the next page, None on the last one
+    comparisons: tuple[str, ...]
     silences: tuple[Silence, ...]
     unmatched: tuple[str, ...]  # sentences on silences that match nothing
     at: datetime
@@ -74,30 +92,62 @@ class AlertPage:
     told: str | None  # what is said of that run
 
 
-def read_alerts_page(site: Site, _: Query) -> AlertsPage:
-    """Incidents of all comparisons."""
-    now, store = site.clock.now(), site.store.alerts
-    states = {each.dedup_key: each for each in store.states(state=State.FIRING)}
-    by_key: dict[str, list[Transition]] = {}
-    for each in (*store.firing(), *store.transitions(comparison=None, limit=_RECENT)):
-        if (key := each.incident or each.dedup_key) and each.is_announced:
-            by_key.setdefault(key, []).append(each)
-    found = [_incident(key, changes, states) for key, changes in by_key.items()]
-    found.sort(key=lambda each: each.start, reverse=True)
-    ended = [each for each in found if each.end is not None]
+def read_alerts_page(site: Site, query: Query) -> AlertsPage:
+    """Incidents of all comparisons, or those that were chosen."""
+    chosen, now, store = query.chosen, site.clock.now(), site.store.alerts
+    wanted = IncidentFilter(
+        comparison=chosen.get("comparison") or None,
+        severity=Severity(chosen["severity"]) if chosen.get("severity") else None,
+        text=chosen.get("text", ""),
+    )
+    state = IncidentState(chosen["state"]) if chosen.get("state") else None
+    before = chosen.get("before")
+    firing: Sequence[IncidentStart] = ()
+    ended: Sequence[IncidentStart] = ()
+    older = None
+    if state is not IncidentState.ENDED and before is None:
+        firing = site.store.pages.incidents(wanted, is_firing=True, before=None, limit=_MOST_FIRING)
+    if state is not IncidentState.FIRING:
+        found = site.store.pages.incidents(wanted, is_firing=False, before=before, limit=MOST + 1)
+        ended = _one_page(found)
+        older = ended[-1].number if len(found) > len(ended) else None
     silences = store.silences(ending_after=now)
+    configured = site.comparisons()
+    known = {*configured, *(each.run.comparison for each in site.latest())}
+    if wanted.comparison is not None:
+        known.add(wanted.comparison)
     return AlertsPage(
-        firing=tuple(each for each in found if each.end is None),
-        ended=tuple(ended),
+        wanted=wanted,
+        state=state,
+        firing=_whole_incidents(site, firing),
+        ended=_whole_incidents(site, ended),
+        before=before,
+        older=older,
+        comparisons=tuple(sorted(known)),
         silences=silences,
         unmatched=tuple(
-            map(
-                write_unmatched,
-                find_unmatched_silences(silences, store.states(), site.comparisons()),
-            )
+            map(write_unmatched, find_unmatched_silences(silences, store.states(), configured))
         ),
         at=now,
     )
+
+
+def _one_page(found: Sequence[IncidentStart]) -> Sequence[IncidentStart]:
+    """Those of a day, at least `LEAST`, at most `MOST`."""
+    of_a_day = [each for each in found if each.at > found[0].at - A_PAGE]
+    return found[: min(max(len(of_a_day), LEAST), MOST)]
+
+
+def _whole_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incident, ...]:
+    """Incidents with all of their changes, in the order of their starts."""
+    if not starts:
+        return ()
+    firing = {each.dedup_key: each for each in site.store.alerts.states(state=State.FIRING)}
+    changes: dict[str, list[Transition]] = {each.key: [] for each in starts}
+    for change in site.store.pages.incident_changes([*changes]):
+        # A firing that was stored before there were incidents has none.
+        changes[change.incident or str(change.dedup_key)].append(change)
+    return tuple(_incident(key, of_it, firing) for key, of_it in changes.items() if of_it)
 
 
 def read_alert_page(site: Site, query: Query) -> AlertPage:

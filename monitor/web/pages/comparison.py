@@ -23,7 +23,7 @@ from monitor.web.pages.overview import (
     read_overview_page,
     standing_of,
 )
-from monitor.web.pages.site import Query, Site, require_slot
+from monitor.web.pages.site import Query, Site
 
 PERIODS = {
     "1d": timedelta(days=1),
@@ -123,10 +123,8 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     )
     until = site.clock.now() if latest is None else max(site.clock.now(), latest.run.slot)
     until = latest.run.slot if latest and until - latest.run.slot > PERIODS[period] else until
-    until = require_slot(query.chosen["to"]) if "to" in query.chosen else until
-    since = (
-        require_slot(query.chosen["from"]) if "from" in query.chosen else until - PERIODS[period]
-    )
+    until = query.chosen.get("to", until)
+    since = query.chosen.get("from", until - PERIODS[period])
     pages = site.store.pages
     series = SeriesKey(name, metric or "", segment)
     points = pages.series(series, alert=alert, since=since, until=until, most=MOST_RUNS)

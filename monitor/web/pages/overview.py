@@ -7,7 +7,9 @@ from enum import StrEnum
 
 from monitor.model.alerts import AlertState, State, Transition, normal_band
 from monitor.model.comparison import Comparison
+from monitor.model.daemon_state import DaemonState
 from monitor.model.notifications import Delivery
+from monitor.model.pages import ReceiverRecord
 from monitor.model.rankings import ALL
 from monitor.model.rules import LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, PullProgress, RunStatus
@@ -70,7 +72,7 @@ class Overview:
 
     rows: tuple[ComparisonRow, ...]
     counts: dict[str, int]
-    notice: str | None
+    daemon: DaemonState | None  # None without a daemon
     at: datetime
 
 
@@ -79,11 +81,13 @@ _ORDER = list(Standing)
 
 def read_overview_page(site: Site, _: Query | None = None) -> Overview:
     """From memory alone, so that it is there while the database is away."""
-    now, configured = site.clock.now(), site.comparisons()
+    now, configured, daemon = site.clock.now(), site.comparisons(), site.state()
     found = {each.run.comparison: each for each in site.latest()}
     rows = [_row(site, each, configured.get(name), now) for name, each in found.items()]
+    is_unread = daemon is not None and daemon.away is not None and daemon.away.read_at is None
+    reason = "not read from the database yet" if is_unread else "no run has ended yet"
     rows += [
-        ComparisonRow(name=name, standing=Standing.NO_DATA, reason="no run has ended yet")
+        ComparisonRow(name=name, standing=Standing.NO_DATA, reason=reason)
         for name in configured
         if name not in found
     ]
@@ -91,7 +95,7 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
         site.rows.pop(gone, None)
     rows.sort(key=_badness)
     counts = {str(standing): sum(row.standing is standing for row in rows) for standing in Standing}
-    return Overview(rows=tuple(rows), counts=counts, notice=site.notice(), at=now)
+    return Overview(rows=tuple(rows), counts=counts, daemon=daemon, at=now)
 
 
 def _badness(row: ComparisonRow) -> tuple[int, int, int, str]:
@@ -200,13 +204,14 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonPage:
-    """What the page of the daemon shows."""
+    """What the page of the daemon shows; nothing from the database while that is away."""
 
     status: Status
     progress: Mapping[str, tuple[PullProgress, ...]]
     sizes: Mapping[str, int]
     pending: Mapping[str, tuple[int, float]]
     held: Mapping[str, tuple[int, float]]
+    records: Mapping[str, ReceiverRecord]
     deliveries: tuple[Delivery, ...]
     at: datetime
 
@@ -214,14 +219,25 @@ class DaemonPage:
 def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     """The daemon that answers; its fellows have pages of their own."""
     now, outbox, status = site.clock.now(), site.store.outbox, site.status()
-    return DaemonPage(
+    page = DaemonPage(
         status=status,
         progress={
             each.name: found for each in status.schedule if (found := site.progress(each.name))
         },
+        sizes={},
+        pending={},
+        held={},
+        records={},
+        deliveries=(),
+        at=now,
+    )
+    if status.state.away is not None:
+        return page
+    return replace(
+        page,
         sizes={str(kind): size for kind, size in site.store.maintenance.sizes(anew=False).items()},
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),
+        records=outbox.records(),
         deliveries=outbox.deliveries(receiver=None, settled=_DELIVERIES, limit=_DELIVERIES),
-        at=now,
     )

@@ -17,6 +17,7 @@ from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_spar
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Coverage
+from monitor.model.rules import Severity
 from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
@@ -147,11 +148,7 @@ def segment_chart(explanation: Explanation) -> Markup:
         :12
     ]
     bars = [
-        Bar(
-            name=fall.segment,
-            amount=fall.whole,
-            figure=f"{fall.whole:+.4f}, {fall.share:.0%} of all",
-        )
+        Bar(name=fall.segment, amount=fall.whole, figure=f"{fall.whole:+.4f}, {fall.share:.0%}")
         for fall in leading
     ]
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
@@ -324,8 +321,13 @@ def _templates() -> jinja2.Environment:
             addresses.run_url,
             addresses.user_url,
             addresses.alert_url,
+            addresses.alerts_url,
         ),
     ):
         environment.globals[each.__name__.lstrip("_")] = each
-    environment.globals |= {"periods": tuple(PERIODS), "layout": "layout.html"}
+    environment.globals |= {
+        "periods": tuple(PERIODS),
+        "severities": tuple(Severity),
+        "layout": "layout.html",
+    }
     return environment

@@ -96,9 +96,7 @@ def _sections(
     site: Site, latest: LatestRun, since: datetime | None, slots: Sequence[datetime]
 ) -> Iterator[Section]:
     name = latest.run.comparison
-    chosen = {"to": format_instant(latest.run.slot)} | (
-        {} if since is None else {"from": format_instant(since)}
-    )
+    chosen = {"to": latest.run.slot} | ({} if since is None else {"from": since})
     whole = read_comparison_page(site, Query(path={"name": name}, chosen=chosen))
     yield Section(
         address=comparison_url(name), title="over time", template="comparison.html", page=whole
@@ -116,9 +114,7 @@ def _sections(
             page=run,
         )
         for each in run.worst[:MOST_USERS]:
-            query = Query(
-                path={"name": name, "user": each.user}, chosen={"slot": format_instant(slot)}
-            )
+            query = Query(path={"name": name, "user": each.user}, chosen={"slot": slot})
             page = read_user_page(site, query)
             page = replace(page, history=page.history[-_USER_RUNS:])
             yield Section(

@@ -196,10 +196,10 @@ def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
     )
 
 
-def _run(site: Site, name: str, slot: str | None) -> Run:
+def _run(site: Site, name: str, slot: datetime | None) -> Run:
     if slot is None:
         latest = site.latest_of(name)
         if latest is None:
             raise AbsentPageError(f"no run of {name} has ended yet")
         return latest.run
-    return site.run_at(name, require_slot(slot))
+    return site.run_at(name, slot)

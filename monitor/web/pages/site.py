@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import InputError
 from monitor.model.comparison import Comparison
+from monitor.model.daemon_state import DaemonState
 from monitor.model.instants import format_instant, read_instant
 from monitor.model.notifications import Message
 from monitor.model.runs import LatestRun, PullProgress, Run
@@ -52,7 +53,7 @@ class Status:
 
     version: str
     started_at: datetime
-    role: str
+    state: DaemonState
     unready: str | None
     database: str
     schedule: tuple[ScheduledRun, ...]
@@ -71,7 +72,7 @@ class Site:
     clock: Clock
     comparisons: Callable[[], Mapping[str, Comparison]]
     latest: Callable[[], Sequence[LatestRun]] = tuple
-    notice: Callable[[], str | None] = lambda: None
+    state: Callable[[], DaemonState | None] = lambda: None
     titles: Titles = lambda *_: {}
     status: Callable[[], Status] = _no_daemon
     progress: Callable[[str], tuple[PullProgress, ...]] = lambda _: ()
@@ -134,7 +135,7 @@ class Query:
     """One request for a page: the parts of its path and what was chosen."""
 
     path: Mapping[str, str]
-    chosen: Mapping[str, str]
+    chosen: Mapping[str, Any]  # by name, as `parameters` reads it
 
 
 def require_slot(text: str) -> datetime:
@@ -162,13 +163,18 @@ def user_url(name: str, user: str, slot: datetime | None = None) -> str:
     chosen = {} if slot is None else {"slot": format_instant(slot)}
     if user in {"", ".", ".."} or "/" in user or "\\" in user:
         # Browsers take such a path apart.
-        return f"/c/{_part(name)}/users{_query({'id': user, **chosen})}"
+        return f"/c/{_part(name)}/users?{urlencode({'id': user, **chosen})}"
     return f"/c/{_part(name)}/users/{_part(user)}{_query(chosen)}"
 
 
 def alert_url(key: str) -> str:
     """The page of an incident."""
     return f"/alerts/{_part(key)}"
+
+
+def alerts_url(**chosen: object) -> str:
+    """The page of incidents, those that are chosen."""
+    return f"/alerts{_query(chosen)}"
 
 
 def _part(text: str) -> str:
