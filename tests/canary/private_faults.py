@@ -178,7 +178,7 @@ def plant_in_postgres(planter: Planter, url: str) -> None:
         ("login", "refused the user or the password", {"username": USER}),
         ("away", "the connection was refused", {"port": free_port()}),
     ):
-        other: Any = sa.make_url(url).set(**change)  # type: ignore[arg-type]
+        other: Any = sa.make_url(url).set(**change)
         planter.sql(f"postgresql-{name}", other.render_as_string(hide_password=False), told)
 
 

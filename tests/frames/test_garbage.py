@@ -177,9 +177,9 @@ def by_scores(scores: Any) -> object:
         (lambda: by_scores(IMAGINARY), "1j"),
         (lambda: by_scores([10**400, 2]), "a number"),
         (
-            lambda: monitor.compare_many(RANKED, RANKED, OVERLAP, rank=["rank"]),
+            lambda: monitor.compare_many(RANKED, RANKED, OVERLAP, rank=["rank"]),  # type: ignore[arg-type]
             r"no column \['rank'\]",
-        ),  # type: ignore[arg-type]
+        ),
         (
             lambda: monitor.compare_many(RANKED.astype({"rank": bool}), RANKED, OVERLAP),
             "must hold numbers",

@@ -31,7 +31,8 @@ USERS, HOUR_S = list(LISTS), 3600
 def lists_of(*users: str) -> ListCollector:
     found = ListCollector(3, has_scores=True)
     for user in users:
-        found.add(user, *LISTS[user], f"model of {user[0]}")
+        items, scores = LISTS[user]
+        found.add(user, items, scores, f"model of {user[0]}")
     return found
 
 

@@ -35,7 +35,7 @@ from pipeline.canned import StillClock
 from servers.lists import SLOT, as_lists, request, source_of
 from servers.redis import emptied_redis, shared_redis
 from sources.file.test_joined import PLAN, arms_of
-from sources.tables import WRITERS, database, jsonl
+from sources.tables import WRITERS, case, database, jsonl
 
 Row = dict[str, Any]
 AT = SLOT - timedelta(minutes=1)
@@ -87,7 +87,9 @@ def test_an_example_is_shown_on_one_line_and_only_where_it_may_be():
 
 WIDE: Row = {"user": "who", "items": "what"}
 LONG = {"user": "who", "item": "what", "rank": "place"}
-every_form = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+every_form = pytest.mark.parametrize(
+    "write", [case(form, write) for form, write in WRITERS.items() if form != "jsonl"] + [jsonl]
+)
 
 
 def source(given: Row, **more: Any) -> Any:
@@ -114,7 +116,7 @@ def test_rows_without_a_user_are_counted_and_fail_the_source_above_the_limit(wri
     assert counts(pull) == {"who": 2}
 
 
-SPOILED = {
+SPOILED: dict[str, tuple[list[Any], str]] = {
     "parquet": ([1.0, None], "null"),
     "csv": ([1, 0.5], "a number that is not whole"),
     "jsonl": ([1, 2.0**60], "a number that is not exact in its type"),

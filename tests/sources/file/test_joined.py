@@ -207,7 +207,7 @@ def found(measurement: Measurement) -> dict[str, Any]:
     ("kept", "spell", "form", "users", "batch_users"),
     [
         second_ring("parquet", int, "wide", "of the baseline", 29),
-        ("csv", str, "long", "of a file", 10_000),
+        second_ring("csv", str, "long", "of a file", 10_000),
         ("parquet", ODD, "wide", "of the baseline", 29),
         second_ring("csv", ODD, "long", "of a file", 29),
         second_ring("parts", str, "in order", "of a file", 29),

@@ -78,12 +78,8 @@ def assert_newest_lists_count(url: str, *times: str) -> None:
             options = SqlSourceOptions.model_validate(log)
             assert as_lists(SqlSource(options).pull(request("u1", "u2", "u3", "u4"))) == lists
             assert SQL.all_users is not None
-            assert set(SqlTable(SQL.all_users(options)).users(SLOT, ()).users) == {
-                "u1",
-                "u2",
-                "u3",
-                "u4",
-            }  # type: ignore[arg-type]
+            users = SqlTable(SQL.all_users(options)).users(SLOT, ())  # type: ignore[arg-type]
+            assert set(users.users) == {"u1", "u2", "u3", "u4"}
 
 
 def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url):
