@@ -1,8 +1,8 @@
 """Errors of other programs in our own words, by class or code: what happened, and what to do.
 
 Texts of other programs can quote ids, and sometimes secrets. So none of them is shown, stored or
-logged. `note_error` logs class, code and place of an error at the level debug. Only the standard
-library is needed here.
+logged. `note_error` logs class, code and place of an error at the level debug. Of other packages
+only texts are needed here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from traceback import extract_tb
+
+from monitor.model.tls_faults import TlsClient, TlsFault
+from monitor.texts.tls_faults import write_tls_fault
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +68,49 @@ def note_error(error: BaseException) -> None:
     log.debug("error of another program: %s", describe_error(error))
 
 
-def system_cause(error: BaseException) -> Cause | None:
-    """What the operating system, the network or TLS reported, here or behind the error."""
+def find_tls_fault(error: BaseException) -> TlsFault | None:
+    """Why TLS failed, here or behind the error; None if it did not."""
+    errors = list[BaseException]()
     for each in chain_of(error):
-        if isinstance(each, ssl.SSLCertVerificationError):
-            return _BY_VERIFY_CODE.get(getattr(each, "verify_code", 0), _UNTRUSTED)
+        # aiohttp has the error of ssl as an attribute.
+        behind = getattr(each, "certificate_error", None) or getattr(each, "os_error", None)
+        errors += filter(None, (behind, each))
+    for each in errors:
+        if isinstance(each, ssl.SSLCertVerificationError) and each.verify_code in _BY_VERIFY_CODE:
+            return _BY_VERIFY_CODE[each.verify_code]
+    return next(filter(None, map(_read_tls_fault, errors)), None)
+
+
+def _read_tls_fault(error: BaseException) -> TlsFault | None:
+    text = str(error)[:_LONGEST_TLS_TEXT]
+    if not isinstance(error, ssl.SSLError) and not _OF_TLS.search(text):
+        return None
+    text = text.lower().replace("_", " ")
+    other = (
+        TlsFault.UNVERIFIED
+        if isinstance(error, ssl.SSLCertVerificationError)
+        else TlsFault.HANDSHAKE
+    )
+    return next((fault for words, fault in _TLS_WORDS.items() if words in text), other)
+
+
+def tls_cause(error: BaseException, client: TlsClient) -> Cause | None:
+    """Why TLS with the server failed, and what to do in the settings of this client.
+
+    None if it did not.
+    """
+    fault = find_tls_fault(error)
+    if fault is None:
+        return None
+    what, advice = write_tls_fault(fault, client)
+    return Cause(f"the server {what}", advice)
+
+
+def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> Cause | None:
+    """What the operating system, the network or TLS reported, here or behind the error."""
+    if (cause := tls_cause(error, client)) is not None:
+        return cause
+    for each in chain_of(error):
         for kind, cause in _BY_CLASS.items():
             if isinstance(each, kind):
                 return cause
@@ -91,17 +132,45 @@ _FULL = Cause("the disk is full", "free some space", permanent=False)
 _DENIED = Cause("permission denied", "give this account access")
 _NO_TLS = Cause("no TLS connection was made", "check the port, and that the server takes TLS there")
 
-_UNTRUSTED = Cause("the server's certificate is not trusted", "name the file of its authority")
-_OTHER_HOST = Cause("the server's certificate is for another host", "check the host")
 _BY_VERIFY_CODE = {
-    9: Cause("the server's certificate is not valid yet", "set this machine's clock"),
-    10: Cause("the server's certificate has ended", "let its owner renew it"),
-    62: _OTHER_HOST,
-    64: _OTHER_HOST,
+    9: TlsFault.NOT_YET_VALID,
+    10: TlsFault.EXPIRED,
+    **dict.fromkeys((2, 18, 19, 20, 21), TlsFault.UNKNOWN_ISSUER),
+    62: TlsFault.OTHER_NAME,
+    64: TlsFault.OTHER_NAME,
 }
 """By the code of OpenSSL: X509_V_ERR_CERT_NOT_YET_VALID and so on."""
+_TLS_WORDS = {
+    "does not match host name": TlsFault.OTHER_NAME,
+    "certificate required": TlsFault.CLIENT_WANTED,
+    "requires a valid client certificate": TlsFault.CLIENT_WANTED,
+    **dict.fromkeys(
+        (
+            "unknown ca",
+            "bad certificate",
+            "certificate expired",
+            "certificate revoked",
+            "certificate unknown",
+        ),
+        TlsFault.CLIENT_REFUSED,
+    ),
+    "certificate has expired": TlsFault.EXPIRED,
+    "certificate is not yet valid": TlsFault.NOT_YET_VALID,
+    "certificate is not valid for": TlsFault.OTHER_NAME,
+    "self-signed certificate": TlsFault.UNKNOWN_ISSUER,
+    "unable to get local issuer": TlsFault.UNKNOWN_ISSUER,
+    "certificate verify failed": TlsFault.UNVERIFIED,
+    "protocol version": TlsFault.VERSION,
+    "unsupported protocol": TlsFault.VERSION,
+    "no protocols available": TlsFault.VERSION,
+    "wrong version number": TlsFault.NO_TLS,
+    "record layer failure": TlsFault.NO_TLS,
+    "http request": TlsFault.NO_TLS,
+}
+"""By the reasons of OpenSSL, as Python (ALERT_CERTIFICATE_REQUIRED) and libpq (alert certificate required) write them."""
+_OF_TLS = re.compile(r"\[SSL\b|SSL error:|server certificate for|valid client certificate")
+_LONGEST_TLS_TEXT = 400
 _BY_CLASS: Mapping[type[BaseException], Cause] = {
-    ssl.SSLError: _NO_TLS,
     socket.gaierror: _NO_NAME,
     ConnectionRefusedError: _REFUSED,
     TimeoutError: _NO_ANSWER,
@@ -225,6 +294,8 @@ _OF_FILES = {
 def store_cause(error: BaseException) -> Cause:
     """What an object store or its library reported."""
     note_error(error)
+    if (cause := tls_cause(error, TlsClient.STORE)) is not None:
+        return cause
     for each in chain_of(error):
         answer = getattr(each, "response", None)
         code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
@@ -303,18 +374,22 @@ def _sql_cause(error: BaseException) -> Cause:
     state = sqlstate_of(error)
     of_state = None if state is None else _OF_SQLSTATES.get(state) or _OF_SQLSTATES.get(state[:2])
     number = error.args[0] if error.args else None
-    if isinstance(
-        number, int
-    ):  # drivers of MySQL and MariaDB, whose numbers say more than their SQLSTATE
+    if isinstance(number, int):
+        # A driver of MySQL or MariaDB, whose numbers say more than their SQLSTATE.
         return (
-            system_cause(error)
+            system_cause(error, TlsClient.MYSQL)
             or _OF_MYSQL.get(number)
             or of_state
             or _refused_with(f"error {number}")
         )
     if state is not None:
         return of_state or _refused_with(f"SQLSTATE {state}")
-    return _connecting_cause(error) or system_cause(error) or _unknown(error)
+    return (
+        tls_cause(error, TlsClient.POSTGRESQL)
+        or _connecting_cause(error)
+        or system_cause(error)
+        or _unknown(error)
+    )
 
 
 def _refused_with(code: str) -> Cause:
@@ -355,8 +430,6 @@ _UNCONNECTED = {
         "the server takes no TLS, and sslmode asks for it",
         "set sslmode=prefer, or let the server take TLS",
     ),
-    "certificate verify failed": _UNTRUSTED,
-    "does not match host name": _OTHER_HOST,
     "Connection refused": _REFUSED,
     "resolve host": _NO_NAME,
     "translate host name": _NO_NAME,
@@ -549,12 +622,8 @@ def _name_in(text: str, statement: str) -> str:
     found = re.findall(
         r"""["'`]([^"'`]+)["'`]|(?::|column|relation|table|schema) ([\w.$]+)""", first_line
     )
-    words = (word for pair in found for word in pair if word)
-    shown = (
-        word
-        for word in words
-        if re.search(rf"(?<![\w.]){re.escape(word.rpartition('.')[2])}(?!\w)", statement)
-    )
+    words = (word.rpartition(".")[2] for pair in found for word in pair if word)
+    shown = (word for word in words if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", statement))
     return next(shown, "")
 
 
@@ -567,7 +636,7 @@ def redis_cause(error: BaseException) -> Cause:
         return cause
     if isinstance(error, UnicodeError):
         return Cause("a value is not UTF-8", "write keys and members as UTF-8")
-    behind = system_cause(error)
+    behind = system_cause(error, TlsClient.REDIS)
     if behind is not None:
         return behind
     if re.fullmatch(r"[A-Z]{2,20}", code):

@@ -53,6 +53,18 @@ def of_state(state: str, text: str = f"the value {ID}") -> Exception:
     return error
 
 
+def of_libpq(text: str) -> Exception:
+    return type("OperationalError", (Exception,), {"sqlstate": None})(
+        f"connection to {ID} failed: {text}"
+    )
+
+
+def of_tls(code: int) -> Exception:
+    error = ssl.SSLCertVerificationError(1, ID)
+    error.verify_code = code
+    return error
+
+
 def of_store(code: str) -> Exception:
     error = OSError(f"{ID} is not here")
     error.__cause__ = type(
@@ -108,6 +120,26 @@ DATABASES: list[tuple[Callable[[], Exception], str]] = [
         "the server refused the user or the password",
     ),
     (
+        lambda: of_libpq("SSL error: tlsv13 alert certificate required"),
+        "the server wants a client .*: set sslcert and sslkey",
+    ),
+    (
+        lambda: of_libpq("SSL error: tlsv1 alert unknown ca"),
+        "the server refused the client certificate: check who issued it",
+    ),
+    (
+        lambda: of_libpq("SSL error: ssl/tls alert handshake failure"),
+        "the server ended the TLS handshake",
+    ),
+    (
+        lambda: of_libpq("SSL error: certificate verify failed"),
+        "the server has a certificate that cannot .* as sslrootcert",
+    ),
+    (
+        lambda: of_libpq('server certificate for "a" does not match host name'),
+        "the server has a certificate for another host",
+    ),
+    (
         lambda: mysql.OperationalError(9999, ID),
         r"the database refused the statement \(error 9999\)",
     ),
@@ -151,7 +183,21 @@ STORES: list[tuple[Callable[[], Exception], str]] = [
     (lambda: of_store("SlowDown"), "the store takes no more requests"),
     (lambda: ConnectionRefusedError(errno.ECONNREFUSED, ID), "the connection was refused"),
     (lambda: socket.gaierror(socket.EAI_NONAME, ID), "the host name cannot be resolved"),
-    (lambda: ssl.SSLCertVerificationError(1, ID), "the server's certificate is not trusted"),
+    (lambda: of_tls(10), "the server has a certificate that has expired: its owner must renew it"),
+    (
+        lambda: of_tls(9),
+        "the server has a certificate that is not valid yet: set this machine's clock",
+    ),
+    (lambda: of_tls(62), "the server has a certificate for another host name: check the host"),
+    (
+        lambda: of_tls(18),
+        "the server has a certificate of an unknown authority: .* such as AWS_CA_BUNDLE",
+    ),
+    (lambda: of_tls(0), "the server has a certificate that cannot be trusted: look at its dates"),
+    (
+        lambda: ssl.SSLError(1, f"[SSL: WRONG_VERSION_NUMBER] {ID}"),
+        "the server did not speak TLS: check the port",
+    ),
 ]
 CASES = [
     *((file_cause, *case) for case in FILES),

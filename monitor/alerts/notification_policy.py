@@ -117,6 +117,27 @@ def matchable_labels(transition: Transition) -> dict[str, str]:
     return {**transition.labels, **{name: str(getattr(transition, name)) for name in NAMES}}
 
 
+def propose_matchers(comparison: str, segments: Collection[str]) -> tuple[str, ...]:
+    """Matchers of an incident's alerts and of those that join it: its comparison, and its segment if it has only one."""
+    names = {"comparison": comparison}
+    if len(segments) == 1 and ALL not in segments:
+        names["segment"] = next(iter(segments))
+    most = _MOST_CHARACTERS // 3
+    return tuple(
+        _write_matcher(*each)
+        for each in names.items()
+        if each[1].isprintable() and len(each[1]) < most
+    )
+
+
+def _write_matcher(name: str, value: str) -> str:
+    plain = f"{name}={value}"
+    if Matcher.parse(plain).value == value:
+        return plain
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}="{escaped}"'
+
+
 def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
     """Whether all of the matchers match the alert."""
     labels = matchable_labels(transition)
@@ -386,6 +407,7 @@ def _message(
         first=tuple(each for each in starts if each.slot == since),
         acknowledged=snapshot.acknowledged,
         pages=now.pages,
+        pages_before=before.pages,
         worse=now.worse if is_begun and is_page and before.pages else None,
         is_update=is_begun and not is_page,
     )

@@ -15,6 +15,7 @@ from monitor.model.segments import find_nearest
 from monitor.model.unmatched_names import UnmatchedName
 
 Labels = Mapping[str, str]
+_OF_STATES = ("alert", "comparison", "segment", "severity")
 
 
 def named_segments(rules: Iterable[Rule]) -> tuple[str, ...]:
@@ -114,24 +115,68 @@ def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterato
 
 
 def find_unmatched_silences(
-    silences: Iterable[Silence], states: Collection[AlertState], comparisons: Iterable[str]
+    silences: Iterable[Silence],
+    states: Collection[AlertState],
+    comparisons: Mapping[str, Comparison | None],
 ) -> tuple[UnmatchedName, ...]:
     """What silences name in vain, by the alerts that were judged so far.
 
-    Nothing while a comparison was never judged.
+    ``comparisons``: those that are configured, None for one whose rules are not known here. Then
+    only alert, comparison, segment and severity are looked at. A comparison that was never judged
+    may have any segment, and any alert without rules.
     """
-    if not set(comparisons) <= {state.comparison for state in states}:
-        return ()
-    names = ("alert", "comparison", "segment", "severity")
-    alerts = [{name: str(getattr(state, name)) for name in names} for state in states]
+    judged = {state.comparison for state in states}
+    alerts = [_labels_of(state, comparisons.get(state.comparison)) for state in states]
+    unjudged = list[Labels]()
+    for name, each in comparisons.items():
+        if name in judged:
+            continue
+        if each is None:
+            unjudged.append({"comparison": name})
+        else:
+            unjudged += possible_alerts(each, {ALL, *named_segments(each.judging.rules)})
     found = []
     for silence in silences:
         with suppress(ConfigError):  # a matcher of another version, which holds nothing back
-            matchers = [
-                matcher for matcher in map(Matcher.parse, silence.matchers) if matcher.name in names
-            ]
-            found.append(find_unmatched_matchers(f"silence {silence.id}", matchers, alerts))
+            matchers = [*map(Matcher.parse, silence.matchers)]
+            if None in comparisons.values():
+                matchers = [matcher for matcher in matchers if matcher.name in _OF_STATES]
+            if not any(_may_match(matchers, labels) for labels in unjudged):
+                found.append(find_unmatched_matchers(f"silence {silence.id}", matchers, alerts))
     return tuple(filter(None, found))
+
+
+def may_concern(silence: Silence, comparison: str) -> bool:
+    """Whether alerts of this comparison may be meant."""
+    with suppress(ConfigError):
+        matchers = map(Matcher.parse, silence.matchers)
+        return all(
+            each.matches({"comparison": comparison})
+            for each in matchers
+            if each.name == "comparison"
+        )
+    return False
+
+
+def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
+    labels = {name: str(getattr(state, name)) for name in _OF_STATES}
+    rules = () if comparison is None else comparison.judging.rules
+    for rule in rules:
+        if rule.alert == state.alert:
+            metric, statistic = rule.subject
+            labels = {**rule.labels, "metric": metric, "statistic": str(statistic), **labels}
+    return labels
+
+
+def _may_match(matchers: Iterable[Matcher], labels: Labels) -> bool:
+    """Whether an alert of these labels, in a segment that is not known yet, can be matched."""
+    is_whole = "alert" in labels
+    judged = (
+        matcher
+        for matcher in matchers
+        if matcher.name == "comparison" or (is_whole and matcher.name != "segment")
+    )
+    return all(matcher.matches(labels) for matcher in judged)
 
 
 def share_selectors(

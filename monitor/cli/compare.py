@@ -56,12 +56,15 @@ def compare_lists(  # noqa: PLR0913 - one a flag
             help="Both lists of the N users that the first metric finds least alike.",
         ),
     ] = 0,
-    user: Annotated[str, typer.Option(help="Column with the user.")] = "user_id",
+    user: Annotated[
+        str | None, typer.Option(help="Column with the user; default: user_id or user.")
+    ] = None,
     items: Annotated[str, typer.Option(help="Column with the list of items.")] = "items",
     item: Annotated[
         str | None,
         typer.Option(
-            help="Column with one item a row; goes with --rank, --scores, both, or --in-order."
+            help="Column with one item a row; goes with --rank, --scores, both, or --in-order. "
+            "Default: item_id or item with rank, in files without --items."
         ),
     ] = None,
     rank: Annotated[
@@ -101,7 +104,8 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         typer.Option(help="Compare the users of this file only; it has the --user column."),
     ] = None,
     titles: Annotated[
-        Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")
+        Path | None,
+        typer.Option(help="File with titles of items, in columns item_id (or item) and title."),
     ] = None,
     catalogue: Annotated[
         int | None,
@@ -121,25 +125,32 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     In all, by segment, and side by side for the worst users.
     """
     from monitor.metrics import DEFAULT_METRICS
+    from monitor.model.column_names import ITEM_COLUMNS, USER_COLUMNS
     from monitor.service.analysis.file_comparison import compare_files
     from monitor.sources.file import FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     allowed = None if max_unreadable is None else str(max_unreadable)  # 0 is given, too
     forms_of_users = _read_forms("--user-ids", user_ids)
-    common = {
-        "user": user,
+    common: dict[str, object] = {
         "scores": scores,
         "no_item": no_item,
         "max_unreadable": allowed,
         "item_ids": _read_forms("--item-ids", item_ids),
         "user_ids": forms_of_users,
     }
-    lists = {**common, "item": item, "rank": rank, "in_order": in_order or None}
-    shapes = [lists] * bool(item or rank or in_order) + [{**common, "items": items}]
-    arms = (_shaped(baseline, shapes), _shaped(candidate, shapes))
-    of_users = {"user": user, "user_ids": forms_of_users, "max_unreadable": allowed}
-    asked = None if users is None else _options(FileUsersOptions, users, of_users)
+    wide = {**common, "items": items}
+    if item or rank or in_order:
+        shapes = [{**common, "item": item, "rank": rank, "in_order": in_order or None}, wide]
+    else:
+        shapes = [wide, *({**common, "item": name, "rank": "rank"} for name in ITEM_COLUMNS)]
+    arms = (_shaped(baseline, user, shapes), _shaped(candidate, user, shapes))
+    of_users = {"user_ids": forms_of_users, "max_unreadable": allowed}
+    asked = None
+    if users is not None:
+        asked = _options(
+            FileUsersOptions, users, {**of_users, "user": user or _find_column(users, USER_COLUMNS)}
+        )
     if html is not None:
         output.require_writable(html)
     count = worst or (_DRAWN if html else 0)
@@ -206,26 +217,49 @@ def _read_forms(option: str, text: str | None) -> list[object] | None:
 
 
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
+    from monitor.model.column_names import ITEM_COLUMNS
     from monitor.model.instants import utc_now
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import FileTable
 
-    source = FileTable(_options(FileItemTitlesOptions, path, {"item": "item_id", "title": "title"}))
+    item = _find_column(path, ITEM_COLUMNS)
+    source = FileTable(_options(FileItemTitlesOptions, path, {"item": item, "title": "title"}))
     try:
         return source.titles(utc_now(), items_of(users))
     except SourceError as error:
         raise InputError(error.shown) from None
 
 
-def _shaped(path: Path, shapes: Sequence[Mapping[str, object]]) -> FileSourceOptions:
+def _find_column(path: Path, names: Sequence[str]) -> str:
+    """The first of these columns that the file has, else the first: an error says later what the file has."""
+    from monitor.model.instants import utc_now
+    from monitor.sources.file import FileUsersOptions
+    from monitor.sources.file.source import FileTable
+
+    for name in names:
+        with suppress(SourceError):
+            next(
+                FileTable(_options(FileUsersOptions, path, {"user": name})).batches(
+                    utc_now(), [name]
+                )
+            )
+            return name
+    return names[0]
+
+
+def _shaped(
+    path: Path, user: str | None, shapes: Sequence[Mapping[str, object]]
+) -> FileSourceOptions:
     """The options of the first shape whose columns the file has, else of the first: its error says what is missing."""
+    from monitor.model.column_names import USER_COLUMNS
     from monitor.model.instants import utc_now
     from monitor.sources.file import FileSourceOptions
     from monitor.sources.file.source import FileTable
 
-    possible = [_options(FileSourceOptions, path, shape) for shape in shapes]
-    for options in possible if len(possible) > 1 else ():
+    user = user or _find_column(path, USER_COLUMNS)
+    possible = [_options(FileSourceOptions, path, {**shape, "user": user}) for shape in shapes]
+    for options in possible:
         with suppress(SourceError):
             next(FileTable(options).batches(utc_now(), options.columns))
             return options

@@ -374,7 +374,7 @@ def _print_unmatched(
     from monitor.alerts.unmatched import find_unmatched_silences
     from monitor.texts.unmatched_names import write_unmatched
 
-    for each in find_unmatched_silences(silences, states, comparisons):
+    for each in find_unmatched_silences(silences, states, dict.fromkeys(comparisons)):
         print_error(write_unmatched(each))
 
 

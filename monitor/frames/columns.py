@@ -25,6 +25,7 @@ from monitor.frames.lists import (
 )
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Ids, Rows
+from monitor.model.column_names import find_column, write_absent
 from monitor.model.rankings import RankingTable
 from monitor.pairing.batches import order_of_ties
 from monitor.pairing.ids import encode
@@ -50,6 +51,7 @@ class FrameColumns:
 
 def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a long or a wide frame, whichever its columns make it."""
+    columns = _as_named(columns, frame)
     frame = _with_field(_with_users(frame, columns.user), columns.items)
     is_long, is_wide = columns.item in frame.columns, columns.items in frame.columns
     if is_long and is_wide and columns.item != columns.items:
@@ -173,8 +175,16 @@ def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:
     return frame.reset_index() if user not in frame.columns and user in frame.index.names else frame
 
 
+def _as_named(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
+    present = [*frame.columns, *frame.index.names]
+    return replace(
+        columns, user=find_column(columns.user, present), item=find_column(columns.item, present)
+    )
+
+
 def read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a frame of an item a row."""
+    columns = _as_named(columns, frame)
     frame = _with_users(frame, columns.user)
     codes, users = pd.factorize(_read_users(frame, columns.user, arm))
     items = from_array(_take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
@@ -280,8 +290,8 @@ def _take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd
     """The column of that name; InputError when there is none, or several."""
     if name not in list(frame.columns):  # a name that cannot be hashed is none of them
         raise InputError(
-            f"{arm} has no column {name!r}; found {shown(frame.columns)}: name the right one "
-            f"with {role}="
+            f"{arm} has no column {write_absent(name, frame.columns)}: name the right one with "
+            f"{role}="
         )
     column: pd.Series | pd.DataFrame = frame[name]
     if isinstance(column, pd.DataFrame):

@@ -277,7 +277,8 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     with ``rank=None`` rows stand best first), a wide frame (``user`` and a list column ``items``, or a column a rank:
     ``rec_0``, ``rec_1`` and so on under any name), a 2-D array or a sequence of lists (users are then the row numbers). A
     frame is one of pandas, an Arrow table or record batch, or whatever has the Arrow PyCapsule protocol, such as a polars
-    frame. The arms may differ in shape. Lists may be of any length (rows of a 2-D array are as long as it is wide: -1 is an
+    frame. ``user_id`` and ``item_id`` stand for ``user`` and ``item`` in frames that have no such column, and the other way
+    round. The arms may differ in shape. Lists may be of any length (rows of a 2-D array are as long as it is wide: -1 is an
     id like any other, unless ``no_item=[-1]`` says that it is none); they are cut to ``k`` (None: not at all), then later
     duplicates are dropped. Ids of items and users are equal as in `compare`: 1 and "1" are one. Ids are coded once: whole
     numbers from 0 to 2**31 - 1 and categorical or dictionary columns almost for nothing, text that Arrow holds (tables, ``str``

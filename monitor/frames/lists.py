@@ -28,6 +28,7 @@ from monitor.reading.ids import (
     id_array,
     id_column,
     is_list,
+    is_list_view,
     is_text,
 )
 
@@ -57,7 +58,7 @@ def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with t
     if isinstance(data, pd.DataFrame) or not is_table(data):
         return data
     try:
-        return pa.table(data).to_pandas(types_mapper=_as_pandas, split_blocks=True)
+        return _without_views(pa.table(data)).to_pandas(types_mapper=_as_pandas, split_blocks=True)
     except (TypeError, ValueError, NotImplementedError) as error:
         failure = (
             f"reading it raised {type(error).__name__}: hand over a pyarrow.Table or a "
@@ -66,6 +67,23 @@ def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with t
         raise InputError(
             f"{what} is a table of type {type(data).__name__} that cannot be read: {failure}"
         ) from None
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """The table with list views as lists, which pandas needs."""
+    for place, column in enumerate(table.columns):
+        if is_list_view(column.type):
+            lists = pa.chunked_array(
+                map(_from_view, column.chunks), pa.large_list(column.type.value_type)
+            )
+            table = table.set_column(place, table.field(place).name, lists)
+    return table
+
+
+def _from_view(views: pa.Array) -> pa.Array:
+    # Arrow 26 loses items when it casts views with null rows.
+    lengths = pc.list_value_length(views).fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.LargeListArray.from_arrays(offsets_of(lengths), views.flatten(), mask=views.is_null())
 
 
 def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array with the protocol, a Series too
@@ -143,6 +161,8 @@ def as_row(row: object, what: str, of: str) -> Row:
         if isinstance(row, np.ndarray)
         else f"a value of type {type(row).__name__}"
     )
+    if row is None or row is pd.NA:
+        found = "no list"
     raise InputError(
         f"{what}: found {found} where a list of {of} was expected (list, tuple, or 1-D array)"
     )

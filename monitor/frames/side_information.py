@@ -22,6 +22,7 @@ from monitor.kernels.exposure import distinct_items
 from monitor.kernels.labels import best_of_each
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Codes, Floats, Ids, Integers
+from monitor.model.column_names import find_column
 from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
 from monitor.pairing.ids import encode, equality_key, ids_of
 
@@ -72,8 +73,9 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
             "frame of two columns"
         )
         raise InputError(msg)
-    if {"item", "weight"} <= set(frame.columns):
-        frame = frame[["item", "weight"]]
+    item = find_column("item", frame.columns)
+    if {item, "weight"} <= set(frame.columns):
+        frame = frame[[item, "weight"]]
     if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
         raise InputError(
             f"item_weights has columns {shown(frame.columns)}: expected item and weight, or just "

@@ -16,6 +16,7 @@ from monitor.errors import InputError, MetricError
 from monitor.frames.lists import ArrowTable, as_frame, refuses_broken_text
 from monitor.metrics import parse
 from monitor.model.arrays import Rows
+from monitor.model.column_names import find_column, write_absent
 from monitor.model.rankings import ALL
 from monitor.model.runs import Summary
 from monitor.summaries import summarize_one
@@ -49,9 +50,10 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     ``by``: the users' segments, as a dict or Series of user -> segment, an array or list of one
     segment a row, the name of a column or index level of the frame, or a table of users (pandas,
     Arrow, polars): each further column splits them anew, into segments such as ``country=DE``. Its
-    users stand in the column that is named as the scores' index, else in its index. The index is
-    then metric and segment, ``all`` first, segments in the order of their text; users without a
-    segment (None, NaN, or not in the dict) count in ``all`` only.
+    users stand in the column that is named as the scores' index (``user`` and ``user_id`` are one
+    name), else in its index. The index is then metric and segment, ``all`` first, segments in the
+    order of their text; users without a segment (None, NaN, or not in the dict) count in ``all``
+    only.
 
     InputError for a ``by`` that names nothing, is not as long as the frame, or knows none of its
     users, and for a column of scores that holds no numbers.
@@ -178,7 +180,19 @@ def _segments(
 
 def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Rows]:
     """Rows of ``column=value``, by every column but that of the users."""
-    known = table.set_index(frame.index.name) if frame.index.name in table.columns else table
+    user = find_column(frame.index.name, [*table.columns, *table.index.names])
+    known = table.set_index(user) if user in table.columns else table
+    if (
+        user not in known.index.names
+        and not known.index.isin(frame.index).any()
+        and len(frame)
+        and len(known)
+    ):
+        absent = write_absent("user" if user is None else user, table.columns)
+        raise InputError(
+            f"by: the table of users has no column {absent}: name the column with the users as "
+            "that of the scores"
+        )
     if not len(known.columns) or known.columns.has_duplicates:
         raise InputError(
             "by: the table of users needs columns of segments, each named once, beside that of "
@@ -245,8 +259,10 @@ def _by_name(frame: pd.DataFrame, name: Hashable) -> tuple[pd.Series, Hashable |
         return frame[name], name
     if name in frame.index.names:
         return frame.index.get_level_values(frame.index.names.index(name)).to_series(), None
-    msg = (
-        f"by: the frame has no column or index level {name!r}: give a dict of user -> segment, "
-        "or one segment a row"
+    absent = write_absent(
+        name, [each for each in (*frame.index.names, *frame.columns) if each is not None]
     )
-    raise InputError(msg)
+    raise InputError(
+        f"by: the frame has no column or index level {absent}: name one of these, or give a table "
+        "of users, a dict of user -> segment, or one segment a row"
+    )

@@ -12,6 +12,7 @@ from monitor.model.alerts import AlertState, Expectation, Standstill, State, Tra
 from monitor.model.explanation import Explanation, Split
 from monitor.model.model_versions import Models
 from monitor.model.runs import KeptLists, Run, Summary
+from monitor.model.unmatched_names import UnmatchedName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,6 +90,9 @@ class Memory:
     explained: tuple[
         tuple[datetime, Explanation], ...
     ] = ()  # slots of the last ok runs and their explanations, newest first
+    unmatched: tuple[
+        UnmatchedName, ...
+    ] = ()  # active silences that match nothing and may be meant for this comparison
     unreadable: tuple[
         str, ...
     ] = ()  # a sentence for each part that is stored but damaged, and so is left out

@@ -119,6 +119,7 @@ class Message:
     briefing: Briefing | None = None
     acknowledged: frozenset[str] = frozenset()  # keys of firings that somebody looks after
     pages: int = 1  # how many times the incident has paged this receiver, with this message
+    pages_before: int = 0  # how many of these it had before this message
     worse: str | None = (
         None  # why it pages again, in words; None for the first page and where it pages nobody
     )

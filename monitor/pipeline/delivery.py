@@ -126,8 +126,7 @@ class OutboxSender:
             return 0
         now = self.clock.now()
         delivered = self.outbox.delivered(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
-        for start in range(0, len(delivered), _BATCH):
-            batch = delivered[start : start + _BATCH]
+        for batch in _batches_of_incidents(delivered):
             first = batch[0]
             message = Message(
                 incident=first.incident or "",
@@ -432,6 +431,23 @@ def _compose(
         known = snapshot.delivered.union(str(start.dedup_key) for start in starts)
         snapshot = replace(snapshot, told=(*snapshot.told, *starts), delivered=known)
     return [*messages, *compose_messages(fresh, snapshot, group_for)]
+
+
+def _batches_of_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
+    """Batches that part no incident, so that each says of an alert whether anything of it still fires."""
+    by_incident: dict[tuple[str, str | None], list[Transition]] = {}
+    for change in changes:
+        by_incident.setdefault((change.comparison, change.incident or change.dedup_key), []).append(
+            change
+        )
+    batch = list[Transition]()
+    for of_it in by_incident.values():
+        if batch and len(batch) + len(of_it) > _BATCH:
+            yield tuple(batch)
+            batch = []
+        batch += of_it
+    if batch:
+        yield tuple(batch)
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from itertools import chain
@@ -20,6 +20,7 @@ from monitor.model.pages import tell_changes
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import SeriesRule, describe_series
 from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
+from monitor.model.unmatched_names import UnmatchedName
 from monitor.pipeline.accumulator import EXAMPLES
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
@@ -80,7 +81,7 @@ def execute(
         return failed_result(
             comparison, claim, memory, clock, reason=arms.reason(error), stage_seconds=watch.seconds
         )
-    status, reason = assess(measurement, comparison)
+    status, reason = assess(measurement, comparison, memory.unmatched)
     if memory.anew_since is not None and learning_rules(comparison):
         changed = (
             "the configuration of this comparison changed before the run of "
@@ -240,8 +241,13 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
     )
 
 
-def assess(measurement: Measurement, comparison: Comparison) -> tuple[RunStatus, str | None]:
-    """The status of a measured run, and in words why too little was compared, or what an ok run left out."""
+def assess(
+    measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName] = ()
+) -> tuple[RunStatus, str | None]:
+    """The status of a measured run, and in words why too little was compared, or what an ok run left out.
+
+    ``silences``: those that match nothing.
+    """
     whole, least = measurement.coverage.all, comparison.judging.min_paired_share
     # Nobody compared is a failure even where no share is required.
     is_ok = whole.paired > 0 and whole.paired >= least * whole.asked
@@ -252,7 +258,7 @@ def assess(measurement: Measurement, comparison: Comparison) -> tuple[RunStatus,
         for each in _obstacles(measurement, _EXPECTED if is_ok else ())
     )
     asked = [row.segment for row in measurement.coverage.rows if row.asked]
-    unmatched = find_unmatched(comparison, asked)
+    unmatched = (*find_unmatched(comparison, asked), *silences)
     hints = [*map(write_mismatch, measurement.run.id_mismatches), *map(write_unmatched, unmatched)]
     if is_ok:
         return RunStatus.OK, "; ".join((*hints, *measurement.left_out, *told)) or None

@@ -177,6 +177,20 @@ def is_list(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
+def decode_categories(values: pa.DictionaryArray) -> pa.Array:
+    """The value of each row of a dictionary column."""
+    categories = values.dictionary
+    # Arrow 26 takes no values from views of text, which polars has.
+    if pa.types.is_string_view(categories.type):
+        categories = categories.cast(pa.large_string())
+    return categories.take(values.indices)
+
+
+def is_list_view(kind: pa.DataType) -> bool:
+    """Whether a column holds one list a row, as views of a shared array."""
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
 def _is_binary(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
@@ -192,7 +206,7 @@ def id_column(values: pa.Array, column: str, where: str) -> pa.Array:  # noqa: C
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
         return id_array(values.to_pylist())
     if pa.types.is_dictionary(kind):
-        return id_column(values.dictionary_decode(), column, where)
+        return id_column(decode_categories(values), column, where)
     if is_text(kind):
         return _usable_text(values.cast(pa.large_string()), column, where)
     if _is_binary(kind):

@@ -2,12 +2,13 @@
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
 from pydantic import Field, SecretStr
 
+from monitor.alerts.incidents import find_leads
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, Treatment, Updates
@@ -15,7 +16,7 @@ from monitor.options import Duration, HeaderSecret, LabelName, Options, must
 from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels
-from monitor.receivers.message.safe_text import page_url
+from monitor.receivers.message.safe_text import clean, page_url
 
 PATH = "/api/v2/alerts"
 
@@ -29,6 +30,7 @@ _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
 # So that a thousand alerts are sent well within a lease.
 _BATCH = 250
+_LONGEST_TEXT = 500
 
 
 class BasicAuth(Options):
@@ -85,25 +87,76 @@ class AlertmanagerOptions(HttpReceiverEntry):
         )
 
 
+def group_alerts(
+    changes: Iterable[Transition], firing: Iterable[Transition] = ()
+) -> list[tuple[Transition, ...]]:
+    """The starts and ends of each alert there that changed: one for each rule of an incident, whatever its segments.
+
+    ``firing``: what fires in these incidents. So an alert there ends with the last of its segments.
+    """
+    groups: dict[tuple[tuple[str, str], ...], dict[str | None, Transition]] = {}
+    for change in changes:
+        groups.setdefault(_identity(change), {})[change.dedup_key] = change
+    for start in firing:
+        if (group := groups.get(_identity(start))) is not None:
+            group[start.dedup_key] = start
+    return [tuple(group.values()) for group in groups.values()]
+
+
+def _identity(transition: Transition) -> tuple[tuple[str, str], ...]:
+    return tuple(_labels_of(transition).items())
+
+
+def _labels_of(transition: Transition) -> dict[str, str]:
+    labels = alert_labels(transition)
+    if not transition.incident:
+        return labels
+    # Segments join and leave while the alert fires, and labels may not change.
+    del labels["segment"]
+    return {"incident": transition.incident, **labels}
+
+
 def alert_of(
-    transition: Transition,
+    members: Sequence[Transition],
     firing_ends_at: datetime,
     external_url: str,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """One alert with these labels besides.
+    """One alert of `group_alerts` with these labels besides.
 
-    An end names its firing's slot, as Alertmanager keeps the earliest start.
+    It starts with the first of its firings.
     """
-    starts_at = transition.at if transition.is_start else min(transition.since, transition.at)
-    incident = {"incident": transition.incident} if transition.incident else {}
-    ends_at = max(firing_ends_at, starts_at) if transition.is_start else transition.at
+    firing = [each for each in members if each.is_start]
+    told = firing or members
+    lead = max(find_leads(told), key=lambda each: each.users)
+    starts_at = min(each.at if each.is_start else min(each.since, each.at) for each in told)
+    ends_at = max(firing_ends_at, starts_at) if firing else max(each.at for each in told)
     return {
-        "labels": {**(labels or {}), **incident, **alert_labels(transition)},
-        "annotations": alert_annotations(transition),
+        "labels": {**(labels or {}), **_labels_of(lead)},
+        "annotations": _annotations(lead, [each.segment for each in told]),
         "startsAt": format_instant(starts_at),
         "endsAt": format_instant(ends_at),
-        "generatorURL": page_url(transition, external_url),
+        "generatorURL": page_url(lead, external_url),
+    }
+
+
+def _annotations(lead: Transition, segments: Sequence[str]) -> dict[str, str]:
+    """At most 4,000 characters, of which the segments have 500."""
+    found = alert_annotations(lead)
+    if len(segments) > 1:
+        found["summary"] = (
+            f"{clean(found['summary'], _LONGEST_TEXT // 2)} (and {len(segments) - 1:,} more "
+            "segments)"
+        )
+        found["segments"] = ", ".join(segments)
+    lines = {
+        name: text.splitlines()
+        for name, text in found.items()
+        if name != "runbook_url" or len(text) <= _LONGEST_TEXT
+    }
+    return {
+        name: "\n".join(clean(line, _LONGEST_TEXT) for line in of_it)
+        for name, of_it in lines.items()
     }
 
 
@@ -133,9 +186,10 @@ class Alertmanager(HttpReceiver):
         changes = [
             change for change in message.changes or message.firing if not change.is_acknowledgement
         ]
+        groups = group_alerts(changes, message.firing)
         alerts = [
-            alert_of(transition, ends_at, self._external_url, self._options.labels)
-            for transition in changes
+            alert_of(members, ends_at, self._external_url, self._options.labels)
+            for members in groups
         ]
         for start in range(0, len(alerts), _BATCH):
             self._post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers, now)

@@ -2,17 +2,15 @@
 
 import re
 import socket
-import ssl
 from collections.abc import Iterator, Mapping
 
 from monitor.deadline import OverdueError
+from monitor.foreign_errors import find_tls_fault
 from monitor.link_local import LinkLocalError
+from monitor.model.tls_faults import TlsClient
+from monitor.texts.tls_faults import write_tls_fault
 
 _CAUSES: Mapping[type[Exception], str] = {
-    ssl.SSLCertVerificationError: (
-        "has no certificate that can be trusted: check its host, or give its authority as ca_file"
-    ),
-    ssl.SSLError: "did not speak TLS: check its port, and whether it takes TLS there",
     socket.gaierror: "has a host name that cannot be resolved: check it",
     # Also of names that cannot be asked for
     ValueError: "has a host name that cannot be resolved: check it",
@@ -32,6 +30,8 @@ def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
     chain = list(_chain(error))
     if any(isinstance(link, (TimeoutError, OverdueError)) for link in chain):
         return f"did not answer within {timeout_s:g} s"
+    if (fault := find_tls_fault(error)) is not None:
+        return ": ".join(write_tls_fault(fault, TlsClient.RECEIVER))
     found = (
         reason for kind, reason in _CAUSES.items() if any(isinstance(link, kind) for link in chain)
     )
@@ -41,7 +41,7 @@ def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
 def proxy_reason(error: Exception, proxy: str, reason: str) -> str:
     """What kept the proxy from making the connection; ``reason`` is what it is without a proxy."""
     chain = list(_chain(error))
-    if any(isinstance(link, (ssl.SSLError, LinkLocalError)) for link in chain):
+    if find_tls_fault(error) is not None or any(isinstance(link, LinkLocalError) for link in chain):
         return reason
     refused = (found for link in chain if (found := _TUNNEL.match(str(link))))
     status = next((found[1] for found in refused), None)

@@ -1,6 +1,6 @@
-"""PagerDuty, Events API v2: an incident here is an alert there, under the incident's key.
+"""PagerDuty, Events API v2: an incident here is one open alert there.
 
-What becomes worse is one more.
+If it becomes worse, a new alert replaces that one.
 """
 
 import json
@@ -59,14 +59,10 @@ class PagerDutyOptions(HttpReceiverEntry):
 def pagerduty_events(
     message: Message, routing_key: str, external_url: str
 ) -> list[dict[str, object]]:
-    """Bodies of requests: one, or to acknowledge or resolve one for each time that the incident paged."""
+    """Bodies of requests: one for the incident's newest alert there, and one that resolves the alert which that replaces."""
     # The content is bounded, far below the 512 KB that PagerDuty takes.
     content, action = content_of(message, external_url), _ACTIONS[message.status]
-    keys = [
-        message.incident,
-        *(f"{message.incident}:{page}" for page in range(2, message.pages + 1)),
-    ]
-    event = {
+    event: dict[str, object] = {
         "routing_key": routing_key,
         "event_action": action,
         "payload": _payload(message, content),
@@ -74,8 +70,16 @@ def pagerduty_events(
         "client_url": content.links[0][1],
         "links": [{"href": url, "text": name} for name, url in content.links],
     }
-    told = keys[-1:] if action == "trigger" else keys
-    return [{**event, "dedup_key": clean(key, MAX_KEY)} for key in told]
+    events = [{**event, "dedup_key": _key(message, message.pages)}]
+    if message.worse and 0 < message.pages_before < message.pages and not message.is_repetition:
+        events.append(
+            {**event, "event_action": "resolve", "dedup_key": _key(message, message.pages_before)}
+        )
+    return events
+
+
+def _key(message: Message, page: int) -> str:
+    return clean(message.incident if page <= 1 else f"{message.incident}:{page}", MAX_KEY)
 
 
 def _payload(message: Message, content: MessageContent) -> dict[str, object]:

@@ -6,13 +6,17 @@ Tracebacks without local variables.
 import logging
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, timedelta
+from enum import Enum
 from typing import Literal, TextIO
 
 import structlog
 
 from monitor.errors import MonitorError, describe_fault
+from monitor.model.instants import format_instant
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +44,43 @@ class _OpenStreamHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
 
 
+def _write_values(
+    _: object, __: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return {
+        name: value if name.startswith("_") or name == "exc_info" else plain_value(value)
+        for name, value in line.items()
+    }
+
+
+def plain_value(value: object) -> object:  # noqa: PLR0911 - one line for each type
+    """A value as logs write it, console and JSON alike: instants in ISO 8601, durations in seconds, members by their value.
+
+    A dataclass is its ``str`` if it defines one, else a mapping without the fields that its ``repr`` leaves out.
+    """
+    if isinstance(value, Enum):
+        return plain_value(value.value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return format_instant(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return {str(plain_value(key)): plain_value(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(plain_value, value), key=str)
+    if is_dataclass(value) and type(value).__str__ is object.__str__:
+        return {
+            each.name: plain_value(getattr(value, each.name)) for each in fields(value) if each.repr
+        }
+    return str(value)
+
+
 def _write_fault(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
     stream.write(f": {describe_fault(exc_info[1])}")
 
@@ -58,6 +99,7 @@ def configure(
     as_json = format_ == "json" or (format_ == "auto" and not sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        _write_values,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, TypeVar
 import stamina
 import structlog
 
+from monitor.alerts.unmatched import find_unmatched_silences, may_concern
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError, describe_fault
 from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
+from monitor.model.unmatched_names import UnmatchedName
 from monitor.options import format_duration
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
@@ -289,9 +291,22 @@ class Runner:
         )
         for sentence in memory.unreadable:
             log.warning("part of the history not read", reason=sentence)
+        installation = self.patiently(partial(self.store.alerts.installation, create=True))
         return replace(
             memory,
-            installation=self.patiently(partial(self.store.alerts.installation, create=True)),
+            installation=installation,
+            unmatched=self.patiently(partial(self._silences, comparison.name)),
+        )
+
+    def _silences(self, name: str) -> tuple[UnmatchedName, ...]:
+        """Active silences that match nothing and may be meant for the comparison."""
+        active = self.store.alerts.silences(ending_after=self.clock.now())
+        meant = [silence for silence in active if may_concern(silence, name)]
+        if not meant:
+            return ()
+        states = self.store.alerts.states()
+        return find_unmatched_silences(
+            meant, states, dict.fromkeys([name, *(state.comparison for state in states)])
         )
 
     def _execute(

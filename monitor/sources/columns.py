@@ -22,7 +22,7 @@ from monitor.errors import SourceError, UnreadableError
 from monitor.model.arrays import Flags, Floats
 from monitor.model.id_forms import Forms, speller
 from monitor.model.unreadable import Need
-from monitor.reading.ids import describe_type, is_list, is_text
+from monitor.reading.ids import decode_categories, describe_type, is_list, is_text
 
 _LONGEST_NUMBER = 1000  # characters
 _NUMBER = re.compile(
@@ -51,6 +51,15 @@ def require_columns(names: Sequence[str], present: Sequence[str], where: str) ->
         raise UnreadableError(
             hidden, f"{where} has no column {name!r}{meant}: it has {shown or 'no columns'}"
         )
+
+
+def root_of(name: str, present: Sequence[str]) -> str:
+    """The column that a name means: the column of this very name, or the one whose field it names behind a dot."""
+    if name in present:
+        return name
+    parts = name.split(".")
+    beginnings = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
+    return next((each for each in beginnings if each in present), name)
 
 
 def on_one_line(name: str, most: int = 60) -> str:
@@ -126,7 +135,7 @@ def number_column(values: pa.Array, column: str, where: str) -> tuple[Floats, Fl
     """
     kind = values.type
     if pa.types.is_dictionary(kind):
-        return number_column(values.dictionary_decode(), column, where)
+        return number_column(decode_categories(values), column, where)
     if is_text(kind):
         texts = values.to_pylist()
         is_bad = [bool(text) and not _is_number(text) for text in texts]

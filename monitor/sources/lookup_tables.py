@@ -20,7 +20,14 @@ from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
 from monitor.model.unreadable import Need
-from monitor.reading.ids import describe_type, id_array, id_column, is_text, item_ids
+from monitor.reading.ids import (
+    decode_categories,
+    describe_type,
+    id_array,
+    id_column,
+    is_text,
+    item_ids,
+)
 from monitor.reading.tally import Tally
 from monitor.sampling import split
 from monitor.sources import columns
@@ -75,7 +82,7 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
     """
     kind = values.type
     if pa.types.is_dictionary(kind):
-        return segment_labels(values.dictionary_decode(), name, where)
+        return segment_labels(decode_categories(values), name, where)
     if not is_text(kind) and not any(test(kind) for test in _LABELS):
         raise SourceError(
             f"segment column {name!r} of {where} holds {describe_type(kind)}: {Need.LABELS}"

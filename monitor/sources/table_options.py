@@ -84,7 +84,7 @@ class UserColumnOptions(Options):
 
     user: ColumnName = Field(
         description=(
-            "Column with the user's key. In Parquet and JSON lines also a field of "
+            "Column with the user's key. In Parquet, JSON lines and SQL also a field of "
             "objects: `user_id.$oid`."
         )
     )
@@ -116,8 +116,8 @@ class ListColumnOptions(UserColumnOptions):
     items: ColumnName | None = Field(
         default=None,
         description="Wide form: column with the whole list, best first: a list, or the text of a "
-        "JSON array. In Parquet and JSON lines also a field of the objects in a list: "
-        "`recommendations.movieId`.",
+        "JSON array. In Parquet, JSON lines and SQL also a field of the objects in a "
+        "list: `recommendations.movieId`.",
     )
     item: ColumnName | None = Field(
         default=None,

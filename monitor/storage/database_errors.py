@@ -12,8 +12,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
-from monitor.foreign_errors import note_error, sqlstate_of
+from monitor.foreign_errors import find_tls_fault, note_error, sqlstate_of
+from monitor.model.tls_faults import TlsClient
 from monitor.storage.database_url import describe, file_of
+from monitor.texts.tls_faults import write_tls_fault
 
 _T = DatabaseTrouble
 UPGRADE = "run `rankwatch db upgrade`"
@@ -198,6 +200,9 @@ def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
     found = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
     if found is not None:
         return DatabaseError(f"{describe(url)} {found[0]}", permanent=found[1], trouble=found[2])
+    if error is not None and not state and (fault := find_tls_fault(error)) is not None:
+        what = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))
+        return DatabaseError(f"{describe(url)} {what}", permanent=False, trouble=_T.UNREACHABLE)
     if not state and type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
         return DatabaseError(f"{describe(url)} {_AWAY}", permanent=False, trouble=_T.UNREACHABLE)
     return _unforeseen(error, url, state)

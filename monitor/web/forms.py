@@ -18,10 +18,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.errors import ConfigError, InputError
 from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
-from monitor.ports import AlertStore
 from monitor.web.pages.parameters import Slot, Text, describe_path
 from monitor.web.pages.site import Site, UnanswerableError
 from monitor.web.server import PLAIN_HEADERS, comes_from_here
@@ -33,6 +33,10 @@ OUTCOMES = {
     "acknowledge": "Acknowledged: it is not sent again until it ends.",
     "resolve": "Resolved. If the next run is in breach it fires again, as a new alert.",
     "silence": "Silenced. What still fires when the silence ends is sent then.",
+    "unmatched": (
+        "Silenced, but nothing matches it so far. The page of all alerts says what it "
+        "names in vain."
+    ),
     "expire": "The silence has ended. What still fires is sent.",
     "nothing": "Nothing was changed: it has ended, or was done before.",
 }
@@ -112,7 +116,7 @@ def act(site: Site, form: Form) -> str:
         of_it = lambda start: form.key in (start.incident, start.dedup_key)  # noqa: E731
         is_done = bool(change_firing(alerts, of_it, signed, ends=what == "resolve"))
     elif what == "silence":
-        is_done = _silence(alerts, form, signed)
+        return _silence(site, form, signed)
     elif what == "expire" and re.fullmatch("[0-9]{1,18}", number):
         is_done = alerts.expire_silence(int(number), now=now)
     else:
@@ -120,7 +124,7 @@ def act(site: Site, form: Form) -> str:
     return what if is_done else "nothing"
 
 
-def _silence(alerts: AlertStore, form: Form, signed: Signature) -> bool:
+def _silence(site: Site, form: Form, signed: Signature) -> str:
     try:
         ends_at = signed.at + parse_duration(form.fields.get("for", ""))
     except (ValueError, OverflowError) as error:
@@ -129,6 +133,7 @@ def _silence(alerts: AlertStore, form: Form, signed: Signature) -> bool:
     wanted = make_silence(matchers, signed, starts_at=signed.at, ends_at=ends_at)
     # A form that is sent again finds what it made: forms are done one after the other, and each by
     # the process that made it.
+    alerts = site.store.alerts
     for each in alerts.silences(ending_after=form.issued):
         is_same = (each.matchers, each.author, each.comment) == (
             wanted.matchers,
@@ -136,9 +141,13 @@ def _silence(alerts: AlertStore, form: Form, signed: Signature) -> bool:
             wanted.comment,
         )
         if is_same and each.created_at >= form.issued:
-            return False
-    alerts.add_silence(wanted)
-    return True
+            return "nothing"
+    added = alerts.add_silence(wanted)
+    return (
+        "unmatched"
+        if find_unmatched_silences([added], alerts.states(), site.comparisons())
+        else "silence"
+    )
 
 
 GATE = "/api/v1/gate/{name}"

@@ -17,8 +17,10 @@ from monitor.alerts.notification_policy import (
     NotificationPolicy,
     Route,
     compose_messages,
+    is_silenced,
     matchable_labels,
     matches_all,
+    propose_matchers,
 )
 from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState, State, Transition
@@ -190,6 +192,27 @@ def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match():
         replace(SILENCE, matchers=("segment=~(",)),  # cannot be read
     ):
         assert decide(START, silences=(other,)) == [SEND]
+
+
+@pytest.mark.parametrize(
+    ("segments", "proposed", "spares"),
+    [
+        (("all", "country=UK"), ("comparison=home-feed",), {"comparison": "other"}),
+        (
+            ("country=UK",),
+            ("comparison=home-feed", "segment=country=UK"),
+            {"segment": "country=FR"},
+        ),
+        ((' "a\\b" ',), ("comparison=home-feed", r'segment=" \"a\\b\" "'), {"segment": "all"}),
+        (("two\nlines",), ("comparison=home-feed",), {"comparison": "other"}),
+    ],
+)
+def test_the_proposed_silence_holds_back_what_joins_the_incident(segments, proposed, spares):
+    assert propose_matchers("home-feed", segments) == proposed
+    silence = replace(SILENCE, matchers=proposed)
+    joins = replace(START, alert="Other", segment=segments[-1])
+    assert is_silenced(silence, joins)
+    assert not is_silenced(silence, replace(joins, **spares))
 
 
 def condition(statistic: str) -> Transition:

@@ -1,5 +1,7 @@
 """A rule, route, window or silence that matches nothing is named, with the nearest name that exists."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from factories import SLOT, comparison, rule, state
@@ -10,6 +12,7 @@ from monitor.alerts.unmatched import (
     named_segments,
     share_selectors,
 )
+from monitor.model.comparison import Comparison
 from monitor.model.notifications import Silence
 from monitor.model.segments import find_nearest, name_segment
 from monitor.texts.unmatched_names import write_unmatched
@@ -111,8 +114,13 @@ def test_a_route_that_another_comparison_may_match_is_not_held_against_this_one(
 
 def test_a_silence_is_held_against_the_alerts_that_were_judged():
     states = [state(comparison="feed", alert="Low", segment="country=NO")]
+    rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
+    unknown, known = (
+        {"feed": None},
+        {name: comparison(name=name, rules=rules) for name in ("feed", "new")},
+    )
 
-    def said(*matchers: str, comparisons: tuple[str, ...] = ("feed",)) -> str | None:
+    def said(*matchers: str, comparisons: Mapping[str, Comparison | None] = unknown) -> str | None:
         silence = Silence(
             id=3,
             matchers=matchers,
@@ -129,4 +137,14 @@ def test_a_silence_is_held_against_the_alerts_that_were_judged():
         "nothing matches silence 3: no alert has segment=country=no. Did you mean country=NO?"
     )
     assert said("segment=country=NO", "metric=rbo") is None
-    assert said("segment=country=no", comparisons=("feed", "new")) is None
+    assert said("metric=rbo", comparisons={"feed": known["feed"]}) == (
+        "nothing matches silence 3: no alert has metric=rbo. There is extended_tau"
+    )
+    assert said("team=serach", comparisons=known) == (
+        "nothing matches silence 3: no alert has team=serach. Did you mean search?"
+    )
+    for new in (None, known["new"]):
+        assert said("segment=country=no", comparisons=unknown | {"new": new}) is None
+        assert "NO" in str(
+            said("segment=country=no", "comparison=feed", comparisons=unknown | {"new": new})
+        )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import monitor
@@ -157,6 +158,28 @@ def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown
         12,
         0,
     )
+
+
+def test_python_and_the_command_accept_the_same_names_of_columns():
+    frames = []
+    for user, item in (("user", "item"), ("user_id", "item_id")):
+        pairs = [
+            (name, item_id, rank)
+            for name, items in BASE.items()
+            for rank, item_id in enumerate(items)
+        ]
+        write_long(Path(f"{user}.csv"), ",", [user, item, "rank"], pairs)
+        frames.append(pd.read_csv(f"{user}.csv"))
+    Path("items.csv").write_text("item,title\n90,Shoes\n")
+    Path("users.csv").write_text("user,country\nu1,DE\n")
+
+    scores = monitor.compare_many(frames[0], frames[1], "overlap")
+    assert scores["overlap"].eq(1.0).all()
+    table = frames[1].drop_duplicates("user_id")[["user_id", "rank"]]
+    assert monitor.summarize(scores, table).loc[("overlap", "rank=0"), "n"] == len(BASE)
+    said = read_comparison("compare user.csv user_id.csv --users users.csv --by country")
+    assert (said["paired"], said["metrics"]["overlap"]["mean"]) == (1, 1.0)
+    assert read_comparison(f"{COMPARE} --titles items.csv --worst 12")["titles"] == {"90": "Shoes"}
 
 
 def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(compared):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -34,6 +35,35 @@ class Broken(Foreign):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         msg = "this stream\nhas ended"
         raise ValueError(msg)
+
+
+TEXTS = [["a", "b"], ["c", "d"]]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        pl.Series(TEXTS, dtype=pl.List(pl.String)),
+        pl.Series(TEXTS, dtype=pl.List(pl.Categorical)),
+        pl.Series(TEXTS, dtype=pl.Array(pl.Categorical, 2)),
+        pl.Series(TEXTS, dtype=pl.Array(pl.Enum("abcd"), 2)),
+        pa.array([*TEXTS, None], pa.list_view(pa.string_view()))[:2],
+        pa.array(TEXTS, pa.large_list_view(pa.binary_view())),
+    ],
+    ids=lambda items: str(getattr(items, "dtype", getattr(items, "type", None))),
+)
+def test_lists_of_text_views_categories_and_fixed_size_are_read_in_several_parts(items):
+    library = pl if isinstance(items, pl.Series) else pa
+    frame = pl.DataFrame if library is pl else pa.table
+    parts = [
+        frame({"user": [name], "items": items[row : row + 1]})
+        for row, name in enumerate(("u", "v"))
+    ]
+    lists = pl.concat(parts, rechunk=False) if library is pl else pa.concat_tables(parts)
+
+    found = monitor.compare_many(lists, {"u": ["a", "b"], "v": ["c", "x"]}, metrics="overlap")
+
+    assert found["overlap"].to_dict() == {"u": 1.0, "v": 0.5}
 
 
 LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}

@@ -143,7 +143,7 @@ def test_a_table_of_users_splits_them_by_each_of_its_columns(make):
     assert found.to_dict() == {"all": 3, "country=DE": 1, "country=UK": 1, "plan=all": 2}
     for columns, message in (
         ({"user": ["u1"]}, "needs columns of segments"),
-        ({"country": ["DE"]}, "by knows none of the users"),
+        ({"country": ["DE"]}, "by: the table of users has no column 'user'; found 'country'"),
     ):
         with pytest.raises(InputError, match=message):
             monitor.summarize(frame, make(columns))

@@ -241,7 +241,7 @@ def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers()
     ("scores", "message"),
     [
         ([1.0], "scores of the baseline: row 0 has 1 scores for 2 items: give each item its score"),
-        (None, "scores of the baseline: found a value of type NoneType where a list of numbers"),
+        (None, "scores of the baseline: found no list where a list of numbers"),
         (["high", 1], "scores of the baseline: found 'high' where a number was expected"),
     ],
 )

@@ -78,7 +78,16 @@ def test_segments_that_are_no_text_and_hold_two_levels_are_kept():
 @pytest.mark.parametrize(
     ("frame", "by", "message"),
     [
-        (FRAME, "segment", "by: the frame has no column or index level 'segment'"),
+        (
+            FRAME,
+            "overlaps",
+            r"level 'overlaps' \(did you mean 'overlap'\?\); found 'user', .*'overlap'",
+        ),
+        (
+            FRAME,
+            pd.DataFrame({"users": ["a"], "country": ["DE"]}),
+            r"no column 'user' \(did you mean 'users'\?\); found 'users', 'country'",
+        ),
         (FRAME, ["x"], "by has 1 segments for 4 users"),
         (FRAME, {1: "x"}, "by knows none of the users: it has users such as 1, the frame 'a'"),
         (FRAME, pd.Series(["x", "y"], index=["a", "a"]), "by has user 'a' twice"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
+from messages import opened
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model.alerts import Transition
@@ -16,6 +17,7 @@ from monitor.model.rules import Severity
 from monitor.pipeline.delivery import LEASE, RESEND_ENDS_FOR, OutboxSender, drain
 from monitor.storage import SqlStore
 from pipeline.owed_run import CountingPublisher, store_run
+from servers.pagerduty import KEY, pagerduty  # noqa: F401 - a fixture
 
 AT_ONCE = timedelta(0)
 
@@ -328,11 +330,13 @@ def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alo
     assert scene.receiver.sent == []
 
 
-def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(
+def test_what_was_told_is_told_again_by_incidents_while_it_fires_and_once_ended_for_five_minutes(
     scene,
 ):
-    segments = ("all", *(f"a={number:03}" for number in range(299)))
-    started = scene.fire(watched=EACH, segments=segments)
+    segments = ("all", *(f"a={number:03}" for number in range(149)))
+    both = [comparison(name=name, rules=EACH.judging.rules) for name in ("feed", "shop")]
+    for watched in both:
+        scene.fire(watched=watched, segments=segments)
     receiver = scene.receiver
     receiver.treatment = Treatment(resend_every_s=60, updates=Updates.EACH)
     assert scene.outlet().resend_firing() == 0  # nothing was told yet
@@ -340,10 +344,14 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
 
     receiver.sent.clear()
     assert scene.outlet().resend_firing() == 300
-    assert [len(message.changes) for message in receiver.sent] == [250, 50]
-    assert [change.segment for change in receiver.told] == [start.segment for start in started]
+    assert [{change.comparison for change in message.changes} for message in receiver.sent] == [
+        {"feed"},
+        {"shop"},
+    ]
+    assert {change.is_start for change in receiver.told} == {True}
 
-    scene.end(DAY, watched=EACH, segments=segments)
+    for watched in both:
+        scene.end(DAY, watched=watched, segments=segments)
     scene.deliver()
     receiver.sent.clear()
     scene.clock.at += RESEND_ENDS_FOR
@@ -476,6 +484,25 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
     ended = [(each.status, each.is_update, each.pages) for each in sent[2:]]
     assert ended == [("resolved", False, 2), ("firing", False, 1)]
     assert [[start.alert for start in each.first] for each in sent[:3]] == [["Calm"]] * 3
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_pagerduty_is_sent_one_resolve_for_each_alert_that_it_has(is_away, scene, pagerduty):  # noqa: F811 - the fixture
+    calm, loud = (
+        rule(alert="Calm", for_runs=1, severity=Severity.WARNING),
+        rule(alert="Loud", for_runs=1),
+    )
+    receiver = opened(pagerduty={"url": pagerduty.url, "routing_key": KEY})
+    for after, rules in ((AT_ONCE, (calm,)), (HOUR, (calm, loud))):
+        scene.fire(after, watched=comparison(rules=rules), to=("pagerduty",))
+        if not is_away or loud in rules:
+            scene.deliver(receiver)
+    scene.end(HOUR, watched=comparison(rules=(calm, loud)), to=("pagerduty",))
+    scene.deliver(receiver)
+
+    keys = [event["dedup_key"] for event in pagerduty.events if event["event_action"] == "resolve"]
+    assert sorted(keys) == sorted(pagerduty.alerts)
+    assert len(keys) == (1 if is_away else 2)
 
 
 def drained(scene: Scene, *receivers: Any, budget_s: float = 30) -> None:

@@ -1,15 +1,18 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from factories import SLOT, transition
-from messages import LABELS, URL, end, message, opened, send
+from messages import LABELS, URL, end, many, message, opened, send, start
+from monitor.model.alerts import Transition
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import alert_labels
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import wait_for
+from servers.webhook import Collector
 
 Make = Callable[..., AlertmanagerServer]
 FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
@@ -19,8 +22,8 @@ FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
 def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_annotations():
     why = "All of the drop: country=UK, items replaced."
     there = {"job": "rankwatch", "namespace": "recs", "team": "nobody"}
-    plain = alert_of(transition(explanation=None), SLOT + timedelta(minutes=9), URL, there)
-    alert = alert_of(transition(explanation=why), SLOT + timedelta(minutes=9), URL)
+    plain = alert_of([transition(explanation=None)], SLOT + timedelta(minutes=9), URL, there)
+    alert = alert_of([transition(explanation=why)], SLOT + timedelta(minutes=9), URL)
     # Labels of the place stand beside those of the alert, which win.
     assert (alert["labels"], plain["labels"]) == (LABELS, there | LABELS)
     annotations = alert["annotations"]
@@ -38,7 +41,7 @@ def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_
 
 
 def test_an_end_carries_the_same_labels_and_the_time_of_its_end():
-    alert = alert_of(end(at=SLOT + timedelta(days=2), since=SLOT, incident=None), SLOT, URL)
+    alert = alert_of([end(at=SLOT + timedelta(days=2), since=SLOT, incident=None)], SLOT, URL)
     assert alert["labels"] == alert_labels(transition())
     assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:00Z", "2024-01-10T00:00:00Z")
 
@@ -49,6 +52,43 @@ def test_a_rule_s_labels_never_override_ours_and_are_made_legal():
     )
     assert labels["severity"] == "critical"
     assert (labels["on_call"], labels["_1st"], labels["_"]) == ("me", "x", "y")
+
+
+def posted(
+    collector: Collector, *changes: Transition, firing: tuple[Transition, ...] = ()
+) -> list[dict[str, Any]]:
+    send(message(*changes, firing=firing), alertmanager={"urls": [collector.url]})
+    alerts: list[dict[str, Any]] = json.loads(collector.requests[-1].body)
+    return alerts
+
+
+def test_segments_of_one_rule_are_one_alert_which_ends_with_the_last_of_them(collector):
+    starts = (start(users=9000), *many(61))
+    other = start(alert="Other", dedup_key="other")
+    alerts = posted(collector, *starts, other, firing=(*starts, other))
+    assert [alert["labels"]["alertname"] for alert in alerts] == ["SimilarityLow", "Other"]
+    assert "segment" not in alerts[0]["labels"]
+    assert alerts[0]["annotations"]["summary"].endswith("(and 61 more segments)")
+    assert alerts[0]["annotations"]["segments"].startswith("all, shop=0000, shop=0001, ")
+
+    ends = [end(segment=each.segment, dedup_key=each.dedup_key) for each in starts]
+    (still,) = posted(collector, *ends[1:], firing=starts[:1])
+    (over,) = posted(collector, ends[0])
+    assert still["labels"] == over["labels"] == alerts[0]["labels"]
+    assert (still["endsAt"], over["endsAt"]) == ("2024-01-08T00:05:00Z", "2024-01-09T00:00:05Z")
+
+
+def test_an_alert_has_at_most_4000_characters_of_annotations(collector):
+    huge = "x" * 100_000
+    names = {
+        "reason": huge,
+        "explanation": huge,
+        "runbook_url": huge,
+        "segment": huge,
+        "alert": huge,
+    }
+    (alert,) = posted(collector, *(start(dedup_key=str(number), **names) for number in range(100)))
+    assert sum(len(name) + len(text) for name, text in alert["annotations"].items()) <= 4000
 
 
 def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_minutes(collector):
@@ -92,6 +132,35 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
         at=SLOT + timedelta(days=2), since=firing.slot, segment=firing.segment, incident=None
     )
     receiver.send(message(ended), now=FUTURE)
+
+    wait_for(lambda: server.alerts() == [], "the alert is gone")
+    statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
+    assert statuses == ["firing", "resolved"]
+
+
+@pytest.mark.integration
+def test_a_real_one_holds_one_alert_for_a_fault_in_62_segments_until_the_last_of_them_ends(
+    make_alertmanager, collector
+):
+    server = make_alertmanager(collector.url)
+    server.start()
+    receiver, starts = opened(alertmanager={"urls": [server.url]}), many(62)
+    ends = tuple(
+        end(
+            at=SLOT + timedelta(days=2),
+            since=each.slot,
+            segment=each.segment,
+            dedup_key=each.dedup_key,
+        )
+        for each in starts
+    )
+    receiver.send(message(*starts), now=FUTURE)
+    receiver.send(message(*ends[:-1], firing=starts[-1:]), now=FUTURE)
+
+    (held,) = server.alerts()
+    assert (held["status"]["state"], "segment" in held["labels"]) == ("active", False)
+    assert len(json.dumps(held)) < 8000
+    receiver.send(message(ends[-1]), now=FUTURE)
 
     wait_for(lambda: server.alerts() == [], "the alert is gone")
     statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]

@@ -90,17 +90,21 @@ def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_
     assert list(pagerduty.alerts.values()) == ["resolved"]
 
 
-def test_an_incident_that_becomes_worse_is_one_more_alert_there_and_both_are_resolved(pagerduty):
+def test_an_incident_that_becomes_worse_is_a_new_alert_there_in_place_of_the_one_before(pagerduty):
     send(
         pagerduty, message(EVERYBODY), message(BRITISH, firing=(EVERYBODY, BRITISH), is_update=True)
     )
     assert len(pagerduty.alerts) == 1
-    send(pagerduty, message(BRITISH, firing=(EVERYBODY, BRITISH), pages=2, worse="more"))
-    assert list(pagerduty.alerts.values()) == ["triggered", "triggered"]
+    send(
+        pagerduty,
+        message(BRITISH, firing=(EVERYBODY, BRITISH), pages=2, pages_before=1, worse="more"),
+    )
+    assert list(pagerduty.alerts.values()) == ["resolved", "triggered"]
     send(
         pagerduty, message(acknowledgement(), firing=(EVERYBODY,), pages=2), message(end(), pages=2)
     )
     assert list(pagerduty.alerts.values()) == ["resolved", "resolved"]
+    assert [event["event_action"] for event in pagerduty.events[4:]] == ["acknowledge", "resolve"]
     assert pagerduty.events[2]["payload"]["summary"].startswith(
         "Worse: SimilarityLow firing on home-feed (country=UK)"
     )

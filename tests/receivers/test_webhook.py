@@ -152,7 +152,7 @@ def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(
     for theirs in serve():
         server = make_alertmanager(f"{theirs.url}/hook")
         server.start()
-        alert = alert_of(replace(FIRING, incident=None), datetime(2100, 1, 1, tzinfo=UTC), URL)
+        alert = alert_of([replace(FIRING, incident=None)], datetime(2100, 1, 1, tzinfo=UTC), URL)
         assert (
             requests.post(f"{server.url}/api/v2/alerts", json=[alert], timeout=60).status_code
             == 200

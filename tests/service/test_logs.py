@@ -1,13 +1,19 @@
 """What is logged: lines of this program, warnings of libraries, and no secret at any level."""
 
 import io
+import json
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 import structlog
 
+from factories import SLOT
+from monitor.foreign_errors import Cause
+from monitor.model.rules import Severity
 from monitor.service.logs import configure
 from servers.answering import answering
 from servers.lists import pull_of
@@ -89,3 +95,34 @@ def test_a_library_is_logged_from_warnings_on(library, debug_log):
     assert "info of" not in debug_log.getvalue()
     assert "debug of" not in debug_log.getvalue()
     assert "warning of a library" in debug_log.getvalue()
+
+
+@dataclass(frozen=True)
+class Sent:
+    at: object
+    token: str = field(default="canary", repr=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (SLOT, "2024-01-08T00:00:00Z"),
+        (date(2024, 1, 8), "2024-01-08"),
+        (timedelta(minutes=1.5), 90.0),
+        (Severity.CRITICAL, "critical"),
+        ({"b", "a"}, ["a", "b"]),
+        ({Severity.INFO: (SLOT,)}, {"info": ["2024-01-08T00:00:00Z"]}),
+        (Sent(at=SLOT), {"at": "2024-01-08T00:00:00Z"}),
+        (Cause("it is a folder", "name a file"), "it is a folder: name a file"),
+    ],
+)
+@pytest.mark.parametrize("format_", ["json", "console"])
+def test_a_value_is_written_alike_on_the_console_and_in_json(value, written, format_, debug_log):
+    configure(format_, "debug", debug_log)
+    structlog.get_logger("monitor.test").info("seen", value=value)
+
+    line = debug_log.getvalue()
+    if format_ == "json":
+        assert json.loads(line)["value"] == written
+    else:
+        assert line.endswith((f"value={written}\n", f"value={written!r}\n"))

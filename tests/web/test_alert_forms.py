@@ -118,7 +118,7 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
             }
             assert browser.post(silence) == (303, f"{PAGE}?done=silence")
             (made,) = store.alerts.silences(ending_after=NOW)
-            assert made.matchers == ("comparison=home-feed", 'alert=~"SimilarityLow"')
+            assert made.matchers == ("comparison=home-feed",)
             assert (made.author, made.comment) == ("kim", "why")
             assert (made.created_at, made.starts_at, made.ends_at) == (
                 NOW,
@@ -127,7 +127,17 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
             )
             assert f"silence {made.id} of kim" in browser.get()
 
-            browser.clock.pass_by(60)
+            vain = {
+                "do": "silence",
+                "matchers": "alert=SimilarityLo",
+                "for": "2m",
+                "comment": "why",
+            }
+            assert browser.post(vain) == (303, f"{PAGE}?done=unmatched")
+            assert "nothing matches it so far" in browser.get(f"{PAGE}?done=unmatched")
+            assert "Did you mean SimilarityLow?" in browser.get("/alerts")
+
+            browser.clock.pass_by(150)
             for outcome in ("expire", "nothing"):
                 asked = {"do": "expire", "silence": str(made.id)}
                 assert browser.post(asked, "/alerts") == (303, f"/alerts?done={outcome}")
@@ -144,7 +154,7 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
 
 def test_what_is_sent_again_changes_nothing_and_says_so(browser):
     token = browser.token()
-    silence = {"do": "silence", "matchers": "alert=A", "for": "1h", "token": token}
+    silence = {"do": "silence", "matchers": "alert=SimilarityLow", "for": "1h", "token": token}
     done = [{"do": "acknowledge", "token": token}, silence, {"do": "resolve", "token": token}]
     for fields in done:
         assert browser.post(fields)[1] == f"{PAGE}?done={fields['do']}"

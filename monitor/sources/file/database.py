@@ -39,7 +39,7 @@ from monitor.reading.ids import (
 )
 from monitor.reading.tally import unreadable_of
 from monitor.scratch import room_trouble, scratch_database, sql_text
-from monitor.sources.columns import require_columns, spell_column
+from monitor.sources.columns import require_columns, root_of, spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.diagnosis import diagnosed, utf16_fault
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet, opened_parquet, source_errors
@@ -596,15 +596,6 @@ def _json_field_sql(name: str, root: str) -> str:
         of_each = f"to_json(list_transform(CAST({value} AS JSON[]), lambda each: each -> {path}))"
         value = f"CASE WHEN json_type({value}) = 'ARRAY' THEN {of_each} ELSE {value} -> {path} END"
     return value
-
-
-def root_of(name: str, present: Sequence[str]) -> str:
-    """The column that a name means: the column of this very name, or the one whose field it names behind a dot."""
-    if name in present:
-        return name
-    parts = name.split(".")
-    beginnings = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
-    return next((each for each in beginnings if each in present), name)
 
 
 def _require_some(database: duckdb.DuckDBPyConnection, rows: str, name: str, where: str) -> None:

@@ -20,10 +20,13 @@ from pydantic import SecretStr
 from monitor import USER_AGENT
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
+from monitor.foreign_errors import find_tls_fault
 from monitor.link_local import LinkLocalError
 from monitor.model.instants import utc_now
+from monitor.model.tls_faults import TlsClient
 from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions, OAuth2Options
 from monitor.sources.http.connection_pool import open_socket
+from monitor.texts.tls_faults import write_tls_fault
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 _MARGIN_S = 30.0
@@ -114,6 +117,8 @@ def _no_answer(error: Exception) -> str:
         error.os_error, LinkLocalError
     ):
         return f"gave no answer ({error.os_error.strerror})"
+    if (fault := find_tls_fault(error)) is not None:
+        return ": ".join(write_tls_fault(fault, TlsClient.HTTP_SOURCE))
     number = getattr(error, "errno", None)
     return f"gave no answer ({os.strerror(number) if number else type(error).__name__})"
 

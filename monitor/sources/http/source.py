@@ -29,10 +29,12 @@ from pydantic import SecretStr
 from monitor import USER_AGENT
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, SourceError
+from monitor.foreign_errors import find_tls_fault
 from monitor.link_local import LinkLocalError
 from monitor.model.instants import retry_after_s, utc_now
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullProgress, PullRequest
+from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.options import NOT_IN_HASH
 from monitor.sources.http import HttpOptions, HttpSourceOptions
 from monitor.sources.http.authentication import TokenError, authentication, proxy_options
@@ -51,6 +53,7 @@ from monitor.sources.http.request import (
 from monitor.sources.http.traces import TraceCollector
 from monitor.sources.kept_answers import AnswerFile
 from monitor.sources.list_collector import ListCollector, spell_items
+from monitor.texts.tls_faults import write_tls_fault
 from monitor.web_proxy import WebProxy, open_proxy, refuse_link_local_behind
 
 LASTS_S = 3.0
@@ -538,15 +541,9 @@ def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure
                 CoverageReason.TIMEOUT,
                 f"gave no answer within {timeout_s:g} s, the timeout of a request",
             )
-        case aiohttp.ClientConnectorCertificateError():
-            why = getattr(error.certificate_error, "verify_message", "of an unknown authority")
-            note = (
-                f"has a TLS certificate that rankwatch does not trust ({why}): set ca_file if "
-                "it is yours"
-            )
-            is_retried = False
-        case aiohttp.ClientSSLError():
-            note = "did not complete the TLS handshake"
+        case aiohttp.ClientError() if (fault := find_tls_fault(error)) is not None:
+            note = ": ".join(write_tls_fault(fault, TlsClient.HTTP_SOURCE))
+            is_retried = fault in (TlsFault.HANDSHAKE, TlsFault.NO_TLS)
         case aiohttp.ClientConnectorError(os_error=LinkLocalError()):
             note = f"was not asked: {error.strerror}, see allow_link_local"
             is_retried = False

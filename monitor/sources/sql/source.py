@@ -5,11 +5,12 @@ Read within limits and without permission to write.
 
 import sqlite3
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
 from monitor.reading.tally import unreadable_of
-from monitor.sources.columns import require_columns
-from monitor.sources.list_collector import pull_without
+from monitor.sources.columns import require_columns, root_of
+from monitor.sources.list_collector import from_json, pull_without
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
 from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
@@ -71,8 +72,14 @@ class ReadOnlyDatabase:
                     statement, parameters, execution_options=streamed
                 ) as result:
                     names = list(result.keys())
-                    require_columns(columns, names, f"the answer of {self.where}")
-                    picked = result.columns(*(names.index(name) for name in columns))
+                    roots = {name: root_of(name, names) for name in columns}
+                    require_columns(list(roots.values()), names, f"the answer of {self.where}")
+                    taken = list(dict.fromkeys(roots.values()))
+                    picked = result.columns(*map(names.index, taken))
+                    finders = {
+                        name: _field_finder(name, root, taken.index(root))
+                        for name, root in roots.items()
+                    }
                     # At first: what is fetched at once is in memory before its length is known
                     size = 1
                     while rows := picked.fetchmany(size):
@@ -97,9 +104,23 @@ class ReadOnlyDatabase:
                             raise SourceError(msg)
                         size = min(10 * size, _FETCH, _FETCH_LENGTH // (longest + 1))
                         deadline.require_time()
-                        yield {
-                            name: [row[place] for row in rows] for place, name in enumerate(columns)
-                        }
+                        yield {name: list(map(find, rows)) for name, find in finders.items()}
+
+    def roots_of(
+        self, options: SqlOptions, columns: Sequence[str], deadline: Deadline
+    ) -> list[str]:
+        """The columns of the table that hold these columns and fields of objects.
+
+        Of a query as they are.
+        """
+        if options.table is None or not any("." in name for name in columns):
+            return list(columns)
+        statement = sa.select(sa.text("*")).select_from(_table_of(options.table)).limit(0)
+        with self._connection(deadline, str(statement)) as connection:
+            present = list(connection.execute(statement).keys())
+        roots = list(dict.fromkeys(root_of(name, present) for name in columns))
+        require_columns(roots, present, f"table {options.table} of {self.where}")
+        return roots
 
     @contextmanager
     def _connection(self, deadline: Deadline, statement: str) -> Iterator[sa.Connection]:
@@ -138,6 +159,33 @@ class ReadOnlyDatabase:
             raise SourceError(
                 f"{self.where} cannot be read: {type(error).__name__}; check url, query and table"
             ) from None
+
+
+def _field_finder(name: str, root: str, place: int) -> Callable[[Sequence[Any]], Any]:
+    fields = name.removeprefix(root).split(".")[1:]
+    return itemgetter(place) if not fields else lambda row: _take_field(row[place], fields)
+
+
+def _take_field(value: object, fields: Sequence[str]) -> object:
+    """The field of an object, or of each object in a list.
+
+    Text is JSON. None where there is none.
+    """
+    try:
+        value = from_json(value)
+    except ValueError:
+        return value
+    for field in fields:
+        if isinstance(value, list):
+            value = [each.get(field) if isinstance(each, dict) else None for each in value]
+        else:
+            value = value.get(field) if isinstance(value, dict) else None
+    return value
+
+
+def _table_of(name: str, columns: Sequence[str] = ()) -> sa.TableClause:
+    schema, _, table = name.rpartition(".")
+    return sa.table(table, *map(sa.column, columns), schema=schema or None)
 
 
 def _engine(url: sa.URL) -> sa.Engine:
@@ -202,9 +250,8 @@ def statement_of(
 ) -> sa.Executable:
     """A SELECT of the columns from the table or its newest lists, or the query with the types of what it binds."""
     if options.table is not None:
-        schema, _, name = options.table.rpartition(".")
-        table = sa.table(name, schema=schema or None)
-        found: sa.Select[*tuple[Any, ...]] = sa.select(*map(sa.column, columns)).select_from(table)
+        # SQLite takes a quoted name that is no column for a text, unless its table is named.
+        found: sa.Select[*tuple[Any, ...]] = sa.select(*_table_of(options.table, columns).c)
         served = getattr(options, "served", None)
         return found if served is None else _newest(found, served, columns[0], slot, dialect)
     assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
@@ -280,8 +327,7 @@ def count_unserved(
     served: ServedOptions | None = getattr(options, "served", None)
     if served is None:
         return ()
-    schema, _, name = options.table.rpartition(".")
-    table = sa.table(name, schema=schema or None)
+    table = _table_of(options.table)
     checks = [(served.time, Need.TIMES, _instant(served, database.dialect))]
     if served.request is not None:
         checks.append((served.request, Need.IDS, sa.column(served.request)))
@@ -324,8 +370,10 @@ class SqlTable(Table):
         options, database = self._options, self._database
         deadline = Deadline.after(options.timeout.total_seconds())
         bound = {"slot": slot} if options.bound_names else {}
-        statement = statement_of(options, columns, slot, database.dialect)
         try:
+            statement = statement_of(
+                options, database.roots_of(options, columns, deadline), slot, database.dialect
+            )
             if getattr(options, "served", None) is not None:
                 require_readable(
                     count_unserved(database, options, deadline), options.max_unreadable
@@ -394,6 +442,7 @@ class SqlSource:
                 yield {name: values[name] for name in self._names}
                 waiting.popleft()
 
-        statement = statement_of(options, options.columns, request.slot, self._database.dialect)
         with suppress(OverdueError):
+            roots = self._database.roots_of(options, options.columns, deadline)
+            statement = statement_of(options, roots, request.slot, self._database.dialect)
             yield from self._database.read(statement, bind(), options.columns, deadline)

@@ -3,13 +3,14 @@
 One incident with who was notified of it and what can be done.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from monitor.alerts.incidents import GROUP_FOR
-from monitor.alerts.notification_policy import compose_messages, is_silenced
+from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
 from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
@@ -41,6 +42,16 @@ class Incident:
     end: datetime | None  # None while one of them lasts
     acknowledged_by: str | None
     sentence: str
+
+    @property
+    def silence_matchers(self) -> tuple[str, ...]:
+        """What holds back the whole incident, and what joins it."""
+        return propose_matchers(self.comparison, self.segments)
+
+    @property
+    def silence_command(self) -> str:
+        """The same as a command."""
+        return f"rankwatch silence add {shlex.join(self.silence_matchers)} --for 2h"
 
 
 class IncidentState(StrEnum):

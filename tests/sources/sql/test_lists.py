@@ -212,6 +212,11 @@ def test_a_locked_database_is_told_and_may_be_free_later(database, monkeypatch):
     ("options", "reason"),
     [
         (WIDE | {"table": "recs"}, "recs"),
+        (WIDE | {"table": "wide", "user": "Whom"}, "there is no such column"),
+        (
+            WIDE | {"table": "wide", "user": "whom.id"},
+            r"has no column 'whom.id' .*: it has who, what",
+        ),
         ({"query": "SELEC 1", "user": "who", "items": "what"}, "no valid SQL of this database"),
         (
             {"query": "SELECT * FROM wide", "user": "whom", "items": "what"},
@@ -226,6 +231,23 @@ def test_a_wrong_table_query_or_column_is_one_line(options, reason, database_url
         pull_of("u1", sql=options | {"url": database_url})
     assert re.search(reason, caught.value.shown)
     assert "\n" not in str(caught.value)
+
+
+def test_fields_of_objects_in_columns_of_json_are_read(database_url):
+    database = sa.create_engine(database_url)
+    recs = [{"id": 7, "score": 0.5}, {"id": 8, "score": 0.25}]
+    with database.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE nested (who JSON, recs JSON)"))
+        values = {"who": json.dumps({"$oid": "u1"}), "recs": json.dumps(recs)}
+        connection.execute(sa.text("INSERT INTO nested VALUES (:who, :recs)"), values)
+    database.dispose()
+
+    options = {"url": database_url, "user": "who.$oid", "items": "recs.id", "scores": "recs.score"}
+    for rows in ({"table": "nested"}, {"query": "SELECT who, recs FROM nested"}):
+        pull = pull_of("u1", sql=options | rows)
+        assert as_lists(pull) == {"u1": ["7", "8"]}
+        assert pull.rankings.scores is not None
+        assert pull.rankings.scores.tolist() == [0.5, 0.25]
 
 
 def test_casts_and_times_in_a_query_are_no_parameters():

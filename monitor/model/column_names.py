@@ -1,0 +1,26 @@
+"""Column names that tables of users and items usually have.
+
+The commands and Python accept the same ones.
+"""
+
+from collections.abc import Collection, Hashable
+from difflib import get_close_matches
+
+USER_COLUMNS = ("user_id", "user")
+ITEM_COLUMNS = ("item_id", "item")
+
+
+def find_column(name: Hashable, present: Collection[Hashable]) -> Hashable:
+    """The column that is meant: ``user`` is also ``user_id`` in a table that has only that one, and ``item`` is ``item_id``."""
+    present = list(present)  # a name that cannot be hashed is none of them
+    for names in (USER_COLUMNS, ITEM_COLUMNS):
+        if name in names and name not in present:
+            return next((other for other in names if other in present), name)
+    return name
+
+
+def write_absent(name: Hashable, present: Collection[Hashable]) -> str:
+    """``'contry' (did you mean 'country'?); found 'user', 'country'``."""
+    near = get_close_matches(str(name), list(map(str, present)), n=1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"{name!r}{meant}; found {', '.join(map(repr, list(present)[:10])) or 'no columns'}"

@@ -1,0 +1,55 @@
+"""What a person reads about TLS that failed: the server's fault as a predicate, and what to do."""
+
+from monitor.model.tls_faults import TlsClient, TlsFault
+
+_PREDICATES = {
+    TlsFault.EXPIRED: "has a certificate that has expired",
+    TlsFault.NOT_YET_VALID: "has a certificate that is not valid yet",
+    TlsFault.OTHER_NAME: "has a certificate for another host name",
+    TlsFault.UNKNOWN_ISSUER: "has a certificate of an unknown authority",
+    TlsFault.UNVERIFIED: "has a certificate that cannot be trusted",
+    TlsFault.CLIENT_WANTED: "wants a client certificate",
+    TlsFault.CLIENT_REFUSED: "refused the client certificate",
+    TlsFault.VERSION: "speaks no version of TLS that is allowed here",
+    TlsFault.HANDSHAKE: "ended the TLS handshake",
+    TlsFault.NO_TLS: "did not speak TLS",
+}
+_AUTHORITY = {
+    TlsClient.HTTP_SOURCE: " as ca_file",
+    TlsClient.RECEIVER: " as ca_file",
+    TlsClient.REDIS: " as ssl_ca_certs in url",
+    TlsClient.POSTGRESQL: " as sslrootcert in the URL",
+    TlsClient.MYSQL: " as ssl_ca in url",
+    TlsClient.STORE: " in the environment, such as AWS_CA_BUNDLE",
+}
+_CLIENT_CERTIFICATE = {
+    TlsClient.HTTP_SOURCE: "set cert_file and key_file",
+    TlsClient.RECEIVER: "receivers show none, let the server accept another login",
+    TlsClient.REDIS: "set ssl_certfile and ssl_keyfile in url",
+    TlsClient.POSTGRESQL: "set sslcert and sslkey in the URL",
+    TlsClient.MYSQL: "set ssl_cert and ssl_key in url",
+}
+
+
+def write_tls_fault(fault: TlsFault, client: TlsClient) -> tuple[str, str]:
+    """``has a certificate of an unknown authority`` and ``if it is yours, name the file of its authority as ca_file``."""
+    name_authority = f"name the file of its authority{_AUTHORITY.get(client, '')}"
+    show_certificate = _CLIENT_CERTIFICATE.get(client, "let the server accept another login")
+    advice = {
+        TlsFault.EXPIRED: "its owner must renew it",
+        TlsFault.NOT_YET_VALID: "set this machine's clock, or wait until it is valid",
+        TlsFault.OTHER_NAME: "check the host, or its owner must add this name to the certificate",
+        TlsFault.UNKNOWN_ISSUER: f"if it is yours, {name_authority}",
+        TlsFault.UNVERIFIED: (
+            "look at its dates with openssl s_client; if only its authority is "
+            f"unknown, {name_authority}"
+        ),
+        TlsFault.CLIENT_WANTED: show_certificate,
+        TlsFault.CLIENT_REFUSED: "check who issued it and when it ends",
+        TlsFault.VERSION: "let the server take TLS 1.2 or later",
+        TlsFault.HANDSHAKE: (
+            f"check the port; if the server wants a client certificate, {show_certificate}"
+        ),
+        TlsFault.NO_TLS: "check the port, and that the server takes TLS there",
+    }
+    return _PREDICATES[fault], advice[fault]
