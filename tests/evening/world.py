@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from email import message_from_bytes
 from email.policy import default
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ PACE = 60
 """So many times faster than shipped are the rules of Prometheus and the routes of Alertmanager."""
 SHOPS = {"home-feed": Shop(seed=1, users=700), "newsletter": Shop(seed=2, users=100)}
 COUNTRIES = {name: shop.values["country"].tolist() for name, shop in SHOPS.items()}
-SECRETS = (PASSWORD, LOGIN[1], "canary-hook-secret", "canarycanarycanary", "canary-users-key")
+SECRETS = (KEY, PASSWORD, LOGIN[1], "canary-hook-secret", "canarycanarycanary", "canary-users-key")
 _END = re.compile(r"✅|resolved?:|\[RESOLVED")
 
 
@@ -118,6 +118,19 @@ def read_body(body: bytes) -> Heard:
     return Heard("webhook", headline, text)
 
 
+def answer_with(change: Change, shop: str, arm: Arm, asked: dict[str, Any]) -> Reply:
+    """A reply that makes its lists as it is sent, beside others."""
+
+    def reply(collector: Collector, sock: socket.socket) -> None:
+        minute, second = divmod(int(asked["slot"]), 100)
+        day = (minute * 60 + second) // EVERY_S % DAYS
+        lists = {user: change(Question(shop=shop, arm=arm, day=day, row=int(user[1:]))) for user in asked["users"]}
+        body = json.dumps({user: items for user, items in lists.items() if items is not None})
+        answer(200, {"Content-Type": "application/json"}, body.encode())(collector, sock)
+
+    return reply
+
+
 @dataclass(slots=True, kw_only=True)
 class Evening:
     """Everything that runs. ``broken``: how an arm of a shop answers instead; ``gates``: the network before others."""
@@ -128,7 +141,6 @@ class Evening:
     mail: MailServer
     alertmanager: AlertmanagerServer
     gates: dict[str, Proxy]
-    config: dict[str, Any] = field(default_factory=dict)
     broken: dict[tuple[str, Arm], tuple[Change, Reply | None]] = field(default_factory=dict)
     daemons: list[ServeProcess] = field(default_factory=list)
     path: Path = Path()
@@ -137,16 +149,7 @@ class Evening:
         """How a recommender answers a batch of users."""
         _, shop, arm = request.path.split("/")
         change, reply = self.broken.get((shop, Arm(arm)), (Question.items, None))
-        return reply or partial(self.answer, shop, Arm(arm), json.loads(request.body), change)
-
-    def answer(
-        self, shop: str, arm: Arm, asked: dict[str, Any], change: Change, collector: Collector, sock: socket.socket
-    ) -> None:
-        minute, second = divmod(int(asked["slot"]), 100)
-        day = (minute * 60 + second) // EVERY_S % DAYS
-        lists = {user: change(Question(shop=shop, arm=arm, day=day, row=int(user[1:]))) for user in asked["users"]}
-        body = json.dumps({user: items for user, items in lists.items() if items is not None})
-        answer(200, {"Content-Type": "application/json"}, body.encode())(collector, sock)
+        return reply or answer_with(change, shop, Arm(arm), json.loads(request.body))
 
     def heard(self) -> list[Heard]:
         """All messages that a receiver took."""
@@ -222,7 +225,7 @@ def open_evening(folder: Path, server: PostgresServer, url: str) -> Iterator[tup
         to, ports = evening.alertmanager.url, (free_port(), free_port())
         login = {"username": LOGIN[0], "password": LOGIN[1], "ca_file": str(certificate)}
         mail = {"host": "127.0.0.1", "port": evening.mail.port, "sender": "a@example.com", "to": ["b@example.com"]}
-        evening.config = {
+        config: dict[str, Any] = {
             "database": make_url(url).set(port=gates["database"].port).render_as_string(hide_password=False),
             "lease": "5s",
             "database_alert_after": f"{EVERY_S}s",
@@ -240,7 +243,7 @@ def open_evening(folder: Path, server: PostgresServer, url: str) -> Iterator[tup
             ],
         }
         for number, own in enumerate(ports):
-            text = yaml.safe_dump(evening.config | {"listen": f"127.0.0.1:{own}"})
+            text = yaml.safe_dump(config | {"listen": f"127.0.0.1:{own}"})
             (folder / f"{number}.yaml").write_text(text)
         replay(folder, server)
         rules = folder / "rankwatch.rules.yml"
