@@ -65,7 +65,11 @@ class Row:
         """Headlines of critical messages, or else of all, that do not name the cause."""
         pages = [each for each in self.heard if not each.is_end]
         critical = [each for each in pages if each.is_critical] or pages
-        return [each.headline for each in critical if not re.search(self.fault.cause, each.text, re.IGNORECASE)]
+        return [
+            each.headline
+            for each in critical
+            if not re.search(self.fault.cause, each.text, re.IGNORECASE)
+        ]
 
     def problems(self) -> list[str]:
         if not self.heard:
@@ -78,13 +82,20 @@ class Row:
         return [problem for problem, is_so in checks.items() if is_so]
 
     def __str__(self) -> str:
-        first, last = (f"{seconds:5.1f}" if seconds else "    -" for seconds in (self.noticed_s, self.ended_s))
-        pages, named = "/".join(str(self.pages[each]) for each in RECEIVERS), "no " if self.unnamed else "yes"
+        first, last = (
+            f"{seconds:5.1f}" if seconds else "    -" for seconds in (self.noticed_s, self.ended_s)
+        )
+        pages, named = (
+            "/".join(str(self.pages[each]) for each in RECEIVERS),
+            "no " if self.unnamed else "yes",
+        )
         headline = next((each.headline for each in self.heard if each.receiver == "webhook"), "")
         return f"{self.fault.name:28} {first} {pages:7} {last} {named} {self.alerts:2} {headline}"
 
 
-def broken(change: Change = Question.items, *, reply: Reply | None = None, arm: Arm = Arm.CANDIDATE) -> Plant:
+def broken(
+    change: Change = Question.items, *, reply: Reply | None = None, arm: Arm = Arm.CANDIDATE
+) -> Plant:
     """The arm answers so."""
 
     @contextmanager
@@ -174,12 +185,24 @@ FAULTS = {
         Fault("popular list for 1 %", "same list", broken(of_first(7, lambda _: POPULAR))),
         Fault("popular list for 20 %", "same list", broken(of_first(140, lambda _: POPULAR))),
         Fault("random lists", "random", RANDOM),
-        Fault("top 3 reversed", "another order", broken(lambda asked: asked.items()[2::-1] + asked.items()[3:])),
-        Fault("candidate = baseline", "baseline's list|identical", broken(lambda asked: asked.items(arm=Arm.BASELINE))),
+        Fault(
+            "top 3 reversed",
+            "another order",
+            broken(lambda asked: asked.items()[2::-1] + asked.items()[3:]),
+        ),
+        Fault(
+            "candidate = baseline",
+            "baseline's list|identical",
+            broken(lambda asked: asked.items(arm=Arm.BASELINE)),
+        ),
         Fault("stale lists", "as in the last run", broken(lambda asked: asked.items(day=1))),
         Fault("one segment broken", "country=DE", broken(of_country("DE", random_list))),
         Fault("the same again", "country=DE", broken(of_country("DE", random_list))),
-        Fault("baseline broken", "from the baseline that look random", broken(random_list, arm=Arm.BASELINE)),
+        Fault(
+            "baseline broken",
+            "from the baseline that look random",
+            broken(random_list, arm=Arm.BASELINE),
+        ),
     ],
     "newsletter": [
         Fault("host gone", r"recs-v2\.invalid", contextmanager(renamed_host)),
@@ -205,7 +228,11 @@ OF_THE_DAEMON = {
     ],
 }
 OF_THE_DATABASE = {
-    "": [Fault("database away", "database", contextmanager(cut_off), lambda _: time.sleep(4 * EVERY_S))],
+    "": [
+        Fault(
+            "database away", "database", contextmanager(cut_off), lambda _: time.sleep(4 * EVERY_S)
+        )
+    ],
     "home-feed": [
         Fault("database away: home-feed", "database", plant_nothing, is_optional=True),
         Fault("Slack away and back", "random", contextmanager(without_slack)),
@@ -251,7 +278,9 @@ def play_one(evening: Evening, shop: str, fault: Fault) -> Row:
     before, begun = Counter(evening.heard()), time.monotonic()
 
     def new() -> list[Heard]:
-        return [each for each in (Counter(evening.heard()) - before).elements() if each.shop == shop]
+        return [
+            each for each in (Counter(evening.heard()) - before).elements() if each.shop == shop
+        ]
 
     def is_critical() -> bool:
         return any(each.is_critical for each in new())
@@ -274,7 +303,9 @@ def play_one(evening: Evening, shop: str, fault: Fault) -> Row:
     is_ended = seen(is_over, PATIENCE * 5)
     ended_s = time.monotonic() - healed
     calm_down(evening, shop)
-    return Row(fault, new(), noticed_s if is_noticed else None, ended_s if is_ended else None, alerts)
+    return Row(
+        fault, new(), noticed_s if is_noticed else None, ended_s if is_ended else None, alerts
+    )
 
 
 def test_people_hear_of_every_fault_of_an_evening_once_with_its_cause_and_of_its_end(
@@ -295,5 +326,9 @@ def test_people_hear_of_every_fault_of_an_evening_once_with_its_cause_and_of_its
         texts = [each.text for each in evening.heard()]
     print(*rows, sep="\n")  # noqa: T201 - the table of the evening
     assert {row.fault.name: row.problems() for row in rows if row.problems()} == {}
-    assert [text for text in texts if any(secret in text for secret in SECRETS) or re.search(r"\bu\d{5}\b", text)] == []
+    assert [
+        text
+        for text in texts
+        if any(secret in text for secret in SECRETS) or re.search(r"\bu\d{5}\b", text)
+    ] == []
     assert len(rows) > 25

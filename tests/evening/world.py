@@ -66,7 +66,9 @@ class Question:
     def items(self, **other: Any) -> list[str]:
         """The right answer to this question, or to one that differs in these fields."""
         question = replace(self, **other)
-        return [f"SKU-{item}" for item in SHOPS[self.shop].rank(question.arm, question.day)[self.row]]
+        return [
+            f"SKU-{item}" for item in SHOPS[self.shop].rank(question.arm, question.day)[self.row]
+        ]
 
 
 Change = Callable[[Question], object]
@@ -74,7 +76,10 @@ Change = Callable[[Question], object]
 
 
 class Heard(NamedTuple):
-    """What a receiver heard. ``headline`` begins with its status or severity; ``page`` is PagerDuty's key."""
+    """What a receiver heard.
+
+    ``headline`` begins with its status or severity; ``page`` is PagerDuty's key.
+    """
 
     receiver: str
     headline: str
@@ -114,7 +119,9 @@ def read_body(body: bytes) -> Heard:
         headline = f"{action}: {about['severity']}: {about['group']}: {about['summary']}"
         return Heard("pagerduty", headline, text.replace(KEY, ""), message["dedup_key"])
     labels, first = message["groupLabels"], message["alerts"][0]["annotations"]
-    headline = f"{message['status']}: {labels['severity']}: {labels['comparison']}: {first.get('summary')}"
+    headline = (
+        f"{message['status']}: {labels['severity']}: {labels['comparison']}: {first.get('summary')}"
+    )
     return Heard("webhook", headline, text)
 
 
@@ -124,7 +131,10 @@ def answer_with(change: Change, shop: str, arm: Arm, asked: dict[str, Any]) -> R
     def reply(collector: Collector, sock: socket.socket) -> None:
         minute, second = divmod(int(asked["slot"]), 100)
         day = (minute * 60 + second) // EVERY_S % DAYS
-        lists = {user: change(Question(shop=shop, arm=arm, day=day, row=int(user[1:]))) for user in asked["users"]}
+        lists = {
+            user: change(Question(shop=shop, arm=arm, day=day, row=int(user[1:])))
+            for user in asked["users"]
+        }
         body = json.dumps({user: items for user, items in lists.items() if items is not None})
         answer(200, {"Content-Type": "application/json"}, body.encode())(collector, sock)
 
@@ -133,7 +143,10 @@ def answer_with(change: Change, shop: str, arm: Arm, asked: dict[str, Any]) -> R
 
 @dataclass(slots=True, kw_only=True)
 class Evening:
-    """Everything that runs. ``broken``: how an arm of a shop answers instead; ``gates``: the network before others."""
+    """Everything that runs.
+
+    ``broken``: how an arm of a shop answers instead; ``gates``: the network before others.
+    """
 
     folder: Path
     store: SqlStore
@@ -182,9 +195,18 @@ class Evening:
 
 
 def comparison(shop: str, places: dict[Arm, str]) -> dict[str, Any]:
-    asked = {"method": "POST", "batch": SHOPS[shop].users // 10, "concurrency": 2, "timeout": "2s", "retries": 0}
+    asked = {
+        "method": "POST",
+        "batch": SHOPS[shop].users // 10,
+        "concurrency": 2,
+        "timeout": "2s",
+        "retries": 0,
+    }
     asked |= {"body": {"users": "{users}", "slot": "{slot:%M%S}"}}
-    arms = {str(arm): {"http": {"url": f"http://{place}/{shop}/{arm}", **asked}} for arm, place in places.items()}
+    arms = {
+        str(arm): {"http": {"url": f"http://{place}/{shop}/{arm}", **asked}}
+        for arm, place in places.items()
+    }
     users = {"file": {"path": f"{shop}.csv", "user": "user_id"}, "segments": ["country"]}
     about = {"name": shop, "every": f"{EVERY_S}s", "deadline": "2900ms", "k": 10, "users": users}
     return about | arms | {"metrics": ["rbo(p=0.9)", "overlap"], "rules": "default"}
@@ -192,14 +214,18 @@ def comparison(shop: str, places: dict[Arm, str]) -> dict[str, Any]:
 
 def write_users(folder: Path) -> None:
     for name, shop in SHOPS.items():
-        rows = (f"{user},{country}\n" for user, country in zip(shop.names, COUNTRIES[name], strict=True))
+        rows = (
+            f"{user},{country}\n" for user, country in zip(shop.names, COUNTRIES[name], strict=True)
+        )
         (folder / f"{name}.csv").write_text("user_id,country\n" + "".join(rows))
     (folder / "users.key").write_text("canary-users-key" * 3)
     (folder / "users.key").chmod(0o600)
 
 
 @contextmanager
-def open_evening(folder: Path, server: PostgresServer, url: str) -> Iterator[tuple[Evening, Prometheus]]:
+def open_evening(
+    folder: Path, server: PostgresServer, url: str
+) -> Iterator[tuple[Evening, Prometheus]]:
     """Everything is up, and both comparisons have a healthy past."""
     write_users(folder)
     certificate = self_signed(folder)
@@ -207,14 +233,17 @@ def open_evening(folder: Path, server: PostgresServer, url: str) -> Iterator[tup
         enter = stack.enter_context
         shops, *hooks = (enter(contextmanager(serve)()) for _ in range(4))
         port = int(shops.url.rpartition(":")[2])
-        gates = {name: enter(proxying(port)) for name in SHOPS} | {"database": enter(proxying(server.port))}
+        gates = {name: enter(proxying(port)) for name in SHOPS} | {
+            "database": enter(proxying(server.port))
+        }
         evening = Evening(
             folder=folder,
             store=enter(closing(open_store(url, create=True))),
             hooks=(hooks[0], hooks[1], hooks[2]),
             mail=enter(contextmanager(serve_mail)(certificate)),
             alertmanager=AlertmanagerServer(
-                folder / "alertmanager", config=quicken(text_of("alertmanager/alertmanager.yml"), PACE)
+                folder / "alertmanager",
+                config=quicken(text_of("alertmanager/alertmanager.yml"), PACE),
             ),
             gates=gates,
         )
@@ -224,14 +253,27 @@ def open_evening(folder: Path, server: PostgresServer, url: str) -> Iterator[tup
         evening.alertmanager.start()
         to, ports = evening.alertmanager.url, (free_port(), free_port())
         login = {"username": LOGIN[0], "password": LOGIN[1], "ca_file": str(certificate)}
-        mail = {"host": "127.0.0.1", "port": evening.mail.port, "sender": "a@example.com", "to": ["b@example.com"]}
+        mail = {
+            "host": "127.0.0.1",
+            "port": evening.mail.port,
+            "sender": "a@example.com",
+            "to": ["b@example.com"],
+        }
         config: dict[str, Any] = {
-            "database": make_url(url).set(port=gates["database"].port).render_as_string(hide_password=False),
+            "database": make_url(url)
+            .set(port=gates["database"].port)
+            .render_as_string(hide_password=False),
             "lease": "5s",
             "database_alert_after": f"{EVERY_S}s",
             "privacy": {"users": "hmac", "key_file": "users.key"},
             "comparisons": [
-                comparison(name, {Arm.BASELINE: f"127.0.0.1:{port}", Arm.CANDIDATE: f"127.0.0.1:{gates[name].port}"})
+                comparison(
+                    name,
+                    {
+                        Arm.BASELINE: f"127.0.0.1:{port}",
+                        Arm.CANDIDATE: f"127.0.0.1:{gates[name].port}",
+                    },
+                )
                 for name in SHOPS
             ],
             "receivers": [
@@ -251,7 +293,9 @@ def open_evening(folder: Path, server: PostgresServer, url: str) -> Iterator[tup
         stack.callback(evening.kill_all)
         evening.serve("0.yaml")
         targets = [f"127.0.0.1:{own}" for own in ports]
-        watching = running_prometheus(*targets, rules=[rules], interval="1250ms", alertmanager=to.removeprefix("http://"))
+        watching = running_prometheus(
+            *targets, rules=[rules], interval="1250ms", alertmanager=to.removeprefix("http://")
+        )
         yield evening, enter(watching)
         assert duty.complaints + slack.complaints == []
 
@@ -263,5 +307,7 @@ def replay(folder: Path, server: PostgresServer) -> None:
     first = now - timedelta(seconds=EVERY_S * HEALTHY_RUNS)
     period = ("--from", first.isoformat(), "--to", now.isoformat(), "--config", "0.yaml")
     with ThreadPoolExecutor() as pool:
-        for done in pool.map(lambda name: rankwatch("replay", name, *period, cwd=folder, timeout_s=240), SHOPS):
+        for done in pool.map(
+            lambda name: rankwatch("replay", name, *period, cwd=folder, timeout_s=240), SHOPS
+        ):
             assert done.returncode == 0, done.stdout + done.stderr
