@@ -19,7 +19,11 @@ from monitor.model.runs import RunStatus
 from servers.daemon import wait_for
 from servers.webhook import Reply, Request, answer, hang
 
-pytestmark = [pytest.mark.integration, pytest.mark.early(500)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.early(500),
+    pytest.mark.timeout(1800),  # thirty faults, many of them one after the other
+]
 RECEIVERS = ("pagerduty", "slack", "mail", "webhook")
 POPULAR = [f"SKU-{item}" for item in range(10)]
 LOGIN_PAGE = answer(200, {"Content-Type": "text/html"}, b"<!DOCTYPE html><title>Sign in</title>")
