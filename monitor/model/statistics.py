@@ -87,9 +87,10 @@ class Lack(StrEnum):
     UNCHANGED = "unchanged_list"
     REVERSED = "top_reversed"  # holds both arms together, as the next, and is the candidate's
     FIRST_DIFFERS = "first_differs"
+    IDENTICAL = "identical_list"
 
 
-TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS})
+TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL})
 
 _BY_LACK = {lack: frozenset({CoverageReason(lack)}) for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)}
 _REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values(), {CoverageReason.TOO_SLOW})}

@@ -29,6 +29,8 @@ BACK_RUNS = 3
 """The same where the level has come back more than half of the way to what was normal before."""
 AGREE = 3.0
 """Standard errors that the two halves of a level may lie apart."""
+MOVED = 2.0
+"""Scales of healthy runs that a level lies from the one before at least; else the fault has healed, and nothing is new."""
 ROUNDING = 1e-9
 
 
@@ -145,7 +147,7 @@ class Levels:
 
     shift: Floats  # (runs, m)
     teaches: Flags  # (runs, m)
-    since: Integers  # (m,), row at which the newest level begins, -1 where it is the only one or was accepted
+    since: Integers  # (m,), row at which the newest level begins, -1 where it is the only one, was accepted or is no other
     doubt: Floats  # (m,), variance of this level as a multiple of the variance between runs
 
 
@@ -178,6 +180,7 @@ class _Scan:
         self.values, self.teaches, self.enough = values, teaches, enough
         self.origin, self.streak = np.full(series, -1), np.zeros(series, dtype=np.intp)
         self.is_open, self.total = np.zeros(series, dtype=np.bool_), np.zeros(series)
+        self.has_moved = np.zeros(series, dtype=np.bool_)
         self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)
 
     def step(self, row: int, alarmed: Flags, fires: Flags) -> None:
@@ -206,6 +209,8 @@ class _Scan:
         rows = np.arange(len(self.values))[:, np.newaxis]
         self.teaches |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
         normal, level = self._find_normal(start), find_mean(self.values[start : row + 1])
+        has_moved = np.abs(level - normal) > MOVED * find_scale(self._taught()[:start]) + ROUNDING * np.abs(normal)
+        self.has_moved = np.where(where, has_moved, self.has_moved)
         self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
         self.normal, self.level = np.where(where, normal, self.normal), np.where(where, level, self.level)
         self.origin, self.streak = np.where(where, start, self.origin), np.where(where, 0, self.streak)
@@ -221,7 +226,10 @@ class _Scan:
         self.origin, self.is_open = np.where(where, -1, self.origin), self.is_open & ~where
 
     def _find_normal(self, before: int) -> Floats:
-        return find_median(np.where(self.teaches, self.values, np.nan)[:before])
+        return find_median(self._taught()[:before])
+
+    def _taught(self) -> Floats:
+        return np.where(self.teaches, self.values, np.nan)
 
     def finish(self, seen: Floats) -> Levels:
         """Once a level is as long as one that settles its own runs alone say what is normal."""
@@ -233,7 +241,7 @@ class _Scan:
         return Levels(
             shift=shift,
             teaches=self.teaches & (~is_old | is_short),
-            since=np.where(self.is_open, self.origin, -1),
+            since=np.where(self.is_open & self.has_moved, self.origin, -1),
             doubt=is_short / np.maximum(runs, 1),
         )
 

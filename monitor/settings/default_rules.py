@@ -27,8 +27,9 @@ _LACKS = {
     "StaleLists": Lack.UNCHANGED,
     "TopReversed": Lack.REVERSED,
     "FirstItemDiffers": Lack.FIRST_DIFFERS,
+    "IdenticalLists": Lack.IDENTICAL,
 }
-_OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS)
+_OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:

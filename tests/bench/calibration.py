@@ -245,7 +245,7 @@ def watch(world: World, rng: np.random.Generator, stated: float = STATED) -> Ite
     for run, (now, errors) in enumerate(draw(world, rng)):
         fired = state.firing
         if not (world.holiday and is_holiday(run)):
-            phases = Phases(past=days[-KEPT_RUNS:], now=run % WEEK)
+            phases = Phases(past=days[-KEPT_RUNS:], now=run % WEEK, is_known_at_once=True)
             fired = state.judge(now.ravel(), errors.ravel(), [phases], now.shape[1])
             days = np.append(days, run % WEEK)
         if run >= MIN_HEALTHY_RUNS:
