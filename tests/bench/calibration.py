@@ -21,7 +21,7 @@ from scipy.special import betainc, chdtri, stdtrit
 from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
-from monitor.pipeline.expectations import find_waiting
+from monitor.pipeline.expectations import find_odd, find_waiting
 from monitor.reference.history import find_fault
 from monitor.reference.prediction import refer, surprise, to_normal
 from monitor.reference.sampling_error import judge_rare, to_angle
@@ -173,8 +173,10 @@ class Watch:
     def judge(self, now: Floats, errors: Floats, phases: list[Phases], columns: int) -> Flags:
         """What fires after this run, (kinds, columns), of segments of so many ``columns``, `all` first in every copy."""
         suspects = np.arange(len(self.values), 0, -1)[:, np.newaxis] <= count_suspects(self.evidence, self.share)
-        healthy = ~self.alarms & ~self.drifts & ~suspects & ~find_waiting(self.z)
-        past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired)
+        odd = spread_over_segments(find_odd(self.values, self.errors, self.z), columns)
+        healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_waiting(self.z)
+        far = self.z > NORMAL_AGAIN[Learning.DROP]
+        past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired, far=far)
         reference = refer(self.values, self.errors, phases=phases, alarms=past)
         p = surprise(reference, now, errors)
         is_share = np.arange(now.size) % len(SERIES) >= FIRST_SHARE
@@ -198,8 +200,7 @@ class Watch:
     def _keep(self, now: Floats, errors: Floats, z: Floats, columns: int) -> None:
         """Take the run into the history; the evidence of a trend that fires starts anew."""
         any_kind, trend = self.firing[0] | self.firing[1], self.firing[1]
-        by_segment = any_kind.reshape(-1, columns, len(SERIES)).any(axis=-1)
-        alarmed = np.repeat(by_segment | by_segment[:, :1], len(SERIES), axis=1).ravel()
+        alarmed = spread_over_segments(any_kind[np.newaxis], columns)[0]
         drifts = np.arange(len(self.values), -1, -1)[:, np.newaxis] < count_suspects(self.evidence, self.share)
         self.drifts = _append(self.drifts, trend)
         self.drifts |= drifts[-len(self.drifts) :] & trend
@@ -209,6 +210,13 @@ class Watch:
         self.evidence = TrendEvidence(
             mass=np.where(trend, 0, gone.mass), rise=np.where(trend, 0, gone.rise), since=np.where(trend, 0, gone.since)
         )
+
+
+def spread_over_segments(flags: Flags, columns: int) -> Flags:
+    """Each run's flag, (runs, m), in all series of the segment, and one of `all` in all segments."""
+    copies = flags.shape[1] // (columns * len(SERIES))
+    by_segment = flags.reshape(len(flags), copies, columns, len(SERIES)).any(axis=-1)
+    return np.repeat(by_segment | by_segment[..., :1], len(SERIES), axis=-1).reshape(flags.shape)
 
 
 def _append(past: T, now: T) -> T:
