@@ -147,6 +147,12 @@ def test_a_share_is_told_in_users(lack, did):
     assert verdict(lack, score) == (Outcome.BREACH, f"the candidate {did} 400 of 2,000 users (20 %), more than the 5 % allowed")
 
 
+def test_identical_lists_ask_what_to_look_at_first():
+    score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric="identical_list", value=1.0, n=500)
+    said = "the candidate answers with the baseline's list for 500 of 500 users, more than the 5 % allowed: is the experiment applied?"
+    assert verdict(Lack.IDENTICAL, score) == (Outcome.BREACH, said)
+
+
 def test_what_cannot_be_told_says_why():
     untold = "too few lists of other users have changed since the last run to tell which ones should have"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
