@@ -39,12 +39,14 @@ USUAL = np.diff(betainc(5.0, 1.8, (EDGES + 1) / 2))
 """Mean 0.47, deviation 0.31, one user in ten below 0: close to extended tau of a retrained shop recommender."""
 SHOCK = 0.3
 """Moves the mean by 0.03 from run to run."""
-SERIES = ("mean", "p05", "share_below(0)", "share_below(-0.5)", "unchanged_list", "shared_list")
+SERIES = ("mean", "p05", "share_below(0)", "share_below(-0.5)", "unchanged_list", "identical_list", "shared_list")
 FIRST_SHARE = 2  # the others, from here on, are shares of users
 UNCHANGED = 0.002
 """Share of users whose list a training leaves as it is, in clusters of twice their variance."""
 ALIKE = 0.0005
 """Mean share of users who happen to have the most common list, beside the one who always has it."""
+IDENTICAL = 0.01
+"""Share of users with the same list in both arms; more on days on which the arms are alike."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,7 @@ class World:
     """Share of users with popularity lists once ``onset`` runs have been judged, for ``lasts`` runs."""
     onset: int = 30
     lasts: int = 10_000
+    identical: float = IDENTICAL
     moved: float = 0.0
     """Tilt of everybody's scores from ``onset`` on, in shocks: the healthy level lies elsewhere after the fault."""
     weekend: float = 0.0
@@ -92,10 +95,10 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
         ill = max(world.collapsed * (age < world.lasts), in_week) if age >= 0 else 0.0
         odds = (1 - ill) * odds + ill * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
-        rare = draw_rare(world, ill, rng)
+        rare = draw_rare(world, ill, tilt, rng)
         if world.segments > 1:
             counts = np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1)
-            whole = np.stack((rare[..., 0].sum(axis=1), rare[..., 1].max(axis=1)), axis=-1)
+            whole = np.concatenate((rare[..., :-1].sum(axis=1), rare[..., -1:].max(axis=1)), axis=-1)
             rare = np.concatenate((whole[:, np.newaxis], rare), axis=1)
         yield measure(counts, rare)
 
@@ -104,22 +107,27 @@ def is_holiday(run: int) -> bool:
     return run % 40 in (20, 21, 22)
 
 
-def draw_rare(world: World, ill: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Users whose list is unchanged, and with the most common one, (copies, segments, 2): a share ``ill`` has one for ever."""
+def draw_rare(world: World, ill: float, tilt: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Users whose list is unchanged, identical in both arms, and the most common one, (copies, segments, 3).
+
+    A share ``ill`` has one list for ever, and one that the baseline does not give.
+    """
     shape = (world.copies, world.segments)
     same = rng.binomial(world.users, ill, shape)
     unchanged = np.minimum(rng.negative_binomial(UNCHANGED * world.users, 0.5, shape) + same, world.users)
-    return np.stack((unchanged, np.maximum(1 + rng.poisson(ALIKE * world.users, shape), same)), axis=-1)
+    odds = world.identical / (1 - world.identical) * np.exp(tilt)
+    identical = rng.binomial(world.users, (1 - ill) * odds / (1 + odds))
+    return np.stack((unchanged, identical, np.maximum(1 + rng.poisson(ALIKE * world.users, shape), same)), axis=-1)
 
 
 def measure(counts: npt.NDArray[np.int64], rare: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The six series and their sampling errors, (..., 6), from counts by bin (..., bins) and rare counts (..., 2)."""
+    """The seven series and their sampling errors, (..., 7), from counts by bin (..., bins) and rare counts (..., 3)."""
     n = counts.sum(axis=-1)
     mean = counts @ SCORES / n
     deviation = np.sqrt(np.maximum(counts @ SCORES**2 / n - mean**2, 0) * n / (n - 1))
     p05, p05_error = percentile(counts, n)
     below = [counts[..., : np.searchsorted(SCORES, floor)].sum(axis=-1) for floor in (0.0, -0.5)]
-    shares = [to_angle(each / n, n) for each in (*below, rare[..., 0], rare[..., 1])]
+    shares = [to_angle(each / n, n) for each in (*below, *np.moveaxis(rare, -1, 0))]
     values = np.stack([mean, p05, *(-angle for angle, _ in shares)], axis=-1)
     return values, np.stack([deviation / np.sqrt(n), p05_error, *(error for _, error in shares)], axis=-1)
 
@@ -279,7 +287,7 @@ def bound(pages: npt.NDArray[np.intp]) -> float:
 
 
 def calibrate() -> Table:
-    """10,000 runs a setting or more, in 36 worlds of shocks and 8 of patterns; above 1 the promise would not be kept."""
+    """10,000 runs a setting or more, in 36 worlds of shocks and 10 of patterns; above 1 the promise would not be kept."""
     table = Table("users", "segments", "shocks", "runs", "pages", "of stated", "95 % bound of that")
     table.title = f"False pages when one in {STATED:.0f} runs is allowed"
     kinds = SHOCKS | PATTERNS
@@ -366,6 +374,7 @@ PATTERNS = {
     "weekends of 6 % of users": World(users=0, weekend=0.06, onset=0, runs=365),
     "weekly trainings": World(users=0, trained=0.15, onset=0, runs=365),
     "holidays": World(users=0, holiday=0.2, onset=0),
+    "half of the lists identical": World(users=0, identical=0.5),
     "weekly season and weekends": World(users=0, is_weekly=True, weekend=0.06, onset=0, runs=365, correlation=0.3),
 }
 

@@ -39,9 +39,7 @@ def fired_in_the_relapse(every: timedelta, fault: int, gap: int, *, has_first: b
     text = MINIMAL.replace("every: 15m", f"every: {seconds}s")
     what = comparison_of(f"{text}    metrics: [{', '.join(METRICS)}]\n    rules: default\n")
     start = SLOT - LEARNED * every
-    past = [
-        PastRun(slot=start + run * every, summaries=measure(what, run, is_ill=False), states={}) for run in range(LEARNED)
-    ]
+    past = [PastRun(slot=start + run * every, summaries=measure(what, run, is_ill=False), states={}) for run in range(LEARNED)]
     first, second = LEARNED, LEARNED + fault + gap
     states: dict[tuple[str, str], AlertState] = {}
     fired: set[str] = set()
