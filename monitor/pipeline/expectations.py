@@ -160,7 +160,8 @@ def _look_back(
     is_last = np.isin(np.arange(len(past)) + 1, starts)
     evidence, was_drifting = _gather(fired | is_last[:, np.newaxis], lessons.steady, shares)
     alarms = rule_series.find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
-    is_odd = rule_series.spread_over_segments(series, find_odd(lessons.values, lessons.errors, lessons.z))
+    calm = np.where(alarms, np.nan, lessons.values)
+    is_odd = rule_series.spread_over_segments(series, find_odd(calm, lessons.errors, lessons.z))
     # A run in alarm, in a drift or close to a drop must not become part of what is normal.
     healthy = ~alarms & ~is_odd & ~was_drifting & ~find_waiting(lessons.z)
     far = lessons.z > NORMAL_AGAIN[Learning.DROP]
@@ -194,7 +195,7 @@ def find_waiting(z: Floats) -> Flags:
 
 
 def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
-    """The past runs, (runs, m), that nobody judged and that lie ODD_SCALES from the median, by what varies more.
+    """The past runs without alarm, (runs, m), that nobody judged and that lie ODD_SCALES from the median, by what varies more.
 
     That is the scale of the runs or the sampling error of a typical one: one user without a list is not odd.
     """

@@ -152,9 +152,10 @@ def find_alarms(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun
 def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags) -> Flags:
     """Each run's flag, (runs, m), in all series of the segment, and one of all users in all segments."""
     segments = np.array([each.segment for each in series])
-    found = np.repeat(flags[:, segments == ALL].any(axis=1)[:, np.newaxis], len(series), axis=1)
-    for segment in dict.fromkeys(segments[flags.any(axis=0)]):
-        found[:, segments == segment] |= flags[:, segments == segment].any(axis=1)[:, np.newaxis]
+    found = np.repeat(flags[:, segments == ALL].any(axis=1, keepdims=True), len(series), axis=1)
+    for segment in {*segments[flags.any(axis=0)]}:
+        mine = segments == segment
+        found[:, mine] |= flags[:, mine].any(axis=1, keepdims=True)
     return found
 
 

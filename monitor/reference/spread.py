@@ -168,7 +168,8 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
     alarms, firing = past.alarms[:, looked_at], past.firing[:, looked_at]
     far = np.zeros(firing.shape, dtype=np.bool_) if past.far is None else past.far[:, looked_at]
     for row in range(len(values)):
-        scan.step(row, alarms[row], firing[max(row - LAST, 0) : row + 1], far[max(row + 1 - LAST, 0) : row + 1].all(axis=0))
+        is_far = np.all(far[max(row + 1 - LAST, 0) : row + 1], axis=0)
+        scan.step(row, alarms[row], firing[max(row - LAST, 0) : row + 1], np.asarray(is_far))
         for start, following in past.accepted:
             if row == following - 1:
                 scan.begin(np.ones(looked_at.size, dtype=np.bool_), start, row, is_accepted=True)

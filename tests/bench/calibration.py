@@ -181,7 +181,8 @@ class Watch:
     def judge(self, now: Floats, errors: Floats, phases: list[Phases], columns: int) -> Flags:
         """What fires after this run, (kinds, columns), of segments of so many ``columns``, `all` first in every copy."""
         suspects = np.arange(len(self.values), 0, -1)[:, np.newaxis] <= count_suspects(self.evidence, self.share)
-        odd = spread_over_segments(find_odd(self.values, self.errors, self.z), columns)
+        calm = np.where(self.alarms, np.nan, self.values)
+        odd = spread_over_segments(find_odd(calm, self.errors, self.z), columns)
         healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_waiting(self.z)
         far = self.z > NORMAL_AGAIN[Learning.DROP]
         past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired, far=far)
@@ -223,7 +224,7 @@ class Watch:
 def spread_over_segments(flags: Flags, columns: int) -> Flags:
     """Each run's flag, (runs, m), in all series of the segment, and one of `all` in all segments."""
     copies = flags.shape[1] // (columns * len(SERIES))
-    by_segment = flags.reshape(len(flags), copies, columns, len(SERIES)).any(axis=-1)
+    by_segment = np.asarray(flags.reshape(len(flags), copies, columns, len(SERIES)).any(axis=-1))
     return np.repeat(by_segment | by_segment[..., :1], len(SERIES), axis=-1).reshape(flags.shape)
 
 

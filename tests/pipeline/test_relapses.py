@@ -68,10 +68,19 @@ def test_a_relapse_fires_the_rules_that_the_fault_alone_fires_but_for_one(every,
 
 
 SHORT = [(every, fault, gap) for every in (MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY) for fault in (1, 3) for gap in (1, 4, 12)]
-LONG = [(HOUR, 12, 12), (HOUR, 12, 36), (HOUR, 3, 45), (HOUR, 1, 47), (6 * HOUR, 2, 2), (6 * HOUR, 2, 6), (15 * MINUTE, 12, 84)]
+LONG = [
+    (MINUTE, 70, 8),
+    (HOUR, 12, 12),
+    (HOUR, 12, 36),
+    (HOUR, 3, 45),
+    (HOUR, 1, 47),
+    (6 * HOUR, 2, 2),
+    (6 * HOUR, 2, 6),
+    (15 * MINUTE, 12, 84),
+]
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("every", "fault", "gap"), SHORT + LONG)
-def test_so_it_is_from_a_minute_to_a_day_and_from_one_run_to_two_days(every, fault, gap):
+def test_so_it_is_with_a_run_a_minute_to_one_a_day_and_relapses_after_one_run_to_two_days(every, fault, gap):
     check(every, fault, gap)
