@@ -165,7 +165,8 @@ LOOKS = {f"{kind} {name}": 1.0 for kind in KINDS for name in SERIES}
 class Watch:
     """What is stored between runs, the newest KEPT_RUNS of them, (runs, columns) each, and what fires, (kinds, columns).
 
-    ``drifts`` are runs of a trend that has fired; ``share`` is each column's share of the budget.
+    ``pending``: in breach in the last run; identical lists fire with the second such run. ``drifts`` are runs of a trend that
+    has fired; ``share`` is each column's share of the budget.
     """
 
     values: Floats
@@ -175,6 +176,7 @@ class Watch:
     fired: Flags
     drifts: Flags
     firing: Flags
+    pending: Flags
     evidence: TrendEvidence
     share: Floats
 
@@ -198,7 +200,10 @@ class Watch:
         z = to_normal(p)
         correlation = np.where(is_counted & (always > 0), 0.0, correlate(reference.taught, self.share))
         self.evidence = update_evidence(self.evidence, discount(z, correlation))
-        breach = np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
+        is_drop = p <= self.share
+        waits = (np.arange(now.size) % len(SERIES) == SERIES.index("identical_list")) & ~self.pending
+        self.pending = is_drop
+        breach = np.stack([is_drop & ~waits, self.evidence.total >= 1 / self.share])
         trend = np.where(reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND])
         half = np.minimum(np.nan_to_num(find_fault(self.z, self.fired)) / 2, MOST_AGAIN)
         is_back = np.stack([z <= np.maximum(NORMAL_AGAIN[Learning.DROP], half), z <= np.maximum(trend, half)])
@@ -209,7 +214,7 @@ class Watch:
     def _keep(self, now: Floats, errors: Floats, z: Floats, columns: int) -> None:
         """Take the run into the history; the evidence of a trend that fires starts anew."""
         any_kind, trend = self.firing[0] | self.firing[1], self.firing[1]
-        alarmed = spread_over_segments(any_kind[np.newaxis], columns)[0]
+        alarmed = spread_over_segments((any_kind | self.pending)[np.newaxis], columns)[0]
         drifts = np.arange(len(self.values), -1, -1)[:, np.newaxis] < count_suspects(self.evidence, self.share)
         self.drifts = _append(self.drifts, trend)
         self.drifts |= drifts[-len(self.drifts) :] & trend
@@ -251,6 +256,7 @@ def begin(world: World, stated: float) -> Watch:
         fired=never,
         drifts=never,
         firing=np.zeros((len(KINDS), share.size), dtype=bool),
+        pending=np.zeros(share.size, dtype=bool),
         evidence=no_evidence(share.size),
         share=share,
     )
