@@ -67,16 +67,23 @@ def test_a_relapse_fires_the_rules_that_the_fault_alone_fires_but_for_one(every,
     check(every, fault, gap)
 
 
-SHORT = [(every, fault, gap) for every in (MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY) for fault in (1, 3) for gap in (1, 4, 12)]
+SHORT = [
+    (every, fault, gap)
+    for every in (MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY)
+    for fault in (1, 3)
+    for gap in (1, 4, 12)
+    if gap * every <= 2 * DAY and (fault == 1 or fault * every <= DAY / 2)
+]
 LONG = [
     (MINUTE, 70, 8),
+    (15 * MINUTE, 12, 84),
     (HOUR, 12, 12),
     (HOUR, 12, 36),
     (HOUR, 3, 45),
     (HOUR, 1, 47),
     (6 * HOUR, 2, 2),
     (6 * HOUR, 2, 6),
-    (15 * MINUTE, 12, 84),
+    (DAY, 1, 2),
 ]
 
 
