@@ -1,4 +1,7 @@
-"""The references of all settings and of profiles, made from the options and profiles; `make generated` writes them."""
+"""The references of all settings and of profiles, made from the options and profiles.
+
+`make generated` writes them.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +36,28 @@ _NAMES: dict[object, str] = {
 
 
 def settings_reference() -> str:
-    """One table for each group of settings: key, type, default, meaning. Starts with a heading, has no title of its own.
+    """One table for each group of settings: key, type, default, meaning.
+
+    Starts with a heading, has no title of its own.
 
     Keys that several groups inherit stand in a table of their own, to which these groups link.
     """
     groups: dict[type[BaseModel], list[str]] = {}
     _collect(Settings, "", groups)
-    users = Counter(home for model in groups for home in dict.fromkeys(_home(model, name) for name in model.model_fields))
-    shared = [home for home, count in users.items() if count > 1 and home not in groups and len(home.model_fields) > 1]
-    titles = {model: ", ".join(f"`{path}`" if path else "Top level" for path in paths) for model, paths in groups.items()}
+    users = Counter(
+        home
+        for model in groups
+        for home in dict.fromkeys(_home(model, name) for name in model.model_fields)
+    )
+    shared = [
+        home
+        for home, count in users.items()
+        if count > 1 and home not in groups and len(home.model_fields) > 1
+    ]
+    titles = {
+        model: ", ".join(f"`{path}`" if path else "Top level" for path in paths)
+        for model, paths in groups.items()
+    }
     titles |= {home: f"Keys of {_words(home)}" for home in shared}
     return "\n\n".join(_section(model, titles) for model in titles) + "\n"
 
@@ -52,11 +68,21 @@ def profiles_reference() -> str:
     for path in sorted(FOLDER.glob("*.yaml")):
         profile = yaml.safe_load(path.read_text(encoding="utf-8"))
         rows = [
-            f"| `{name}` | {'**required**' if 'default' not in told else _cell(told['default'])} | {told['about']} |"
+            (
+                f"| `{name}` | "
+                f"{'**required**' if 'default' not in told else _cell(told['default'])} | "
+                f"{told['about']} |"
+            )
             for name, told in profile.get("with", {}).items()
         ]
-        parts.append(f"## {path.stem}\n\n{profile['about']} [Documentation]({profile['documentation']}).")
-        parts.extend(["\n".join(["| in `with` | default | meaning |", "|---|---|---|", *rows])] if rows else [])
+        parts.append(
+            f"## {path.stem}\n\n{profile['about']} [Documentation]({profile['documentation']})."
+        )
+        parts.extend(
+            ["\n".join(["| in `with` | default | meaning |", "|---|---|---|", *rows])]
+            if rows
+            else []
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -65,7 +91,10 @@ def _cell(default: object) -> str:
 
 
 def _collect(model: type[BaseModel], path: str, groups: dict[type[BaseModel], list[str]]) -> None:
-    """Add the group at this path and those within it; what stands within a group that is known already is known, too."""
+    """Add the group at this path and those within it.
+
+    What stands within a group that is known already is known, too.
+    """
     groups.setdefault(model, []).append(path)
     if len(groups[model]) > 1:
         return
@@ -89,7 +118,9 @@ def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> s
     also = ", ".join(f"[{_words(home)}](#{_anchor(titles[home])})" for home in linked)
     parts = [f"### {titles[model]}", _about(model) + (f" With the keys of {also}." if also else "")]
     fields = model.model_fields.items()
-    if rows := [_row(field.alias or name, field) for name, field in fields if homes[name] not in linked]:
+    if rows := [
+        _row(field.alias or name, field) for name, field in fields if homes[name] not in linked
+    ]:
         parts.append("\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows]))
     return "\n\n".join(parts)
 

@@ -1,4 +1,7 @@
-"""rankwatch: how far two recommenders drift apart. What compares is loaded when first used: the command line starts early."""
+"""rankwatch: how far two recommenders drift apart.
+
+What compares is loaded when first used: the command line starts early.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ from monitor.model.statistics import CHURN, Lack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastLists:
-    """What one arm listed in its last run, in the codes of the batch of this run's n users; any negative number: not in it."""
+    """What one arm listed in its last run, in the codes of the batch of this run's n users.
+
+    Any negative number: not in it.
+    """
 
     codes: Codes  # (n, any width), cut to this run's k
     lengths: Codes  # (n,), 0 for a user who was not in that run
@@ -39,7 +42,10 @@ class ArmLists:
 
 
 class Listing:
-    """What an arm lists to a segment's users (``rows``), cut on demand; ``catalogue`` and ``is_new`` stay those of all."""
+    """What an arm lists to a segment's users (``rows``), cut on demand.
+
+    ``catalogue`` and ``is_new`` stay those of all.
+    """
 
     def __init__(self, whole: ArmLists, rows: Rows) -> None:
         self._whole = whole
@@ -75,7 +81,10 @@ class Listing:
 
 
 class ArmNeed(StrEnum):
-    """What a metric needs to know beside the lists; the word is the configuration key that gives it."""
+    """What a metric needs to know beside the lists.
+
+    The word is the configuration key that gives it.
+    """
 
     SCORES = "scores"
     ITEM_WEIGHTS = "item_weights"
@@ -84,12 +93,17 @@ class ArmNeed(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmMetric:
-    """A named measure of what one arm lists to all users of a segment. Without parameters; ``str`` is its name."""
+    """A named measure of what one arm lists to all users of a segment.
+
+    Without parameters; ``str`` is its name.
+    """
 
     name: str
     meaning: str  # of a high value; nothing is judged
     source: str
-    measure: Callable[[Listing], float | None]  # of at least one item; None where undefined or what it needs is not known
+    measure: Callable[
+        [Listing], float | None
+    ]  # of at least one item; None where undefined or what it needs is not known
     count: Callable[[Listing], int] = lambda listing: listing.n  # lists behind the value
     low: float = 0.0
     high: float = 1.0  # infinite where it grows with what is listed
@@ -120,11 +134,20 @@ def _novelty(listing: Listing) -> float | None:
 
 def _score_shift(listing: Listing) -> float | None:
     baseline, candidate = listing.known("baseline_scores"), listing.known("candidate_scores")
-    return exposure.kolmogorov_smirnov(baseline, candidate) if len(baseline) and len(candidate) else None
+    return (
+        exposure.kolmogorov_smirnov(baseline, candidate)
+        if len(baseline) and len(candidate)
+        else None
+    )
 
 
 def _mean_over_users(
-    name: str, *, meaning: str, source: str, arms: tuple[Arm, ...] = tuple(Arm), need: ArmNeed | None = None
+    name: str,
+    *,
+    meaning: str,
+    source: str,
+    arms: tuple[Arm, ...] = tuple(Arm),
+    need: ArmNeed | None = None,
 ) -> ArmMetric:
     """The mean of what is known of users by this name, over those of whom it is."""
     return ArmMetric(
@@ -143,37 +166,54 @@ _MEASURES = (
         name="catalogue_coverage",
         measure=lambda listing: exposure.catalogue_coverage(listing.counts, listing.catalogue),
         meaning="Share of the catalogue that is listed to anybody; high: many items get a chance",
-        source="Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage",
+        source=(
+            "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
+        ),
     ),
     ArmMetric(
         name="exposure_entropy",
         measure=lambda listing: exposure.entropy(listing.counts),
         high=math.inf,
-        meaning="Variety of what is listed, in bits; one more is twice as many items listed equally often",
+        meaning=(
+            "Variety of what is listed, in bits; one more is twice as many items listed "
+            "equally often"
+        ),
         source="Shannon (1948), A mathematical theory of communication, section 6",
     ),
     ArmMetric(
         name="exposure_entropy_normalized",
         measure=_normalized_entropy,
-        meaning="Variety of what is listed, by that of the whole catalogue listed evenly; high: evenly spread",
+        meaning=(
+            "Variety of what is listed, by that of the whole catalogue listed evenly; high: "
+            "evenly spread"
+        ),
         source="Shannon (1948), A mathematical theory of communication, section 7: relative entropy",
     ),
     ArmMetric(
         name="exposure_gini",
         measure=lambda listing: exposure.gini(listing.counts, listing.catalogue),
-        meaning="Inequality of the items' exposure, those never listed included; high: few items have most places",
+        meaning=(
+            "Inequality of the items' exposure, those never listed included; high: few items "
+            "have most places"
+        ),
         source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
     ),
     # Both arms' lists in one number, stored for the candidate.
     _mean_over_users(
         Lack.FIRST_DIFFERS.value,
-        meaning="Share of the users whose first item differs between the arms; high: another item on top",
+        meaning=(
+            "Share of the users whose first item differs between the arms; high: another "
+            "item on top"
+        ),
         arms=(Arm.CANDIDATE,),
         source="overlap at depth 1, Webber, Moffat and Zobel (2010), equation 1",
     ),
     _mean_over_users(
         Lack.IDENTICAL.value,
-        meaning="Share of the users with the same list in both arms, item by item; high: the candidate may not be applied",
+        meaning=(
+            "Share of the users with the same list in both arms, item by item; high: the "
+            "candidate may not be applied"
+        ),
         arms=(Arm.CANDIDATE,),
         source="the discrete metric on lists",
     ),
@@ -181,21 +221,32 @@ _MEASURES = (
         name="mean_popularity",
         measure=lambda listing: _mean(listing.known("weights")),
         high=math.inf,
-        meaning="Mean weight (popularity, price) of the item at a listed place; high: leans to heavy items",
+        meaning=(
+            "Mean weight (popularity, price) of the item at a listed place; high: leans to "
+            "heavy items"
+        ),
         need=ArmNeed.ITEM_WEIGHTS,
-        source="average recommendation popularity, Yin et al. (2012), Challenging the long tail recommendation, over places",
+        source=(
+            "average recommendation popularity, Yin et al. (2012), Challenging the long tail "
+            "recommendation, over places"
+        ),
     ),
-    # Panels of few users reach few items, so that much looks new which was only listed to users not asked: compare the arms.
+    # Panels of few users reach few items, so that much looks new which was only listed to users not
+    # asked: compare the arms.
     ArmMetric(
         name="novelty",
         measure=_novelty,
-        meaning="Share of places whose item the arm listed to nobody in its last run; high: much is new",
+        meaning=(
+            "Share of places whose item the arm listed to nobody in its last run; high: much is new"
+        ),
         need=ArmNeed.KEEP_LISTS,
         source=(
-            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: novelty, against the last run, over places"
+            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: novelty, "
+            "against the last run, over places"
         ),
     ),
-    # One number for two arms, stored for the candidate. Models that score on different scales are at 1: only its change counts.
+    # One number for two arms, stored for the candidate. Models that score on different scales are
+    # at 1: only its change counts.
     ArmMetric(
         name="score_shift",
         measure=_score_shift,
@@ -209,24 +260,36 @@ _MEASURES = (
         CHURN,
         meaning="Share of a user's list that the arm replaced since its last run; high: restless",
         need=ArmNeed.KEEP_LISTS,
-        source="Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: diversity of consecutive lists",
+        source=(
+            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: "
+            "diversity of consecutive lists"
+        ),
     ),
     ArmMetric(
         name=Lack.SHARED.value,
         measure=lambda listing: listing.largest_group / listing.n,
-        meaning="Share of the users who get the most common list; high: one list for many, such as the most popular items",
-        source="Simpson (1949), Measurement of diversity, Nature 163; of lists, by Berger and Parker (1970): the largest share",
+        meaning=(
+            "Share of the users who get the most common list; high: one list for many, such "
+            "as the most popular items"
+        ),
+        source=(
+            "Simpson (1949), Measurement of diversity, Nature 163; of lists, by Berger and "
+            "Parker (1970): the largest share"
+        ),
     ),
     _mean_over_users(
         Lack.REVERSED.value,
-        meaning="Of the users with the same three first items in both arms, the share for whom at least two of the three pairs "
-        "stand the other way round; high: lists are reordered",
+        meaning="Of the users with the same three first items in both arms, the share for whom at "
+        "least two of the three pairs stand the other way round; high: lists are reordered",
         arms=(Arm.CANDIDATE,),
         source="Kendall (1938): tau of the three items below 0",
     ),
     _mean_over_users(
         Lack.UNCHANGED.value,
-        meaning="Share of the users whose list is that of the arm's last run, item by item; high: old lists are served",
+        meaning=(
+            "Share of the users whose list is that of the arm's last run, item by item; "
+            "high: old lists are served"
+        ),
         need=ArmNeed.KEEP_LISTS,
         source="the discrete metric on lists",
     ),
@@ -254,32 +317,46 @@ def measure_arms(
 ) -> tuple[ArmScore, ...]:
     """Each metric of each arm over each segment, in the order segment, metric, arm.
 
-    ``segments`` hold rows of the batch. ``catalogue_size`` counts the items that could be listed; without it, and where more
-    are, it is what either arm lists to anybody. None, and ``n`` 0, where a value is undefined or cannot be known. Cost: a pass
-    over the places of each segment, one each for popularity and score shift, which sorts; memory for a copy of them.
-    """
+    ``segments`` hold rows of the batch. ``catalogue_size`` counts the items that could be listed;
+    without it, and where more are, it is what either arm lists to anybody. None, and ``n`` 0, where
+    a value is undefined or cannot be known. Cost: a pass over the places of each segment, one each
+    for popularity and score shift, which sorts; memory for a copy of them."""
     # What the catalogue costs is paid once, before the segments.
     whole = _arm_lists(batch, catalogue_size, last or {})
     scores: list[ArmScore] = []
     for segment, rows in segments.items():
         listings = {arm: Listing(lists, rows) for arm, lists in whole.items()}
-        scores += (_score(segment, arm, metric, listings[arm]) for metric in metrics for arm in metric.arms)
+        scores += (
+            _score(segment, arm, metric, listings[arm]) for metric in metrics for arm in metric.arms
+        )
     return tuple(scores)
 
 
 def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmScore:
     value = metric.measure(listing) if listing.n else None
-    return ArmScore(segment=segment, arm=arm, metric=metric.name, value=value, n=0 if value is None else metric.count(listing))
+    return ArmScore(
+        segment=segment,
+        arm=arm,
+        metric=metric.name,
+        value=value,
+        n=0 if value is None else metric.count(listing),
+    )
 
 
-def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]) -> dict[Arm, ArmLists]:
+def _arm_lists(
+    batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]
+) -> dict[Arm, ArmLists]:
     baseline, candidate, items = exposure.compact_codes(batch.baseline, batch.candidate)
     scores, weights = batch.scores, batch.weights
     between = {
         Lack.REVERSED: exposure.is_top_reversed(baseline, candidate),
         Lack.FIRST_DIFFERS: exposure.first_differs(baseline, candidate),
         Lack.IDENTICAL: exposure.is_identical(baseline, candidate),
-        **({"baseline_scores": scores.baseline, "candidate_scores": scores.candidate} if scores else {}),
+        **(
+            {"baseline_scores": scores.baseline, "candidate_scores": scores.candidate}
+            if scores
+            else {}
+        ),
     }
     return {
         arm: ArmLists(

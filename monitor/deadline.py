@@ -28,7 +28,10 @@ class OverdueError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """``at`` on the monotonic clock; real time, because what it bounds (sockets, statements, disks) runs on real time."""
+    """``at`` on the monotonic clock.
+
+    Real time, because what it bounds (sockets, statements, disks) runs on real time.
+    """
 
     at: float
 
@@ -74,7 +77,10 @@ class BackgroundCall(Generic[T]):
             self._done.put(lambda: value)
 
     def wait(self, deadline: Deadline) -> T:
-        """Result of the call, or the exception it raised; OverdueError at the deadline. To be called once."""
+        """Result of the call, or the exception it raised.
+
+        OverdueError at the deadline. To be called once.
+        """
         try:
             outcome = self._done.get(timeout=deadline.remaining_s)
         except queue.Empty:
@@ -88,7 +94,9 @@ class BackgroundCall(Generic[T]):
     def _give_up(self) -> None:
         self._given_up.set()
         if self._interrupts:
-            threading.Thread(target=self._interrupt_to_the_end, name="interrupt", daemon=True).start()
+            threading.Thread(
+                target=self._interrupt_to_the_end, name="interrupt", daemon=True
+            ).start()
 
     def _interrupt_to_the_end(self) -> None:
         while self._interrupts:
@@ -128,11 +136,18 @@ def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -
 
 
 @contextmanager
-def signals_handled(handle: Callable[[SignalHandler, int, FrameType | None], object]) -> Iterator[None]:
-    """SIGINT and SIGTERM of the main thread are handled so inside; the first argument is what handles them outside."""
+def signals_handled(
+    handle: Callable[[SignalHandler, int, FrameType | None], object],
+) -> Iterator[None]:
+    """SIGINT and SIGTERM of the main thread are handled so inside.
+
+    The first argument is what handles them outside.
+    """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     is_main = threading.current_thread() is threading.main_thread()
-    handlers = {number: handler for number, handler in before.items() if is_main and callable(handler)}
+    handlers = {
+        number: handler for number, handler in before.items() if is_main and callable(handler)
+    }
     for number, handler in handlers.items():
         signal.signal(number, partial(handle, handler))
     try:

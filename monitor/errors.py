@@ -29,7 +29,10 @@ _PROGRAM = Path(__file__).parent
 
 
 def describe_fault(error: BaseException) -> str:
-    """Return the type of an unexpected error and its place in our code. The error's own text can quote data."""
+    """Return the type of an unexpected error and its place in our code.
+
+    The error's own text can quote data.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     our_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(_PROGRAM)]
     last_frame = (our_frames or frames)[-1]
@@ -74,7 +77,10 @@ class SourceError(MonitorError):
 
 
 class UserDataError(SourceError):
-    """What a source holds of one ``user`` makes all of it unreadable; ``what`` is the text without the user."""
+    """What a source holds of one ``user`` makes all of it unreadable.
+
+    ``what`` is the text without the user.
+    """
 
     def __init__(self, user: str, what: str) -> None:
         super().__init__(f"user {user[:_LONGEST_USER]!r} {what}")
@@ -82,7 +88,10 @@ class UserDataError(SourceError):
 
 
 class UnreadableError(SourceError):
-    """What a source holds cannot be read. The text has no value or name that it holds; ``shown`` has examples."""
+    """What a source holds cannot be read.
+
+    The text has no value or name that it holds; ``shown`` has examples.
+    """
 
     def __init__(self, message: str, shown: str) -> None:
         super().__init__(message)
@@ -132,7 +141,9 @@ class DatabaseError(MonitorError):
     exit_code = 4
     trouble = DatabaseTrouble.OTHER
 
-    def __init__(self, message: str, *, permanent: bool = True, trouble: DatabaseTrouble | None = None) -> None:
+    def __init__(
+        self, message: str, *, permanent: bool = True, trouble: DatabaseTrouble | None = None
+    ) -> None:
         super().__init__(message, permanent=permanent)
         self.trouble = trouble or self.trouble
 
@@ -161,8 +172,8 @@ class DeliveryTrouble(StrEnum):
 class DeliveryError(MonitorError):
     """A receiver did not take a message; ``permanent`` when sending the same again cannot help.
 
-    ``may_be_known``: it may have taken it, as after a time-out. ``of_message``: another one, or a part, may be taken.
-    """
+    ``may_be_known``: it may have taken it, as after a time-out. ``of_message``: another one, or a
+    part, may be taken."""
 
     exit_code = 5
 

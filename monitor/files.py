@@ -1,4 +1,7 @@
-"""Reads a small file whole, so that nothing about it can hold anybody up; replaces one of any size. Knows no setting."""
+"""Reads a small file whole, so that nothing about it can hold anybody up.
+
+Replaces one of any size. Knows no setting.
+"""
 
 import errno
 import fcntl
@@ -20,19 +23,24 @@ _PIECE = 1 << 16
 _NO_FILE = "it is no file"
 
 
-def read_bounded(path: str | os.PathLike[str], most: int, *, may_be_pipe: bool = False, pipe_s: float = PIPE_S) -> bytes:
-    """Content of a regular file of at most ``most`` bytes; of a pipe too where that may be, within ``pipe_s`` seconds.
+def read_bounded(
+    path: str | os.PathLike[str], most: int, *, may_be_pipe: bool = False, pipe_s: float = PIPE_S
+) -> bytes:
+    """Content of a regular file of at most ``most`` bytes.
 
-    OSError, whose ``strerror`` is the reason in words: FileNotFoundError, EFBIG when there is more, and for directories,
-    devices and sockets, of which nothing is waited for.
-    """
+    Of a pipe too where that may be, within ``pipe_s`` seconds.
+
+    OSError, whose ``strerror`` is the reason in words: FileNotFoundError, EFBIG when there is more,
+    and for directories, devices and sockets, of which nothing is waited for."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except ValueError:  # "\0" and halves of characters
         raise OSError(errno.EINVAL, "no file can have that name") from None
     except OSError as error:
         is_socket = error.errno == errno.ENXIO
-        raise OSError(error.errno, _NO_FILE if is_socket else error.strerror or "input/output error") from None
+        raise OSError(
+            error.errno, _NO_FILE if is_socket else error.strerror or "input/output error"
+        ) from None
     try:
         kind = os.fstat(number).st_mode
         if stat.S_ISREG(kind):
@@ -52,7 +60,9 @@ def _read_pipe(number: int, most: int, until: float) -> bytes:
             while (left := until - time.monotonic()) > 0 and selector.select(left):
                 with suppress(BlockingIOError):  # somebody else has read it
                     return os.read(number, size)
-            raise OSError(errno.ETIMEDOUT, "it is a pipe, and whoever writes to it does not come to an end")
+            raise OSError(
+                errno.ETIMEDOUT, "it is a pipe, and whoever writes to it does not come to an end"
+            )
 
         return _read(most, read)
 
@@ -74,11 +84,16 @@ def describe_exposure(path: str | os.PathLike[str], told: str, remedy: str) -> s
         return None
     if not mode & stat.S_IROTH:
         return None
-    return f"{os.fspath(path)} has mode {mode:04o}, so every account of this machine {told}: {remedy}"
+    return (
+        f"{os.fspath(path)} has mode {mode:04o}, so every account of this machine {told}: {remedy}"
+    )
 
 
 def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace the file by this content at once, or make it, see `replacing`; OSError names the path as it was given."""
+    """Replace the file by this content at once, or make it, see `replacing`.
+
+    OSError names the path as it was given.
+    """
     try:
         with replacing(path, mode=mode) as file:
             file.write(content)
@@ -87,7 +102,9 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 
 
 @contextmanager
-def replacing(path: Path, *, mode: int | None = None, is_lasting: bool = False) -> Iterator[IO[bytes]]:
+def replacing(
+    path: Path, *, mode: int | None = None, is_lasting: bool = False
+) -> Iterator[IO[bytes]]:
     """What is written becomes the file when the block ends: a reader finds all of the old one or all of the new.
 
     ``mode``: permissions; None for those it has. ``is_lasting``: it outlives a power cut. A symbolic link is itself replaced.
@@ -113,7 +130,10 @@ def replacing(path: Path, *, mode: int | None = None, is_lasting: bool = False) 
 
 
 def require_replaceable(path: Path) -> None:
-    """OSError, which names the path as it was given, where `replace_file` could not write now; nothing is changed."""
+    """OSError, which names the path as it was given, where `replace_file` could not write now.
+
+    Nothing is changed.
+    """
     try:
         _mode_at(path)
         number, draft = _begin_draft(path.absolute())
@@ -124,14 +144,20 @@ def require_replaceable(path: Path) -> None:
 
 
 def _begin_draft(path: Path) -> tuple[int, Path]:
-    """A new file beside the path, open and locked as long as it is open; those of dead processes for this path are deleted."""
+    """A new file beside the path, open and locked as long as it is open.
+
+    Those of dead processes for this path are deleted.
+    """
     start = f".rankwatch.{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
     for left in path.parent.glob(f"{start}*"):
         _delete_unless_held(left)
     while True:
-        # A name that nobody can guess, made anew: no link that somebody laid there is written through.
+        # A name that nobody can guess, made anew: no link that somebody laid there is written
+        # through.
         draft = path.with_name(f"{start}{secrets.token_hex(8)}")
-        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        number = os.open(
+            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
+        )
         with suppress(OSError):  # a file system without locks
             fcntl.flock(number, fcntl.LOCK_EX)
         if os.fstat(number).st_nlink:
@@ -158,7 +184,10 @@ def _flush_folder(folder: Path) -> None:
 
 
 def _mode_at(path: Path) -> int | None:
-    """Permissions of the file there, None for none that counts; OSError for what must not be replaced, such as a pipe."""
+    """Permissions of the file there, None for none that counts.
+
+    OSError for what must not be replaced, such as a pipe.
+    """
     try:
         found = path.lstat().st_mode
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Errors of other programs in our own words, by class or code: what happened, and what to do.
 
-Texts of other programs can quote ids, and sometimes secrets. So none of them is shown, stored or logged.
-`note_error` logs class, code and place of an error at the level debug. Only the standard library is needed here.
-"""
+Texts of other programs can quote ids, and sometimes secrets. So none of them is shown, stored or
+logged. `note_error` logs class, code and place of an error at the level debug. Only the standard
+library is needed here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What happened and what to do. ``permanent``: the same call fails again until somebody does it."""
+    """What happened and what to do.
+
+    ``permanent``: the same call fails again until somebody does it.
+    """
 
     what: str
     advice: str
@@ -74,10 +77,14 @@ def system_cause(error: BaseException) -> Cause | None:
     return None
 
 
-_REFUSED = Cause("the connection was refused", "check that the server runs and listens there", permanent=False)
+_REFUSED = Cause(
+    "the connection was refused", "check that the server runs and listens there", permanent=False
+)
 _CLOSED = Cause("the server closed the connection", "check the server's log", permanent=False)
 _NO_NAME = Cause("the host name cannot be resolved", "check the host", permanent=False)
-_NO_ANSWER = Cause("no answer within the timeout", "check the network and the server", permanent=False)
+_NO_ANSWER = Cause(
+    "no answer within the timeout", "check the network and the server", permanent=False
+)
 _NO_ROUTE = Cause("the host cannot be reached", "check the network and the host", permanent=False)
 _FULL = Cause("the disk is full", "free some space", permanent=False)
 _DENIED = Cause("permission denied", "give this account access")
@@ -107,11 +114,19 @@ _BY_ERRNO = {
     errno.ENOENT: Cause("a file does not exist", "check the path", permanent=False),
     errno.EISDIR: Cause("it is a folder", "name a file"),
     errno.ENOTDIR: Cause("a part of the path is no folder", "check the path"),
-    errno.EMFILE: Cause("too many files are open", "raise the limit of open files (ulimit -n)", permanent=False),
-    errno.ENFILE: Cause("too many files are open", "raise the system's limit of open files", permanent=False),
+    errno.EMFILE: Cause(
+        "too many files are open", "raise the limit of open files (ulimit -n)", permanent=False
+    ),
+    errno.ENFILE: Cause(
+        "too many files are open", "raise the system's limit of open files", permanent=False
+    ),
     errno.ENOMEM: Cause("there is too little memory", "give the process more", permanent=False),
-    errno.EIO: Cause("the disk reported an input/output error", "look at the system's log", permanent=False),
-    errno.ESTALE: Cause("the network drive lost the file", "mount the drive again", permanent=False),
+    errno.EIO: Cause(
+        "the disk reported an input/output error", "look at the system's log", permanent=False
+    ),
+    errno.ESTALE: Cause(
+        "the network drive lost the file", "mount the drive again", permanent=False
+    ),
     errno.ECONNRESET: _CLOSED,
     errno.EPIPE: _CLOSED,
     errno.EHOSTUNREACH: _NO_ROUTE,
@@ -122,13 +137,23 @@ _BY_ERRNO = {
 def file_cause(error: BaseException) -> Cause:
     """What DuckDB, Arrow or the system reported of a file."""
     note_error(error)
-    return system_cause(error) or _in_words(error) or _by_name(error, _OF_FILES) or _undecoded(error) or _unknown(error)
+    return (
+        system_cause(error)
+        or _in_words(error)
+        or _by_name(error, _OF_FILES)
+        or _undecoded(error)
+        or _unknown(error)
+    )
 
 
 def _undecoded(error: BaseException) -> Cause | None:
     # So Arrow reports bytes that it cannot decode.
     is_system = not isinstance(error, OSError) or error.errno is not None
-    return None if is_system else Cause("its bytes cannot be decoded", "write the file again", permanent=False)
+    return (
+        None
+        if is_system
+        else Cause("its bytes cannot be decoded", "write the file again", permanent=False)
+    )
 
 
 def _in_words(error: BaseException) -> Cause | None:
@@ -146,10 +171,15 @@ def _by_name(error: BaseException, causes: Mapping[str, Cause]) -> Cause | None:
 
 def _unknown(error: BaseException) -> Cause:
     library = type(error).__module__.partition(".")[0].strip("_").replace("builtins", "Python")
-    return Cause(f"{library} reported {type(error).__name__}", "log: {level: debug} shows its place")
+    return Cause(
+        f"{library} reported {type(error).__name__}", "log: {level: debug} shows its place"
+    )
 
 
-_TYPE = Cause("a column has a type that cannot be used there", "write ids as integers or text, lists as arrays of them")
+_TYPE = Cause(
+    "a column has a type that cannot be used there",
+    "write ids as integers or text, lists as arrays of them",
+)
 _VALUE = Cause("a value does not fit the type of its column", "write each column in one type")
 _DEFECT = "this is a fault of the program, please report it"
 _OF_FILES = {
@@ -159,21 +189,33 @@ _OF_FILES = {
     "InvalidTypeException": _TYPE,
     "BinderException": _TYPE,
     "NotImplementedException": _TYPE,
-    "InvalidInputException": Cause("its content does not have the format it is read in", "write it again in that format"),
+    "InvalidInputException": Cause(
+        "its content does not have the format it is read in", "write it again in that format"
+    ),
     "UnicodeError": Cause("a text cannot be written or read as UTF-8", "correct the text"),
     "ValueError": Cause("the path has a character that no path may have", "correct the path"),
-    "EOFError": Cause("its compressed data ends too early", "the file is cut off or still being written, write it again"),
-    "BadGzipFile": Cause("it holds no gzip data, as its name says", "correct its name, or compress it"),
+    "EOFError": Cause(
+        "its compressed data ends too early",
+        "the file is cut off or still being written, write it again",
+    ),
+    "BadGzipFile": Cause(
+        "it holds no gzip data, as its name says", "correct its name, or compress it"
+    ),
     "PermissionException": _DENIED,
-    "IOException": Cause("the system could not read it", "look at the system's log", permanent=False),
+    "IOException": Cause(
+        "the system could not read it", "look at the system's log", permanent=False
+    ),
     "InternalException": Cause("DuckDB reported an internal error", _DEFECT),
     "FatalException": Cause("DuckDB reported an internal error", _DEFECT),
     "ArrowNotImplementedError": _TYPE,
     "ArrowTypeError": _TYPE,
     "ArrowMemoryError": _BY_ERRNO[errno.ENOMEM],
-    "ArrowCapacityError": Cause("it holds more than 2 GiB of text in one piece", "write smaller files or shorter texts"),
+    "ArrowCapacityError": Cause(
+        "it holds more than 2 GiB of text in one piece", "write smaller files or shorter texts"
+    ),
     "ArrowInvalid": Cause(
-        "its content does not have the format or the types it is read in", "write it again in one type a column"
+        "its content does not have the format or the types it is read in",
+        "write it again in one type a column",
     ),
     "ParserException": Cause("DuckDB does not understand the statement", _DEFECT),
 }
@@ -190,25 +232,51 @@ def store_cause(error: BaseException) -> Cause:
     return system_cause(error) or file_cause(error)
 
 
-_EXPIRED = Cause("the credentials have expired", "give new ones in the environment", permanent=False)
-_UNSIGNED = Cause("the store refused the credentials", "check the credentials in the environment", permanent=False)
+_EXPIRED = Cause(
+    "the credentials have expired", "give new ones in the environment", permanent=False
+)
+_UNSIGNED = Cause(
+    "the store refused the credentials", "check the credentials in the environment", permanent=False
+)
 _OF_STORES = {
-    "NoCredentialsError": Cause("no credentials were found", "give them in the environment", permanent=False),
-    "PartialCredentialsError": Cause("the credentials are incomplete", "give all of them in the environment", permanent=False),
+    "NoCredentialsError": Cause(
+        "no credentials were found", "give them in the environment", permanent=False
+    ),
+    "PartialCredentialsError": Cause(
+        "the credentials are incomplete", "give all of them in the environment", permanent=False
+    ),
     "ExpiredToken": _EXPIRED,
     "ExpiredTokenException": _EXPIRED,
     "TokenRefreshRequired": _EXPIRED,
     "InvalidAccessKeyId": _UNSIGNED,
     "SignatureDoesNotMatch": _UNSIGNED,
     "InvalidToken": _UNSIGNED,
-    "RequestTimeTooSkewed": Cause("this machine's clock differs from the store's", "set the clock", permanent=False),
-    "AccessDenied": Cause("the store does not let these credentials read it", "grant them the right to read", permanent=False),
-    "403": Cause("the store does not let these credentials read it", "grant them the right to read", permanent=False),
+    "RequestTimeTooSkewed": Cause(
+        "this machine's clock differs from the store's", "set the clock", permanent=False
+    ),
+    "AccessDenied": Cause(
+        "the store does not let these credentials read it",
+        "grant them the right to read",
+        permanent=False,
+    ),
+    "403": Cause(
+        "the store does not let these credentials read it",
+        "grant them the right to read",
+        permanent=False,
+    ),
     "NoSuchBucket": Cause("the bucket does not exist", "check the path", permanent=False),
-    "PermanentRedirect": Cause("the bucket is in another region", "set its region in the environment"),
-    "AuthorizationHeaderMalformed": Cause("the bucket is in another region", "set its region in the environment"),
-    "SlowDown": Cause("the store takes no more requests at this moment", "try again later", permanent=False),
-    "503": Cause("the store takes no more requests at this moment", "try again later", permanent=False),
+    "PermanentRedirect": Cause(
+        "the bucket is in another region", "set its region in the environment"
+    ),
+    "AuthorizationHeaderMalformed": Cause(
+        "the bucket is in another region", "set its region in the environment"
+    ),
+    "SlowDown": Cause(
+        "the store takes no more requests at this moment", "try again later", permanent=False
+    ),
+    "503": Cause(
+        "the store takes no more requests at this moment", "try again later", permanent=False
+    ),
     "EndpointConnectionError": _NO_ROUTE,
     "ConnectTimeoutError": _NO_ANSWER,
     "ReadTimeoutError": _NO_ANSWER,
@@ -228,7 +296,11 @@ def _sql_cause(error: BaseException) -> Cause:
     if isinstance(error, sqlite3.Error):
         return _sqlite_cause(error)
     if (state := sqlstate_of(error)) is not None:
-        return _OF_SQLSTATES.get(state) or _OF_SQLSTATES.get(state[:2]) or _refused_with(f"SQLSTATE {state}")
+        return (
+            _OF_SQLSTATES.get(state)
+            or _OF_SQLSTATES.get(state[:2])
+            or _refused_with(f"SQLSTATE {state}")
+        )
     number = error.args[0] if error.args else None
     if isinstance(number, int):  # drivers of MySQL and MariaDB
         return system_cause(error) or _OF_MYSQL.get(number) or _refused_with(f"error {number}")
@@ -236,7 +308,10 @@ def _sql_cause(error: BaseException) -> Cause:
 
 
 def _refused_with(code: str) -> Cause:
-    return Cause(f"the database refused the statement ({code})", "run the query by hand, the database says more")
+    return Cause(
+        f"the database refused the statement ({code})",
+        "run the query by hand, the database says more",
+    )
 
 
 def sqlstate_of(error: BaseException | None) -> str | None:
@@ -267,7 +342,8 @@ _CONNECTING = {
 _NO_SERVER = Cause("what answers there is no such database server", "check host and port in url")
 _UNCONNECTED = {
     "SSL was required": Cause(
-        "the server takes no TLS, and sslmode asks for it", "set sslmode=prefer, or let the server take TLS"
+        "the server takes no TLS, and sslmode asks for it",
+        "set sslmode=prefer, or let the server take TLS",
     ),
     "certificate verify failed": _UNTRUSTED,
     "does not match host name": _OTHER_HOST,
@@ -285,33 +361,61 @@ _UNCONNECTED = {
 _LOGIN = Cause("the server refused the user or the password", "correct them in url")
 _NO_DATABASE = Cause("the server has no such database", "correct its name in url")
 _NO_GRANT = Cause("the user may not read it", "grant the user the right to select from it")
-_NO_TABLE = Cause("there is no such table", "check the tables' names and schemas in the query or table")
-_NO_COLUMN = Cause("there is no such column", "check the columns' names in the query and in the options")
-_NO_FUNCTION = Cause(
-    "no function or operator takes values of these types", "cast one of them in the query, such as CAST(user_id AS text)"
+_NO_TABLE = Cause(
+    "there is no such table", "check the tables' names and schemas in the query or table"
 )
-_SYNTAX = Cause("the query is no valid SQL of this database", "run the query by hand, the database shows the place")
+_NO_COLUMN = Cause(
+    "there is no such column", "check the columns' names in the query and in the options"
+)
+_NO_FUNCTION = Cause(
+    "no function or operator takes values of these types",
+    "cast one of them in the query, such as CAST(user_id AS text)",
+)
+_SYNTAX = Cause(
+    "the query is no valid SQL of this database",
+    "run the query by hand, the database shows the place",
+)
 _WRITES = Cause("the query would do more than read from it", "give one SELECT")
-_BAD_VALUE = Cause("a value cannot be converted to the type that the query asks for", "cast the column to text in the query")
+_BAD_VALUE = Cause(
+    "a value cannot be converted to the type that the query asks for",
+    "cast the column to text in the query",
+)
 _RANGE = Cause("a number is out of the range of its type", "cast it to a wider type in the query")
-_TOO_MANY = Cause("the server takes no more connections", "raise its limit or close others", permanent=False)
-_LOCKED = Cause("it is locked by another process", "wait until that has written, or end it", permanent=False)
+_TOO_MANY = Cause(
+    "the server takes no more connections", "raise its limit or close others", permanent=False
+)
+_LOCKED = Cause(
+    "it is locked by another process", "wait until that has written, or end it", permanent=False
+)
 _CONFLICT = Cause("another transaction was given priority", "run the slot again", permanent=False)
 _STOPPING = Cause(
-    "the server is starting or stopping, or an administrator ended the connection", "run the slot again", permanent=False
+    "the server is starting or stopping, or an administrator ended the connection",
+    "run the slot again",
+    permanent=False,
 )
-_SERVER_DISK = Cause("the server could not read or write its disk", "look at the server's log", permanent=False)
+_SERVER_DISK = Cause(
+    "the server could not read or write its disk", "look at the server's log", permanent=False
+)
 _NAMING = (_NO_TABLE, _NO_COLUMN)
 
 _OF_SQLSTATES = {
     "08": _CLOSED,
-    "0A": Cause("the database does not support a part of the query", "run the query by hand, the database says more"),
+    "0A": Cause(
+        "the database does not support a part of the query",
+        "run the query by hand, the database says more",
+    ),
     "21": Cause("a subquery gave more than one row", "make it give one row"),
     "22": _BAD_VALUE,
     "22003": _RANGE,
     "22012": Cause("the query divides by zero", "exclude these rows, or use NULLIF"),
-    "22021": Cause("a text is not valid in the database's encoding", "correct the text, or the encoding of the connection"),
-    "22P05": Cause("a text is not valid in the database's encoding", "correct the text, or the encoding of the connection"),
+    "22021": Cause(
+        "a text is not valid in the database's encoding",
+        "correct the text, or the encoding of the connection",
+    ),
+    "22P05": Cause(
+        "a text is not valid in the database's encoding",
+        "correct the text, or the encoding of the connection",
+    ),
     "25": _WRITES,
     "28": _LOGIN,
     "3D": _NO_DATABASE,
@@ -322,16 +426,26 @@ _OF_SQLSTATES = {
     "42703": _NO_COLUMN,
     "42P01": _NO_TABLE,
     "42804": _NO_FUNCTION,
-    "42702": Cause("a column of this name is in more than one table of the query", "write its table before it"),
+    "42702": Cause(
+        "a column of this name is in more than one table of the query", "write its table before it"
+    ),
     "42883": _NO_FUNCTION,
     "42P18": _NO_FUNCTION,
-    "53": Cause("the server is out of memory or other resources", "look at the server's log", permanent=False),
+    "53": Cause(
+        "the server is out of memory or other resources",
+        "look at the server's log",
+        permanent=False,
+    ),
     "53100": Cause("the server's disk is full", "free some space there", permanent=False),
     "53300": _TOO_MANY,
     "55P03": _LOCKED,
     "57": _STOPPING,
     "58": _SERVER_DISK,
-    "XX": Cause("the server reported an internal error or damaged data", "look at the server's log", permanent=False),
+    "XX": Cause(
+        "the server reported an internal error or damaged data",
+        "look at the server's log",
+        permanent=False,
+    ),
 }
 
 _OF_MYSQL = {
@@ -367,7 +481,9 @@ def _sqlite_cause(error: sqlite3.Error) -> Cause:
         return _OF_SQLITE[code]
     text = str(error)
     known = (cause for words, cause in _SQLITE_WORDS.items() if words in text)
-    return next(known, _refused_with(getattr(error, "sqlite_errorname", None) or type(error).__name__))
+    return next(
+        known, _refused_with(getattr(error, "sqlite_errorname", None) or type(error).__name__)
+    )
 
 
 _OF_SQLITE = {
@@ -375,7 +491,9 @@ _OF_SQLITE = {
     sqlite3.SQLITE_READONLY: _WRITES,
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
-    sqlite3.SQLITE_CANTOPEN: Cause("the file cannot be opened", "give this account access to the file and its folder"),
+    sqlite3.SQLITE_CANTOPEN: Cause(
+        "the file cannot be opened", "give this account access to the file and its folder"
+    ),
     sqlite3.SQLITE_PERM: _DENIED,
     sqlite3.SQLITE_NOTADB: Cause("the file is not a database of SQLite", "check the path in url"),
     sqlite3.SQLITE_CORRUPT: Cause("the file is damaged", "restore it from a backup"),
@@ -394,19 +512,34 @@ _SQLITE_WORDS = {
     "syntax error": _SYNTAX,
     "incomplete input": _SYNTAX,
     "unrecognized token": _SYNTAX,
-    "too many SQL variables": Cause("the statement binds more users than SQLite takes", "lower batch"),
-    "malformed JSON": Cause("a text is no JSON, and the query reads it as JSON", "exclude these rows with json_valid"),
+    "too many SQL variables": Cause(
+        "the statement binds more users than SQLite takes", "lower batch"
+    ),
+    "malformed JSON": Cause(
+        "a text is no JSON, and the query reads it as JSON", "exclude these rows with json_valid"
+    ),
     "integer overflow": _RANGE,
-    "Could not decode to UTF-8": Cause("a text is not UTF-8", "cast the column to BLOB, or write it again as UTF-8"),
+    "Could not decode to UTF-8": Cause(
+        "a text is not UTF-8", "cast the column to BLOB, or write it again as UTF-8"
+    ),
 }
 
 
 def _name_in(text: str, statement: str) -> str:
-    """The name that the database complains of. It is shown only if it is a word of the statement itself."""
+    """The name that the database complains of.
+
+    It is shown only if it is a word of the statement itself.
+    """
     first_line = text.partition("\n")[0]
-    found = re.findall(r"""["'`]([^"'`]+)["'`]|(?::|column|relation|table|schema) ([\w.$]+)""", first_line)
+    found = re.findall(
+        r"""["'`]([^"'`]+)["'`]|(?::|column|relation|table|schema) ([\w.$]+)""", first_line
+    )
     words = (word for pair in found for word in pair if word)
-    shown = (word for word in words if re.search(rf"(?<![\w.]){re.escape(word.rpartition('.')[2])}(?!\w)", statement))
+    shown = (
+        word
+        for word in words
+        if re.search(rf"(?<![\w.]){re.escape(word.rpartition('.')[2])}(?!\w)", statement)
+    )
     return next(shown, "")
 
 
@@ -428,10 +561,18 @@ def redis_cause(error: BaseException) -> Cause:
 
 
 _REDIS_LOGIN = Cause("the server refused the user or the password", "correct them in url")
-_REDIS_GRANT = Cause("the user may not run this command or read this key", "grant it in the server's ACL")
-_LOADING = Cause("the server is loading its data", "wait until it has, it takes no commands before", permanent=False)
+_REDIS_GRANT = Cause(
+    "the user may not run this command or read this key", "grant it in the server's ACL"
+)
+_LOADING = Cause(
+    "the server is loading its data",
+    "wait until it has, it takes no commands before",
+    permanent=False,
+)
 _READ_ONLY = Cause("the server is a read-only replica", "name the master in url")
-_MEMORY = Cause("the server has used its maxmemory", "raise it, or let it evict keys", permanent=False)
+_MEMORY = Cause(
+    "the server has used its maxmemory", "raise it, or let it evict keys", permanent=False
+)
 _WRONG_TYPE = Cause("the key has another type than the option type says", "correct type")
 _OF_REDIS_CLASSES = {
     "BusyLoadingError": _LOADING,
@@ -440,16 +581,22 @@ _OF_REDIS_CLASSES = {
     "AuthenticationError": _REDIS_LOGIN,
     "AuthorizationError": _REDIS_LOGIN,
     "MaxConnectionsError": _TOO_MANY,
-    "MasterNotFoundError": Cause("the sentinels know no such master", "check the sentinels and the service's name in url"),
+    "MasterNotFoundError": Cause(
+        "the sentinels know no such master", "check the sentinels and the service's name in url"
+    ),
     "OutOfMemoryError": _MEMORY,
     "ClusterDownError": Cause("the cluster is down", "look at its nodes", permanent=False),
-    "RedisClusterException": Cause("no node of the cluster answers as one", "check that url names nodes of a cluster"),
+    "RedisClusterException": Cause(
+        "no node of the cluster answers as one", "check that url names nodes of a cluster"
+    ),
     "InvalidResponse": Cause("what answers there is no Redis server", "check host and port in url"),
 }
 _OF_REDIS_CONNECTIONS = {
     "TimeoutError": _NO_ANSWER,
     "ConnectionError": _CLOSED,
-    "ValueError": Cause("an answer has another form than the command gives", "check that url names a Redis server"),
+    "ValueError": Cause(
+        "an answer has another form than the command gives", "check that url names a Redis server"
+    ),
     "DataError": Cause("the client cannot send such a key", "check key and field"),
 }
 _OF_REDIS = {

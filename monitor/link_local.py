@@ -4,7 +4,12 @@ import errno
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
-_METADATA = {"fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16"}  # of AWS, Google, Alibaba, Azure
+_METADATA = {
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "100.100.100.200",
+    "168.63.129.16",
+}  # of AWS, Google, Alibaba, Azure
 _OWN_NAT64 = IPv6Network("64:ff9b:1::/48")
 _EMBEDDING = {
     IPv6Network("::/96"): 0,  # IPv4-compatible
@@ -27,7 +32,9 @@ def refuse_link_local(address: str) -> None:
     """LinkLocalError where the address is one of these, also as an IPv6 address that leads to an IPv4 one."""
     for ip in _meanings(address):
         if ip.is_link_local or str(ip) in _METADATA:
-            raise LinkLocalError(errno.EACCES, f"its address, {ip}, is link-local or a cloud's metadata service")
+            raise LinkLocalError(
+                errno.EACCES, f"its address, {ip}, is link-local or a cloud's metadata service"
+            )
 
 
 def _meanings(address: str) -> Iterator[IPv4Address | IPv6Address]:

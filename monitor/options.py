@@ -1,4 +1,7 @@
-"""The grammar all options share: strict keys, secrets, durations, paths. What can be set stands beside the code it sets."""
+"""The grammar all options share: strict keys, secrets, durations, paths.
+
+What can be set stands beside the code it sets.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,7 +41,9 @@ _OneOfT = TypeVar("_OneOfT", bound="OneOf")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
-_NEARLY = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(milli|ms|s|m|h|d|w)[a-z]*\.?", re.ASCII | re.IGNORECASE)
+_NEARLY = re.compile(
+    r"(\d{1,9}(?:\.\d{1,3})?)\s*(milli|ms|s|m|h|d|w)[a-z]*\.?", re.ASCII | re.IGNORECASE
+)
 _CLOCK = re.compile(r"(\d{1,4}):(\d{2})", re.ASCII)
 _LONGEST = timedelta(days=36500)
 _LONGEST_TEXT = 1000
@@ -48,12 +53,16 @@ _LABEL = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
 
 
-# Marks a field, `Annotated[int, NOT_IN_HASH]`, that decides how lists are fetched and not which: `config_hash` omits it.
+# Marks a field, `Annotated[int, NOT_IN_HASH]`, that decides how lists are fetched and not which:
+# `config_hash` omits it.
 NOT_IN_HASH = object()
 
 
 def readable_by(parse: Callable[[Any], object]) -> AfterValidator:
-    """A check that keeps a value, or a secret, that this reads; what is wrong is the ValueError that it raises."""
+    """A check that keeps a value, or a secret, that this reads.
+
+    What is wrong is the ValueError that it raises.
+    """
 
     def check(value: _T) -> _T:
         parse(value.get_secret_value() if isinstance(value, SecretStr) else value)
@@ -73,7 +82,10 @@ def must(hold: Callable[[Any], object], reason: str) -> AfterValidator:
 
 
 def parse_duration(value: object) -> timedelta:
-    """Read ``15m``, ``1h30m``, ``500ms``; a timedelta passes. ValueError on anything else, bare numbers included."""
+    """Read ``15m``, ``1h30m``, ``500ms``.
+
+    A timedelta passes. ValueError on anything else, bare numbers included.
+    """
     if isinstance(value, timedelta):
         return value
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not _DURATION.fullmatch(value):
@@ -107,7 +119,13 @@ Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
     must(lambda value: value > timedelta(0), "must be longer than zero"),
-    WithJsonSchema({"type": "string", "pattern": rf"^{_DURATION.pattern}$", "examples": ["30s", "15m", "1h30m", "7d"]}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^{_DURATION.pattern}$",
+            "examples": ["30s", "15m", "1h30m", "7d"],
+        }
+    ),
 ]
 
 
@@ -121,7 +139,9 @@ def _expand_home(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise ValueError("begins with a home directory that cannot be found: write the whole path") from None
+        raise ValueError(
+            "begins with a home directory that cannot be found: write the whole path"
+        ) from None
 
 
 # A file's path; a relative one starts at the configuration file's directory.
@@ -131,8 +151,14 @@ ConfigPath = Annotated[str, AfterValidator(resolve_path)]
 # Name of a further label of alerts, as Prometheus has them.
 LabelName = Annotated[
     str,
-    must(_LABEL.fullmatch, "must be a label name: letters, digits and _, not beginning with a digit or __"),
-    must(lambda name: name not in _TAKEN_LABELS, "is a label that rankwatch sets itself: use another name"),
+    must(
+        _LABEL.fullmatch,
+        "must be a label name: letters, digits and _, not beginning with a digit or __",
+    ),
+    must(
+        lambda name: name not in _TAKEN_LABELS,
+        "is a label that rankwatch sets itself: use another name",
+    ),
 ]
 
 
@@ -140,7 +166,9 @@ def web_url_of(text: str) -> SplitResult | None:
     """The parts of ``http(s)://host[:port]...`` on one line; None for anything else."""
     try:
         parts = urlsplit(text)
-        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_whole = (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        )
     except ValueError:
         return None
     return parts if is_whole and not re.search(r"[\x00-\x20\x7f]", text) else None
@@ -158,14 +186,18 @@ def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     """The headers; ValueError, which repeats none of them, when one has a name that is none, or a value of several lines."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n\0]", value.get_secret_value()):
-            raise ValueError("a header's name is letters, digits and hyphens, and its value has no line break")
+            raise ValueError(
+                "a header's name is letters, digits and hyphens, and its value has no line break"
+            )
     return headers
 
 
 def is_secret(annotation: object) -> bool:
     """Whether a field of this type is a secret itself, so that its value may stand in a file: ``name_file``."""
     wraps = get_origin(annotation) in {Annotated, Union, UnionType}
-    return annotation is SecretStr or (wraps and any(is_secret(part) for part in get_args(annotation)))
+    return annotation is SecretStr or (
+        wraps and any(is_secret(part) for part in get_args(annotation))
+    )
 
 
 def _holds_secret(annotation: object) -> bool:
@@ -191,11 +223,17 @@ def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     if not isinstance(path, str):
         return _Unreadable("must be the path of a file that holds the value")
     try:
-        text = read_bounded(Path(base or ".") / _expand_home(path), _LARGEST_SECRET_FILE).decode().rstrip("\r\n")
+        text = (
+            read_bounded(Path(base or ".") / _expand_home(path), _LARGEST_SECRET_FILE)
+            .decode()
+            .rstrip("\r\n")
+        )
     except UnicodeDecodeError:
         return _Unreadable(f"cannot read {path}: it is not UTF-8 text")
     except (OSError, ValueError) as error:
-        return _Unreadable(f"cannot read {path}: {getattr(error, 'strerror', None) or type(error).__name__}")
+        return _Unreadable(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or type(error).__name__}"
+        )
     return text or _Unreadable(f"{path} is empty: it must hold the value")
 
 
@@ -206,7 +244,9 @@ class Options(BaseModel):
     last line break is the value. What ``repr`` shows of a URL is `display_url` of it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -218,7 +258,9 @@ class Options(BaseModel):
         read = _read_files(data, secrets, base)
         for name in holders:
             if isinstance(values := read.get(name), Mapping):
-                read[name] = _read_files(values, [key.removesuffix("_file") for key in values], base)
+                read[name] = _read_files(
+                    values, [key.removesuffix("_file") for key in values], base
+                )
         return read
 
     @field_validator("*", mode="before")
@@ -227,7 +269,11 @@ class Options(BaseModel):
         if isinstance(value, _Unreadable):
             raise ValueError(value.message)  # noqa: TRY004 - pydantic collects ValueError only
         entries = value.items() if isinstance(value, Mapping) else ()
-        if found := [f"{name}_file: {entry.message}" for name, entry in entries if isinstance(entry, _Unreadable)]:
+        if found := [
+            f"{name}_file: {entry.message}"
+            for name, entry in entries
+            if isinstance(entry, _Unreadable)
+        ]:
             raise ValueError("; ".join(found))
         return value
 
@@ -237,25 +283,37 @@ class Options(BaseModel):
             yield name, _shown(value)
 
     def _problems(self) -> Iterator[str]:
-        """What is wrong with the options together. Each class has its own, which come behind those of its bases."""
+        """What is wrong with the options together.
+
+        Each class has its own, which come behind those of its bases.
+        """
         return iter(())
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        found = (vars(each)["_problems"](self) for each in reversed(type(self).__mro__) if "_problems" in vars(each))
+        found = (
+            vars(each)["_problems"](self)
+            for each in reversed(type(self).__mro__)
+            if "_problems" in vars(each)
+        )
         if problem := next(chain.from_iterable(found), None):
             raise ValueError(problem)
         return self
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         """Let every secret be given as ``name_file`` in the schema too."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         properties = schema.get("properties", {})
         for name, field in cls.model_fields.items():
             if not is_secret(field.annotation) or name not in properties:
                 continue
-            properties[f"{name}_file"] = {"type": "string", "description": f"Path of a file that holds {name}."}
+            properties[f"{name}_file"] = {
+                "type": "string",
+                "description": f"Path of a file that holds {name}.",
+            }
             is_required = name in schema.get("required", ())
             one, other = {"required": [name]}, {"required": [f"{name}_file"]}
             if is_required:
@@ -271,7 +329,9 @@ def _shown(value: object) -> object:
     return display_url(value) if isinstance(value, str) and "://" in value else value
 
 
-def _read_files(values: Mapping[str, Any], names: Iterable[str], base: str | None) -> dict[str, Any]:
+def _read_files(
+    values: Mapping[str, Any], names: Iterable[str], base: str | None
+) -> dict[str, Any]:
     """Replace ``name_file: path`` of these names by ``name: text``."""
     read = dict(values)
     for name in names:
@@ -316,13 +376,21 @@ class OneOf(Options):
 
         PluginError where what is named cannot be used.
         """
-        kinds = {} if name in cls.model_fields or not isinstance(name, str | None) else cls.installed(name)
-        further = tuple((kind, found) for kind, found in kinds.items() if kind not in cls.model_fields)
+        kinds = (
+            {}
+            if name in cls.model_fields or not isinstance(name, str | None)
+            else cls.installed(name)
+        )
+        further = tuple(
+            (kind, found) for kind, found in kinds.items() if kind not in cls.model_fields
+        )
         return _add_kinds(cls, further) if further else cls
 
     @model_validator(mode="wrap")
     @classmethod
-    def _take_installed(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:  # noqa: ANN401
+    def _take_installed(
+        cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:  # noqa: ANN401
         for name in data if isinstance(data, Mapping) else ():
             if (found := cls.with_installed(name)) is not cls:
                 return found.model_validate(data, context=info.context)
@@ -332,14 +400,24 @@ class OneOf(Options):
         given = [name for name in self.choices() if getattr(self, name) is not None]
         if len(given) != 1:
             known = ", ".join(self.with_installed().choices())
-            yield f"give exactly one of {known}" + (f"; found {' and '.join(given)}" if given else "")
+            yield f"give exactly one of {known}" + (
+                f"; found {' and '.join(given)}" if given else ""
+            )
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         """Say in the schema too that exactly one is given, of all that are installed."""
-        schema, kinds = super().__get_pydantic_json_schema__(core_schema, handler), cls.installed(None)
+        schema, kinds = (
+            super().__get_pydantic_json_schema__(core_schema, handler),
+            cls.installed(None),
+        )
         for name, (options, about) in kinds.items():
-            schema["properties"][name] = {**handler(options.__pydantic_core_schema__), "description": about}
+            schema["properties"][name] = {
+                **handler(options.__pydantic_core_schema__),
+                "description": about,
+            }
         return {**schema, "oneOf": [{"required": [name]} for name in (*cls.choices(), *kinds)]}
 
 
@@ -357,11 +435,16 @@ def with_kinds(
 
 
 @cache
-def _add_kinds(model: type[_OneOfT], kinds: tuple[tuple[str, tuple[type[Options], str | None]], ...]) -> type[_OneOfT]:
+def _add_kinds(
+    model: type[_OneOfT], kinds: tuple[tuple[str, tuple[type[Options], str | None]], ...]
+) -> type[_OneOfT]:
     fields: dict[str, Any] = {
-        kind: (options | None, Field(default=None, description=about)) for kind, (options, about) in kinds
+        kind: (options | None, Field(default=None, description=about))
+        for kind, (options, about) in kinds
     }
     # Fields of later bases come first: kinds stand before what the class has of its own.
     bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
-    made: type[_OneOfT] = create_model(model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__)
+    made: type[_OneOfT] = create_model(
+        model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__
+    )
     return made

@@ -17,20 +17,29 @@ T = TypeVar("T")
 OPENING_S = 10.0
 """How long a plugin may take to be opened, which is no I/O."""
 _LONGEST = 300
-_MOST = 2 * (os.cpu_count() or 1) + 2  # calls of one plugin at once: metrics are called by each processor
+_MOST = (
+    2 * (os.cpu_count() or 1) + 2
+)  # calls of one plugin at once: metrics are called by each processor
 
 
 class PluginError(MetricError, ConfigError, ValueError):
-    """A plugin cannot be used: which, why, and what to do. Whoever reads a setting or a metric's name expects one of these."""
+    """A plugin cannot be used: which, why, and what to do.
+
+    Whoever reads a setting or a metric's name expects one of these.
+    """
 
 
 class Registry(dict[str, T]):
-    """What is built in, by name; another name is looked for among the entry points of installed packages.
+    """What is built in, by name.
 
-    ``read`` makes of what an entry point holds, its name and how errors call it what stands here; PluginError where it cannot.
-    """
+    Another name is looked for among the entry points of installed packages.
 
-    def __init__(self, family: str, built_in: Mapping[str, T], read: Callable[[Any, str, str], T]) -> None:
+    ``read`` makes of what an entry point holds, its name and how errors call it what stands here;
+    PluginError where it cannot."""
+
+    def __init__(
+        self, family: str, built_in: Mapping[str, T], read: Callable[[Any, str, str], T]
+    ) -> None:
         super().__init__(built_in)
         self._group, self._read = f"rankwatch.{family}", read
         self._found: dict[str, T | PluginError] = {}
@@ -39,14 +48,21 @@ class Registry(dict[str, T]):
         return self.installed(name)[name]
 
     def installed(self, name: str | None = None) -> dict[str, T]:
-        """What a package brings of that name, empty where none does, or all usable; PluginError if a named one is not."""
+        """What a package brings of that name, empty where none does, or all usable.
+
+        PluginError if a named one is not.
+        """
         offered = _entry_points(self._group)
         for each in sorted(offered.names) if name is None else {name} & offered.names:
             if each not in self._found:
                 self._found[each] = self._load(each, tuple(offered.select(name=each)))
         if isinstance(problem := self._found.get(name or ""), PluginError):
             raise problem
-        usable = ((each, found) for each, found in self._found.items() if not isinstance(found, PluginError))
+        usable = (
+            (each, found)
+            for each, found in self._found.items()
+            if not isinstance(found, PluginError)
+        )
         return {each: found for each, found in usable if name in (None, each)}
 
     def problems(self) -> Iterator[str]:
@@ -55,11 +71,19 @@ class Registry(dict[str, T]):
         return (str(found) for found in self._found.values() if isinstance(found, PluginError))
 
     def _load(self, name: str, entries: tuple[Any, ...]) -> T | PluginError:
-        told = (f"{each.dist.name} {each.dist.version} ({name} = {each.value} in {self._group})" for each in entries)
+        told = (
+            f"{each.dist.name} {each.dist.version} ({name} = {each.value} in {self._group})"
+            for each in entries
+        )
         who = f"plugin of package {' and of '.join(told)}"
         if name in self or len(entries) > 1:
             taken = "by what is built in, which counts" if name in self else "twice"
-            return PluginError(f"{who}: the name is taken {taken}: uninstall a package, or ask its author for another name")
+            return PluginError(
+                (
+                    f"{who}: the name is taken {taken}: uninstall a package, or ask its author for "
+                    "another name"
+                )
+            )
         try:
             return self._read(entries[0].load(), name, who)
         except PluginError as error:
@@ -75,9 +99,18 @@ def _entry_points(group: str) -> Any:  # noqa: ANN401 - of a module that takes a
 
 
 def _why_not_imported(error: BaseException) -> str:
-    if isinstance(error, ImportError) and (wanted := re.search(r"\bplugin_v(?!1\b)(\d+)", str(error))):
-        return f"was written for version {wanted[1]} of the port, and this rankwatch has version 1: install versions that fit"
-    lacking = f"{type(error).__name__} {error.name or ''}".rstrip() if isinstance(error, ImportError) else _place_of(error)
+    if isinstance(error, ImportError) and (
+        wanted := re.search(r"\bplugin_v(?!1\b)(\d+)", str(error))
+    ):
+        return (
+            f"was written for version {wanted[1]} of the port, and this rankwatch has version "
+            "1: install versions that fit"
+        )
+    lacking = (
+        f"{type(error).__name__} {error.name or ''}".rstrip()
+        if isinstance(error, ImportError)
+        else _place_of(error)
+    )
     return f"cannot be imported ({lacking}): install what it lacks, or uninstall it"
 
 
@@ -91,10 +124,12 @@ def _one_line(text: str) -> str:
 
 
 class Guard:
-    """Calls one plugin. What it raises of this kind is cut to one line; anything else becomes one, with these fields.
+    """Calls one plugin.
 
-    Of anything else no text is shown, which may hold secrets. What hangs costs a few threads, and no more.
-    """
+    What it raises of this kind is cut to one line; anything else becomes one, with these fields.
+
+    Of anything else no text is shown, which may hold secrets. What hangs costs a few threads, and
+    no more."""
 
     def __init__(self, who: str, kind: type[MonitorError], **fields: Any) -> None:  # noqa: ANN401 - of its errors
         self._who, self._kind, self._fields = who, kind, fields
@@ -114,13 +149,19 @@ class Guard:
             is_main = threading.current_thread() is threading.main_thread()
             if is_main and isinstance(error, KeyboardInterrupt):
                 raise
-            raise self._kind(f"{self._who} failed with {_place_of(error)}", **self._fields) from None
+            raise self._kind(
+                f"{self._who} failed with {_place_of(error)}", **self._fields
+            ) from None
         finally:
             self._free.release()
 
     def call(self, work: Callable[[], T], timeout_s: float) -> T:
         """Do it in a thread of its own, and wait for so long."""
         try:
-            return BackgroundCall(partial(self.run, work), name="plugin").wait(Deadline.after(timeout_s))
+            return BackgroundCall(partial(self.run, work), name="plugin").wait(
+                Deadline.after(timeout_s)
+            )
         except OverdueError:
-            raise self._kind(f"{self._who} did not come back within {timeout_s:g} s", **self._fields) from None
+            raise self._kind(
+                f"{self._who} did not come back within {timeout_s:g} s", **self._fields
+            ) from None

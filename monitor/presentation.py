@@ -1,4 +1,7 @@
-"""What terminals, pages and messages show of a run, as text and small tables. Escaping is theirs."""
+"""What terminals, pages and messages show of a run, as text and small tables.
+
+Escaping is theirs.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +27,9 @@ class TextTable:
     rows: tuple[tuple[str, ...], ...]
 
 
-def side_by_side(baseline: Sequence[str], candidate: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def side_by_side(
+    baseline: Sequence[str], candidate: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
     """Both items of each rank, empty where a list has ended, and where the candidate's was: ``was 3``, ``new``, or empty."""
     before = {item: rank for rank, item in enumerate(baseline, start=1)}
     for rank, (left, right) in enumerate(zip_longest(baseline, candidate, fillvalue=""), start=1):
@@ -36,26 +41,55 @@ def explanation_title(explanation: Explanation) -> str:
     """What was explained and against what."""
     if explanation.before is None:
         return f"What sets lists apart by {explanation.metric}"
-    when = "before" if explanation.since is None else f"in the run of {explanation.since:%Y-%m-%d %H:%M}"
-    return f"Why, by {explanation.metric} against the lists that {explanation.paired:,} users had {when}"
+    when = (
+        "before"
+        if explanation.since is None
+        else f"in the run of {explanation.since:%Y-%m-%d %H:%M}"
+    )
+    return (
+        f"Why, by {explanation.metric} against the lists that {explanation.paired:,} users "
+        f"had {when}"
+    )
 
 
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
     """Its tables, empty ones left out: pieces of the drop, segments, items, groups of users."""
     segment, falls = explanation.segment, explanation.falls
-    # Segments of the first dimension, which explains most; they come ranked by what they fell beyond their share.
-    leading = [fall for fall in falls if fall.segment.partition("=")[0] == falls[0].segment.partition("=")[0]][:SEGMENTS]
-    pieces = tuple((each.part, f"{each.amount:.4f}", _of(each.amount, explanation.drop)) for each in explanation.causes)
+    # Segments of the first dimension, which explains most; they come ranked by what they fell
+    # beyond their share.
+    leading = [
+        fall
+        for fall in falls
+        if fall.segment.partition("=")[0] == falls[0].segment.partition("=")[0]
+    ][:SEGMENTS]
+    pieces = tuple(
+        (each.part, f"{each.amount:.4f}", _of(each.amount, explanation.drop))
+        for each in explanation.causes
+    )
     sheets = (
         TextTable(title="Pieces of the drop", columns=("part", "drop>", "share>"), rows=pieces),
         TextTable(
             title="Segments",
-            columns=("segment", "users>", "before>", "drop>", "share>", *(f"{part}>" for part in Part)),
+            columns=(
+                "segment",
+                "users>",
+                "before>",
+                "drop>",
+                "share>",
+                *(f"{part}>" for part in Part),
+            ),
             rows=tuple(_segment(fall, explanation) for fall in leading),
         ),
         TextTable(
             title=f"Items, users of {segment}",
-            columns=("item", "title", "exposure>", "exposure before>", "in lists>", "in lists before>"),
+            columns=(
+                "item",
+                "title",
+                "exposure>",
+                "exposure before>",
+                "in lists>",
+                "in lists before>",
+            ),
             rows=tuple(map(_item, (*explanation.gained, *explanation.lost))),
         ),
         TextTable(
@@ -85,7 +119,13 @@ def _segment(fall: SegmentFall, explanation: Explanation) -> tuple[str, ...]:
 
 def _item(item: ExposedItem) -> tuple[str, ...]:
     exposures = (f"{item.after:.4f}", f"{item.before:.4f}")
-    return (item.item, item.title or "", *exposures, _percent(item.share_after), _percent(item.share_before))
+    return (
+        item.item,
+        item.title or "",
+        *exposures,
+        _percent(item.share_after),
+        _percent(item.share_before),
+    )
 
 
 def _of(amount: float, drop: float) -> str:
@@ -98,8 +138,15 @@ def _percent(share: float) -> str:
 
 
 def score_by_chance(metric: str, run: Run) -> float | None:
-    """Score to expect of two random lists of the run's k items from its catalogue; None where that is not known."""
-    return None if run.k is None or run.catalogue_size is None else _expected(metric, run.k, run.catalogue_size)
+    """Score to expect of two random lists of the run's k items from its catalogue.
+
+    None where that is not known.
+    """
+    return (
+        None
+        if run.k is None or run.catalogue_size is None
+        else _expected(metric, run.k, run.catalogue_size)
+    )
 
 
 def arm_rows(scores: Iterable[ArmScore]) -> Iterator[tuple[str, ...]]:
@@ -115,7 +162,8 @@ def arm_rows(scores: Iterable[ArmScore]) -> Iterator[tuple[str, ...]]:
 
 @lru_cache(maxsize=4096)
 def _expected(metric: str, k: int, catalogue: int) -> float | None:
-    # None also for a metric that only a newer version knows, and for a catalogue of fewer than k items.
+    # None also for a metric that only a newer version knows, and for a catalogue of fewer than k
+    # items.
     try:
         return expected_by_chance(parse(metric), k, catalogue)
     except MetricError:

@@ -17,7 +17,9 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def display_url(url: str | SecretStr) -> str:
-    """An unchecked URL: scheme, host and port, for a database its name or file too; no user, password, path or query.
+    """An unchecked URL: scheme, host and port, for a database its name or file too.
+
+    No user, password, path or query.
 
     Where an unescaped character leaves it open what is host and what password, neither is shown.
     """
@@ -26,10 +28,16 @@ def display_url(url: str | SecretStr) -> str:
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return "..."
     credentials, _, rest = rest.rpartition("@")
-    if re.search(r"[/?#]", credentials):  # an @ in the path, or a password that was not escaped: unknown
+    if re.search(
+        r"[/?#]", credentials
+    ):  # an @ in the path, or a password that was not escaped: unknown
         return f"{scheme}://..."
     place, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-    return f"{scheme}://{place}{slash}{path}" if scheme.startswith(_DATABASES) else f"{scheme}://{place}"
+    return (
+        f"{scheme}://{place}{slash}{path}"
+        if scheme.startswith(_DATABASES)
+        else f"{scheme}://{place}"
+    )
 
 
 def origin(url: str) -> str:
@@ -42,7 +50,9 @@ def origin(url: str) -> str:
 def require_whole_password(url: URL) -> None:
     """ValueError where a password's unescaped @ has made the rest of it a part of the host, which messages name."""
     if "@" in (url.host or ""):
-        raise ValueError("has an @ in its user or password: write special characters there as %XX, @ as %40")
+        raise ValueError(
+            "has an @ in its user or password: write special characters there as %XX, @ as %40"
+        )
 
 
 def escape_controls(text: str) -> str:

@@ -26,23 +26,40 @@ _LONGEST = 120
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     """Panel of the comparison for this slot, sorted by user; everybody without a sample size.
 
-    Those with the smallest keyed hash are drawn; the key of the ``fixed`` users holds seed and family, that of the ``rotating``
-    ones also the slot: a draw depends on nothing else, and a user who joins displaces at most one.
-    Where the sample has a minimum, each segment also holds the so many of its users whose hash is smallest. Within a segment
-    and in ``all`` everybody had the same chance, and plain means are unbiased (equal inclusion probabilities; Cochran 1977,
-    ch. 2). Whoever is added weighs 1 in that segment and 0 elsewhere: weights of their own (Horvitz and Thompson 1952) would
-    lower the variance in ``all`` by little, and make quantiles and bets inexact.
-    """
+    Those with the smallest keyed hash are drawn; the key of the ``fixed`` users holds seed and
+    family, that of the ``rotating`` ones also the slot: a draw depends on nothing else, and a user
+    who joins displaces at most one. Where the sample has a minimum, each segment also holds the so
+    many of its users whose hash is smallest. Within a segment and in ``all`` everybody had the same
+    chance, and plain means are unbiased (equal inclusion probabilities; Cochran 1977, ch. 2).
+    Whoever is added weighs 1 in that segment and 0 elsewhere: weights of their own (Horvitz and
+    Thompson 1952) would lower the variance in ``all`` by little, and make quantiles and bets
+    inexact."""
     size = comparison.measuring.sample
-    order = users.users.argsort() if not users.users.is_monotonic_increasing else np.arange(len(users), dtype=np.intp)
-    drawn = np.arange(len(order)) if size is None else _sample(users.users[order], size, comparison, slot)
+    order = (
+        users.users.argsort()
+        if not users.users.is_monotonic_increasing
+        else np.arange(len(users), dtype=np.intp)
+    )
+    drawn = (
+        np.arange(len(order))
+        if size is None
+        else _sample(users.users[order], size, comparison, slot)
+    )
     is_topped_up = size is not None and size.minimum > 0
     order = order if is_topped_up else order[drawn]
     segments = {name: categories.take(order) for name, categories in users.segments.items()}
-    # Judged on all users, not on those drawn: which values have a segment must not change with the draw.
-    kept = {name: frequent(categories, comparison.measuring.max_segment_values) for name, categories in users.segments.items()}
+    # Judged on all users, not on those drawn: which values have a segment must not change with the
+    # draw.
+    kept = {
+        name: frequent(categories, comparison.measuring.max_segment_values)
+        for name, categories in users.segments.items()
+    }
     panel = Panel(users=users.users[order], segments=split(len(order), segments, kept))
-    return panel if size is None or not is_topped_up else _top_up(panel, drawn, size.minimum, _fixed_salt(comparison))
+    return (
+        panel
+        if size is None or not is_topped_up
+        else _top_up(panel, drawn, size.minimum, _fixed_salt(comparison))
+    )
 
 
 def _top_up(everybody: Panel, drawn: npt.NDArray[np.intp], minimum: int, salt: str) -> Panel:
@@ -60,13 +77,15 @@ def _top_up(everybody: Panel, drawn: npt.NDArray[np.intp], minimum: int, salt: s
     return Panel(users=everybody.users[asked], segments=segments)
 
 
-def kept_among(users: pd.Index[str], keep: Keep | int, comparison: Comparison) -> npt.NDArray[np.bool_]:
+def kept_among(
+    users: pd.Index[str], keep: Keep | int, comparison: Comparison
+) -> npt.NDArray[np.bool_]:
     """Which of these users a run keeps scores or lists of: bool (n,).
 
-    A number of them is drawn by the hash that draws the fixed users: the same ones in each run, and drawn of batches and once
-    more the same as drawn of all. ``PANEL`` are a run's fixed users, nobody without a sample. Where users are left out, every
-    fixed one is still found, and for each left out at most one rotating user is taken for one.
-    """
+    A number of them is drawn by the hash that draws the fixed users: the same ones in each run, and
+    drawn of batches and once more the same as drawn of all. ``PANEL`` are a run's fixed users,
+    nobody without a sample. Where users are left out, every fixed one is still found, and for each
+    left out at most one rotating user is taken for one."""
     sample = comparison.measuring.sample
     if keep is Keep.PANEL:
         keep = Keep.NONE if sample is None else sample.fixed
@@ -76,14 +95,18 @@ def kept_among(users: pd.Index[str], keep: Keep | int, comparison: Comparison) -
     return is_kept
 
 
-def _sample(users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime) -> npt.NDArray[np.intp]:
+def _sample(
+    users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime
+) -> npt.NDArray[np.intp]:
     """Positions of the drawn users, ascending."""
     if size.fixed + size.rotating >= len(users):
         return np.arange(len(users), dtype=np.intp)
     names = users.to_numpy(dtype=object)
     fixed = _smallest(names, size.fixed, _fixed_salt(comparison))
     rest = np.setdiff1d(np.arange(len(users), dtype=np.intp), fixed, assume_unique=True)
-    rotating = rest[_smallest(names[rest], size.rotating, f"{_fixed_salt(comparison)}\0{slot.isoformat()}")]
+    rotating = rest[
+        _smallest(names[rest], size.rotating, f"{_fixed_salt(comparison)}\0{slot.isoformat()}")
+    ]
     return np.sort(np.concatenate([fixed, rotating]))
 
 
@@ -104,7 +127,10 @@ def is_sampled(panel: Panel, share: float, hashes: npt.NDArray[np.uint64]) -> np
 
 
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:
-    """Positions of the ``count`` names whose hash under this salt is smallest; equal hashes go by position."""
+    """Positions of the ``count`` names whose hash under this salt is smallest.
+
+    Equal hashes go by position.
+    """
     return np.argsort(_hashes(names, salt), kind="stable")[:count]
 
 
@@ -116,10 +142,12 @@ def _hashes(names: npt.NDArray[np.object_], salt: str) -> npt.NDArray[np.uint64]
 def split(
     n: int, dimensions: Mapping[str, pd.Categorical[Any]], kept: Mapping[str, Collection[int]]
 ) -> dict[str, npt.NDArray[np.intp]]:
-    """Positions of n users by segment name, ``all`` first, then by dimension and value; no segment is empty.
+    """Positions of n users by segment name, ``all`` first, then by dimension and value.
 
-    ``kept``: codes of each dimension that are segments; others are ``dimension=other``, no value ``dimension=unknown``.
-    """
+    No segment is empty.
+
+    ``kept``: codes of each dimension that are segments; others are ``dimension=other``, no value
+    ``dimension=unknown``."""
     segments = {ALL: np.arange(n, dtype=np.intp)}
     for dimension, categories in dimensions.items():
         codes = np.asarray(categories.codes)
@@ -127,7 +155,9 @@ def split(
         for code in kept[dimension]:
             name = _shortened(name_value(str(categories.categories[code])))
             named.setdefault(name, []).append(np.flatnonzero(codes == code))
-        named.setdefault(OTHER_VALUE, []).append(np.flatnonzero((codes >= 0) & ~np.isin(codes, list(kept[dimension]))))
+        named.setdefault(OTHER_VALUE, []).append(
+            np.flatnonzero((codes >= 0) & ~np.isin(codes, list(kept[dimension])))
+        )
         named.setdefault(UNKNOWN_VALUE, []).append(np.flatnonzero(codes < 0))
         for value in sorted(named):
             positions = np.sort(np.concatenate(named[value]))

@@ -1,4 +1,7 @@
-"""Scratch databases: a DuckDB in bounded memory that spills to a directory of its own. Knows no table and no file format."""
+"""Scratch databases: a DuckDB in bounded memory that spills to a directory of its own.
+
+Knows no table and no file format.
+"""
 
 import atexit
 import fcntl
@@ -17,7 +20,12 @@ from monitor.model.instants import utc_now
 
 SPILL = "200GB"
 """Most that a scratch database writes to its directory."""
-_NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left on device", "Failed to create directory")
+_NO_ROOM = (
+    "Out of Memory",
+    "max_temp_directory_size",
+    "No space left on device",
+    "Failed to create directory",
+)
 """Words of DuckDB when memory and temporary files are too small."""
 _PREFIX = "rankwatch-spill-"
 _YOUNG_S = 60
@@ -28,12 +36,19 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os
 
 @contextmanager
 def scratch_database(
-    memory: str, paths: Sequence[str] = (), *, threads: int | None = None, stores: Collection[Any] = (), in_order: bool = False
+    memory: str,
+    paths: Sequence[str] = (),
+    *,
+    threads: int | None = None,
+    stores: Collection[Any] = (),
+    in_order: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that takes so much memory, reads these files only, and loads nothing. Nothing of it is left behind.
+    """A database that takes so much memory, reads these files only, and loads nothing.
 
-    ``threads``: all processors, fewer where memory is small. ``stores``: fsspec file systems that paths are read through.
-    """
+    Nothing of it is left behind.
+
+    ``threads``: all processors, fewer where memory is small. ``stores``: fsspec file systems that
+    paths are read through."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory,
         "arrow_large_buffer_size": True,
@@ -42,7 +57,10 @@ def scratch_database(
         "preserve_insertion_order": in_order,
         "python_enable_replacements": False,
     }
-    with _own_folder() as folder, duckdb.connect(config={**config, "temp_directory": folder}) as database:
+    with (
+        _own_folder() as folder,
+        duckdb.connect(config={**config, "temp_directory": folder}) as database,
+    ):
         for store in stores:
             database.register_filesystem(store)
         # Given when connecting it would be shown as set and not be kept to.
@@ -112,12 +130,24 @@ def room_trouble(said: str) -> str | None:
     except OSError:
         return f"it needs temporary files, and {no_temporary_folder()}"
     if not os.access(folder, os.W_OK):
-        return f"it needs temporary files, and {folder} cannot be written: set TMPDIR to a folder that can be written"
+        return (
+            f"it needs temporary files, and {folder} cannot be written: set TMPDIR to a "
+            "folder that can be written"
+        )
     if "No space left on device" in said:
-        return f"the disk of the temporary folder {folder} is full: free some space, or set TMPDIR to another folder"
+        return (
+            f"the disk of the temporary folder {folder} is full: free some space, or set "
+            "TMPDIR to another folder"
+        )
     if "max_temp_directory_size" in said:
-        return f"it needs more than {SPILL} of temporary files in {folder}: ask fewer users, or write shorter lists"
-    return f"temporary files in {folder} do not help: ask fewer users, or write shorter lists and texts"
+        return (
+            f"it needs more than {SPILL} of temporary files in {folder}: ask fewer users, or "
+            "write shorter lists"
+        )
+    return (
+        f"temporary files in {folder} do not help: ask fewer users, or write shorter lists "
+        "and texts"
+    )
 
 
 def no_temporary_folder() -> str:

@@ -31,9 +31,10 @@ class ScoreFileOptions(Options):
 
     path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(
         min_length=1,
-        description="Path of the file; `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), in any strftime format; "
-        "without it each run replaces the file of the last one. Only rankwatch's own account may read it. "
-        "A relative path starts at the configuration file's directory.",
+        description="Path of the file; `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), "
+        "in any strftime format; without it each run replaces the file of the last "
+        "one. Only rankwatch's own account may read it. A relative path starts at the "
+        "configuration file's directory.",
     )
 
 
@@ -45,18 +46,26 @@ class ScoresToOptions(OneOf):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreFiles:
-    """Port ScoreSink over files; ``path`` is a template. Users stand in the order in which they came."""
+    """Port ScoreSink over files.
+
+    ``path`` is a template. Users stand in the order in which they came.
+    """
 
     path: str
 
     @contextmanager
-    def open(self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]) -> Iterator[Callable[[Scores], object]]:
+    def open(
+        self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
+    ) -> Iterator[Callable[[Scores], object]]:
         """See the port; ``about`` becomes the metadata of the file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         path = Path(fill_slot(self.path, slot))
-        columns = [pa.field(USER, pa.string(), nullable=False), *(pa.field(name, pa.float64()) for name in metrics)]
+        columns = [
+            pa.field(USER, pa.string(), nullable=False),
+            *(pa.field(name, pa.float64()) for name in metrics),
+        ]
         schema = pa.schema(columns, dict(about))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,9 +74,16 @@ class ScoreFiles:
                 pq.ParquetWriter(file, schema, compression="zstd") as writer,
             ):
                 yield lambda scores: _write(writer, scores)
-        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: text that is none, in names and in the path
+        except (
+            OSError,
+            ValueError,
+            pa.ArrowException,
+        ) as error:  # ValueError: text that is none, in names and in the path
             raise OutputError(
-                f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or file_cause(error)}"
+                (
+                    f"scores_to: {path} was not written: "
+                    f"{getattr(error, 'strerror', None) or file_cause(error)}"
+                )
             ) from None
 
 
@@ -77,6 +93,9 @@ def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
     metrics = writer.schema.names[1:]
     for start in range(0, len(scores.users), CHUNK):
         chunk = slice(start, start + CHUNK)
-        values = (pa.array(scores.by_metric[name][chunk], pa.float64(), from_pandas=True) for name in metrics)
+        values = (
+            pa.array(scores.by_metric[name][chunk], pa.float64(), from_pandas=True)
+            for name in metrics
+        )
         users = pa.array(scores.users[chunk].to_list(), pa.string())
         writer.write_table(pa.table([users, *values], schema=writer.schema))

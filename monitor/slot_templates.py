@@ -21,7 +21,10 @@ def check_placeholders(template: str, *names: str) -> str:
 
 
 def fill_slot(template: str, slot: datetime, quote: Callable[[str], str] = str) -> str:
-    """Replace ``{slot}`` (ISO 8601) and ``{slot:FORMAT}`` (strftime) by the slot; other placeholders stay."""
+    """Replace ``{slot}`` (ISO 8601) and ``{slot:FORMAT}`` (strftime) by the slot.
+
+    Other placeholders stay.
+    """
 
     def text(match: re.Match[str]) -> str:
         found = _SLOT.fullmatch(match[1])

@@ -15,10 +15,15 @@ from monitor.model.runs import Histogram, Summary
 from monitor.model.statistics import Statistic
 
 BINS = 40
-QUANTILES = tuple(Statistic(quantile=percent / 100) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99))
+QUANTILES = tuple(
+    Statistic(quantile=percent / 100) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)
+)
 """Quantiles that every summary holds; rules may add others."""
 EXACT = 1_000_000
-"""Most scores of which quantiles are exact; of more they are off by at most one of `FINE` equal bins of the metric's range."""
+"""Most scores of which quantiles are exact.
+
+Of more they are off by at most one of `FINE` equal bins of the metric's range.
+"""
 FINE = 8192 * BINS
 
 SegmentRows: TypeAlias = Mapping[str, npt.NDArray[np.intp]]
@@ -30,16 +35,26 @@ _STEPS = 61
 _HALF = 31
 
 
-def rows_of_segments(panel: Panel, panel_rows: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.intp]]:
-    """For every segment of the panel the rows of its users that were paired; row i is panel position ``panel_rows[i]``."""
+def rows_of_segments(
+    panel: Panel, panel_rows: npt.NDArray[np.intp]
+) -> dict[str, npt.NDArray[np.intp]]:
+    """For every segment of the panel the rows of its users that were paired.
+
+    Row i is panel position ``panel_rows[i]``.
+    """
     row_of = np.full(len(panel), -1, dtype=np.intp)
     row_of[panel_rows] = np.arange(len(panel_rows))
     rows = {segment: row_of[positions] for segment, positions in panel.segments.items()}
     return {segment: found[found >= 0] for segment, found in rows.items()}
 
 
-def summarize_one(segment: str, metric: str, values: Floats, bounds: Bounds, wanted: Sequence[Statistic] = ()) -> Summary:
-    """Summary of one metric over the users of one segment, all at once; see `SummaryAccumulator`."""
+def summarize_one(
+    segment: str, metric: str, values: Floats, bounds: Bounds, wanted: Sequence[Statistic] = ()
+) -> Summary:
+    """Summary of one metric over the users of one segment, all at once.
+
+    See `SummaryAccumulator`.
+    """
     found = ScoreAccumulator(bounds, wanted)
     found.add(values)
     return found.summary(segment, metric)
@@ -56,15 +71,21 @@ class SummaryAccumulator:
         self._wanted = wanted
         self._found: dict[str, dict[str, ScoreAccumulator]] = {}
 
-    def add(self, segments: SegmentRows, scores: Mapping[str, Floats], ranges: Mapping[str, Bounds]) -> None:
-        """Take scores of some users: one float64 (n,) a metric, NaN where undefined; ``segments`` are rows of them.
+    def add(
+        self, segments: SegmentRows, scores: Mapping[str, Floats], ranges: Mapping[str, Bounds]
+    ) -> None:
+        """Take scores of some users: one float64 (n,) a metric, NaN where undefined.
+
+        ``segments`` are rows of them.
 
         ``ranges``: the bounds of each metric's scores, infinite where it has none.
         """
         for metric, values in scores.items():
             if metric not in self._found:
                 wanted = self._wanted.get(metric, ())
-                self._found[metric] = {name: ScoreAccumulator(ranges[metric], wanted) for name in self._segments}
+                self._found[metric] = {
+                    name: ScoreAccumulator(ranges[metric], wanted) for name in self._segments
+                }
             for name, rows in segments.items():
                 self._found[metric][name].add(values[rows])
 
@@ -85,7 +106,9 @@ class SummaryAccumulator:
     def summaries(self) -> tuple[Summary, ...]:
         """Summaries by segment and metric, in that order."""
         return tuple(
-            found[segment].summary(segment, metric) for segment in self._segments for metric, found in self._found.items()
+            found[segment].summary(segment, metric)
+            for segment in self._segments
+            for metric, found in self._found.items()
         )
 
     def median(self, metric: str) -> float | None:
@@ -95,15 +118,19 @@ class SummaryAccumulator:
 
 
 class ScoreAccumulator:
-    """The scores of one metric over one segment, gathered in parts; equal scores give equal summaries to the last bit.
+    """The scores of one metric over one segment, gathered in parts.
 
-    Quantiles are Hyndman and Fan's (1996) type 7, exact up to `EXACT` scores; the standard error is s / sqrt(n), n - 1 in s.
-    With infinite ``bounds`` the histogram ends at what was seen, beyond `EXACT` scores at a power of two.
-    """
+    Equal scores give equal summaries to the last bit.
+
+    Quantiles are Hyndman and Fan's (1996) type 7, exact up to `EXACT` scores; the standard error is
+    s / sqrt(n), n - 1 in s. With infinite ``bounds`` the histogram ends at what was seen, beyond
+    `EXACT` scores at a power of two."""
 
     def __init__(self, bounds: Bounds, wanted: Sequence[Statistic] = ()) -> None:
         self._bounds = bounds
-        self._quantiles = {str(each): each.quantile for each in (*QUANTILES, *wanted) if each.quantile is not None}
+        self._quantiles = {
+            str(each): each.quantile for each in (*QUANTILES, *wanted) if each.quantile is not None
+        }
         self._below = {each.floor: 0 for each in wanted if each.floor is not None}
         self._shares = {str(each): each.floor for each in wanted if each.floor is not None}
         self._n = 0
@@ -163,12 +190,16 @@ class ScoreAccumulator:
             mean=self._moments.mean(n) if n else None,
             standard_error=self._moments.standard_error(n) if n > 1 else None,
             statistics=self._statistics(ordered) if n else {},
-            histogram=_histogram(ordered, self._bounds) if self._bins is None else self._bins.histogram(),
+            histogram=_histogram(ordered, self._bounds)
+            if self._bins is None
+            else self._bins.histogram(),
         )
 
     def _statistics(self, ordered: Floats) -> dict[str, float]:
         wanted = list(self._quantiles.values())
-        values = np.quantile(ordered, wanted) if self._bins is None else self._bins.quantiles(wanted)
+        values = (
+            np.quantile(ordered, wanted) if self._bins is None else self._bins.quantiles(wanted)
+        )
         found = {name: float(value) for name, value in zip(self._quantiles, values, strict=True)}
         return found | {name: self._below[floor] / self._n for name, floor in self._shares.items()}
 
@@ -184,13 +215,16 @@ class Moments:
         """Take finite values, of which none lies farther from 0 than ``bound``, infinite where nothing bounds them."""
         if math.isinf(bound):
             bound = float(np.abs(values).max())
-        # In steps of 2**-60 for scores of at most 1: what is lost of a score is below a rounding error of their mean.
+        # In steps of 2**-60 for scores of at most 1: what is lost of a score is below a rounding
+        # error of their mean.
         exponent = max(0, math.frexp(bound)[1])
         whole = np.rint(np.ldexp(values, _STEPS - exponent)).astype(np.int64)
         # Two halves of 31 bits, whose products fit into 64.
         high, low = whole >> _HALF, whole & ((1 << _HALF) - 1)
         self._sum += _sum(whole) << exponent
-        squares = (_sum(high * high) << (2 * _HALF)) + (_sum(high * low) << (_HALF + 1)) + _sum(low * low)
+        squares = (
+            (_sum(high * high) << (2 * _HALF)) + (_sum(high * low) << (_HALF + 1)) + _sum(low * low)
+        )
         self._squares += squares << (2 * exponent)
 
     def merge(self, other: Self) -> None:
@@ -204,7 +238,9 @@ class Moments:
 
     def standard_error(self, n: int) -> float:
         """The standard error of the mean of all ``n`` values, two at least."""
-        return math.sqrt(Fraction(n * self._squares - self._sum**2, (n * n * (n - 1)) << (2 * _STEPS)))
+        return math.sqrt(
+            Fraction(n * self._squares - self._sum**2, (n * n * (n - 1)) << (2 * _STEPS))
+        )
 
 
 def _sum(values: Integers) -> int:
@@ -229,7 +265,10 @@ def _ends(ordered: Floats, bounds: Bounds) -> Bounds:
 
 
 class FineBins:
-    """Counts in `FINE` equal bins between a metric's bounds; infinite ones give way to powers of two that grow as needed."""
+    """Counts in `FINE` equal bins between a metric's bounds.
+
+    Infinite ones give way to powers of two that grow as needed.
+    """
 
     def __init__(self, bounds: Bounds) -> None:
         self._is_bounded = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
@@ -261,7 +300,9 @@ class FineBins:
     def histogram(self) -> Histogram:
         """The counts in `BINS` bins."""
         counts = self._counts.reshape(BINS, -1).sum(axis=1)
-        return Histogram(low=self._low, high=self._high, counts=tuple(int(count) for count in counts))
+        return Histogram(
+            low=self._low, high=self._high, counts=tuple(int(count) for count in counts)
+        )
 
     def quantiles(self, wanted: Sequence[float]) -> Floats:
         """Values at these shares of the scores, each off by one bin at most."""
@@ -288,7 +329,10 @@ def _in_pairs(counts: Integers) -> Integers:
 def worst_rows(
     values: Floats, users: "pd.Index[str]", count: int, *, higher_is_more_alike: bool = True
 ) -> npt.NDArray[np.intp]:
-    """Rows of the ``count`` lowest scores, of a distance the highest, worst first; equals go by user, undefined are out."""
+    """Rows of the ``count`` lowest scores, of a distance the highest, worst first.
+
+    Equals go by user, undefined are out.
+    """
     rows = np.flatnonzero(~np.isnan(values))
     badness = values[rows] if higher_is_more_alike else -values[rows]
     if count < len(rows):
@@ -300,6 +344,9 @@ def worst_rows(
 
 
 def ordinary_rows(values: Floats, count: int, median: float) -> npt.NDArray[np.intp]:
-    """Rows of the ``count`` scores nearest to the median, nearest first; equals go by row, undefined ones are out."""
+    """Rows of the ``count`` scores nearest to the median, nearest first.
+
+    Equals go by row, undefined ones are out.
+    """
     rows = np.flatnonzero(~np.isnan(values))
     return rows[np.lexsort((rows, np.abs(values[rows] - median)))][:count]

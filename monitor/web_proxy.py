@@ -16,7 +16,11 @@ from monitor.redaction import origin
 
 def _is_proxy(text: str) -> bool:
     parts = web_url_of(text)
-    return parts is not None and parts.scheme == "http" and not (parts.path.strip("/") or parts.query or parts.fragment)
+    return (
+        parts is not None
+        and parts.scheme == "http"
+        and not (parts.path.strip("/") or parts.query or parts.fragment)
+    )
 
 
 Proxy = Annotated[
@@ -27,8 +31,10 @@ Proxy = Annotated[
     ),
     NOT_IN_HASH,
     Field(
-        description="HTTP proxy to go through, such as http://user:password@proxy:3128: https by CONNECT, http by whole URLs. "
-        "A secret. The environment's HTTP_PROXY, HTTPS_PROXY and NO_PROXY are not used: write `proxy: ${HTTPS_PROXY}` for that."
+        description="HTTP proxy to go through, such as http://user:password@proxy:3128: https by "
+        "CONNECT, http by whole URLs. A secret. The environment's HTTP_PROXY, "
+        "HTTPS_PROXY and NO_PROXY are not used: write `proxy: ${HTTPS_PROXY}` for "
+        "that."
     ),
 ]
 
@@ -43,7 +49,9 @@ class WebProxy:
         self.headers = {}
         if parts.username is not None:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self.headers["Proxy-Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+            self.headers["Proxy-Authorization"] = (
+                f"Basic {base64.b64encode(login.encode()).decode()}"
+            )
 
 
 def open_proxy(secret: SecretStr | None) -> WebProxy | None:
@@ -52,7 +60,10 @@ def open_proxy(secret: SecretStr | None) -> WebProxy | None:
 
 
 def refuse_link_local_behind(url: str) -> None:
-    """LinkLocalError where the URL itself has such an address. Names are resolved by the proxy, which has to refuse them."""
+    """LinkLocalError where the URL itself has such an address.
+
+    Names are resolved by the proxy, which has to refuse them.
+    """
     host = urlsplit(url).hostname or ""
     try:
         ip_address(host)

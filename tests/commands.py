@@ -18,7 +18,9 @@ from monitor.cli.main import main
 from tables import rows
 
 
-def rankwatch(command: str, *, env: Mapping[str, str] | None = None, out: int | None = None) -> Done:
+def rankwatch(
+    command: str, *, env: Mapping[str, str] | None = None, out: int | None = None
+) -> Done:
     """Run the command line. ``out`` is a descriptor that takes the output instead; it is closed."""
     codes: list[int] = []
     binary = io.BytesIO() if out is None else io.BufferedWriter(io.FileIO(out, "w"))
@@ -31,7 +33,9 @@ def rankwatch(command: str, *, env: Mapping[str, str] | None = None, out: int | 
             patch.object(os, "_exit", codes.append),
             patch.object(atexit, "_run_exitfuncs"),
             patch.object(gc, "set_threshold"),
-            patch.object(signal, "signal"),  # at its end the command line ignores interrupts, and this process goes on
+            patch.object(
+                signal, "signal"
+            ),  # at its end the command line ignores interrupts, and this process goes on
             redirect_stdout(shown),
             redirect_stderr(said),
         ):
@@ -75,5 +79,8 @@ def assert_refused(table: str) -> None:
     for command, code, words in rows(table):
         done = rankwatch(command)
         said = " ".join(done.stderr.split())
-        assert (done.returncode, words in said, done.stdout) == (int(code), True, ""), (command, said)
+        assert (done.returncode, words in said, done.stdout) == (int(code), True, ""), (
+            command,
+            said,
+        )
         assert done.stderr.startswith("Usage: ") or len(done.stderr.splitlines()) == 1, said

@@ -22,7 +22,9 @@ from clocks import shift_clock
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
 
-os.environ["RANKWATCH_ENGINE"] = "numpy"  # no test compiles in the background; those of the engines choose for themselves
+os.environ["RANKWATCH_ENGINE"] = (
+    "numpy"  # no test compiles in the background; those of the engines choose for themselves
+)
 
 # Scripts and nohup start us with signals ignored, which our children would inherit.
 for _number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
@@ -31,16 +33,23 @@ for _number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The look of a terminal and another database are the caller's, not the tests'; no proxy stands between us and our own servers.
+# The look of a terminal and another database are the caller's, not the tests'; no proxy stands
+# between us and our own servers.
 for _name in list(os.environ):
-    if re.fullmatch(r"COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR\w*|PG[A-Z]+|RANKWATCH_CONFIG", _name):
+    if re.fullmatch(
+        r"COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR\w*|PG[A-Z]+|RANKWATCH_CONFIG", _name
+    ):
         del os.environ[_name]
-os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(("127.0.0.1", "localhost", os.environ.get("no_proxy", "")))
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(
+    ("127.0.0.1", "localhost", os.environ.get("no_proxy", ""))
+)
 
 pytest_plugins = ["rings", "servers.postgres"]
 collect_ignore = ["plugin_example"]  # has tests of its own, for where it is installed
 
-hypothesis.settings.register_profile("steady", deadline=None, max_examples=50)  # timing decides no test; each run tries others
+hypothesis.settings.register_profile(
+    "steady", deadline=None, max_examples=50
+)  # timing decides no test; each run tries others
 hypothesis.settings.load_profile("steady")
 
 shift_clock(pytest.MonkeyPatch())
@@ -81,7 +90,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection(session: pytest.Session) -> None:
     """On a fresh clone let each worker compile a share of the test modules, and take the others' work where it lies ready."""
-    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker, workers = (
+        os.environ.get("PYTEST_XDIST_WORKER", "gw0"),
+        int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+    )
     if workers == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     gc.disable()  # all that is made now stays to the end
@@ -90,7 +102,9 @@ def pytest_collection(session: pytest.Session) -> None:
         if not any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc")):
             # What fails here fails again where it is reported.
             with suppress(Exception, pytest.skip.Exception):
-                import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))
+                import_module(
+                    ".".join(path.relative_to(session.config.rootpath).with_suffix("").parts)
+                )
 
 
 def pytest_collection_finish() -> None:

@@ -13,7 +13,15 @@ from monitor.model.alerts import AlertState, Expectation, Outcome, Standstill, S
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.memory import Memory, PastRun
 from monitor.model.rankings import CoverageReason, Panel, Pull, RankingTable
-from monitor.model.rules import CoverageRule, Direction, FixedLimit, LearnedLimit, Limit, Severity, SimilarityRule
+from monitor.model.rules import (
+    CoverageRule,
+    Direction,
+    FixedLimit,
+    LearnedLimit,
+    Limit,
+    Severity,
+    SimilarityRule,
+)
 from monitor.model.runs import Claim, Findings, Histogram, MeasuredRun, RunStatus, Summary
 from monitor.model.statistics import CoverageShare, Statistic
 from monitor.pipeline.expectations import compute_expectations
@@ -42,15 +50,28 @@ class HeldClock:
 
 def take_limit(changes: dict[str, Any], **usual: Any) -> Limit:
     """Take the parts of a limit out of the changes: ``direction``, ``threshold``, ``resolve_at`` and ``learned``."""
-    given = {"direction": Direction.BELOW, "threshold": 0.35, "resolve_at": None, "learned": None, **usual}
-    direction, value, resolve_at, learned = (changes.pop(name, default) for name, default in given.items())
+    given = {
+        "direction": Direction.BELOW,
+        "threshold": 0.35,
+        "resolve_at": None,
+        "learned": None,
+        **usual,
+    }
+    direction, value, resolve_at, learned = (
+        changes.pop(name, default) for name, default in given.items()
+    )
     if learned is not None:
         return LearnedLimit(learning=learned, direction=direction, value=value)
-    return FixedLimit(direction=direction, value=value, resolve_at=value if resolve_at is None else resolve_at)
+    return FixedLimit(
+        direction=direction, value=value, resolve_at=value if resolve_at is None else resolve_at
+    )
 
 
 def rule(**changes: Any) -> SimilarityRule:
-    """A rule on similarity; parts of its limit, and the statistic by its name, are given like its own fields."""
+    """A rule on similarity.
+
+    Parts of its limit, and the statistic by its name, are given like its own fields.
+    """
     base = SimilarityRule(
         alert="SimilarityLow",
         metric="extended_tau",
@@ -64,7 +85,9 @@ def rule(**changes: Any) -> SimilarityRule:
 
 def coverage_rule(share: str, **changes: Any) -> CoverageRule:
     limit = take_limit(changes, direction=Direction.ABOVE, threshold=1.0)
-    return replace(CoverageRule(alert="ListsMissing", share=CoverageShare.parse(share), limit=limit), **changes)
+    return replace(
+        CoverageRule(alert="ListsMissing", share=CoverageShare.parse(share), limit=limit), **changes
+    )
 
 
 def comparison(**changes: Any) -> Comparison:
@@ -87,9 +110,18 @@ def comparison(**changes: Any) -> Comparison:
 def changed(what: Comparison, **changes: Any) -> Comparison:
     """The comparison with other values of these fields, its own or its plans'."""
     own = {name: value for name, value in changes.items() if name in ("name", "config_hash")}
-    judging = {each.name: changes[each.name] for each in fields(JudgingPlan) if each.name in changes}
-    measuring = {name: value for name, value in changes.items() if name not in own and name not in judging}
-    return replace(what, **own, measuring=replace(what.measuring, **measuring), judging=replace(what.judging, **judging))
+    judging = {
+        each.name: changes[each.name] for each in fields(JudgingPlan) if each.name in changes
+    }
+    measuring = {
+        name: value for name, value in changes.items() if name not in own and name not in judging
+    }
+    return replace(
+        what,
+        **own,
+        measuring=replace(what.measuring, **measuring),
+        judging=replace(what.judging, **judging),
+    )
 
 
 def claim(**changes: Any) -> Claim:
@@ -108,17 +140,26 @@ def claim(**changes: Any) -> Claim:
 def panel(*users: str, **segments: list[int]) -> Panel:
     """These users, all of them and by segment."""
     named = {name: np.array(rows, dtype=np.intp) for name, rows in segments.items()}
-    return Panel(users=pd.Index(users, dtype="str"), segments={"all": np.arange(len(users), dtype=np.intp), **named})
+    return Panel(
+        users=pd.Index(users, dtype="str"),
+        segments={"all": np.arange(len(users), dtype=np.intp), **named},
+    )
 
 
 def rankings(lists: dict[str, list[Any]]) -> RankingTable:
     items = [item for ranking in lists.values() for item in ranking]
-    flat = np.array(items, dtype=np.int64) if all(isinstance(item, int) for item in items) else pd.array(items, dtype="str")
+    flat = (
+        np.array(items, dtype=np.int64)
+        if all(isinstance(item, int) for item in items)
+        else pd.array(items, dtype="str")
+    )
     offsets = np.cumsum([0, *map(len, lists.values())], dtype=np.int64)
     return RankingTable(users=pd.Index(list(lists), dtype="str"), offsets=offsets, items=flat)
 
 
-def pull(lists: str | dict[str, list[Any]], failures: dict[str, CoverageReason] | None = None) -> Pull:
+def pull(
+    lists: str | dict[str, list[Any]], failures: dict[str, CoverageReason] | None = None
+) -> Pull:
     """The lists of these users; as text an item is a digit: "a:12 b:31"."""
     if isinstance(lists, str):
         pairs = (each.split(":") for each in lists.split())
@@ -188,9 +229,15 @@ def transition(**changes: Any) -> Transition:
 
 
 def findings(
-    slot: datetime = SLOT, *, status: RunStatus = RunStatus.OK, run_reason: str | None = None, **measured: Any
+    slot: datetime = SLOT,
+    *,
+    status: RunStatus = RunStatus.OK,
+    run_reason: str | None = None,
+    **measured: Any,
 ) -> Findings:
-    found: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()}
+    found: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()
+    }
     return Findings(slot=slot, status=status, reason=run_reason, measured=MeasuredRun(**found))
 
 
@@ -206,7 +253,14 @@ def evaluate(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """All rules evaluated, at the time of the slot unless another is given."""
     memory = Memory(states=tuple(states))
-    return evaluate_rules(what, findings(slot, **found), memory, at or slot, expectations=expectations, standstills=standstills)
+    return evaluate_rules(
+        what,
+        findings(slot, **found),
+        memory,
+        at or slot,
+        expectations=expectations,
+        standstills=standstills,
+    )
 
 
 def expect(

@@ -50,12 +50,18 @@ _SHARES = {
     Kind.NOISE: (0.05, 1.0),
     Kind.MISSING: (0.05, 0.5),
 }
-"""From how many to how many of the users a drawn fault concerns; the kinds that are not here concern all of theirs."""
+"""From how many to how many of the users a drawn fault concerns.
+
+The kinds that are not here concern all of theirs.
+"""
 _OF_LIST: Mapping[Kind, Callable[[Ranking, np.random.Generator, Shop], Ranking]] = {
     Kind.SHARED_LIST: lambda _, __, shop: list(range(shop.k)),
     Kind.SLOW_LOSS: lambda _, __, shop: list(range(shop.k)),
     Kind.REORDERED: lambda found, _, __: found[::-1],
-    Kind.TOP_SHUFFLED: lambda found, rng, _: [*np.roll(found[:3], rng.integers(1, 3)).tolist(), *found[3:]],
+    Kind.TOP_SHUFFLED: lambda found, rng, _: [
+        *np.roll(found[:3], rng.integers(1, 3)).tolist(),
+        *found[3:],
+    ],
     Kind.TRUNCATED: lambda found, _, __: found[: len(found) // 2],
     Kind.NOISE: lambda found, rng, shop: rng.permutation(shop.items)[: len(found)].tolist(),
     Kind.MISSING: lambda _, __, ___: [],
@@ -71,10 +77,12 @@ _ON_THE_BASELINE = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """Users, items and the two models' lists by day: the same for the same ``seed``. Item 0 is the most popular.
+    """Users, items and the two models' lists by day: the same for the same ``seed``.
 
-    An item's category is its number modulo `CATEGORIES`. ``error``: of both models, by which lists change from day to day.
-    """
+    Item 0 is the most popular.
+
+    An item's category is its number modulo `CATEGORIES`. ``error``: of both models, by which lists
+    change from day to day."""
 
     seed: int = 0
     users: int = 1000
@@ -92,20 +100,34 @@ class Shop:
         """The users' values by dimension; they never change."""
         rng = np.random.default_rng((self.seed, 1))
         shares = {"country": COUNTRIES, "activity": ACTIVITIES}
-        return {name: rng.choice(list(of), self.users, p=list(of.values())) for name, of in shares.items()}
+        return {
+            name: rng.choice(list(of), self.users, p=list(of.values()))
+            for name, of in shares.items()
+        }
 
     def members(self, segment: str) -> npt.NDArray[np.intp]:
         """Rows of the segment's users."""
         dimension, _, value = segment.partition("=")
-        return np.arange(self.users) if segment == ALL else np.flatnonzero(self.values[dimension] == value)
+        return (
+            np.arange(self.users)
+            if segment == ALL
+            else np.flatnonzero(self.values[dimension] == value)
+        )
 
     @lru_cache(maxsize=64)  # noqa: B019 - shops are few
-    def rank(self, arm: Arm, day: int, *, error: float | None = None, without: Sequence[int] = ()) -> list[Ranking]:
-        """Every user's list as the arm's model of that day has it, by this error; ``without`` are items that it lacks."""
+    def rank(
+        self, arm: Arm, day: int, *, error: float | None = None, without: Sequence[int] = ()
+    ) -> list[Ranking]:
+        """Every user's list as the arm's model of that day has it, by this error.
+
+        ``without`` are items that it lacks.
+        """
         error = self.error if error is None else error
         rng = np.random.default_rng((self.seed, 2, day, arm is Arm.CANDIDATE))
         # Some trainings are better than others, so that the mean moves from day to day.
-        scores = _taste(self) + error * rng.uniform(0.8, 1.2) * rng.normal(size=(self.users, self.items))
+        scores = _taste(self) + error * rng.uniform(0.8, 1.2) * rng.normal(
+            size=(self.users, self.items)
+        )
         scores[:, list(without)] = -np.inf
         found: list[Ranking] = np.argsort(-scores, axis=1)[:, : self.k].tolist()
         return found
@@ -142,13 +164,21 @@ class Fault:
         """Rows of the users whose lists it breaks on that day."""
         members = np.random.default_rng((self.seed, 4)).permutation(shop.members(self.segment))
         share = LOST_A_DAY * (day - self.begins + 1) if self.kind is Kind.SLOW_LOSS else self.share
-        return np.sort(members[: round(min(share, 1.0) * len(members))]) if self.is_on(day) else members[:0]
+        return (
+            np.sort(members[: round(min(share, 1.0) * len(members))])
+            if self.is_on(day)
+            else members[:0]
+        )
 
     def lists(self, shop: Shop, arm: Arm, day: int) -> dict[str, Ranking]:
         """What the arm serves on that day, by user; users without a list are left out."""
         found: list[Ranking] = shop.rank(arm, day)
         rows = self.concerned(shop, day) if arm in self.arms else np.empty(0, dtype=np.intp)
-        broken = dict(zip(rows.tolist(), self._break(shop, arm, day, rows, found), strict=True)) if rows.size else {}
+        broken = (
+            dict(zip(rows.tolist(), self._break(shop, arm, day, rows, found), strict=True))
+            if rows.size
+            else {}
+        )
         served = [broken.get(row, ranking) for row, ranking in enumerate(found)]
         return {name: ranking for name, ranking in zip(shop.names, served, strict=True) if ranking}
 
@@ -160,7 +190,9 @@ class Fault:
         healthy, broken = shop.rank(self.arms[0], day), self._model(shop, self.arms[0], day)
         return sum(healthy[row] != broken[row] for row in rows.tolist())
 
-    def _break(self, shop: Shop, arm: Arm, day: int, rows: npt.NDArray[np.intp], found: list[Ranking]) -> list[Ranking]:
+    def _break(
+        self, shop: Shop, arm: Arm, day: int, rows: npt.NDArray[np.intp], found: list[Ranking]
+    ) -> list[Ranking]:
         """The lists of these users, broken; empty ones for users who are to have none."""
         rng = np.random.default_rng((self.seed, 5, day))
         if self.kind is Kind.MIXED_UP:
@@ -177,16 +209,24 @@ class Fault:
             return shop.rank(arm, self.begins - 1)
         if self.kind is Kind.ITEMS_GONE:
             # Of the better known half, where lists come from.
-            return shop.rank(arm, day, without=tuple(rng.permutation(shop.items // 2)[: shop.items // 10].tolist()))
+            return shop.rank(
+                arm,
+                day,
+                without=tuple(rng.permutation(shop.items // 2)[: shop.items // 10].tolist()),
+            )
         if self.kind is Kind.CATEGORY_GONE:
-            return shop.rank(arm, day, without=range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES))
+            return shop.rank(
+                arm, day, without=range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES)
+            )
         return shop.rank(arm, day, error=_POORER * shop.error)
 
 
 def draw_fault(kind: Kind, seed: int, *, begins: int, ends: int | None = None) -> Fault:
     """A fault of the kind, of a random share of the users of a random segment where the kind leaves that open."""
     rng = np.random.default_rng((seed, 7))
-    segments = [f"country={name}" for name in COUNTRIES] + [f"activity={name}" for name in ACTIVITIES]
+    segments = [f"country={name}" for name in COUNTRIES] + [
+        f"activity={name}" for name in ACTIVITIES
+    ]
     is_local = kind is Kind.ONE_SEGMENT or (kind in _SHARES and rng.random() < 0.3)
     low, high = (0.6, 1.0) if is_local and kind in _SHARES else _SHARES.get(kind, (1.0, 1.0))
     arm = Arm.BASELINE if rng.random() < _ON_THE_BASELINE else Arm.CANDIDATE
@@ -205,7 +245,13 @@ def draw_shop(seed: int) -> Shop:
     """A shop of some size, whose lists have some length and change by some pace."""
     rng = np.random.default_rng((seed, 8))
     users, items = (int(rng.integers(*bounds)) for bounds in ((400, 1200), (200, 500)))
-    return Shop(seed=seed, users=users, items=items, k=int(rng.choice([5, 10, 20])), error=float(rng.uniform(0.1, 0.25)))
+    return Shop(
+        seed=seed,
+        users=users,
+        items=items,
+        k=int(rng.choice([5, 10, 20])),
+        error=float(rng.uniform(0.1, 0.25)),
+    )
 
 
 def write_lists(path: Path, lists: Mapping[str, Ranking]) -> None:

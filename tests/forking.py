@@ -20,7 +20,8 @@ from clocks import shift_clock
 
 Done = subprocess.CompletedProcess[str]
 
-# Starting a process also polls all others. An exit code can be read once: of two threads that poll at once, one finds nothing.
+# Starting a process also polls all others. An exit code can be read once: of two threads that poll
+# at once, one finds nothing.
 _polling = threading.Lock()
 
 
@@ -30,7 +31,9 @@ def context() -> ForkServerContext:
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload(["preloaded", "killing.steps"])
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)  # it does not get ours otherwise
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        path for path in sys.path if path
+    )  # it does not get ours otherwise
     try:
         forkserver.ensure_running()
     finally:
@@ -41,7 +44,9 @@ def context() -> ForkServerContext:
     return forking
 
 
-def rankwatch(*args: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 60) -> Done:
+def rankwatch(
+    *args: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 60
+) -> Done:
     """What ``python -m monitor`` with these arguments prints, and its exit code."""
     with tempfile.TemporaryDirectory() as aside:
         out, err = Path(aside, "out"), Path(aside, "err")
@@ -51,11 +56,15 @@ def rankwatch(*args: str, cwd: Path, env: Mapping[str, str] | None = None, timeo
             process.kill()
             ended(process, None)
             raise subprocess.TimeoutExpired(args, timeout_s)
-        return Done(args, exit_code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+        return Done(
+            args, exit_code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
+        )
 
 
 @contextmanager
-def running(args: Sequence[str], *, cwd: Path, out: Path, env: Mapping[str, str] | None = None) -> Iterator[BaseProcess]:
+def running(
+    args: Sequence[str], *, cwd: Path, out: Path, env: Mapping[str, str] | None = None
+) -> Iterator[BaseProcess]:
     """A command that writes all it says to one file, killed at the end if it still runs."""
     process = started(args, cwd=cwd, env=env, out=out, err=out)
     try:
@@ -80,13 +89,17 @@ def ended(process: BaseProcess, timeout_s: float | None) -> int | None:
         return process.exitcode
 
 
-def started(args: Sequence[str], *, cwd: Path, out: Path, err: Path, env: Mapping[str, str] | None = None) -> BaseProcess:
+def started(
+    args: Sequence[str], *, cwd: Path, out: Path, err: Path, env: Mapping[str, str] | None = None
+) -> BaseProcess:
     """A command that runs; its output is appended to these files."""
     environment = {**os.environ, **(env or {})}
     return start(run_command, list(args), str(cwd), environment, str(out), str(err))
 
 
-def run_command(args: Sequence[str], cwd: str, environment: Mapping[str, str], out: str, err: str) -> None:
+def run_command(
+    args: Sequence[str], cwd: str, environment: Mapping[str, str], out: str, err: str
+) -> None:
     """Become the command: its folder, environment, output and arguments."""
     from monitor.cli.main import main  # noqa: PLC0415 - loaded already where this runs
 
@@ -97,8 +110,12 @@ def run_command(args: Sequence[str], cwd: str, environment: Mapping[str, str], o
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdout = os.fdopen(1, "w", encoding=os.environ.get("PYTHONIOENCODING", "utf-8"), closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stdout = os.fdopen(
+        1, "w", encoding=os.environ.get("PYTHONIOENCODING", "utf-8"), closefd=False
+    )
+    sys.stderr = os.fdopen(
+        2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
     sys.argv = ["rankwatch", *args]
     shift_clock(pytest.MonkeyPatch())
     main()

@@ -35,7 +35,12 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield _with(ROOT / "monitor/metrics/README.md", reactions_table())
     for name, board in DASHBOARDS.items():
         yield ROOT / f"deploy/grafana/dashboards/{name}.json", render(board)
-    yield ROOT / _OPERATOR, "---\n".join(map(_prometheus_rule, sorted((ROOT / "deploy/prometheus").glob("*.rules.yml"))))
+    yield (
+        ROOT / _OPERATOR,
+        "---\n".join(
+            map(_prometheus_rule, sorted((ROOT / "deploy/prometheus").glob("*.rules.yml")))
+        ),
+    )
 
 
 def _with(file: Path, part: str) -> tuple[Path, str]:
@@ -47,7 +52,9 @@ def _with(file: Path, part: str) -> tuple[Path, str]:
 def _prometheus_rule(file: Path) -> str:
     rules = file.read_text(encoding="utf-8")
     groups = textwrap.indent(rules[rules.index("groups:\n") :], "  ")
-    return _PROMETHEUS_RULE.format(source=file.name, name=file.name.removesuffix(".rules.yml").replace(".", "-"), groups=groups)
+    return _PROMETHEUS_RULE.format(
+        source=file.name, name=file.name.removesuffix(".rules.yml").replace(".", "-"), groups=groups
+    )
 
 
 if __name__ == "__main__":

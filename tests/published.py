@@ -10,7 +10,16 @@ import factories
 from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import SERIES, Kind
 from monitor.model.alerts import AlertState, Expectation, Outcome, State
-from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, ExposedItem, Part, SegmentFall, UserGroup
+from monitor.model.explanation import (
+    Cause,
+    Change,
+    ExampleLists,
+    Explanation,
+    ExposedItem,
+    Part,
+    SegmentFall,
+    UserGroup,
+)
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import DataKind, Pruned
@@ -48,13 +57,26 @@ def run(**changes: Any) -> Run:
 
 
 def summary(**changes: Any) -> Summary:
-    measured = {"metric": "rbo(p=0.9)", "n": 188, "n_undefined": 2, "mean": 0.625, "standard_error": 0.015625}
+    measured = {
+        "metric": "rbo(p=0.9)",
+        "n": 188,
+        "n_undefined": 2,
+        "mean": 0.625,
+        "standard_error": 0.015625,
+    }
     statistics = {"p05": 0.25, "p50": 0.6, "share_below(0.3)": 0.125}
-    return factories.summary(**{**measured, "statistics": statistics, "histogram": _HISTOGRAM, **changes})
+    return factories.summary(
+        **{**measured, "statistics": statistics, "histogram": _HISTOGRAM, **changes}
+    )
 
 
 def state(**changes: Any) -> AlertState:
-    judged = {"state": State.FIRING, "streak": 2, "outcome": Outcome.BREACH, "reason": "mean 0.25 is below 0.35"}
+    judged = {
+        "state": State.FIRING,
+        "streak": 2,
+        "outcome": Outcome.BREACH,
+        "reason": "mean 0.25 is below 0.35",
+    }
     return factories.state(**{**judged, "value": 0.25, "users": 188, "dedup_key": "key", **changes})
 
 
@@ -63,10 +85,19 @@ def coverage(**changes: Any) -> Coverage:
         segment="all",
         asked=200,
         paired=190,
-        reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 10, (Arm.BASELINE, CoverageReason.SHORT): 3},
+        reasons={
+            (Arm.CANDIDATE, CoverageReason.MISSING): 10,
+            (Arm.BASELINE, CoverageReason.SHORT): 3,
+        },
     )
     row = replace(base, **changes)
-    uk = replace(row, segment="country=UK", asked=50, paired=50, reasons={(Arm.BASELINE, CoverageReason.SHORT): 3})
+    uk = replace(
+        row,
+        segment="country=UK",
+        asked=50,
+        paired=50,
+        reasons={(Arm.BASELINE, CoverageReason.SHORT): 3},
+    )
     return Coverage(rows=(row, uk))
 
 
@@ -77,7 +108,9 @@ def arm_score(**changes: Any) -> ArmScore:
 
 def explanation(**changes: Any) -> Explanation:
     parts = dict.fromkeys(Part, 0.0) | {Part.MEMBERSHIP: 0.25}
-    item = ExposedItem(item="i9", title="Tea", before=0.0, after=0.5, share_before=0.0, share_after=0.75)
+    item = ExposedItem(
+        item="i9", title="Tea", before=0.0, after=0.5, share_before=0.0, share_after=0.75
+    )
     lists = ExampleLists(user="u1", baseline=("i1",), candidate=("i9",))
     base = Explanation(
         metric="extended_tau",
@@ -89,9 +122,22 @@ def explanation(**changes: Any) -> Explanation:
         lost=(replace(item, item="i1", title=None, before=0.5, after=0.0),),
         entered=1,
         left=2,
-        groups=(UserGroup(change=Change.REPLACED, users=9, share=0.5, share_before=0.25, distance=0.125, examples=(lists,)),),
+        groups=(
+            UserGroup(
+                change=Change.REPLACED,
+                users=9,
+                share=0.5,
+                share_before=0.25,
+                distance=0.125,
+                examples=(lists,),
+            ),
+        ),
         causes=(Cause(part=Part.MEMBERSHIP, amount=0.25),),
-        falls=(SegmentFall(segment="country=UK", share=0.25, share_before=0.25, parts=parts, excess=0.125),),
+        falls=(
+            SegmentFall(
+                segment="country=UK", share=0.25, share_before=0.25, parts=parts, excess=0.125
+            ),
+        ),
         paired=18,
         arm=Arm.CANDIDATE,
         since=SLOT,
@@ -113,7 +159,15 @@ def latest(**changes: Any) -> LatestRun:
         last_ok_slot=SLOT,
         last_ok_at=SLOT + timedelta(seconds=4),
         expectations=(
-            Expectation(alert="SimilarityLow", segment="all", runs=9, expected=0.625, limit=0.5, opposite=0.75, z=3.5),
+            Expectation(
+                alert="SimilarityLow",
+                segment="all",
+                runs=9,
+                expected=0.625,
+                limit=0.5,
+                opposite=0.75,
+                z=3.5,
+            ),
         ),
         arm_scores=(arm_score(), arm_score(arm=Arm.CANDIDATE, value=0.125)),
         unlabelled=3,
@@ -125,7 +179,9 @@ def latest(**changes: Any) -> LatestRun:
 
 def named(comparison: str, status: RunStatus = RunStatus.OK) -> LatestRun:
     """A comparison of that name whose newest run ended so."""
-    return latest(run=run(comparison=comparison, status=status), states=(state(comparison=comparison),))
+    return latest(
+        run=run(comparison=comparison, status=status), states=(state(comparison=comparison),)
+    )
 
 
 def result(**changes: Any) -> RunResult:
@@ -151,7 +207,13 @@ def filled() -> PrometheusPublisher:
 def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     """The same publisher once it was told of everything."""
     interval = {"home-feed": timedelta(minutes=15)}
-    publisher.watch(["home-feed"], ["pager"], intervals=interval, stale_after={"home-feed": timedelta(hours=1)}, pings=["ping"])
+    publisher.watch(
+        ["home-feed"],
+        ["pager"],
+        intervals=interval,
+        stale_after={"home-feed": timedelta(hours=1)},
+        pings=["ping"],
+    )
     publisher.reloaded(ok=True, at=SLOT)
     publisher.publish([latest()])
     publisher.run_finished(result())
@@ -161,7 +223,12 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     publisher.show("database_up", 1)
     publisher.database_sizes({DataKind.SCORES: 4096})
     publisher.pruned(Pruned(by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
-    for name, value in {"leader": 1, "lease_epoch": 7, "runs_waiting": 4, "certificate_expiry_timestamp_seconds": 2e9}.items():
+    for name, value in {
+        "leader": 1,
+        "lease_epoch": 7,
+        "runs_waiting": 4,
+        "certificate_expiry_timestamp_seconds": 2e9,
+    }.items():
         publisher.show(name, value)
     return publisher
 
@@ -188,8 +255,13 @@ def site(**given: Any) -> Site:
         receivers=("pager",),
         configuration="comparisons: []",
     )
-    told = {"status": lambda: status, "message_text": lambda message: plain_text(content_of(message, "http://here"))}
-    return Site(**{"store": None, "clock": factories.HeldClock(), "comparisons": dict, **told, **given})
+    told = {
+        "status": lambda: status,
+        "message_text": lambda message: plain_text(content_of(message, "http://here")),
+    }
+    return Site(
+        **{"store": None, "clock": factories.HeldClock(), "comparisons": dict, **told, **given}
+    )
 
 
 def pages(**given: Any) -> Starlette:
@@ -201,5 +273,8 @@ def pages(**given: Any) -> Starlette:
 
 def series_names() -> set[str]:
     """Every name that a query over rankwatch's own series may use; histograms by their parts."""
-    parts = {Kind.HISTOGRAM: ("_bucket", "_sum", "_count"), Kind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount")}
+    parts = {
+        Kind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+        Kind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount"),
+    }
     return {one.name + part for one in SERIES.values() for part in parts.get(one.kind, ("",))}

@@ -1,8 +1,8 @@
 """The two rings of tests.
 
-The first ring needs Python and make only: ``make test``. The second ring holds the tests with the marker ``integration``.
-They need servers, a browser, Spark, an environment of their own, or they kill processes: ``make test-all`` runs both rings.
-"""
+The first ring needs Python and make only: ``make test``. The second ring holds the tests with the
+marker ``integration``. They need servers, a browser, Spark, an environment of their own, or they
+kill processes: ``make test-all`` runs both rings."""
 
 import pytest
 
@@ -65,4 +65,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what did not run, so that nobody takes the first ring for everything."""
     left_out = terminalreporter.config.stash.get(_DESELECTED, 0)
     if left_out:
-        terminalreporter.write_line(f"{left_out:,} tests of the second ring did not run. They need servers: make test-all")
+        terminalreporter.write_line(
+            f"{left_out:,} tests of the second ring did not run. They need servers: make test-all"
+        )

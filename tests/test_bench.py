@@ -21,7 +21,9 @@ def test_growth_is_the_slope_of_the_second_half():
     seconds = np.arange(0, 600, 30.0)
     warm = np.minimum(seconds, 300)
 
-    assert np.allclose(soak.slopes_an_hour(np.column_stack([seconds, warm, warm + seconds / 3600])), [0, 1])
+    assert np.allclose(
+        soak.slopes_an_hour(np.column_stack([seconds, warm, warm + seconds / 3600])), [0, 1]
+    )
 
 
 @pytest.mark.integration
@@ -35,7 +37,10 @@ def test_a_fault_pages_every_receiver_once_says_its_cause_and_then_its_end():
 
 def test_a_message_without_a_cause_or_of_another_one_is_wrong():
     fault, shop = Fault(kind=Kind.STALE, begins=0, share=0.5), Shop(users=600)
-    told = "About 300 of 600 users (50 %) get the same list from the candidate as in the last run, while other lists changed."
+    told = (
+        "About 300 of 600 users (50 %) get the same list from the candidate as in the last "
+        "run, while other lists changed."
+    )
     others = (
         told.replace("300 of", "230 of"),
         told.replace("candidate", "baseline"),

@@ -13,7 +13,16 @@ from monitor.model import instants
 ROOT = Path(__file__).parents[1]
 CLASSES = {"datetime", "date", "Timestamp"}
 METHODS = {"now", "utcnow", "today"}
-FUNCTIONS = {"time", "time_ns", "gmtime", "localtime", "ctime", "asctime", "strftime", "CLOCK_REALTIME"}
+FUNCTIONS = {
+    "time",
+    "time_ns",
+    "gmtime",
+    "localtime",
+    "ctime",
+    "asctime",
+    "strftime",
+    "CLOCK_REALTIME",
+}
 """What the module time has that reads the wall clock, or can."""
 OF_THE_PROGRAM = {"utc_now", "SystemClock"}
 """The program's own clock, which tests replace."""
@@ -48,7 +57,9 @@ def test_only_a_few_named_files_read_the_wall_clock(folder):
     found = {}
     for path in (ROOT / folder).rglob("*.py"):
         name = str(path.relative_to(ROOT))
-        if name not in ALLOWED and (reads := list(reads_of(path.read_text(encoding="utf-8"), program))):
+        if name not in ALLOWED and (
+            reads := list(reads_of(path.read_text(encoding="utf-8"), program))
+        ):
             found[name] = reads
     assert found == {}
 
@@ -70,7 +81,10 @@ def test_a_planted_read_is_found(source):
 
 
 def test_other_clocks_and_times_are_not_found():
-    source = "import time\nbegan_s = time.monotonic()\nat = clock.now()\nday = datetime.fromtimestamp(0, UTC)"
+    source = (
+        "import time\nbegan_s = time.monotonic()\nat = clock.now()\nday = "
+        "datetime.fromtimestamp(0, UTC)"
+    )
     assert list(reads_of(source, OF_THE_PROGRAM)) == []
 
 

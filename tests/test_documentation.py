@@ -22,7 +22,13 @@ from servers import require
 
 ROOT = Path(__file__).resolve().parents[1]
 README, CLI_GUIDE, METRICS_GUIDE, DEPLOYING = (
-    (ROOT / name).read_text() for name in ("README.md", "monitor/cli/README.md", "monitor/export/README.md", "deploy/README.md")
+    (ROOT / name).read_text()
+    for name in (
+        "README.md",
+        "monitor/cli/README.md",
+        "monitor/export/README.md",
+        "deploy/README.md",
+    )
 )
 EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
 
@@ -57,7 +63,9 @@ def test_readme_is_read_at_one_sitting():
 
 
 def test_what_is_generated_is_as_the_code_says():
-    assert [path.name for path, text in generated.texts() if path.read_text() != text] == [], "run: make generated"
+    assert [path.name for path, text in generated.texts() if path.read_text() != text] == [], (
+        "run: make generated"
+    )
 
 
 def test_the_schema_that_is_wanted_is_named():
@@ -72,7 +80,11 @@ def test_the_number_of_measures_is_theirs():
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
 def test_the_table_of_commands_has_a_row_for_every_command_and_names_its_subcommands(path):
     whole = [row for row in rows() if row.startswith(f"| `rankwatch {' '.join(path)}`")]
-    of_group = [row for row in rows() if row.startswith(f"| `rankwatch {path[0]}`") and re.search(rf"`{path[-1]}\b", row)]
+    of_group = [
+        row
+        for row in rows()
+        if row.startswith(f"| `rankwatch {path[0]}`") and re.search(rf"`{path[-1]}\b", row)
+    ]
     assert len(whole or of_group) == 1
 
 
@@ -90,7 +102,13 @@ def test_every_command_and_each_of_its_options_has_help(path):
 def test_the_table_of_commands_names_no_unknown_option():
     for row in rows():
         group = row.partition("rankwatch ")[2].partition("`")[0].split()[0]
-        known = {name for path, each in COMMANDS.items() if path[:1] == (group,) for one in each.params for name in one.opts}
+        known = {
+            name
+            for path, each in COMMANDS.items()
+            if path[:1] == (group,)
+            for one in each.params
+            for name in one.opts
+        }
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", row)) <= known, row
 
 
@@ -113,23 +131,41 @@ def test_the_tree_of_errors_states_each_exit_code():
 
 
 def test_the_guide_and_its_help_state_the_exit_codes_of_the_gate():
-    of_gate = one_line(CLI_GUIDE).partition("Only `rankwatch gate` differs")[2].partition("never with a verdict")[0]
+    of_gate = (
+        one_line(CLI_GUIDE)
+        .partition("Only `rankwatch gate` differs")[2]
+        .partition("never with a verdict")[0]
+    )
     for text in (of_gate, COMMANDS["gate",].help):
         named = set(re.findall(r"\b\d+\b", text))
-        assert set(map(str, (*VERDICT_EXITS.values(), USAGE_EXIT, INTERNAL_EXIT, OUTPUT_EXIT))) <= named
+        assert (
+            set(map(str, (*VERDICT_EXITS.values(), USAGE_EXIT, INTERNAL_EXIT, OUTPUT_EXIT)))
+            <= named
+        )
 
 
 def test_the_description_of_the_api_has_the_options_of_gate_with_their_defaults():
     known = [(each.name, each.required, each.default) for each in COMMANDS["gate",].params][1:7]
     told = describe_api()["paths"]["/api/v1/gate/{name}"]["get"]["parameters"][1:-1]
-    assert [(each["name"], each["required"], each["schema"].get("default") or None) for each in told] == known
+    assert [
+        (each["name"], each["required"], each["schema"].get("default") or None) for each in told
+    ] == known
 
 
 def test_the_guide_names_every_environment_variable_that_the_program_reads():
     source = "\n".join(path.read_text() for path in sorted((ROOT / "monitor").rglob("*.py")))
-    read = {*re.findall(r'environ(?:\.get\(|\[)\s*"(\w+)"', source), *re.findall(r'"(RANKWATCH_\w+)"', source)}
+    read = {
+        *re.findall(r'environ(?:\.get\(|\[)\s*"(\w+)"', source),
+        *re.findall(r'"(RANKWATCH_\w+)"', source),
+    }
     handed_on = {"PYTHONPATH"}
-    assert read - handed_on >= {"RANKWATCH_CONFIG", "RANKWATCH_PUSH", "RANKWATCH_ENGINE", "NOTIFY_SOCKET", "WATCHDOG_USEC"}
+    assert read - handed_on >= {
+        "RANKWATCH_CONFIG",
+        "RANKWATCH_PUSH",
+        "RANKWATCH_ENGINE",
+        "NOTIFY_SOCKET",
+        "WATCHDOG_USEC",
+    }
     listed = CLI_GUIDE.partition("| environment variable |")[2].partition("\n\n")[0]
     assert {name for name in read - handed_on if f"`{name}`" not in listed} == set()
 
@@ -137,14 +173,21 @@ def test_the_guide_names_every_environment_variable_that_the_program_reads():
 def test_what_run_once_leaves_out_is_documented():
     documented = section(DEPLOYING, "Without a daemon")
     assert {name for name in DAEMON_GAUGES if f"`{PREFIX}{name}`" not in documented} == set()
-    wanted = {name for one in COMMANDS["run-once",].params for name in one.opts if name.startswith("--textfile")}
+    wanted = {
+        name
+        for one in COMMANDS["run-once",].params
+        for name in one.opts
+        if name.startswith("--textfile")
+    }
     assert {name for name in wanted if name not in documented} == set()
 
 
 @pytest.mark.integration
 def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path):
     path = tmp_path / "rules.yml"
-    path.write_text(section(DEPLOYING, "Without a daemon").partition("```yaml\n")[2].partition("```")[0])
+    path.write_text(
+        section(DEPLOYING, "Without a daemon").partition("```yaml\n")[2].partition("```")[0]
+    )
     command = [require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(path)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
@@ -157,12 +200,17 @@ def test_the_guide_for_plugins_tells_of_every_name_of_the_port():
 
 
 def documents() -> list[Path]:
-    return [*ROOT.glob("*.md"), *(path for part in ("config", "deploy", "monitor") for path in (ROOT / part).rglob("*.md"))]
+    return [
+        *ROOT.glob("*.md"),
+        *(path for part in ("config", "deploy", "monitor") for path in (ROOT / part).rglob("*.md")),
+    ]
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_between_documents_leads_somewhere(path):
-    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text())):
+    for target, _, anchor in (
+        link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text())
+    ):
         if ":" not in target:
             there = (path.parent / target).resolve() if target else path
             assert there.exists(), target

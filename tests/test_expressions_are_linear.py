@@ -40,7 +40,10 @@ from monitor.sources.columns import number_column
 ROOT = Path(__file__).parents[1]
 LENGTH = 100_000
 LIMIT_S = 1.0
-"""Of processor time. A linear expression takes a few milliseconds, a quadratic one half a minute."""
+"""Of processor time.
+
+A linear expression takes a few milliseconds, a quadratic one half a minute.
+"""
 
 AT_MOST = {
     ("alerts.notification_policy", "_MATCHER"): 1000,
@@ -78,10 +81,14 @@ def expressions() -> Iterator[Expression]:
     for path in sorted((ROOT / "monitor").rglob("*.py")):
         tree = ast.parse(path.read_text())
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        if any(isinstance(node, ast.Import) and node.names[0].name == "re" for node in ast.walk(tree)):
+        if any(
+            isinstance(node, ast.Import) and node.names[0].name == "re" for node in ast.walk(tree)
+        ):
             yield from _of_module(importlib.import_module(name), tree)
     for each in dialects._DIALECTS:
-        yield Expression("reading.dialects", "each.pattern", "fullmatch", re.compile(each.pattern, re.DOTALL))
+        yield Expression(
+            "reading.dialects", "each.pattern", "fullmatch", re.compile(each.pattern, re.DOTALL)
+        )
 
 
 def _of_module(module: ModuleType, tree: ast.Module) -> Iterator[Expression]:
@@ -102,7 +109,11 @@ def _of_module(module: ModuleType, tree: ast.Module) -> Iterator[Expression]:
 
 
 def _compiled(module: ModuleType, text: str | bytes, flags: list[ast.expr]) -> re.Pattern[Any]:
-    given = [value for each in flags if isinstance(value := _value(module, ast.unparse(each)), re.RegexFlag)]
+    given = [
+        value
+        for each in flags
+        if isinstance(value := _value(module, ast.unparse(each)), re.RegexFlag)
+    ]
     found: re.Pattern[Any] = re.compile(text, *given)
     return found
 
@@ -116,7 +127,9 @@ def _value(module: ModuleType, text: str) -> Any:
 
 def attacks(pattern: re.Pattern[Any], length: int) -> Iterator[str]:
     """Texts that match the beginning of an expression in many places, and never to the end."""
-    text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    text = (
+        pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    )
     parts = {"1", "a", " ", *_beginnings(_parser.parse(text, pattern.flags & re.VERBOSE))} - {""}
     for start, part in [("", each) for each in parts] + [(whole, whole[-1]) for whole in parts]:
         body = (start + part * (length // len(part) + 1))[:length]
@@ -189,7 +202,9 @@ def apply(expression: Expression, text: str) -> object:
 @pytest.mark.integration  # some seconds of CPU
 def test_no_expression_takes_more_than_linear_time():
     slow, found = [], dict.fromkeys(expressions())
-    assert {"receivers.slack", "sources.columns", "sources.http.traces", "web.forms"} <= {each.module for each in found}
+    assert {"receivers.slack", "sources.columns", "sources.http.traces", "web.forms"} <= {
+        each.module for each in found
+    }
     for each in found:
         if each.module in OURS:
             continue
@@ -206,7 +221,9 @@ def test_no_expression_takes_more_than_linear_time():
 def test_a_quadratic_expression_is_found():
     quadratic = Expression("", "", "fullmatch", re.compile(r"\d+\.?\d*"))
 
-    assert not all(within_limit(partial(apply, quadratic, text)) for text in attacks(quadratic.pattern, LENGTH))
+    assert not all(
+        within_limit(partial(apply, quadratic, text)) for text in attacks(quadratic.pattern, LENGTH)
+    )
 
 
 @pytest.mark.parametrize("pattern", ["([a-z]+)*-item", "((a?){20}){20}-item", "(a|a)*b"])
@@ -217,10 +234,14 @@ def test_an_expression_of_the_configuration_cannot_backtrack(pattern):
     assert speller([{"regex": pattern}])([adverse]) == [adverse]
 
 
-@pytest.mark.parametrize("text", ["1" * LENGTH, f"{'1' * LENGTH}x", " " * LENGTH, f"0.{'1' * LENGTH}"])
+@pytest.mark.parametrize(
+    "text", ["1" * LENGTH, f"{'1' * LENGTH}x", " " * LENGTH, f"0.{'1' * LENGTH}"]
+)
 def test_a_long_text_in_a_column_of_numbers_is_no_number(text):
     found: list[Any] = []
-    assert within_limit(lambda: found.extend(number_column(pa.array([text, "7"]), "score", "the table")))
+    assert within_limit(
+        lambda: found.extend(number_column(pa.array([text, "7"]), "score", "the table"))
+    )
 
     numbers, is_bad = found
     assert is_bad.tolist() == [True, False]

@@ -68,7 +68,9 @@ def test_no_link_is_followed_when_a_file_is_replaced(tmp_path):
     victim = tmp_path / "victim"
     victim.write_bytes(b"untouched")
     (tmp_path / "link").symlink_to(victim)
-    (tmp_path / f".rankwatch.{os.getpid()}").symlink_to(victim)  # the name that could once be guessed
+    (tmp_path / f".rankwatch.{os.getpid()}").symlink_to(
+        victim
+    )  # the name that could once be guessed
     replace_file(tmp_path / "link", b"new")
     assert (victim.read_bytes(), (tmp_path / "link").read_bytes()) == (b"untouched", b"new")
     assert not (tmp_path / "link").is_symlink()
@@ -77,7 +79,9 @@ def test_no_link_is_followed_when_a_file_is_replaced(tmp_path):
 def test_what_is_no_file_is_not_replaced_or_waited_for_and_told_beforehand(tmp_path, fifo):
     for path in (fifo, Path("/dev/null"), tmp_path, tmp_path / "none" / "file"):
         for act in (require_replaceable, lambda path: replace_file(path, b"new")):
-            with pytest.raises(OSError, match=r"it is no file but a pipe|Is a directory|No such file") as caught:
+            with pytest.raises(
+                OSError, match=r"it is no file but a pipe|Is a directory|No such file"
+            ) as caught:
                 act(path)
             assert caught.value.filename == str(path)
     require_replaceable(tmp_path / "new")
@@ -85,7 +89,9 @@ def test_what_is_no_file_is_not_replaced_or_waited_for_and_told_beforehand(tmp_p
 
 
 @pytest.mark.integration
-def test_what_a_killed_process_left_goes_with_the_next_and_what_another_still_writes_stays(tmp_path):
+def test_what_a_killed_process_left_goes_with_the_next_and_what_another_still_writes_stays(
+    tmp_path,
+):
     (file := tmp_path / "file").write_bytes(b"old")
     if not (child := os.fork()):
         _begin_and_die(file)

@@ -1,4 +1,7 @@
-"""Errors of other programs become sentences of our own. The ids that they quote are in no sentence, log or traceback."""
+"""Errors of other programs become sentences of our own.
+
+The ids that they quote are in no sentence, log or traceback.
+"""
 # ruff: noqa: S608, TRY301 - statements are built from the test's own text; errors are raised to be caught
 
 import errno
@@ -30,7 +33,9 @@ ID = canary("someuser")
 
 
 def raised(call: Callable[[], object]) -> Exception:
-    with pytest.raises(Exception, match=ID) as caught:  # each quotes the id, else the case shows nothing
+    with pytest.raises(
+        Exception, match=ID
+    ) as caught:  # each quotes the id, else the case shows nothing
         call()
     return caught.value
 
@@ -51,7 +56,9 @@ def of_state(state: str, text: str = f"the value {ID}") -> Exception:
 
 def of_store(code: str) -> Exception:
     error = OSError(f"{ID} is not here")
-    error.__cause__ = type("ClientError", (Exception,), {"response": {"Error": {"Code": code, "Message": ID}}})(ID)
+    error.__cause__ = type(
+        "ClientError", (Exception,), {"response": {"Error": {"Code": code, "Message": ID}}}
+    )(ID)
     return error
 
 
@@ -62,15 +69,30 @@ FILES: list[tuple[Callable[[], Exception], str]] = [
         "a column has a type that cannot be used there",
     ),
     (lambda: duck(f"SELECT error('{ID}')"), "its content does not have the format it is read in"),
-    (lambda: duck(f"SELECT json_extract('{{\"{ID}', '$.a')"), "its content does not have the format it is read in"),
-    (lambda: raised(lambda: pa.array([ID]).cast(pa.int64())), "its content does not have the format or the types"),
+    (
+        lambda: duck(f"SELECT json_extract('{{\"{ID}', '$.a')"),
+        "its content does not have the format it is read in",
+    ),
+    (
+        lambda: raised(lambda: pa.array([ID]).cast(pa.int64())),
+        "its content does not have the format or the types",
+    ),
     (lambda: pa.ArrowNotImplementedError(ID), "a column has a type that cannot be used there"),
     (lambda: OSError(errno.ENOSPC, "full", ID), "the disk is full: free some space"),
-    (lambda: OSError(errno.EROFS, "read-only", ID), "the file system is read-only: mount it writable"),
+    (
+        lambda: OSError(errno.EROFS, "read-only", ID),
+        "the file system is read-only: mount it writable",
+    ),
     (lambda: OSError(errno.EACCES, "denied", ID), "permission denied: give this account access"),
     (lambda: OSError(errno.EMFILE, "many", ID), "too many files are open"),
-    (lambda: OSError(f"Couldn't deserialize thrift: {ID}"), "its bytes cannot be decoded: write the file again"),
-    (lambda: duckdb.IOException(f"IO Error: {ID}: {os.strerror(errno.EIO)}"), "the disk reported an input/output error"),
+    (
+        lambda: OSError(f"Couldn't deserialize thrift: {ID}"),
+        "its bytes cannot be decoded: write the file again",
+    ),
+    (
+        lambda: duckdb.IOException(f"IO Error: {ID}: {os.strerror(errno.EIO)}"),
+        "the disk reported an input/output error",
+    ),
     (lambda: EOFError(ID), "its compressed data ends too early"),
     (lambda: KeyError(ID), "Python reported KeyError"),
 ]
@@ -91,16 +113,34 @@ DATABASES: list[tuple[Callable[[], Exception], str]] = [
     (lambda: of_state("XX001"), "the server reported an internal error or damaged data"),
     (lambda: mysql.DataError(1292, f"Incorrect value: '{ID}'"), "a value cannot be converted"),
     (lambda: mysql.OperationalError(1054, f"Unknown column '{ID}'"), "there is no such column"),
-    (lambda: mysql.OperationalError(1045, f"Access denied for user '{ID}'"), "the server refused the user or the password"),
-    (lambda: mysql.OperationalError(9999, ID), r"the database refused the statement \(error 9999\)"),
+    (
+        lambda: mysql.OperationalError(1045, f"Access denied for user '{ID}'"),
+        "the server refused the user or the password",
+    ),
+    (
+        lambda: mysql.OperationalError(9999, ID),
+        r"the database refused the statement \(error 9999\)",
+    ),
 ]
 REDIS: list[tuple[Callable[[], Exception], str]] = [
-    (lambda: redis.ResponseError(f"WRONGTYPE {ID}"), "the key has another type than the option type says"),
-    (lambda: redis.exceptions.NoPermissionError(f"User {ID}"), "the user may not run this command or read this key"),
+    (
+        lambda: redis.ResponseError(f"WRONGTYPE {ID}"),
+        "the key has another type than the option type says",
+    ),
+    (
+        lambda: redis.exceptions.NoPermissionError(f"User {ID}"),
+        "the user may not run this command or read this key",
+    ),
     (lambda: redis.AuthenticationError(ID), "the server refused the user or the password"),
     (lambda: redis.BusyLoadingError(ID), "the server is loading its data"),
-    (lambda: redis.ResponseError(f"CROSSSLOT {ID}"), r"the server refused the command \(CROSSSLOT\)"),
-    (lambda: redis.InvalidResponse(f"Protocol Error: b'{ID}'"), "what answers there is no Redis server"),
+    (
+        lambda: redis.ResponseError(f"CROSSSLOT {ID}"),
+        r"the server refused the command \(CROSSSLOT\)",
+    ),
+    (
+        lambda: redis.InvalidResponse(f"Protocol Error: b'{ID}'"),
+        "what answers there is no Redis server",
+    ),
     (lambda: redis.ConnectionError(ID), "the server closed the connection"),
     (lambda: redis.TimeoutError(ID), "no answer within the timeout"),
 ]
@@ -135,7 +175,9 @@ def test_the_cause_is_named_and_the_id_is_not(translate, make, cause, caplog):
 def test_a_name_of_the_statement_is_shown():
     error = of_state("42703", f'column "whta" does not exist, as {ID}')
 
-    assert str(sql_cause(error, "SELECT whta FROM lists")).startswith("there is no such column (whta): ")
+    assert str(sql_cause(error, "SELECT whta FROM lists")).startswith(
+        "there is no such column (whta): "
+    )
     assert str(sql_cause(error, "SELECT what FROM lists")).startswith("there is no such column: ")
 
 
@@ -200,7 +242,9 @@ def test_without_a_temporary_folder_what_fits_into_memory_is_read_and_the_folder
     with scratch.scratch_database("50MB") as database:
         assert database.execute("SELECT 1").fetchall() == [(1,)]
         with pytest.raises(duckdb.OutOfMemoryException) as caught:
-            database.execute("CREATE TABLE t AS SELECT repeat('x', 100) || range AS a FROM range(3000000)")
+            database.execute(
+                "CREATE TABLE t AS SELECT repeat('x', 100) || range AS a FROM range(3000000)"
+            )
     said = scratch.room_trouble(str(caught.value))
     assert said is not None
     assert "none of /read-only, /tmp, /var/tmp" in said

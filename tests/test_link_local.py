@@ -35,7 +35,9 @@ ALLOWED = """
 
 def connect_to(spelling: str) -> None:
     """Open the socket that a connection to this host would use, as a resolver reads the host."""
-    for info in socket.getaddrinfo(spelling, 80, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST):
+    for info in socket.getaddrinfo(
+        spelling, 80, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    ):
         open_socket(info).close()
 
 

@@ -81,13 +81,17 @@ DOES: dict[str, Callable[[str, Lists], Any]] = {
     "raise": lambda user, _: fail(user),
     "exit": lambda user, _: sys.exit(user),
     "hang": lambda user, _: hang(user),
-    "strangers": lambda user, lists: lists.add(user if user < "u2" else f"x{user < 'u4'}", [1, 2, 3]),
+    "strangers": lambda user, lists: lists.add(
+        user if user < "u2" else f"x{user < 'u4'}", [1, 2, 3]
+    ),
     "twice": lambda user, lists: [lists.add(user, [item]) for item in (1, 2)],  # type: ignore[func-returns-value]
     "nan": lambda user, lists: lists.add(user, [1, 2, 3], [2.0, float("nan"), 1.0]),
     "fractions": lambda user, lists: lists.add(user, [0.5, 1, 2]),
     "huge": lambda user, lists: lists.add(user, [*range(20_000)]),
     "long": lambda user, lists: lists.add(user, [*range(50)]),
-    "reasons": lambda user, lists: lists.fail(user, plugin_v1.CoverageReason("rate_limited"), "wait\n" + "!" * 9999),
+    "reasons": lambda user, lists: lists.fail(
+        user, plugin_v1.CoverageReason("rate_limited"), "wait\n" + "!" * 9999
+    ),
 }
 
 
@@ -131,7 +135,11 @@ class Bell:
 
 READER = plugin_v1.Reader(ShopOptions, "brought:Shop", "A shop.")
 SHOP = plugin_v1.SourceKind(lists=READER, users=READER)
-BROUGHT = {"sources": {"shop": SHOP}, "metrics": {"odd": Odd}, "receivers": {"bell": (plugin_v1.ReceiverEntry, Bell)}}
+BROUGHT = {
+    "sources": {"shop": SHOP},
+    "metrics": {"odd": Odd},
+    "receivers": {"bell": (plugin_v1.ReceiverEntry, Bell)},
+}
 WHO = "plugin of package extras 1.0 ({0} = brought:{0} in rankwatch.{1}) "
 Install = Callable[..., None]
 
@@ -150,7 +158,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
                 found: Any = EntryPoint(name, f"brought:{name}", f"rankwatch.{group}")
                 entries.append(found._for(SimpleNamespace(name=package, version="1.0")))
         monkeypatch.setitem(sys.modules, "brought", module)
-        monkeypatch.setattr(plugins, "_entry_points", lambda group: EntryPoints(entries).select(group=group))
+        monkeypatch.setattr(
+            plugins, "_entry_points", lambda group: EntryPoints(entries).select(group=group)
+        )
         for registry in (SOURCES, METRICS, RECEIVERS):
             monkeypatch.setattr(registry, "_found", {})
 
@@ -159,9 +169,15 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
 
 def watching(does: str, more: str = "") -> str:
     """A comparison with the shop, and one beside it."""
-    usual = "every: 15m, k: 3, metrics: [overlap], baseline: {shop: {does: well}}, users: {shop: {does: well}}"
+    usual = (
+        "every: 15m, k: 3, metrics: [overlap], baseline: {shop: {does: well}}, users: {shop: "
+        "{does: well}}"
+    )
     feed = f"name: feed, {usual}, candidate: {{shop: {{does: {does}}}}}{more}"
-    return f"comparisons: [{{{feed}}}, {{name: beside, {usual}, candidate: {{shop: {{does: well}}}}}}]\n"
+    return (
+        f"comparisons: [{{{feed}}}, {{name: beside, {usual}, candidate: {{shop: {{does: "
+        "well}}}]\n"
+    )
 
 
 DONE = """
@@ -180,18 +196,25 @@ long              -                 -
 
 
 @pytest.mark.parametrize(("does", "counts", "said"), cells(DONE))
-def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_nobody(does, counts, said, install):
+def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_nobody(
+    does, counts, said, install
+):
     install()
     deadline = "3s" if does == "hang" else "60s"
     watched = wire(load_text(watching(does, f", deadline: {deadline}"))).watched.values()
     with ThreadPoolExecutor() as threads:
-        runs = threads.map(lambda each: execute(each.comparison, each.arms, claim(), Memory(), StillClock()), watched)
+        runs = threads.map(
+            lambda each: execute(each.comparison, each.arms, claim(), Memory(), StillClock()),
+            watched,
+        )
         feed, beside = runs
     assert feed.coverage
     assert beside.coverage
     assert (beside.status, beside.coverage.all.paired, beside.reason) == ("ok", 7, None)
     assert all(each.is_live for each in watched)
-    assert [f"{reason} {count}" for (_, reason), count in feed.coverage.all.reasons.items()] == [counts] * (counts != "-")
+    assert [f"{reason} {count}" for (_, reason), count in feed.coverage.all.reasons.items()] == [
+        counts
+    ] * (counts != "-")
     told = feed.reason or "-"
     assert said.format(who=WHO.format("shop", "sources").strip()) in told
     assert SECRET not in told
@@ -221,8 +244,19 @@ ALONE = changed(BOTH, metrics=("overlap",))
 def found_by(what: Comparison, batch_users: int | None = None) -> tuple[Any, ...]:
     """All that a run tells of metrics, and what it could not measure."""
     gathered, asked = RunScores(), arms(*LISTS, users("a", "b"), again=Canned(LISTS[0]))
-    found = measure_slot(what, asked, SLOT, Memory(), Stopwatch(StillClock()), scores=gathered, batch_users=batch_users)
-    told = [(each.users.tolist(), {name: values.tolist() for name, values in each.by_metric.items()}) for each in gathered]
+    found = measure_slot(
+        what,
+        asked,
+        SLOT,
+        Memory(),
+        Stopwatch(StillClock()),
+        scores=gathered,
+        batch_users=batch_users,
+    )
+    told = [
+        (each.users.tolist(), {name: values.tolist() for name, values in each.by_metric.items()})
+        for each in gathered
+    ]
     return found.run.summaries, told, found.run.split, found.run.evidence, "; ".join(found.left_out)
 
 
@@ -260,10 +294,16 @@ def test_of_a_metric_that_fails_for_some_users_nothing_is_told(install, monkeypa
 
 def test_what_a_metric_writes_into_what_it_is_given_reaches_no_other(install, monkeypatch):
     install()
-    monkeypatch.setattr(Odd, "gives", staticmethod(lambda alignment: alignment.positions.fill(0) or np.ones(2)))
+    monkeypatch.setattr(
+        Odd, "gives", staticmethod(lambda alignment: alignment.positions.fill(0) or np.ones(2))
+    )
     metrics = [parse(name) for name in ("odd", "overlap@1", "overlap")]
     found = score_all(batch([([1, 2], [2, 1]), ([3, 4], [5, 6])]), metrics)
-    assert {name: values.tolist() for name, values in found.items()} == {"odd": [1, 1], "overlap@1": [0, 0], "overlap": [1, 0]}
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "odd": [1, 1],
+        "overlap@1": [0, 0],
+        "overlap": [1, 0],
+    }
 
 
 def refuse(_: object) -> None:
@@ -273,16 +313,28 @@ def refuse(_: object) -> None:
 @pytest.mark.parametrize(
     ("ring", "wanted", "said"),
     [
-        (fail, (False, True, False), f"bell: {WHO.format('bell', 'receivers')}failed with KeyError in line"),
-        (hang, (False, True, False), f"bell: {WHO.format('bell', 'receivers')}did not come back within 0.2 s"),
+        (
+            fail,
+            (False, True, False),
+            f"bell: {WHO.format('bell', 'receivers')}failed with KeyError in line",
+        ),
+        (
+            hang,
+            (False, True, False),
+            f"bell: {WHO.format('bell', 'receivers')}did not come back within 0.2 s",
+        ),
         (refuse, (True, False, True), "no never!!!"),
     ],
 )
-def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(ring, wanted, said, install, monkeypatch):
+def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
+    ring, wanted, said, install, monkeypatch
+):
     install()
     monkeypatch.setattr(fields, "GRACE_S", 0.1)
     monkeypatch.setattr(Bell, "ring", staticmethod(ring))
-    entry = ReceiverOptions.model_validate({"bell": {"timeout": "100ms" if ring is hang else "20s"}})
+    entry = ReceiverOptions.model_validate(
+        {"bell": {"timeout": "100ms" if ring is hang else "20s"}}
+    )
     (bell,) = open_receivers([entry], external_url=URL)
     with pytest.raises(DeliveryError) as caught:
         bell.send(message(start()), now=SLOT)
@@ -295,15 +347,42 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(ring, wan
 @pytest.mark.parametrize(
     ("group", "name", "found", "said"),
     [
-        ("sources", "http", SHOP, "the name is taken by what is built in, which counts: uninstall a package"),
-        ("sources", "json", SHOP, "must be a SourceKind whose lists are pulled, and its name no attribute"),
-        ("sources", "shop", Shop, "must be a SourceKind whose lists are pulled, and its name no attribute"),
-        ("metrics", "odd", SHOP, "must be a Metric that is named odd, has a docstring, and declares"),
+        (
+            "sources",
+            "http",
+            SHOP,
+            "the name is taken by what is built in, which counts: uninstall a package",
+        ),
+        (
+            "sources",
+            "json",
+            SHOP,
+            "must be a SourceKind whose lists are pulled, and its name no attribute",
+        ),
+        (
+            "sources",
+            "shop",
+            Shop,
+            "must be a SourceKind whose lists are pulled, and its name no attribute",
+        ),
+        (
+            "metrics",
+            "odd",
+            SHOP,
+            "must be a Metric that is named odd, has a docstring, and declares",
+        ),
         ("metrics", "even", Odd, "must be a Metric that is named even"),
-        ("receivers", "bell", Bell, "must be a pair of a ReceiverEntry and what opens its receiver"),
+        (
+            "receivers",
+            "bell",
+            Bell,
+            "must be a pair of a ReceiverEntry and what opens its receiver",
+        ),
     ],
 )
-def test_a_plugin_that_cannot_be_used_is_told_with_its_package_and_breaks_nothing(group, name, found, said, install):
+def test_a_plugin_that_cannot_be_used_is_told_with_its_package_and_breaks_nothing(
+    group, name, found, said, install
+):
     install({group: {name: found}})
     (problem,) = (*SOURCES.problems(), *METRICS.problems(), *RECEIVERS.problems())
     assert problem.startswith(f"{WHO.format(name, group).strip()}: {said}")
@@ -313,23 +392,40 @@ def test_a_plugin_that_cannot_be_used_is_told_with_its_package_and_breaks_nothin
 
 def test_two_packages_that_bring_one_name_are_both_told_where_it_is_used(install):
     install(packages=("a", "b"))
-    with pytest.raises(MetricError, match=r"package a 1.0 \(odd = .*\) and of b 1.0 \(odd = .*\): the name is taken twice"):
+    with pytest.raises(
+        MetricError,
+        match=r"package a 1.0 \(odd = .*\) and of b 1.0 \(odd = .*\): the name is taken twice",
+    ):
         parse("odd")
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("import nothing_of_the_kind", "cannot be imported (ModuleNotFoundError nothing_of_the_kind)"),
-        ("import monitor.plugin_v2", "was written for version 2 of the port, and this rankwatch has version 1: install"),
-        ("from monitor import plugin_v3", "was written for version 3 of the port, and this rankwatch has version 1: install"),
+        (
+            "import nothing_of_the_kind",
+            "cannot be imported (ModuleNotFoundError nothing_of_the_kind)",
+        ),
+        (
+            "import monitor.plugin_v2",
+            "was written for version 2 of the port, and this rankwatch has version 1: install",
+        ),
+        (
+            "from monitor import plugin_v3",
+            "was written for version 3 of the port, and this rankwatch has version 1: install",
+        ),
         (
             "raise SystemExit('no')",
-            "cannot be imported (SystemExit in line 1 of brought.py): install what it lacks, or uninstall it",
+            (
+                "cannot be imported (SystemExit in line 1 of brought.py): install what it lacks, "
+                "or uninstall it"
+            ),
         ),
     ],
 )
-def test_where_a_plugin_is_named_that_cannot_be_imported_the_error_says_why(code, said, install, tmp_path, monkeypatch):
+def test_where_a_plugin_is_named_that_cannot_be_imported_the_error_says_why(
+    code, said, install, tmp_path, monkeypatch
+):
     install()
     monkeypatch.delitem(sys.modules, "brought")
     monkeypatch.syspath_prepend(tmp_path)
@@ -347,24 +443,41 @@ def test_who_names_no_plugin_does_not_look_for_one(monkeypatch):
     parse("rbo(p=0.9)")
 
 
-def test_options_of_a_plugin_are_known_to_hash_schema_and_errors_and_their_secrets_to_nobody(install):
+def test_options_of_a_plugin_are_known_to_hash_schema_and_errors_and_their_secrets_to_nobody(
+    install,
+):
     install()
-    plain, same, other = (load_text(watching(does)).comparisons[0] for does in ("well", "well, pace: 2", "well, user: name"))
+    plain, same, other = (
+        load_text(watching(does)).comparisons[0]
+        for does in ("well", "well, pace: 2", "well, user: name")
+    )
     assert config_hash(plain) == config_hash(same) != config_hash(other)
     assert SECRET not in repr(plain)
     schema = json_schema()["$defs"]
     shop = schema["SourceOptions"]["properties"]["shop"]
-    assert (shop["description"], shop["properties"]["does"]["description"]) == ("A shop.", "The name of what it does.")
+    assert (shop["description"], shop["properties"]["does"]["description"]) == (
+        "A shop.",
+        "The name of what it does.",
+    )
     assert {"required": ["shop"]} in schema["SourceOptions"]["oneOf"]
     assert "bell" in schema["ReceiverOptions"]["properties"]
-    with pytest.raises(ConfigError, match=re.escape('candidate.shop.dose: unknown key; did you mean "does"?')):
+    with pytest.raises(
+        ConfigError, match=re.escape('candidate.shop.dose: unknown key; did you mean "does"?')
+    ):
         load_text(watching("well, dose: 1"))
 
 
 @pytest.mark.integration
-def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what_is_built_in(tmp_path):
+def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what_is_built_in(
+    tmp_path,
+):
     home, work, example = tmp_path / "installed", tmp_path / "work", ROOT / "tests/plugin_example"
-    files = {"a/u1.json": "[1, 2]", "b/u1.json": "[2, 1]", "users.csv": "id\nu1\n", "rankwatch.yaml": EXAMPLE}
+    files = {
+        "a/u1.json": "[1, 2]",
+        "b/u1.json": "[2, 1]",
+        "users.csv": "id\nu1\n",
+        "rankwatch.yaml": EXAMPLE,
+    }
     files["test_contracts.py"] = (example / "test_contracts.py").read_text()
     for path, text in files.items():
         (work / path).parent.mkdir(exist_ok=True, parents=True)
@@ -372,8 +485,18 @@ def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what
     offline = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
     copied = str(shutil.copytree(example, tmp_path / "example"))
     env = {**os.environ, "PYTHONPATH": f"{home}:{ROOT}"}
-    for command in (["pip", "install", *offline, "--target", str(home), copied], ["pytest", "-q", "-p", "no:cloudcoil"]):
-        done = subprocess.run([sys.executable, "-m", *command], cwd=work, env=env, capture_output=True, text=True, check=False)
+    for command in (
+        ["pip", "install", *offline, "--target", str(home), copied],
+        ["pytest", "-q", "-p", "no:cloudcoil"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=work,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
     assert "16 passed" in done.stdout
 

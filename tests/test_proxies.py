@@ -50,7 +50,9 @@ def note_of(url: str, proxy: str, **more: Any) -> str:
     return note
 
 
-def test_a_message_goes_through_the_proxy_whose_credentials_the_receiver_does_not_get(proxy, collector) -> None:
+def test_a_message_goes_through_the_proxy_whose_credentials_the_receiver_does_not_get(
+    proxy, collector
+) -> None:
     assert post(f"{collector.url}/hook?a=1", proxy.url).status == 200
 
     assert proxy.asked == [f"POST {collector.url}/hook?a=1 HTTP/1.1"]
@@ -69,7 +71,9 @@ def test_https_goes_through_the_proxy_by_connect(proxy, certificate) -> None:
 
         assert answer.status in {200, 404, 405}
         assert as_lists(source_of(http=found).pull(request("u1", k=2))) == {"u1": ["0", "1"]}
-        assert {each.rpartition(" ")[0] for each in proxy.asked} == {f"CONNECT 127.0.0.1:{recommender.port}"}
+        assert {each.rpartition(" ")[0] for each in proxy.asked} == {
+            f"CONNECT 127.0.0.1:{recommender.port}"
+        }
 
 
 def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy, collector) -> None:
@@ -78,8 +82,12 @@ def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy, collect
     named = proxy.url.replace(f"{LOGIN}@", "")
 
     assert post(collector.url, bare).status == 407
-    assert f"the proxy {named} answered 407 to CONNECT: check the credentials in proxy" in failure(secure, bare)
-    assert f"the proxy {away.replace(f'{LOGIN}@', '')} refused the connection" in failure(collector.url, away)
+    assert f"the proxy {named} answered 407 to CONNECT: check the credentials in proxy" in failure(
+        secure, bare
+    )
+    assert f"the proxy {away.replace(f'{LOGIN}@', '')} refused the connection" in failure(
+        collector.url, away
+    )
     assert "answered 502 to CONNECT: check that the proxy may go there" in failure(
         f"https://127.0.0.1:{free_port()}", proxy.url
     )
@@ -103,8 +111,9 @@ def test_a_source_says_what_the_proxy_did(proxy, recommender) -> None:
 
     assert "answered 407 Proxy Authentication Required" in note_of(recommender.url, bare)
     assert "answered 407 to CONNECT: check the credentials in proxy" in note_of(secure, bare)
-    assert f"was not reached: the proxy {away.replace(f'{LOGIN}@', '')} refused or lost the connection" in note_of(
-        recommender.url, away
+    assert (
+        f"was not reached: the proxy {away.replace(f'{LOGIN}@', '')} refused or lost the connection"
+        in note_of(recommender.url, away)
     )
 
 
@@ -122,14 +131,19 @@ def test_the_environments_proxies_are_not_used(recommender, collector, monkeypat
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
 
     assert HttpClient(collector.url, who="hook", timeout_s=5).post(b"{}", {}).status == 200
-    assert as_lists(source_of(http={"url": recommender.url}).pull(request("u1", k=1))) == {"u1": ["0"]}
+    assert as_lists(source_of(http={"url": recommender.url}).pull(request("u1", k=1))) == {
+        "u1": ["0"]
+    }
 
 
 @pytest.mark.parametrize(
-    "text", ["canary:3128", "socks5://canary:1080", "https://canary:3128", "http://canary/path", "http://"]
+    "text",
+    ["canary:3128", "socks5://canary:1080", "https://canary:3128", "http://canary/path", "http://"],
 )
 def test_what_is_no_http_proxy_is_refused_without_repeating_it(text) -> None:
-    with pytest.raises(ValidationError, match="must be an HTTP proxy: write http://host:port") as caught:
+    with pytest.raises(
+        ValidationError, match="must be an HTTP proxy: write http://host:port"
+    ) as caught:
         WebhookOptions.model_validate({"url": "http://host/", "proxy": text})
     assert "canary" not in str(caught.value)
 
@@ -138,6 +152,8 @@ def test_a_link_local_address_is_not_asked_of_a_proxy(proxy) -> None:
     url = "http://169.254.169.254/latest"
 
     assert "link-local" in failure(url, proxy.url)
-    with pytest.raises(SourceError, match=r"169\.254\.169\.254 was not asked: .*see allow_link_local"):
+    with pytest.raises(
+        SourceError, match=r"169\.254\.169\.254 was not asked: .*see allow_link_local"
+    ):
         source_of(http={"url": f"{url}/{{user}}", "proxy": proxy.url}).pull(request("u1"))
     assert proxy.asked == []

@@ -27,7 +27,10 @@ def users(n: int, **dimensions: Sequence[str | None]) -> UserTable:
 
 
 def test_without_a_sample_everybody_is_asked_in_sorted_order():
-    table = UserTable(users=pd.Index(["b", "c", "a"], dtype="str"), segments={"x": pd.Categorical(["1", "2", "1"])})
+    table = UserTable(
+        users=pd.Index(["b", "c", "a"], dtype="str"),
+        segments={"x": pd.Categorical(["1", "2", "1"])},
+    )
     panel = draw(table, comparison(sample=None), SLOT)
     assert list(panel.users) == ["a", "b", "c"]
     assert not kept_among(panel.users, Keep.PANEL, comparison(sample=None)).any()
@@ -74,7 +77,9 @@ def test_another_seed_or_comparison_draws_other_users(other):
 
 def test_every_user_is_drawn_equally_often_by_rotation():
     table = users(50)
-    counts = Counter(user for day in range(200) for user in drawn(table, day, sample=SampleSize(rotating=10)))
+    counts = Counter(
+        user for day in range(200) for user in drawn(table, day, sample=SampleSize(rotating=10))
+    )
     chi_square = sum((counts[user] - 40) ** 2 / 32 for user in table.users)
     assert chi_square < 85.35  # 0.999 quantile of chi-square with 49 degrees of freedom
 
@@ -89,7 +94,10 @@ def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all():
     sizes = None, SampleSize(fixed=200), SampleSize(fixed=200, minimum=40)
     everybody, plain, topped = (draw(table, comparison(sample=size), SLOT) for size in sizes)
     drawn = {name: len(rows) for name, rows in plain.segments.items()}
-    least = {name: max(min(len(rows), 40), drawn.get(name, 0)) for name, rows in everybody.segments.items()}
+    least = {
+        name: max(min(len(rows), 40), drawn.get(name, 0))
+        for name, rows in everybody.segments.items()
+    }
     assert {name: len(rows) for name, rows in topped.segments.items()} == least | {"all": 200}
     assert list(topped.users[topped.segments["all"]]) == list(plain.users)
 
@@ -104,14 +112,19 @@ def test_means_of_all_and_of_segments_are_unbiased_under_a_minimum():
         return {name: scores.loc[panel.users[rows]].mean() for name, rows in panel.segments.items()}
 
     size = SampleSize(fixed=100, rotating=50, minimum=40)
-    found = pd.DataFrame([means(draw(table, comparison(sample=size, seed=seed), SLOT)) for seed in range(64)])
+    found = pd.DataFrame(
+        [means(draw(table, comparison(sample=size, seed=seed), SLOT)) for seed in range(64)]
+    )
     error = found.std(ddof=0) / 8
     expected = pd.Series(means(draw(table, comparison(sample=None), SLOT)))
     assert ((found.mean() - expected).abs() <= 4 * error + 1e-12).all()
 
 
 def test_where_a_tenth_of_the_users_leave_and_others_come_the_rest_of_the_sample_stays():
-    table, chosen = users(len(COUNTRIES), country=COUNTRIES), comparison(sample=SampleSize(fixed=300, minimum=40))
+    table, chosen = (
+        users(len(COUNTRIES), country=COUNTRIES),
+        comparison(sample=SampleSize(fixed=300, minimum=40)),
+    )
     stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
     names = table.users.where(stays, "new" + table.users)
     before = set(draw(table, chosen, SLOT).users) & set(names)
@@ -128,11 +141,20 @@ def segments_of(column: pd.Categorical[Any], most: int) -> dict[str, list[int]]:
 def test_a_dimension_with_too_many_values_keeps_the_most_frequent_and_gathers_the_rest():
     column = pd.Categorical(["a"] * 3 + ["b"] * 2 + ["c", "d", None])
     segments = segments_of(column, 2)
-    assert {name: len(rows) for name, rows in segments.items()} == {"all": 8, "x=a": 3, "x=b": 2, "x=other": 2, "x=unknown": 1}
+    assert {name: len(rows) for name, rows in segments.items()} == {
+        "all": 8,
+        "x=a": 3,
+        "x=b": 2,
+        "x=other": 2,
+        "x=unknown": 1,
+    }
 
 
 def test_a_real_value_named_other_keeps_all_its_users():
-    assert segments_of(pd.Categorical(["other", "other", "a", "b"]), 1) == {"all": [0, 1, 2, 3], "x=other": [0, 1, 2, 3]}
+    assert segments_of(pd.Categorical(["other", "other", "a", "b"]), 1) == {
+        "all": [0, 1, 2, 3],
+        "x=other": [0, 1, 2, 3],
+    }
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=30), st.integers(1, 4))
@@ -154,5 +176,7 @@ def test_which_values_have_a_segment_does_not_change_with_the_draw():
     column = [f"v{i % 30:02}" for i in range(600)]
     table = users(600, x=column)
     few = comparison(sample=SampleSize(rotating=60), max_segment_values=5)
-    seen = {name for day in range(20) for name in draw(table, few, SLOT + timedelta(days=day)).segments}
+    seen = {
+        name for day in range(20) for name in draw(table, few, SLOT + timedelta(days=day)).segments
+    }
     assert seen == {"all", "x=other", *(f"x=v{i:02}" for i in range(5))}

@@ -14,7 +14,12 @@ from monitor.scratch import scratch_database
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name, made_at in (("spill-left", 0), ("spill-used", 0), ("other", 0), ("spill-young", 2**33)):
+    for name, made_at in (
+        ("spill-left", 0),
+        ("spill-used", 0),
+        ("other", 0),
+        ("spill-young", 2**33),
+    ):
         folder = tmp_path / f"rankwatch-{name}"
         folder.mkdir()
         (folder / "file").touch()
@@ -39,7 +44,9 @@ def test_what_a_run_that_nobody_waits_for_has_open_is_removed_at_the_end(tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "file"])
-def test_what_another_account_puts_into_the_temporary_folder_stops_no_run(kind, tmp_path, monkeypatch):
+def test_what_another_account_puts_into_the_temporary_folder_stops_no_run(
+    kind, tmp_path, monkeypatch
+):
     temporary, elsewhere = tmp_path / "tmp", tmp_path / "elsewhere"
     temporary.mkdir()
     elsewhere.mkdir()

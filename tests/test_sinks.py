@@ -25,17 +25,29 @@ def batch(values: dict[str, float], users: list[str] | None = None) -> Scores:
 
 def write(path: Path, *batches: Scores) -> None:
     sink = ScoreFiles(path=str(path))
-    with sink.open(SLOT, ["tau", "rbo(p=0.9)"], {"comparison": "feed", "config_hash": "abc"}) as add:
+    with sink.open(
+        SLOT, ["tau", "rbo(p=0.9)"], {"comparison": "feed", "config_hash": "abc"}
+    ) as add:
         for each in batches:
             add(each)
 
 
-def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(tmp_path, monkeypatch):
+def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(sinks, "CHUNK", 1)
-    write(tmp_path / "{slot:%Y}" / "{slot:%m-%d}.parquet", batch({"b": 0.5, "a": NAN}), batch({"\u00fc": -1.0}))
+    write(
+        tmp_path / "{slot:%Y}" / "{slot:%m-%d}.parquet",
+        batch({"b": 0.5, "a": NAN}),
+        batch({"\u00fc": -1.0}),
+    )
 
     file = pq.ParquetFile(tmp_path / "2024" / "01-08.parquet")
-    assert file.read().to_pydict() == {"user": ["b", "a", "\u00fc"], "tau": [0.5, None, -1.0], "rbo(p=0.9)": [-0.5, None, 1.0]}
+    assert file.read().to_pydict() == {
+        "user": ["b", "a", "\u00fc"],
+        "tau": [0.5, None, -1.0],
+        "rbo(p=0.9)": [-0.5, None, 1.0],
+    }
     assert {str(field.type) for field in list(file.schema_arrow)[1:]} == {"double"}
     assert file.metadata.row_group(0).column(1).compression == "ZSTD"
     assert file.schema_arrow.metadata == {b"comparison": b"feed", b"config_hash": b"abc"}
@@ -78,10 +90,16 @@ def _files_in(folder: Path) -> list[Path]:
         (_folder_in_its_place, [{"a": 0.5}], "Is a directory"),
         (_pipe_in_its_place, [{"a": 0.5}], "it is no file but a pipe"),
         (_file_in_place_of_its_folder, [{"a": 0.5}], "File exists|Not a directory"),
-        (lambda _: None, [{"a": 0.5}, {"\ud800": 0.5}], "a text cannot be written or read as UTF-8"),
+        (
+            lambda _: None,
+            [{"a": 0.5}, {"\ud800": 0.5}],
+            "a text cannot be written or read as UTF-8",
+        ),
     ],
 )
-def test_what_cannot_be_written_is_said_and_leaves_every_file_as_it_was(tmp_path, lay, batches, words):
+def test_what_cannot_be_written_is_said_and_leaves_every_file_as_it_was(
+    tmp_path, lay, batches, words
+):
     target = tmp_path / "out" / "08.parquet"
     lay(target)
     before = _files_in(tmp_path)
@@ -93,7 +111,9 @@ def test_what_cannot_be_written_is_said_and_leaves_every_file_as_it_was(tmp_path
 
 
 def test_a_path_that_no_file_can_have_is_said(tmp_path):
-    with pytest.raises(OutputError, match=r"was not written: the path has a character that no path may have"):
+    with pytest.raises(
+        OutputError, match=r"was not written: the path has a character that no path may have"
+    ):
         write(tmp_path / "a\0b", batch({"a": 0.5}))
     assert list(tmp_path.iterdir()) == []
 

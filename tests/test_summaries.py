@@ -13,13 +13,22 @@ from monitor import summaries
 from monitor.model.rankings import Panel
 from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
-from monitor.summaries import ScoreAccumulator, SummaryAccumulator, ordinary_rows, rows_of_segments, summarize_one, worst_rows
+from monitor.summaries import (
+    ScoreAccumulator,
+    SummaryAccumulator,
+    ordinary_rows,
+    rows_of_segments,
+    summarize_one,
+    worst_rows,
+)
 from tables import cells
 
 PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
-def summarize(values: Any, bounds: tuple[float, float], wanted: Sequence[Statistic] = ()) -> Summary:
+def summarize(
+    values: Any, bounds: tuple[float, float], wanted: Sequence[Statistic] = ()
+) -> Summary:
     return summarize_one("all", "m", np.array(values, dtype=np.float64), bounds, wanted)
 
 
@@ -51,7 +60,12 @@ def test_figures_agree_with_scipy_and_numpy(values):
 def test_segments_hold_the_paired_users_that_belong_to_them():
     panel = Panel(
         users=pd.Index(list("abcd"), dtype="str"),
-        segments={"all": np.arange(4), "x=1": np.array([0, 1]), "x=2": np.array([2, 3]), "x=3": np.array([1])},
+        segments={
+            "all": np.arange(4),
+            "x=1": np.array([0, 1]),
+            "x=2": np.array([2, 3]),
+            "x=3": np.array([1]),
+        },
     )
     segments = rows_of_segments(panel, np.array([0, 2, 3]))
     found = SummaryAccumulator(segments, {})
@@ -77,7 +91,11 @@ def test_examples_are_the_worst_and_those_nearest_to_the_median():
 @pytest.mark.parametrize(("values", "n"), [([], 0), ([np.nan], 0), ([0.3], 1)])
 def test_of_few_users_there_are_few_examples(values, n):
     scores = np.array(values, dtype=np.float64)
-    assert len(worst_rows(scores, pd.Index(["a"] * len(values)), 5)) == len(ordinary_rows(scores, 5, 0.5)) == n
+    assert (
+        len(worst_rows(scores, pd.Index(["a"] * len(values)), 5))
+        == len(ordinary_rows(scores, 5, 0.5))
+        == n
+    )
 
 
 SPANS = """
@@ -94,7 +112,9 @@ nan       -inf inf  0 1
 
 @pytest.mark.parametrize("row", cells(SPANS))
 def test_without_bounds_the_histogram_spans_what_was_seen(row):
-    values, (low, high), ends = ([float(each) for each in cell.split() if each != "none"] for cell in row)
+    values, (low, high), ends = (
+        [float(each) for each in cell.split() if each != "none"] for cell in row
+    )
     found = summarize(values, (low, high))
     assert [found.histogram.low, found.histogram.high] == ends
     assert sum(found.histogram.counts) == found.n == int(np.isfinite(values).sum())
@@ -111,7 +131,10 @@ bounded, unbounded = (-1.0, 1.0), (-np.inf, np.inf)
 )
 @example([0.1 * 3.0**power for power in range(12)], 7, unbounded, 10)
 def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts, bounds, exact):
-    scores, wanted = np.array(values), [Statistic.parse("p33"), Statistic.parse("share_below(0.25)")]
+    scores, wanted = (
+        np.array(values),
+        [Statistic.parse("p33"), Statistic.parse("share_below(0.25)")],
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(summaries, "EXACT", exact)
         found = ScoreAccumulator(bounds, wanted)
@@ -121,7 +144,14 @@ def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts
 
 
 @pytest.mark.parametrize(
-    ("bounds", "scale"), [((0.0, 1.0), 1.0), ((0.0, np.inf), 1.0), ((0.0, np.inf), 37.0), (unbounded, 1e-3), (unbounded, 37.0)]
+    ("bounds", "scale"),
+    [
+        ((0.0, 1.0), 1.0),
+        ((0.0, np.inf), 1.0),
+        ((0.0, np.inf), 37.0),
+        (unbounded, 1e-3),
+        (unbounded, 37.0),
+    ],
 )
 def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds, scale):
     rng = np.random.default_rng(11)
@@ -135,7 +165,9 @@ def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds, scale)
     for percent in PERCENTS:
         exact = np.percentile(values, percent)
         assert abs((found.value(f"p{percent:02}") or 0.0) - exact) <= 1.01 * width
-    counts, _ = np.histogram(values, bins=summaries.BINS, range=(found.histogram.low, found.histogram.high))
+    counts, _ = np.histogram(
+        values, bins=summaries.BINS, range=(found.histogram.low, found.histogram.high)
+    )
     assert found.histogram.counts == tuple(counts)
 
 

@@ -8,8 +8,17 @@ from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperato
 from airflow.sdk import DAG
 from kubernetes.client import models as k8s
 
-_CONFINED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
-_USER = {"runAsNonRoot": True, "runAsUser": 10001, "fsGroup": 10001, "seccompProfile": {"type": "RuntimeDefault"}}
+_CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+_USER = {
+    "runAsNonRoot": True,
+    "runAsUser": 10001,
+    "fsGroup": 10001,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 
 with DAG(
     "rankwatch_home_feed",
@@ -18,7 +27,8 @@ with DAG(
     catchup=False,  # what a recommender answers now is not what it answered an hour ago
     max_active_runs=1,
 ):
-    # Any exit code but 0 fails the task. Tried again, it runs the same slot again, which alerts nobody twice.
+    # Any exit code but 0 fails the task. Tried again, it runs the same slot again, which alerts
+    # nobody twice.
     KubernetesPodOperator(
         task_id="run_once",
         namespace="rankwatch",
@@ -26,7 +36,9 @@ with DAG(
         image="registry.example.com/rankwatch:0.1.0",
         arguments=["run-once", "home-feed", "--slot", "{{ data_interval_end | ts }}", "--json"],
         volumes=[
-            k8s.V1Volume(name="config", config_map=k8s.V1ConfigMapVolumeSource(name="rankwatch-run-once")),
+            k8s.V1Volume(
+                name="config", config_map=k8s.V1ConfigMapVolumeSource(name="rankwatch-run-once")
+            ),
             k8s.V1Volume(name="secrets", secret=k8s.V1SecretVolumeSource(secret_name="rankwatch")),  # noqa: S106 - its name
         ],
         volume_mounts=[

@@ -1,4 +1,7 @@
-"""Panels of a dashboard as SVG, in the dashboard's own colours. Not Grafana, and not meant to pass for it."""
+"""Panels of a dashboard as SVG, in the dashboard's own colours.
+
+Not Grafana, and not meant to pass for it.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,10 @@ def viridis(share: float) -> str:
     """The colour at that share of the scale, from 0 to 1."""
     place = min(max(share, 0.0), 1.0) * (len(VIRIDIS) - 1)
     lower = min(int(place), len(VIRIDIS) - 2)
-    mixed = [round(a + (b - a) * (place - lower)) for a, b in zip(VIRIDIS[lower], VIRIDIS[lower + 1], strict=True)]
+    mixed = [
+        round(a + (b - a) * (place - lower))
+        for a, b in zip(VIRIDIS[lower], VIRIDIS[lower + 1], strict=True)
+    ]
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
@@ -73,7 +79,9 @@ def lines_of(panel: Panel, answers: Sequence[tuple[str, list[dict[str, Any]]]]) 
     found = []
     for legend, samples in answers:
         for sample in samples:
-            name = re.sub(r"\{\{(\w+)\}\}", lambda label, of=sample: of["metric"].get(label[1], ""), legend)  # type: ignore[misc]
+            name = re.sub(
+                r"\{\{(\w+)\}\}", lambda label, of=sample: of["metric"].get(label[1], ""), legend
+            )  # type: ignore[misc]
             points = [(float(instant), float(value)) for instant, value in sample["values"]]
             found.append(Line(name=name, points=points, look=_look(panel, name)))
     lasts = sorted(line.points[-1][1] for line in found)
@@ -93,20 +101,35 @@ def _look(panel: Panel, name: str) -> dict[str, Any]:
     for override in panel["fieldConfig"]["overrides"]:
         wanted = override["matcher"]["options"]
         is_pattern = override["matcher"]["id"] == "byRegexp"
-        if re.fullmatch(wanted.strip("/").removeprefix("^").removesuffix("$"), name) if is_pattern else wanted == name:
-            look |= {each["id"].removeprefix("custom."): each["value"] for each in override["properties"]}
+        if (
+            re.fullmatch(wanted.strip("/").removeprefix("^").removesuffix("$"), name)
+            if is_pattern
+            else wanted == name
+        ):
+            look |= {
+                each["id"].removeprefix("custom."): each["value"] for each in override["properties"]
+            }
     return look
 
 
 def text(  # noqa: PLR0913 - attributes of a text
-    x: float, y: float, words: str, *, anchor: str = "start", fill: str = INK, size: int = 11, weight: int = 400
+    x: float,
+    y: float,
+    words: str,
+    *,
+    anchor: str = "start",
+    fill: str = INK,
+    size: int = 11,
+    weight: int = 400,
 ) -> str:
     """Words at a place."""
     looks = f'text-anchor="{anchor}" fill="{fill}" font-size="{size}" font-weight="{weight}"'
     return f'<text x="{x:.1f}" y="{y:.1f}" {looks}>{escape(words)}</text>'
 
 
-def draw(panel: Panel, answers: Sequence[tuple[str, list[dict[str, Any]]]], frame: Frame) -> Iterator[str]:
+def draw(
+    panel: Panel, answers: Sequence[tuple[str, list[dict[str, Any]]]], frame: Frame
+) -> Iterator[str]:
     """The panel with its title, axes and legend."""
     box = f'x="{frame.x}" y="{frame.y}" width="{frame.width}" height="{frame.height}"'
     yield f'<rect {box} rx="3" fill="{PAPER}" stroke="{RULE}"/>'
@@ -154,7 +177,9 @@ def _axes(frame: Frame, unit: str) -> Iterator[str]:
     tick = math.ceil(frame.low / step) * step
     while tick <= frame.high:
         y = frame.up(tick)
-        yield f'<path d="M{frame.x + LEFT} {y:.1f}H{frame.x + frame.width - RIGHT}" stroke="{RULE}"/>'
+        yield (
+            f'<path d="M{frame.x + LEFT} {y:.1f}H{frame.x + frame.width - RIGHT}" stroke="{RULE}"/>'
+        )
         words = f"{tick * 100:.0f} %" if unit == "percentunit" else f"{tick:.4g}"
         yield text(frame.x + LEFT - 6, y + 4, words, anchor="end", fill=FAINT, size=10)
         tick = round(tick + step, 10)
@@ -166,26 +191,43 @@ def _days(frame: Frame) -> Iterator[str]:
     for day in range(0, round((frame.end - frame.begin) / DAY_S), every):
         instant = frame.begin + day * DAY_S
         words = datetime.fromtimestamp(instant, UTC).strftime("%d %b").lstrip("0")
-        yield text(frame.across(instant), frame.y + frame.height - FOOT + 14, words, anchor="middle", fill=FAINT, size=10)
+        yield text(
+            frame.across(instant),
+            frame.y + frame.height - FOOT + 14,
+            words,
+            anchor="middle",
+            fill=FAINT,
+            size=10,
+        )
 
 
 def _round_step(step: float) -> float:
     power = 10.0 ** math.floor(math.log10(step))
-    return next(round(power * factor, 10) for factor in (1, 2, 5, 10) if power * factor >= step * 0.99)
+    return next(
+        round(power * factor, 10) for factor in (1, 2, 5, 10) if power * factor >= step * 0.99
+    )
 
 
 def _drawn(lines: list[Line], frame: Frame) -> Iterator[str]:
     by_name = {line.name: line for line in lines}
     for line in lines:
         if (below := by_name.get(line.look.get("fillBelowTo", ""))) is not None:
-            corners = _path(line.points, frame) + _path(below.points[::-1], frame).replace("M", "L") + "Z"
-            yield f'<path d="{corners}" fill="{line.color}" fill-opacity="{line.look["fillOpacity"] / 100:g}"/>'
+            corners = (
+                _path(line.points, frame) + _path(below.points[::-1], frame).replace("M", "L") + "Z"
+            )
+            yield (
+                f'<path d="{corners}" fill="{line.color}" '
+                f'fill-opacity="{line.look["fillOpacity"] / 100:g}"/>'
+            )
     for line in lines:
         width = line.look.get("lineWidth", 2)
         if width:
             dash = " ".join(map(str, line.look.get("lineStyle", {}).get("dash", [])))
             dashes = f' stroke-dasharray="{dash}"' if dash else ""
-            yield f'<path d="{_path(line.points, frame)}" fill="none" stroke="{line.color}" stroke-width="{width}"{dashes}/>'
+            yield (
+                f'<path d="{_path(line.points, frame)}" fill="none" stroke="{line.color}" '
+                f'stroke-width="{width}"{dashes}/>'
+            )
 
 
 def _path(points: Points, frame: Frame) -> str:
@@ -193,9 +235,12 @@ def _path(points: Points, frame: Frame) -> str:
     kept = [
         point
         for number, point in enumerate(points)
-        if number in (0, len(points) - 1) or not points[number - 1][1] == point[1] == points[number + 1][1]
+        if number in (0, len(points) - 1)
+        or not points[number - 1][1] == point[1] == points[number + 1][1]
     ]
-    return "M" + "L".join(f"{frame.across(instant):.1f} {frame.up(value):.1f}" for instant, value in kept)
+    return "M" + "L".join(
+        f"{frame.across(instant):.1f} {frame.up(value):.1f}" for instant, value in kept
+    )
 
 
 def _stacked(lines: list[Line], frame: Frame) -> Iterator[str]:
@@ -206,7 +251,10 @@ def _stacked(lines: list[Line], frame: Frame) -> Iterator[str]:
             low = floors.get(begin, 0.0)
             floors |= {begin + hour * 3600: low + value for hour in range(hours)}
             top, bottom = frame.up(low + value), frame.up(low)
-            box = f'x="{frame.across(begin):.1f}" y="{top:.1f}" width="{width * hours:.1f}" height="{bottom - top:.1f}"'
+            box = (
+                f'x="{frame.across(begin):.1f}" y="{top:.1f}" width="{width * hours:.1f}" '
+                f'height="{bottom - top:.1f}"'
+            )
             yield f'<rect {box} fill="{line.color}" fill-opacity="0.7"/>'
 
 
@@ -230,7 +278,10 @@ def _legend(lines: list[Line], frame: Frame) -> Iterator[str]:
         if x + 16 + 5.6 * len(name) > frame.x + frame.width:
             x, y = float(frame.x + 12), y + 14
         paleness = line.look["fillOpacity"] / 100 if is_band else 1
-        yield f'<rect x="{x:.1f}" y="{y - 7}" width="12" height="5" fill="{line.color}" fill-opacity="{paleness:g}"/>'
+        yield (
+            f'<rect x="{x:.1f}" y="{y - 7}" width="12" height="5" fill="{line.color}" '
+            f'fill-opacity="{paleness:g}"/>'
+        )
         yield text(x + 16, y, name, fill=FAINT, size=10)
         x += 28 + 5.6 * len(name)
 
@@ -239,22 +290,42 @@ def _heat_map(_: Panel, lines: list[Line], frame: Frame) -> Iterator[str]:
     bounds = sorted(lines, key=lambda line: float(line.name))
     most = max(value for line, cells in _cells(bounds) for _, value, _ in cells)
     rows = len(bounds)
-    scaled = Frame(x=frame.x, y=frame.y, width=frame.width, height=frame.height, begin=frame.begin, end=frame.end, high=rows)
+    scaled = Frame(
+        x=frame.x,
+        y=frame.y,
+        width=frame.width,
+        height=frame.height,
+        begin=frame.begin,
+        end=frame.end,
+        high=rows,
+    )
     width = (scaled.across(DAY_S) - scaled.across(0)) / 24
     for row, (line, cells) in enumerate(_cells(bounds)):
         top, bottom = scaled.up(row + 1), scaled.up(row)
         if (row + 1) % 4 == 0 or line.name == "+Inf":
             yield text(
-                frame.x + LEFT - 6, top + 4, "1" if line.name == "+Inf" else line.name, anchor="end", fill=FAINT, size=10
+                frame.x + LEFT - 6,
+                top + 4,
+                "1" if line.name == "+Inf" else line.name,
+                anchor="end",
+                fill=FAINT,
+                size=10,
             )
         for begin, users, hours in cells:
             if users > 0:
                 left, wide = scaled.across(begin), width * hours - 1
-                box = f'x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{bottom - top - 1:.1f}"'
+                box = (
+                    f'x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" '
+                    f'height="{bottom - top - 1:.1f}"'
+                )
                 yield f'<rect {box} fill="{viridis(math.sqrt(users / most))}"/>'
     yield from _days(scaled)
     yield text(
-        frame.x + LEFT, frame.y + frame.height - 20, f"users in a bucket of similarity, up to {most:.0f}", fill=FAINT, size=10
+        frame.x + LEFT,
+        frame.y + frame.height - 20,
+        f"users in a bucket of similarity, up to {most:.0f}",
+        fill=FAINT,
+        size=10,
     )
 
 
@@ -269,18 +340,33 @@ def _cells(bounds: list[Line]) -> Iterator[tuple[Line, list[tuple[float, float, 
 
 def _timeline(panel: Panel, lines: list[Line], frame: Frame) -> Iterator[str]:
     states = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
-    wide = Frame(x=frame.x + 100, y=frame.y, width=frame.width - 100, height=frame.height, begin=frame.begin, end=frame.end)
+    wide = Frame(
+        x=frame.x + 100,
+        y=frame.y,
+        width=frame.width - 100,
+        height=frame.height,
+        begin=frame.begin,
+        end=frame.end,
+    )
     height = (frame.height - HEAD - FOOT) / len(lines)
     for row, line in enumerate(lines):
         top = frame.y + HEAD + row * height
-        yield text(wide.x + LEFT - 6, top + height / 2 + 4, line.name, anchor="end", fill=FAINT, size=10)
+        yield text(
+            wide.x + LEFT - 6, top + height / 2 + 4, line.name, anchor="end", fill=FAINT, size=10
+        )
         width = (wide.across(DAY_S) - wide.across(0)) / 24
         for begin, value, hours in _runs(line.points):
-            box = f'x="{wide.across(begin):.1f}" y="{top:.1f}" width="{width * hours + 0.4:.1f}" height="{height - 3:.1f}"'
+            box = (
+                f'x="{wide.across(begin):.1f}" y="{top:.1f}" width="{width * hours + 0.4:.1f}" '
+                f'height="{height - 3:.1f}"'
+            )
             yield f'<rect {box} fill="{states[str(int(value))]["color"]}"/>'
     x = float(wide.x + LEFT)
     for state in states.values():
-        yield f'<rect x="{x:.1f}" y="{frame.y + frame.height - 27}" width="12" height="5" fill="{state["color"]}"/>'
+        yield (
+            f'<rect x="{x:.1f}" y="{frame.y + frame.height - 27}" width="12" height="5" '
+            f'fill="{state["color"]}"/>'
+        )
         yield text(x + 16, frame.y + frame.height - 20, state["text"], fill=FAINT, size=10)
         x += 28 + 5.6 * len(state["text"])
     yield from _days(wide)

@@ -24,18 +24,24 @@ SHOWN = (
     ("Alerts", 450, 520, 440, 210),
 )
 ABOUT = (
-    "Drawn from the panels' own queries on a Prometheus; not a screenshot of Grafana. Real lists; from 8 January on a fifth of "
-    "the users get one popularity list."
+    "Drawn from the panels' own queries on a Prometheus; not a screenshot of Grafana. Real lists; "
+    "from 8 January on a fifth of the users get one popularity list."
 )
 WIDTH, HEIGHT, TOP = 890, 730, 52
 
 
 def _head() -> list[str]:
     size = f'width="{WIDTH + 20}" height="{HEIGHT + TOP + 14}"'
-    looks = f'viewBox="0 0 {WIDTH + 20} {HEIGHT + TOP + 14}" font-family="system-ui, sans-serif" role="img"'
+    looks = (
+        f'viewBox="0 0 {WIDTH + 20} {HEIGHT + TOP + 14}" font-family="system-ui, sans-serif" '
+        'role="img"'
+    )
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" {looks}>',
-        "<title>Panels of the dashboard Comparison over two weeks of real lists, drawn from their own queries</title>",
+        (
+            "<title>Panels of the dashboard Comparison over two weeks of real lists, drawn from "
+            "their own queries</title>"
+        ),
         f'<rect {size} fill="#f4f5f7"/>',
         text(14, 24, "rankwatch: Comparison", size=15, weight=600),
         text(14, 41, ABOUT, fill=FAINT, size=10),
@@ -44,7 +50,10 @@ def _head() -> list[str]:
 
 def svg(fortnight: Fortnight) -> str:
     """The picture."""
-    panels = {panel["title"]: panel for panel in dashboards.panels(dashboards.read("rankwatch-comparison"))}
+    panels = {
+        panel["title"]: panel
+        for panel in dashboards.panels(dashboards.read("rankwatch-comparison"))
+    }
     parts = _head()
     for title, x, y, width, height in SHOWN:
         frame = Frame(
@@ -55,7 +64,10 @@ def svg(fortnight: Fortnight) -> str:
             begin=BEGIN.timestamp(),
             end=(END + 24 * HOUR).timestamp(),
         )
-        answers = [(target["legendFormat"], fortnight.over_time(target["expr"])) for target in panels[title]["targets"]]
+        answers = [
+            (target["legendFormat"], fortnight.over_time(target["expr"]))
+            for target in panels[title]["targets"]
+        ]
         parts += draw(panels[title], answers, frame)
     return "\n".join([*parts, "</svg>", ""])
 

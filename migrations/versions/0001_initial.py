@@ -48,7 +48,9 @@ FROM runs JOIN scores ON scores.run_id = runs.id JOIN metrics ON metrics.id = sc
 """
 
 
-def closed(table: str, column: str, values: tuple[str, ...]) -> tuple[sa.Column[Any], sa.CheckConstraint]:
+def closed(
+    table: str, column: str, values: tuple[str, ...]
+) -> tuple[sa.Column[Any], sa.CheckConstraint]:
     listed = ", ".join(f"'{value}'" for value in values)
     check = sa.CheckConstraint(f"{column} IN ({listed})", name=op.f(f"ck_{table}_{column}"))
     return sa.Column(column, sa.String(20), nullable=False), check
@@ -98,7 +100,9 @@ def _create_runs() -> None:
         sa.UniqueConstraint("comparison", "scheduled_for"),
         sqlite_autoincrement=True,
     )
-    op.create_index("ix_runs_comparison_status_scheduled_for", "runs", ["comparison", "status", "scheduled_for"])
+    op.create_index(
+        "ix_runs_comparison_status_scheduled_for", "runs", ["comparison", "status", "scheduled_for"]
+    )
     op.create_index("ix_runs_scheduled_for", "runs", ["scheduled_for"])
     op.create_table(
         "stages",
@@ -126,7 +130,9 @@ def _create_runs() -> None:
         *closed("coverage_reasons", "reason", REASON),
         sa.Column("users", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "segment", "arm", "reason"),
-        sa.ForeignKeyConstraint(["run_id", "segment"], ["coverage.run_id", "coverage.segment"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["run_id", "segment"], ["coverage.run_id", "coverage.segment"], ondelete="CASCADE"
+        ),
         sqlite_with_rowid=False,
     )
     op.create_table(
@@ -232,14 +238,23 @@ def _create_alerts() -> None:
         sa.Column("dedup_key", sa.Text()),
         sa.Column("runbook_url", sa.Text()),
         sa.Column("labels", DOCUMENT, nullable=False),
-        sa.UniqueConstraint("comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"),
+        sa.UniqueConstraint(
+            "comparison",
+            "alert",
+            "segment",
+            "scheduled_for",
+            "to_state",
+            name="uq_transitions_change",
+        ),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_transitions_scheduled_for", "transitions", ["scheduled_for"])
     op.create_table(
         "deliveries",
         sa.Column("id", ID, primary_key=True),
-        sa.Column("transition_id", ID, sa.ForeignKey("transitions.id", ondelete="CASCADE"), nullable=False),
+        sa.Column(
+            "transition_id", ID, sa.ForeignKey("transitions.id", ondelete="CASCADE"), nullable=False
+        ),
         sa.Column("receiver", NAME, nullable=False),
         *closed("deliveries", "status", DELIVERY),
         sa.Column("attempts", sa.Integer(), nullable=False),
@@ -259,7 +274,9 @@ def _create_alerts() -> None:
     op.create_table(
         "notifications",
         sa.Column("id", ID, primary_key=True),
-        sa.Column("delivery_id", ID, sa.ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
+        sa.Column(
+            "delivery_id", ID, sa.ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False
+        ),
         sa.Column("attempted_at", INSTANT, nullable=False),
         *closed("notifications", "status", DELIVERY),
         sa.Column("reason", sa.Text()),

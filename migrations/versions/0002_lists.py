@@ -16,7 +16,8 @@ INSTANT = sa.DateTime(timezone=True).with_variant(sa.String(27), "sqlite")
 
 ARM = "arm IN ('baseline', 'candidate')"
 
-# Added and dropped in place on SQLite too: copying the table there would delete every row that refers to it.
+# Added and dropped in place on SQLite too: copying the table there would delete every row that
+# refers to it.
 OF_RUNS: dict[str, Any] = {"catalogue_size": ID, "labels_until": INSTANT, "labelled_at": INSTANT}
 
 

@@ -14,7 +14,13 @@ ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 def upgrade() -> None:
     op.create_table(
         "lessons",
-        sa.Column("run_id", ID, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+        sa.Column(
+            "run_id",
+            ID,
+            sa.ForeignKey("runs.id", ondelete="CASCADE"),
+            primary_key=True,
+            autoincrement=False,
+        ),
         sa.Column("about", sa.Text(), nullable=False),
         sa.Column("numbers", sa.LargeBinary(), nullable=False),
     )

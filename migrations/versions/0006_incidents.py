@@ -101,13 +101,31 @@ def _index_deliveries(*, is_new: bool) -> None:
     if not is_new:
         pending = sa.text(WAITING["before"])
         columns = ["receiver", "next_attempt_at"]
-        op.create_index("ix_deliveries_pending", "deliveries", columns, sqlite_where=pending, postgresql_where=pending)
+        op.create_index(
+            "ix_deliveries_pending",
+            "deliveries",
+            columns,
+            sqlite_where=pending,
+            postgresql_where=pending,
+        )
         return
     waiting, repeated = sa.text(WAITING["after"]), sa.text("repeat_at IS NOT NULL")
     columns = ["receiver", "next_attempt_at"]
-    op.create_index("ix_deliveries_waiting", "deliveries", columns, sqlite_where=waiting, postgresql_where=waiting)
+    op.create_index(
+        "ix_deliveries_waiting",
+        "deliveries",
+        columns,
+        sqlite_where=waiting,
+        postgresql_where=waiting,
+    )
     columns = ["receiver", "repeat_at"]
-    op.create_index("ix_deliveries_repeated", "deliveries", columns, sqlite_where=repeated, postgresql_where=repeated)
+    op.create_index(
+        "ix_deliveries_repeated",
+        "deliveries",
+        columns,
+        sqlite_where=repeated,
+        postgresql_where=repeated,
+    )
 
 
 def _copy_outbox(status: tuple[str, ...], *, is_new: bool) -> None:
@@ -118,7 +136,9 @@ def _copy_outbox(status: tuple[str, ...], *, is_new: bool) -> None:
     op.create_table(
         "deliveries",
         sa.Column("id", ID, primary_key=True),
-        sa.Column("transition_id", ID, sa.ForeignKey("transitions.id", ondelete="CASCADE"), nullable=False),
+        sa.Column(
+            "transition_id", ID, sa.ForeignKey("transitions.id", ondelete="CASCADE"), nullable=False
+        ),
         sa.Column("receiver", NAME, nullable=False),
         sa.Column("status", sa.String(20), nullable=False),
         sa.CheckConstraint(_is_one_of(status), name=op.f("ck_deliveries_status")),
@@ -134,7 +154,9 @@ def _copy_outbox(status: tuple[str, ...], *, is_new: bool) -> None:
     op.create_table(
         "notifications",
         sa.Column("id", ID, primary_key=True),
-        sa.Column("delivery_id", ID, sa.ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
+        sa.Column(
+            "delivery_id", ID, sa.ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False
+        ),
         sa.Column("attempted_at", INSTANT, nullable=False),
         sa.Column("status", sa.String(20), nullable=False),
         sa.CheckConstraint(_is_one_of(status), name=op.f("ck_notifications_status")),
@@ -144,7 +166,10 @@ def _copy_outbox(status: tuple[str, ...], *, is_new: bool) -> None:
     )
     op.create_index("ix_notifications_delivery_id", "notifications", ["delivery_id"])
     columns = {
-        "deliveries": "id, transition_id, receiver, status, attempts, next_attempt_at, leased_by, leased_until",
+        "deliveries": (
+            "id, transition_id, receiver, status, attempts, next_attempt_at, "
+            "leased_by, leased_until"
+        ),
         "notifications": "id, delivery_id, attempted_at, status, reason, next_attempt_at",
     }
     for table, names in columns.items():

@@ -23,7 +23,10 @@ CREATE VIEW user_scores AS
 SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, scores.value, scores.run_id
 FROM runs JOIN scores ON scores.run_id = runs.id JOIN metrics ON metrics.id = scores.metric_id
 """
-COLUMNS = 'run_id BIGINT NOT NULL, user_id TEXT COLLATE "C" NOT NULL, metric_id INTEGER NOT NULL, value DOUBLE PRECISION'
+COLUMNS = (
+    'run_id BIGINT NOT NULL, user_id TEXT COLLATE "C" NOT NULL, metric_id INTEGER NOT '
+    "NULL, value DOUBLE PRECISION"
+)
 KEY = "CONSTRAINT pk_scores PRIMARY KEY (run_id, user_id, metric_id)"
 NEXT_RUN = """
 SELECT 1 + greatest((SELECT max(run_id) FROM scores),
@@ -85,7 +88,12 @@ def _divide() -> None:
     op.execute("ALTER INDEX pk_scores RENAME TO scores_from_0_pkey")
     op.execute(f"CREATE TABLE scores ({COLUMNS}, {KEY}) PARTITION BY RANGE (run_id)")
     if is_filled:
-        op.execute(f"ALTER TABLE scores ATTACH PARTITION scores_from_0 FOR VALUES FROM (MINVALUE) TO ({end:d})")
+        op.execute(
+            (
+                "ALTER TABLE scores ATTACH PARTITION scores_from_0 FOR VALUES FROM (MINVALUE) TO "
+                f"({end:d})"
+            )
+        )
     else:
         op.execute("DROP TABLE scores_from_0")
     op.execute(USER_SCORES)

@@ -1,4 +1,7 @@
-"""What rules on standstill count has columns of its own; it was packed with what other rules learn."""
+"""What rules on standstill count has columns of its own.
+
+It was packed with what other rules learn.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +16,8 @@ NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    # What was counted until now is not carried over: rules on standstill see two changes of the arm and know again.
+    # What was counted until now is not carried over: rules on standstill see two changes of the arm
+    # and know again.
     op.create_table(
         "standstills",
         sa.Column("run_id", ID, sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),

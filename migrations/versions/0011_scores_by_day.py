@@ -8,7 +8,10 @@ down_revision = "0010"
 branch_labels = None
 depends_on = None
 
-OLD_COLUMNS = 'run_id BIGINT NOT NULL, user_id TEXT COLLATE "C" NOT NULL, metric_id INTEGER NOT NULL, value DOUBLE PRECISION'
+OLD_COLUMNS = (
+    'run_id BIGINT NOT NULL, user_id TEXT COLLATE "C" NOT NULL, metric_id INTEGER NOT '
+    "NULL, value DOUBLE PRECISION"
+)
 NEW_COLUMNS = """
     run_id BIGINT NOT NULL, day DATE NOT NULL, metric_id INTEGER NOT NULL, value DOUBLE PRECISION,
     user_id TEXT COLLATE "C" NOT NULL
@@ -43,11 +46,16 @@ SELECT 1 + greatest((SELECT max(run_id) FROM scores_by_day),
 
 
 def upgrade() -> None:
-    """Every score is copied once; scores of runs that are gone, which nothing shows, go to the default partition."""
+    """Every score is copied once.
+
+    Scores of runs that are gone, which nothing shows, go to the default partition.
+    """
     if op.get_bind().dialect.name != "postgresql":
         return
     op.execute("DROP VIEW user_scores")
-    op.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")  # before anything is read: what runs store until then is copied
+    op.execute(
+        "LOCK TABLE scores IN ACCESS EXCLUSIVE MODE"
+    )  # before anything is read: what runs store until then is copied
     for name in op.get_bind().scalars(sa.text(DETACHED)).all():
         op.execute(f"DROP TABLE {name}")
     op.execute("ALTER TABLE scores RENAME TO scores_by_run")
@@ -56,11 +64,16 @@ def upgrade() -> None:
     op.execute("CREATE TABLE scores_default PARTITION OF scores DEFAULT")
     for day in op.get_bind().scalars(sa.text(DAYS)).all():
         name = f"scores_{day.isoformat().replace('-', '_')}"
-        op.execute(f"CREATE TABLE {name} PARTITION OF scores FOR VALUES FROM (DATE '{day}') TO (DATE '{day}' + 1)")
+        op.execute(
+            (
+                f"CREATE TABLE {name} PARTITION OF scores FOR VALUES FROM (DATE '{day}') TO (DATE "
+                f"'{day}' + 1)"
+            )
+        )
     op.execute(
-        "INSERT INTO scores (run_id, day, user_id, metric_id, value)"
-        " SELECT run_id, coalesce(CAST(scheduled_for AT TIME ZONE 'UTC' AS date), DATE 'epoch'), user_id, metric_id, value"
-        " FROM scores_by_run LEFT JOIN runs ON runs.id = scores_by_run.run_id"
+        "INSERT INTO scores (run_id, day, user_id, metric_id, value) SELECT run_id, "
+        "coalesce(CAST(scheduled_for AT TIME ZONE 'UTC' AS date), DATE 'epoch'), user_id, "
+        "metric_id, value FROM scores_by_run LEFT JOIN runs ON runs.id = scores_by_run.run_id"
     )
     op.execute(f"ALTER TABLE scores ADD {NEW_KEY}")
     op.execute("DROP TABLE scores_by_run")
@@ -77,7 +90,9 @@ def downgrade() -> None:
     op.execute("ALTER INDEX pk_scores RENAME TO pk_scores_by_day")
     end = int(op.get_bind().scalar(sa.text(NEXT_RUN)))
     op.execute(f"CREATE TABLE scores ({OLD_COLUMNS}, {OLD_KEY}) PARTITION BY RANGE (run_id)")
-    op.execute(f"CREATE TABLE scores_from_0 PARTITION OF scores FOR VALUES FROM (MINVALUE) TO ({end:d})")
+    op.execute(
+        f"CREATE TABLE scores_from_0 PARTITION OF scores FOR VALUES FROM (MINVALUE) TO ({end:d})"
+    )
     op.execute("INSERT INTO scores SELECT run_id, user_id, metric_id, value FROM scores_by_day")
     op.execute("DROP TABLE scores_by_day")
     op.execute(OLD_VIEW)

@@ -1,4 +1,7 @@
-"""One row of scores a user for several metrics, in place of one row a metric; the few runs that wait are found by an index."""
+"""One row of scores a user for several metrics, in place of one row a metric.
+
+The few runs that wait are found by an index.
+"""
 
 from collections.abc import Callable
 from datetime import date
@@ -16,7 +19,10 @@ NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 PLACES = 8
 FEW_RUNS = {
     "ix_runs_claimed": (["claimed_until"], "claimed_until IS NOT NULL"),
-    "ix_runs_unlabelled": (["comparison", "status", "scheduled_for"], "labels_until IS NOT NULL AND labelled_at IS NULL"),
+    "ix_runs_unlabelled": (
+        ["comparison", "status", "scheduled_for"],
+        "labels_until IS NOT NULL AND labelled_at IS NULL",
+    ),
 }
 
 NEW_COLUMNS = f"""
@@ -30,7 +36,10 @@ OLD_COLUMNS = """
 NEW_KEY = ["run_id", "part", "user_id"]
 OLD_KEY = ["run_id", "user_id", "metric_id"]
 DAY_OF_RUN = "AND scores.day = CAST(runs.scheduled_for AT TIME ZONE 'UTC' AS date)"
-PLACED = f"CASE score_places.place {' '.join(f'WHEN {place} THEN v{place}' for place in range(1, PLACES + 1))} END"
+PLACED = (
+    "CASE score_places.place "
+    f"{' '.join(f'WHEN {place} THEN v{place}' for place in range(1, PLACES + 1))} END"
+)
 NEW_VIEW = f"""
 VIEW user_scores AS
 SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, {PLACED} AS value, scores.run_id
@@ -49,7 +58,10 @@ FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'sc
 
 
 def upgrade() -> None:
-    """Every score is copied once, run by run; scores of runs that are gone, which nothing shows, are left behind."""
+    """Every score is copied once, run by run.
+
+    Scores of runs that are gone, which nothing shows, are left behind.
+    """
     op.create_table(
         "score_places",
         sa.Column("run_id", ID, sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
@@ -104,7 +116,9 @@ def _is_sqlite() -> bool:
 
 def _index_few_runs() -> None:
     for name, (columns, which) in FEW_RUNS.items():
-        op.create_index(name, "runs", columns, sqlite_where=sa.text(which), postgresql_where=sa.text(which))
+        op.create_index(
+            name, "runs", columns, sqlite_where=sa.text(which), postgresql_where=sa.text(which)
+        )
 
 
 def _drop_indexes() -> None:
@@ -117,15 +131,18 @@ def _set_aside(view: str, change_runs: Callable[[], None]) -> None:
     if _is_sqlite():
         change_runs()
         op.execute("DROP VIEW user_scores")
-        op.execute("PRAGMA legacy_alter_table = ON")  # views of others over ours do not matter meanwhile
+        op.execute(
+            "PRAGMA legacy_alter_table = ON"
+        )  # views of others over ours do not matter meanwhile
         op.execute("ALTER TABLE scores RENAME TO scores_before")
         op.execute("PRAGMA legacy_alter_table = OFF")
         return
-    # Replaced by itself, the view is locked before the table, in the order in which its readers lock. It is never dropped: what
-    # others were granted on it, and what they built on it, stays.
+    # Replaced by itself, the view is locked before the table, in the order in which its readers
+    # lock. It is never dropped: what others were granted on it, and what they built on it, stays.
     op.execute(f"CREATE OR REPLACE {view % DAY_OF_RUN}")
     change_runs()  # read after the view and written before scores, so locked between them
-    # Before anything is read: what runs store until then is copied. In the order in which runs write.
+    # Before anything is read: what runs store until then is copied. In the order in which runs
+    # write.
     op.execute("LOCK TABLE score_places, scores IN ACCESS EXCLUSIVE MODE")
     op.execute("ALTER INDEX pk_scores RENAME TO pk_scores_before")
     op.execute("ALTER TABLE scores RENAME TO scores_before")
@@ -137,12 +154,19 @@ def _divide(columns: str) -> None:
     for number, partition in enumerate(op.get_bind().execute(sa.text(PARTITIONS)).all()):
         op.execute(f"ALTER TABLE {partition.spelled} RENAME TO scores_before_{number}")
         op.execute(f"CREATE TABLE {partition.spelled} PARTITION OF scores {partition.bounds}")
-    op.execute("SET LOCAL enable_seqscan = off")  # run by run by the key, whatever the server has counted of the table
+    op.execute(
+        "SET LOCAL enable_seqscan = off"
+    )  # run by run by the key, whatever the server has counted of the table
 
 
 def _runs() -> list[tuple[int, date | None]]:
     day = "NULL" if _is_sqlite() else "CAST(scheduled_for AT TIME ZONE 'UTC' AS date)"
-    return [(row[0], row[1]) for row in op.get_bind().execute(sa.text(f"SELECT id, {day} FROM runs ORDER BY scheduled_for"))]
+    return [
+        (row[0], row[1])
+        for row in op.get_bind().execute(
+            sa.text(f"SELECT id, {day} FROM runs ORDER BY scheduled_for")
+        )
+    ]
 
 
 def _of_run(day: date | None) -> str:
@@ -151,19 +175,26 @@ def _of_run(day: date | None) -> str:
 
 def _join_metrics(run_id: int, day: date | None) -> None:
     connection, given = op.get_bind(), {"run": run_id} | ({} if day is None else {"day": day})
-    numbers = connection.scalars(sa.text(f"SELECT DISTINCT metric_id FROM scores_before WHERE {_of_run(day)}"), given).all()
+    numbers = connection.scalars(
+        sa.text(f"SELECT DISTINCT metric_id FROM scores_before WHERE {_of_run(day)}"), given
+    ).all()
     days = "" if day is None else "day, "
     placed = sorted(numbers)
     for part, start in enumerate(range(0, len(placed), PLACES)):
         metrics = dict(enumerate(placed[start : start + PLACES], start=1))
         for place, metric in metrics.items():
-            op.execute(f"INSERT INTO score_places VALUES ({run_id:d}, {metric:d}, {part:d}, {place:d})")
+            op.execute(
+                f"INSERT INTO score_places VALUES ({run_id:d}, {metric:d}, {part:d}, {place:d})"
+            )
         connection.execute(
             sa.text(
-                f"INSERT INTO scores (run_id, {days}part, user_id, {', '.join(f'v{place}' for place in metrics)})"
+                f"INSERT INTO scores (run_id, {days}part, user_id, "
+                f"{', '.join(f'v{place}' for place in metrics)})"
                 f" SELECT run_id, {days}{part:d}, user_id,"
-                f" {', '.join(f'max(CASE WHEN metric_id = {metric:d} THEN value END)' for metric in metrics.values())}"
-                f" FROM scores_before WHERE {_of_run(day)} AND metric_id IN ({', '.join(map(str, metrics.values()))})"
+                " "
+                f"{', '.join(f'max(CASE WHEN metric_id = {metric:d} THEN value END)' for metric in metrics.values())}"
+                f" FROM scores_before WHERE {_of_run(day)} AND metric_id IN "
+                f"({', '.join(map(str, metrics.values()))})"
                 f" GROUP BY run_id, {days}user_id"
             ),
             given,
@@ -174,10 +205,10 @@ def _split_metrics(run_id: int, day: date | None) -> None:
     days, given = ("", {}) if day is None else ("day, ", {"day": day})
     op.get_bind().execute(
         sa.text(
-            f"INSERT INTO scores (run_id, {days}user_id, metric_id, value)"
-            f" SELECT scores_before.run_id, {days}user_id, metric_id, {PLACED} FROM scores_before JOIN score_places"
-            " ON score_places.run_id = scores_before.run_id AND score_places.part = scores_before.part"
-            f" WHERE {_of_run(day)}"
+            f"INSERT INTO scores (run_id, {days}user_id, metric_id, value) SELECT "
+            f"scores_before.run_id, {days}user_id, metric_id, {PLACED} FROM scores_before JOIN "
+            "score_places ON score_places.run_id = scores_before.run_id AND score_places.part = "
+            f"scores_before.part WHERE {_of_run(day)}"
         ),
         {"run": run_id, **given},
     )
@@ -188,6 +219,8 @@ def _finish(key: list[str], view: str) -> None:
         op.execute("DROP TABLE scores_before")
         op.execute(f"CREATE {view % ''}")
         return
-    op.execute(f"ALTER TABLE scores ADD CONSTRAINT pk_scores PRIMARY KEY ({', '.join([*key, 'day'])})")
+    op.execute(
+        f"ALTER TABLE scores ADD CONSTRAINT pk_scores PRIMARY KEY ({', '.join([*key, 'day'])})"
+    )
     op.execute(f"CREATE OR REPLACE {view % DAY_OF_RUN}")
     op.execute("DROP TABLE scores_before")

@@ -13,7 +13,17 @@ depends_on = None
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 REASONS = (
-    *("missing", "empty", "short", "duplicated", "timeout", "unreachable", "rate_limited", "http_error", "server_error"),
+    *(
+        "missing",
+        "empty",
+        "short",
+        "duplicated",
+        "timeout",
+        "unreachable",
+        "rate_limited",
+        "http_error",
+        "server_error",
+    ),
     *("too_large", "malformed", "wrong_user", "duplicate_user", "unavailable"),
 )
 COLUMNS = "run_id, segment, arm, reason, users"
@@ -25,9 +35,18 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """What was too slow by itself becomes a time-out, as versions of before counted it."""
-    same = " AND ".join(f"late.{name} = coverage_reasons.{name}" for name in ("run_id", "segment", "arm"))
-    slow = f"SELECT late.users FROM coverage_reasons AS late WHERE {same} AND late.reason = 'too_slow'"
-    op.execute(f"UPDATE coverage_reasons SET users = users + ({slow}) WHERE reason = 'timeout' AND EXISTS ({slow})")
+    same = " AND ".join(
+        f"late.{name} = coverage_reasons.{name}" for name in ("run_id", "segment", "arm")
+    )
+    slow = (
+        f"SELECT late.users FROM coverage_reasons AS late WHERE {same} AND late.reason = 'too_slow'"
+    )
+    op.execute(
+        (
+            f"UPDATE coverage_reasons SET users = users + ({slow}) WHERE reason = 'timeout' AND "
+            f"EXISTS ({slow})"
+        )
+    )
     timed_out = f"SELECT 1 FROM coverage_reasons AS late WHERE {same} AND late.reason = 'timeout'"
     op.execute(f"DELETE FROM coverage_reasons WHERE reason = 'too_slow' AND EXISTS ({timed_out})")
     op.execute("UPDATE coverage_reasons SET reason = 'timeout' WHERE reason = 'too_slow'")
@@ -47,15 +66,21 @@ def _allow(reasons: Sequence[str]) -> None:
         sa.Column("run_id", ID, nullable=False),
         sa.Column("segment", NAME, nullable=False),
         sa.Column("arm", sa.String(20), nullable=False),
-        sa.CheckConstraint(_one_of("arm", ("baseline", "candidate")), name=op.f("ck_coverage_reasons_arm")),
+        sa.CheckConstraint(
+            _one_of("arm", ("baseline", "candidate")), name=op.f("ck_coverage_reasons_arm")
+        ),
         sa.Column("reason", sa.String(20), nullable=False),
         sa.CheckConstraint(allowed, name=name),
         sa.Column("users", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "segment", "arm", "reason"),
-        sa.ForeignKeyConstraint(["run_id", "segment"], ["coverage.run_id", "coverage.segment"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["run_id", "segment"], ["coverage.run_id", "coverage.segment"], ondelete="CASCADE"
+        ),
         sqlite_with_rowid=False,
     )
-    op.execute(f"INSERT INTO coverage_reasons ({COLUMNS}) SELECT {COLUMNS} FROM coverage_reasons_before")
+    op.execute(
+        f"INSERT INTO coverage_reasons ({COLUMNS}) SELECT {COLUMNS} FROM coverage_reasons_before"
+    )
     op.execute("DROP TABLE coverage_reasons_before")
 
 

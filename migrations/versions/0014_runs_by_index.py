@@ -20,4 +20,6 @@ def _make_index(*included: str) -> None:
     if op.get_bind().dialect.name == "postgresql":  # an index of SQLite always holds the id
         op.drop_index("ix_runs_comparison_status_scheduled_for", "runs")
         columns = ["comparison", "status", "scheduled_for"]
-        op.create_index("ix_runs_comparison_status_scheduled_for", "runs", columns, postgresql_include=included)
+        op.create_index(
+            "ix_runs_comparison_status_scheduled_for", "runs", columns, postgresql_include=included
+        )

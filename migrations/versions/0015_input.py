@@ -11,7 +11,9 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("runs", sa.Column("models", sa.JSON().with_variant(postgresql.JSONB(), "postgresql")))
+    op.add_column(
+        "runs", sa.Column("models", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"))
+    )
     op.add_column("runs", sa.Column("input_hash", sa.Text()))
 
 

@@ -1,4 +1,7 @@
-"""The state machine of one alert on one segment: quiet, pending, firing; and the end of those that nothing watches any more."""
+"""The state machine of one alert on one segment: quiet, pending, firing.
+
+And the end of those that nothing watches any more.
+"""
 
 import hashlib
 import json
@@ -24,7 +27,8 @@ class Evaluation:
     slot: datetime
     at: datetime  # when it is judged
     learned_limit: float | None = None  # for this run
-    installation: str = ""  # part of keys of firings, where the rule has no label `INSTALLATION`: nobody else has them
+    # Part of keys of firings, where the rule has no label `INSTALLATION`: nobody else has them
+    installation: str = ""
 
 
 def advance(
@@ -32,20 +36,24 @@ def advance(
 ) -> tuple[AlertState, Transition | None]:
     """Move the state by one verdict; the transition if it changed, else None.
 
-    ============  ======================================  ============================================  ====================
-    state         breach                                  ok                                            anything else
-    ============  ======================================  ============================================  ====================
-    none, quiet   pending, or firing with ``for_runs=1``  quiet                                         quiet
-    pending       firing at the ``for_runs``-th in a row  quiet                                         pending, streak held
-    firing        firing, streak 0                        quiet at the ``resolve_after``-th recovered   firing, streak held
-                                                          in a row; firing, streak 0 if not recovered
-    ============  ======================================  ============================================  ====================
+    ============  ======================================
+    ============================================  ==================== state         breach
+    ok                                            anything else ============
+    ======================================  ============================================
+    ==================== none, quiet   pending, or firing with ``for_runs=1``  quiet
+    quiet pending       firing at the ``for_runs``-th in a row  quiet
+    pending, streak held firing        firing, streak 0                        quiet at the
+    ``resolve_after``-th recovered   firing, streak held
+                                                          in a row; firing, streak 0 if not
+                                                          recovered
+    ============  ======================================
+    ============================================  ====================
 
-    ``no_data``, ``too_few`` and ``error`` hold the state: they neither reset nor advance the streak, and the state carries
-    their outcome and reason. Where they are ignored they make it quiet, with the reason that nobody saw it recover. A slot
-    that is not newer than ``judged_slot`` returns the state as it was. A rule whose threshold or ``for`` was changed goes on
-    from the stored state: what fires keeps firing, under its key and its severity.
-    """
+    ``no_data``, ``too_few`` and ``error`` hold the state: they neither reset nor advance the
+    streak, and the state carries their outcome and reason. Where they are ignored they make it
+    quiet, with the reason that nobody saw it recover. A slot that is not newer than ``judged_slot``
+    returns the state as it was. A rule whose threshold or ``for`` was changed goes on from the
+    stored state: what fires keeps firing, under its key and its severity."""
     # A slot that is run again, or an older one, must not count a breach twice.
     if previous is not None and evaluation.slot <= previous.judged_slot:
         return previous, None
@@ -74,12 +82,22 @@ def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[Stat
 
 
 def _state(
-    rule: Rule, verdict: Verdict, previous: AlertState | None, evaluation: Evaluation, state: State, streak: int
+    rule: Rule,
+    verdict: Verdict,
+    previous: AlertState | None,
+    evaluation: Evaluation,
+    state: State,
+    streak: int,
 ) -> AlertState:
     # What fires keeps its start, key and severity: receivers know it under these.
     held = previous if previous is not None and previous.state is state else None
     firing = held if state is State.FIRING else None
-    names = evaluation.comparison, rule.alert, evaluation.segment, rule.labels.get(INSTALLATION, evaluation.installation)
+    names = (
+        evaluation.comparison,
+        rule.alert,
+        evaluation.segment,
+        rule.labels.get(INSTALLATION, evaluation.installation),
+    )
     key = stable_key(evaluation.slot, *names) if state is State.FIRING else None
     return AlertState(
         comparison=evaluation.comparison,
@@ -99,7 +117,9 @@ def _state(
     )
 
 
-def _transition(rule: Rule, previous: AlertState | None, state: AlertState, evaluation: Evaluation) -> Transition:
+def _transition(
+    rule: Rule, previous: AlertState | None, state: AlertState, evaluation: Evaluation
+) -> Transition:
     # An end goes under the key and severity that the start was sent under.
     ended = previous if previous is not None and previous.state is State.FIRING else None
     return Transition(
@@ -118,7 +138,9 @@ def _transition(rule: Rule, previous: AlertState | None, state: AlertState, eval
         metric=rule.subject.metric,
         statistic=rule.subject.statistic,
         severity=ended.severity if ended else rule.severity,
-        since=evaluation.slot if previous is None or previous.state is State.QUIET else previous.since,
+        since=evaluation.slot
+        if previous is None or previous.state is State.QUIET
+        else previous.since,
         dedup_key=ended.dedup_key if ended else state.dedup_key,
         runbook_url=rule.runbook_url,
         labels=rule.labels,
@@ -132,16 +154,24 @@ def stable_key(slot: datetime, *names: str) -> str:
 
 
 def retire_alerts(
-    states: Iterable[AlertState], causes: Iterable[Transition], comparisons: Sequence[Comparison], *, at: datetime
+    states: Iterable[AlertState],
+    causes: Iterable[Transition],
+    comparisons: Sequence[Comparison],
+    *,
+    at: datetime,
 ) -> tuple[Transition, ...]:
-    """Transitions to quiet for every pending or firing state that no rule looks at any more; announced as any other end.
+    """Transitions to quiet for every pending or firing state that no rule looks at any more.
 
-    ``comparisons``: all there are now; under ``segments: each`` or ``named`` a segment is never gone. ``causes``: stored
-    transitions, oldest first, whose last has the metric and labels that receivers know. Such an end belongs to no slot;
-    ``at`` stands for it.
-    """
+    Announced as any other end.
+
+    ``comparisons``: all there are now; under ``segments: each`` or ``named`` a segment is never
+    gone. ``causes``: stored transitions, oldest first, whose last has the metric and labels that
+    receivers know. Such an end belongs to no slot; ``at`` stands for it."""
     # A rule that only changed keeps its alert; only one that is gone ends it.
-    rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
+    rules = {
+        comparison.name: {rule.alert: rule for rule in comparison.judging.rules}
+        for comparison in comparisons
+    }
     last = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
     # Quiet states have nothing to end, and would go on from where they are if their rule came back.
     alarmed = (state for state in states if state.state is not State.QUIET)
@@ -161,7 +191,9 @@ def _why(state: AlertState, rules: dict[str, dict[str, Rule]]) -> str | None:
     if rule.segments in ("each", "named"):
         return None
     watched = (ALL,) if rule.segments == "all" else rule.segments
-    return None if state.segment in watched else "segment removed from the rule in the configuration"
+    return (
+        None if state.segment in watched else "segment removed from the rule in the configuration"
+    )
 
 
 def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime) -> Transition:

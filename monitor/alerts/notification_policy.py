@@ -10,7 +10,15 @@ from typing import NamedTuple, Self
 from monitor.alerts.incidents import GROUP_FOR, count_pages
 from monitor.errors import ConfigError
 from monitor.model.alerts import Transition
-from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Message, Silence, Treatment, Updates
+from monitor.model.notifications import (
+    Delivery,
+    DeliveryStatus,
+    FiringSnapshot,
+    Message,
+    Silence,
+    Treatment,
+    Updates,
+)
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind
 
@@ -42,15 +50,30 @@ class Matcher:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a matcher; ConfigError when it is none. A value may stand in double quotes, a backslash before inner ones."""
+        """Read a matcher.
+
+        ConfigError when it is none. A value may stand in double quotes, a backslash before inner
+        ones.
+        """
         found = None if len(text) > _MOST_CHARACTERS else _MATCHER.fullmatch(text)
         if found is None:
-            raise ConfigError(f'{text[:80]!r} is no matcher: write name=value, name!=value, name=~"regex" or name!~"regex"')
+            raise ConfigError(
+                (
+                    f'{text[:80]!r} is no matcher: write name=value, name!=value, name=~"regex" or '
+                    'name!~"regex"'
+                )
+            )
         name, sign, value = found.groups()
         if quoted := _QUOTED.fullmatch(value):
-            value = re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL) if "~" not in sign else quoted[1].replace('\\"', '"')
+            value = (
+                re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL)
+                if "~" not in sign
+                else quoted[1].replace('\\"', '"')
+            )
         if "~" in sign and (trouble := _trouble_of(value)):
-            raise ConfigError(f"{text[:80]!r}: {value[:60]!r} is no regular expression (RE2): {trouble}")
+            raise ConfigError(
+                f"{text[:80]!r}: {value[:60]!r} is no regular expression (RE2): {trouble}"
+            )
         return cls(name=name, sign=sign, value=value, text=text)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -104,7 +127,10 @@ def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Alerts that all matchers match are sent to these receivers; with ``goes_on`` later routes are looked at too."""
+    """Alerts that all matchers match are sent to these receivers.
+
+    With ``goes_on`` later routes are looked at too.
+    """
 
     matchers: tuple[Matcher, ...]
     receivers: frozenset[str]
@@ -113,7 +139,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceWindow:
-    """While it is open, alerts that all matchers match are held back. ``ends_at``: when it closes, None while it is closed."""
+    """While it is open, alerts that all matchers match are held back.
+
+    ``ends_at``: when it closes, None while it is closed.
+    """
 
     name: str
     matchers: tuple[Matcher, ...]
@@ -126,8 +155,12 @@ class NotificationPolicy:
 
     routes: tuple[Route, ...] = ()
     windows: tuple[MaintenanceWindow, ...] = ()
-    muted: frozenset[tuple[str, str]] = frozenset()  # (comparison, alert) of rules that are dry runs
-    fallbacks: Mapping[str, str] = field(default_factory=dict)  # who gets what a receiver rejects permanently
+    muted: frozenset[tuple[str, str]] = (
+        frozenset()
+    )  # (comparison, alert) of rules that are dry runs
+    fallbacks: Mapping[str, str] = field(
+        default_factory=dict
+    )  # who gets what a receiver rejects permanently
     group_for: Mapping[str, timedelta] = field(default_factory=dict)  # by comparison
     shows_items: bool = True  # whether messages name items and show lists
 
@@ -182,22 +215,26 @@ class Dispatch:
     def decide(self, deliveries: Sequence[Delivery]) -> tuple[Decision, ...]:
         """Decide on all deliveries that wait for the receiver, in the order they were stored.
 
-        ================  ===========================  =============================  ====================================
-        of a firing that  start                        acknowledgement                end
-        ================  ===========================  =============================  ====================================
-        lasts             sent, or held (`why_held`,   sent once the start was sent   (there is none)
+        ================  ===========================  =============================
+        ==================================== of a firing that  start
+        acknowledgement                end ================  ===========================
+        =============================  ==================================== lasts             sent,
+        or held (`why_held`,   sent once the start was sent   (there is none)
                           acknowledged before)
-        is over:
-        start was sent    (was sent)                   dropped                        sent; held while its incident lasts
-        start may have    dropped                      dropped                        likewise
-        never sent        dropped                      dropped                        dropped
-        ================  ===========================  =============================  ====================================
+        is over: start was sent    (was sent)                   dropped                        sent;
+        held while its incident lasts start may have    dropped                      dropped
+        likewise never sent        dropped                      dropped
+        dropped ================  ===========================  =============================
+        ====================================
 
-        What is routed to others and was not sent before is dropped, unless this is the fallback of one that rejected it.
-        Whether starts that are sent page or update: `compose_messages`.
-        """
+        What is routed to others and was not sent before is dropped, unless this is the fallback of
+        one that rejected it. Whether starts that are sent page or update: `compose_messages`."""
         # A start that may have arrived must get its end, or it would stay open there for ever.
-        arrived = {each.transition.dedup_key for each in deliveries if each.transition.is_start and each.may_be_known}
+        arrived = {
+            each.transition.dedup_key
+            for each in deliveries
+            if each.transition.is_start and each.may_be_known
+        }
         delivered: set[str | None] = {*self.snapshot.delivered, *arrived}
         decisions = []
         # Ends wait for what lasts of their incident, so starts are decided on first.
@@ -214,8 +251,13 @@ class Dispatch:
             return DRY_RUN
         for silence in self.snapshot.silences:
             if silence.is_active(self.now) and is_silenced(silence, start):
-                return f"silence {silence.id} of {silence.author} until {silence.ends_at:%Y-%m-%d %H:%M} UTC: {silence.comment}"
-        if (reason := self.policy.in_maintenance(start, self.now)) is not None or self.treatment.updates is Updates.EACH:
+                return (
+                    f"silence {silence.id} of {silence.author} until "
+                    f"{silence.ends_at:%Y-%m-%d %H:%M} UTC: {silence.comment}"
+                )
+        if (
+            reason := self.policy.in_maintenance(start, self.now)
+        ) is not None or self.treatment.updates is Updates.EACH:
             return reason
         return self._inhibited(start)
 
@@ -225,7 +267,9 @@ class Dispatch:
 
     def _is_addressed(self, change: Transition) -> bool:
         """Whether it is routed to this receiver, or to one that rejected it and whose fallback this one is."""
-        replaced = (name for name, fallback in self.policy.fallbacks.items() if fallback == self.receiver)
+        replaced = (
+            name for name, fallback in self.policy.fallbacks.items() if fallback == self.receiver
+        )
         is_fallback = any((name, change.dedup_key) in self.snapshot.refused for name in replaced)
         return is_fallback or self.policy.is_addressed(change, self.receiver)
 
@@ -235,11 +279,19 @@ class Dispatch:
         if not is_delivered and not self._is_addressed(change):
             return Decision(delivery, _DROPPED, ELSEWHERE)
         if change.is_end:
-            return self._end(delivery, delivered) if is_delivered else Decision(delivery, _DROPPED, NEVER_SENT)
+            return (
+                self._end(delivery, delivered)
+                if is_delivered
+                else Decision(delivery, _DROPPED, NEVER_SENT)
+            )
         if change.dedup_key not in {start.dedup_key for start in self.snapshot.firing}:
             return Decision(delivery, _DROPPED, ENDED_UNSENT)
         if change.is_acknowledgement:
-            return Decision(delivery, _SENT) if is_delivered else Decision(delivery, _DROPPED, NEVER_SENT)
+            return (
+                Decision(delivery, _SENT)
+                if is_delivered
+                else Decision(delivery, _DROPPED, NEVER_SENT)
+            )
         reason = self.why_held(change)
         if reason is None and not is_delivered and change.dedup_key in self.snapshot.acknowledged:
             reason = ACKNOWLEDGED
@@ -247,15 +299,25 @@ class Dispatch:
 
     def _end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
         name = _incident_of(delivery.transition)
-        of_it = [start for start in self.snapshot.firing if _incident_of(start) == name and start.dedup_key in delivered]
+        of_it = [
+            start
+            for start in self.snapshot.firing
+            if _incident_of(start) == name and start.dedup_key in delivered
+        ]
         if not of_it or self.treatment.updates is Updates.EACH:
             return Decision(delivery, _SENT)
-        return Decision(delivery, _HELD, f"waits for the end of its incident, in which {of_it[0].alert} fires")
+        return Decision(
+            delivery, _HELD, f"waits for the end of its incident, in which {of_it[0].alert} fires"
+        )
 
     def _inhibited(self, start: Transition) -> str | None:
         for other in self.snapshot.firing if start.kind is not RuleKind.CONDITION else ():
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING
-            if is_muting and other.segment in (ALL, start.segment) and not self.policy.is_muted(other):
+            if (
+                is_muting
+                and other.segment in (ALL, start.segment)
+                and not self.policy.is_muted(other)
+            ):
                 return f"drift cannot be judged while {other.alert} fires"
         return None
 
@@ -274,14 +336,18 @@ def compose_messages(
 ) -> tuple[Message, ...]:
     """One message for each incident, by its first change, without briefing.
 
-    It pages if the incident begins for the receiver with it, becomes worse (`count_pages`), or is over; else it is an update.
-    """
+    It pages if the incident begins for the receiver with it, becomes worse (`count_pages`), or is
+    over; else it is an update."""
     by_incident: dict[tuple[str, bool], list[Transition]] = {}
-    # Acknowledgements get a message of their own: behind a start they would be lost on receivers that show one thing at a time.
+    # Acknowledgements get a message of their own: behind a start they would be lost on receivers
+    # that show one thing at a time.
     for change in sorted(changes, key=lambda each: each.is_acknowledgement):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
-    return tuple(_message(name, tuple(of_it), begun, snapshot, group_for) for (name, _), of_it in by_incident.items())
+    return tuple(
+        _message(name, tuple(of_it), begun, snapshot, group_for)
+        for (name, _), of_it in by_incident.items()
+    )
 
 
 def _message(
@@ -291,18 +357,32 @@ def _message(
     snapshot: FiringSnapshot,
     group_for: timedelta,
 ) -> Message:
-    told = [start for start in snapshot.told if _incident_of(start) == name and start.dedup_key not in begun]
-    fresh = sorted((start for start in begun.values() if _incident_of(start) == name), key=lambda start: start.slot)
+    told = [
+        start
+        for start in snapshot.told
+        if _incident_of(start) == name and start.dedup_key not in begun
+    ]
+    fresh = sorted(
+        (start for start in begun.values() if _incident_of(start) == name),
+        key=lambda start: start.slot,
+    )
     starts = [*told, *fresh]
     before, now = count_pages(told, group_for), count_pages(starts or of_it, group_for)
     is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
-    known, since = snapshot.delivered | begun.keys(), min((start.slot for start in starts), default=None)
+    known, since = (
+        snapshot.delivered | begun.keys(),
+        min((start.slot for start in starts), default=None),
+    )
     return Message(
         incident=name,
         comparison=of_it[0].comparison,
         severity=now.severity,
         changes=of_it,
-        firing=tuple(each for each in snapshot.firing if _incident_of(each) == name and each.dedup_key in known),
+        firing=tuple(
+            each
+            for each in snapshot.firing
+            if _incident_of(each) == name and each.dedup_key in known
+        ),
         first=tuple(each for each in starts if each.slot == since),
         acknowledged=snapshot.acknowledged,
         pages=now.pages,

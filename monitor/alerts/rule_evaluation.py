@@ -21,11 +21,27 @@ from monitor.alerts.verdicts import (
     undecided,
     with_cause,
 )
-from monitor.model.alerts import AlertState, Expectation, Outcome, Standstill, State, Transition, Verdict
+from monitor.model.alerts import (
+    AlertState,
+    Expectation,
+    Outcome,
+    Standstill,
+    State,
+    Transition,
+    Verdict,
+)
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageRow
-from monitor.model.rules import ConditionRule, CoverageRule, Rule, RuleKind, SeriesRule, SimilarityRule, StandstillRule
+from monitor.model.rules import (
+    ConditionRule,
+    CoverageRule,
+    Rule,
+    RuleKind,
+    SeriesRule,
+    SimilarityRule,
+    StandstillRule,
+)
 from monitor.model.runs import ArmScore, Findings, RunStatus, Summary, untrusted_floor
 from monitor.model.statistics import TRAITS, CoverageShare, Lack, parse_derived
 
@@ -41,17 +57,28 @@ class Figures:
     traits: Mapping[tuple[str, CoverageShare], Reading]
 
     @classmethod
-    def of(cls, summaries: Iterable[Summary], rows: Iterable[CoverageRow] = (), scores: Sequence[ArmScore] = ()) -> Self:
-        """Of a run's summaries, coverage and arm-wide metrics; unchanged lists only where lists of other users changed."""
+    def of(
+        cls,
+        summaries: Iterable[Summary],
+        rows: Iterable[CoverageRow] = (),
+        scores: Sequence[ArmScore] = (),
+    ) -> Self:
+        """Of a run's summaries, coverage and arm-wide metrics.
+
+        Unchanged lists only where lists of other users changed.
+        """
         found = {
-            (each.segment, CoverageShare(Lack(each.metric), each.arm)): Reading(each.value, each.n, each.segment)
+            (each.segment, CoverageShare(Lack(each.metric), each.arm)): Reading(
+                each.value, each.n, each.segment
+            )
             for each in scores
             if each.metric in TRAITS and each.value is not None
         }
         traits = {
             (segment, share): reading
             for (segment, share), reading in found.items()
-            if share.lack is not Lack.UNCHANGED or _have_others_moved(reading, found.get((ALL, share)))
+            if share.lack is not Lack.UNCHANGED
+            or _have_others_moved(reading, found.get((ALL, share)))
         }
         by_name = {(each.segment, each.metric): each for each in summaries}
         return cls(by_name, {row.segment: row for row in rows if row.asked}, traits)
@@ -78,7 +105,8 @@ def _have_others_moved(part: Reading, whole: Reading | None) -> bool:
         return False
     rest = part._replace(users=0) if part.users == whole.users else part
     moved, moved_here = (each.users * (1.0 - each.value) for each in (whole, rest))
-    # Fewer, and the arm was not trained: such lists are no news, and for how long it stands still another rule tells.
+    # Fewer, and the arm was not trained: such lists are no news, and for how long it stands still
+    # another rule tells.
     return moved - moved_here > STILL * (whole.users - rest.users)
 
 
@@ -91,8 +119,12 @@ class _Run:
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
-    verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)  # of rules that measure, for conditions
-    awaited: frozenset[str] = frozenset()  # segments that rules name, or in which an alert fires that has no data
+    verdicts: Mapping[str, Sequence[Verdict]] = field(
+        default_factory=dict
+    )  # of rules that measure, for conditions
+    awaited: frozenset[str] = (
+        frozenset()
+    )  # segments that rules name, or in which an alert fires that has no data
 
     def is_unknown(self, segment: str) -> bool:
         """Whether nobody asked belongs to the segment, although it is known who was asked."""
@@ -115,18 +147,37 @@ def evaluate_rules(
     measured, rules, states = found.measured, comparison.judging.rules, memory.states
     run = _Run(
         found=found,
-        figures=Figures.of(measured.summaries, measured.coverage.rows if measured.coverage else (), measured.arm_scores),
+        figures=Figures.of(
+            measured.summaries,
+            measured.coverage.rows if measured.coverage else (),
+            measured.arm_scores,
+        ),
         thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
     )
-    on_drift = [each for rule in rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run, states)]
-    # Where a segment has verdicts on similarity, those on coverage do not decide whether it had data.
-    run = replace(run, verdicts=_by_segment(on_drift, RuleKind.COVERAGE) | _by_segment(on_drift, RuleKind.SIMILARITY))
+    on_drift = [
+        each
+        for rule in rules
+        if rule.kind is not RuleKind.CONDITION
+        for each in _evaluate(rule, run, states)
+    ]
+    # Where a segment has verdicts on similarity, those on coverage do not decide whether it had
+    # data.
+    run = replace(
+        run,
+        verdicts=_by_segment(on_drift, RuleKind.COVERAGE)
+        | _by_segment(on_drift, RuleKind.SIMILARITY),
+    )
     # A condition of a segment that nobody belongs to any more matters only while its alert lasts.
     alarmed = [state for state in states if state.state is not State.QUIET]
     run = replace(run, awaited=_find_awaited(rules, run, alarmed))
-    on_conditions = [each for rule in rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run, alarmed)]
+    on_conditions = [
+        each
+        for rule in rules
+        if rule.kind is RuleKind.CONDITION
+        for each in _evaluate(rule, run, alarmed)
+    ]
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
@@ -137,7 +188,9 @@ def evaluate_rules(
             segment=segment,
             slot=found.slot,
             at=at,
-            learned_limit=None if learned is None or learned.limit is None else float(learned.limit),
+            learned_limit=None
+            if learned is None or learned.limit is None
+            else float(learned.limit),
             installation=memory.installation,
         )
         counted = apply_ignored(verdict, comparison.judging.ignored)
@@ -150,13 +203,17 @@ def evaluate_rules(
 def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:
     """Segments of which too small a share was compared, with the figures: they are neither shown nor judged as the whole."""
     return {
-        row.segment: f"{row.paired:,} of {row.asked:,} users, under min_paired_share {min_paired_share:.0%}"
+        row.segment: (
+            f"{row.paired:,} of {row.asked:,} users, under min_paired_share {min_paired_share:.0%}"
+        )
         for row in (coverage.rows if coverage else ())
         if row.segment != ALL and row.paired < min_paired_share * row.asked
     }
 
 
-def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[tuple[Rule, str, Verdict]]:
+def _evaluate(
+    rule: Rule, run: _Run, states: Sequence[AlertState]
+) -> Iterator[tuple[Rule, str, Verdict]]:
     measured = run.figures.segments(rule) if isinstance(rule, SeriesRule) else run.verdicts
     segments = segments_of(rule, measured, states)
     if rule.segments == "named":
@@ -175,20 +232,36 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     if summary is None and run.is_unknown(segment) and found.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
     expectation = run.expectations.get((rule.alert, segment))
-    reading = read_similarity(rule, segment, found.status, summary, found.reason, run.thin.get(segment))
+    reading = read_similarity(
+        rule, segment, found.status, summary, found.reason, run.thin.get(segment)
+    )
     verdict = judge_reading(rule, reading, expectation)
     bounded = (
-        verdict if summary is None else apply_bounds(rule, verdict, summary, run.figures.coverage.get(segment), expectation)
+        verdict
+        if summary is None
+        else apply_bounds(rule, verdict, summary, run.figures.coverage.get(segment), expectation)
     )
-    return bounded if bounded.outcome is verdict.outcome else replace(bounded, reason=with_cause(bounded.reason, found.reason))
+    return (
+        bounded
+        if bounded.outcome is verdict.outcome
+        else replace(bounded, reason=with_cause(bounded.reason, found.reason))
+    )
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
     if run.is_unknown(segment) and run.found.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
-    reading = read_coverage(rule, segment, run.found.status, run.figures.find_share(segment, rule.share), run.found.reason)
+    reading = read_coverage(
+        rule,
+        segment,
+        run.found.status,
+        run.figures.find_share(segment, rule.share),
+        run.found.reason,
+    )
     verdict = judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
-    is_failure = rule.share.lack in (Lack.FAILED, Lack.UNPAIRED) and verdict.outcome is Outcome.BREACH
+    is_failure = (
+        rule.share.lack in (Lack.FAILED, Lack.UNPAIRED) and verdict.outcome is Outcome.BREACH
+    )
     return _with_failures(verdict, run.found, rule.share.arm) if is_failure else verdict
 
 
@@ -197,7 +270,11 @@ def _with_failures(verdict: Verdict, found: Findings, arm: Arm | None) -> Verdic
     (many, _, normal), told = verdict.reason.partition(", "), found.reason or ""
     if not told.startswith(BOTH_FAILED):
         # The verdict has said already of how many, the run perhaps of the other arm first.
-        lost = "" if arm is None else describe_lost(arm, round((verdict.value or 0.0) * verdict.users), verdict.users)
+        lost = (
+            ""
+            if arm is None
+            else describe_lost(arm, round((verdict.value or 0.0) * verdict.users), verdict.users)
+        )
         others, _, own = told.rpartition(f"{lost}: ") if lost else ("", "", told)
         told = with_cause(many, "; ".join(filter(None, (own, others.rstrip("; :")))))
     return replace(verdict, reason=f"{told}; {normal}")
@@ -205,13 +282,25 @@ def _with_failures(verdict: Verdict, found: Findings, arm: Arm | None) -> Verdic
 
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:
     found = run.found
-    return judge_standstill(rule, found.status, found.measured.arm_scores, run.standstills.get(rule.alert), found.reason)
+    return judge_standstill(
+        rule, found.status, found.measured.arm_scores, run.standstills.get(rule.alert), found.reason
+    )
 
 
-def _find_awaited(rules: Sequence[Rule], run: _Run, alarmed: Iterable[AlertState]) -> frozenset[str]:
+def _find_awaited(
+    rules: Sequence[Rule], run: _Run, alarmed: Iterable[AlertState]
+) -> frozenset[str]:
     on_drift = {rule.alert for rule in rules if rule.kind is not RuleKind.CONDITION}
-    firing = {state.segment for state in alarmed if state.state is State.FIRING and state.alert in on_drift}
-    lacking = {name for name in firing if any(each.outcome is Outcome.NO_DATA for each in run.verdicts.get(name, ()))}
+    firing = {
+        state.segment
+        for state in alarmed
+        if state.state is State.FIRING and state.alert in on_drift
+    }
+    lacking = {
+        name
+        for name in firing
+        if any(each.outcome is Outcome.NO_DATA for each in run.verdicts.get(name, ()))
+    }
     return frozenset({*lacking, *named_segments(rules)})
 
 
@@ -220,9 +309,17 @@ def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | 
         if run.found.status is not RunStatus.OK:
             return None  # the alert of all users says so
         if segment not in run.awaited:
-            return Verdict(outcome=Outcome.OK, reason=NOT_AWAITED, value=None, users=0, is_recovered=True)
+            return Verdict(
+                outcome=Outcome.OK, reason=NOT_AWAITED, value=None, users=0, is_recovered=True
+            )
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
-    return judge_condition(rule, run.found.status, run.found.reason, run.verdicts.get(segment, ()), is_unknown=is_unknown)
+    return judge_condition(
+        rule,
+        run.found.status,
+        run.found.reason,
+        run.verdicts.get(segment, ()),
+        is_unknown=is_unknown,
+    )
 
 
 JUDGES: Mapping[RuleKind, Callable[[Any, str, _Run], Verdict | None]] = {
@@ -233,7 +330,9 @@ JUDGES: Mapping[RuleKind, Callable[[Any, str, _Run], Verdict | None]] = {
 }
 
 
-def _by_segment(evaluated: Iterable[tuple[Rule, str, Verdict]], kind: RuleKind) -> dict[str, Sequence[Verdict]]:
+def _by_segment(
+    evaluated: Iterable[tuple[Rule, str, Verdict]], kind: RuleKind
+) -> dict[str, Sequence[Verdict]]:
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
     for rule, segment, verdict in evaluated:
         if rule.kind is kind:
@@ -241,11 +340,15 @@ def _by_segment(evaluated: Iterable[tuple[Rule, str, Verdict]], kind: RuleKind) 
     return dict(verdicts)
 
 
-def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertState]) -> tuple[str, ...]:
-    """Segments that the rule looks at in this run, ``all`` first, then by name; named ones in the rule's order.
+def segments_of(
+    rule: Rule, measured: Collection[str], states: Iterable[AlertState]
+) -> tuple[str, ...]:
+    """Segments that the rule looks at in this run, ``all`` first, then by name.
 
-    ``each``: ``all``, those ``measured``, and those in alarm or with data when this rule was judged last.
-    """
+    Named ones in the rule's order.
+
+    ``each``: ``all``, those ``measured``, and those in alarm or with data when this rule was judged
+    last."""
     if isinstance(rule.segments, str) and rule.segments != "each":
         return (ALL,)
     if rule.segments != "each":
@@ -253,6 +356,10 @@ def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertSta
     # None may go on to read as ok when it has vanished or the run has failed.
     mine = [state for state in states if state.alert == rule.alert]
     newest = max((state.judged_slot for state in mine), default=None)
-    had_data = (state for state in mine if state.judged_slot == newest and state.outcome is not Outcome.NO_DATA)
+    had_data = (
+        state
+        for state in mine
+        if state.judged_slot == newest and state.outcome is not Outcome.NO_DATA
+    )
     alarmed = (state for state in mine if state.state is not State.QUIET)
     return (ALL, *sorted({*measured, *(state.segment for state in (*had_data, *alarmed))} - {ALL}))

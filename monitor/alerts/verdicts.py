@@ -40,7 +40,9 @@ _LACK_WORDS = {
 _QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
 
 BOTH_FAILED = "both arms failed, look for what they share"
-_LOST = re.compile(r"the (\w+) (?:gave no list|gave no usable answer) for ([0-9,]+ of [0-9,]+ users)[^:;]*: (?!the )([^;]+)")
+_LOST = re.compile(
+    r"the (\w+) (?:gave no list|gave no usable answer) for ([0-9,]+ of [0-9,]+ users)[^:;]*: (?!the )([^;]+)"
+)
 _FURTHER = re.compile(r" \([0-9,]+ of them\).*")
 
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
@@ -70,47 +72,68 @@ def read_similarity(
 ) -> Reading | Verdict:
     """The value, or a verdict with the reason why there is none to compare.
 
-    ``error``: the run did not end well. ``no_data``: it paired too little as a whole or (``thin_reason``) of this segment, no
-    user has a defined score, or the statistic no finite value. ``too_few``: under ``min_users``.
-    """
+    ``error``: the run did not end well. ``no_data``: it paired too little as a whole or
+    (``thin_reason``) of this segment, no user has a defined score, or the statistic no finite
+    value. ``too_few``: under ``min_users``."""
     if (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
     if thin_reason is not None:
-        return undecided(Outcome.NO_DATA, with_cause(f"too little{_of(segment)} could be compared", thin_reason))
+        return undecided(
+            Outcome.NO_DATA, with_cause(f"too little{_of(segment)} could be compared", thin_reason)
+        )
     if summary is None or summary.n == 0:
         return undecided(Outcome.NO_DATA, f"no user{_of(segment)} has a value of {rule.metric}")
     if summary.n < rule.min_users:
-        reason = f"{count_users(summary.n, segment)} with a value of {rule.metric}, fewer than the {rule.min_users:,} needed"
+        reason = (
+            f"{count_users(summary.n, segment)} with a value of {rule.metric}, fewer than "
+            f"the {rule.min_users:,} needed"
+        )
         return undecided(Outcome.TOO_FEW, reason, summary.n)
     value = summary.value(str(rule.statistic))
     if value is None or not math.isfinite(value):
-        reason = f"{rule.statistic} of {rule.metric} has no value over {count_users(summary.n, segment)}"
+        reason = (
+            f"{rule.statistic} of {rule.metric} has no value over {count_users(summary.n, segment)}"
+        )
         return undecided(Outcome.NO_DATA, reason, summary.n)
     return Reading(value, summary.n, segment)
 
 
 def read_coverage(
-    rule: CoverageRule, segment: str, status: RunStatus, found: Reading | None, run_reason: str | None
+    rule: CoverageRule,
+    segment: str,
+    status: RunStatus,
+    found: Reading | None,
+    run_reason: str | None,
 ) -> Reading | Verdict:
-    """The share, in every run that knows its coverage, also one that failed for lack of lists; or why there is none.
+    """The share, in every run that knows its coverage, also one that failed for lack of lists.
 
-    ``error``: it ended before anybody was asked. ``no_data``: nobody of the segment was, or nothing can be told of its lists.
-    """
+    Or why there is none.
+
+    ``error``: it ended before anybody was asked. ``no_data``: nobody of the segment was, or nothing
+    can be told of its lists."""
     is_trait = rule.share.lack in TRAITS
     if is_trait and (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
     if found is None and is_trait:
-        untold = "too few lists of other users have changed since the last run to tell which ones should have"
+        untold = (
+            "too few lists of other users have changed since the last run to tell which "
+            "ones should have"
+        )
         why = untold if rule.share.lack is Lack.UNCHANGED else "there are no lists to compare"
         return undecided(Outcome.NO_DATA, f"{why}{_of(segment)}", is_learning=True)
     if found is None:
         if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
             return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")
-        return undecided(Outcome.ERROR, with_cause("the run ended before its coverage was known", run_reason))
+        return undecided(
+            Outcome.ERROR, with_cause("the run ended before its coverage was known", run_reason)
+        )
     # Coverage is judged in failed runs too: missing lists are often why they fail.
     if found.users < rule.min_users:
         was = "could be looked at" if is_trait else "were asked"
-        few = f"only {count_users(found.users, segment)} {was}, fewer than the {rule.min_users:,} needed"
+        few = (
+            f"only {count_users(found.users, segment)} {was}, fewer than the "
+            f"{rule.min_users:,} needed"
+        )
         return undecided(Outcome.TOO_FEW, few, found.users, is_learning=is_trait)
     return found
 
@@ -123,7 +146,11 @@ def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
         return undecided(Outcome.NO_DATA, run_reason or "too little of the panel could be compared")
     if status is RunStatus.FAILED:
         return undecided(Outcome.ERROR, run_reason or "the run failed")
-    failure = "the run was abandoned before its end" if status is RunStatus.ABANDONED else "the run has not ended"
+    failure = (
+        "the run was abandoned before its end"
+        if status is RunStatus.ABANDONED
+        else "the run has not ended"
+    )
     return undecided(Outcome.ERROR, with_cause(failure, run_reason))
 
 
@@ -132,7 +159,11 @@ def judge_threshold(rule: SeriesRule, limit: FixedLimit, reading: Reading) -> Ve
     is_breach = is_beyond(limit.direction, reading.value, limit.value)
     # A value between both limits neither fires nor resolves, so that an alert does not flap.
     is_recovered = not is_breach and not is_beyond(limit.direction, reading.value, limit.resolve_at)
-    shown = describe_value(rule, reading, format_value(*shown_values(rule, reading.value, limit.value, limit.resolve_at)))
+    shown = describe_value(
+        rule,
+        reading,
+        format_value(*shown_values(rule, reading.value, limit.value, limit.resolve_at)),
+    )
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
         reason=f"{shown}, {_standing(rule, limit, is_breach=is_breach, is_recovered=is_recovered)}",
@@ -149,16 +180,26 @@ def is_beyond(direction: Direction, value: float, limit: float) -> bool:
 
 def _standing(rule: SeriesRule, limit: FixedLimit, *, is_breach: bool, is_recovered: bool) -> str:
     unit, side = unit_of(rule), rule.direction
-    fires, resolves = (f"{value:.12g}{unit}" for value in shown_values(rule, limit.value, limit.resolve_at))
+    fires, resolves = (
+        f"{value:.12g}{unit}" for value in shown_values(rule, limit.value, limit.resolve_at)
+    )
     if is_breach:
         is_share = isinstance(rule, CoverageRule) and side is Direction.ABOVE
         return f"more than the {fires} allowed{_question(rule)}" if is_share else f"{side} {fires}"
-    return f"not {side} {resolves}" if is_recovered else f"not {side} {fires} but still {side} {resolves}, where it resolves"
+    return (
+        f"not {side} {resolves}"
+        if is_recovered
+        else f"not {side} {fires} but still {side} {resolves}, where it resolves"
+    )
 
 
 def shown_values(rule: SeriesRule, *values: float) -> tuple[float, ...]:
     """These values of the rule's series as they are shown: shares of users in per cent, without the last digits' error."""
-    return values if isinstance(rule, SimilarityRule) else tuple(round(100 * value, 12) for value in values)
+    return (
+        values
+        if isinstance(rule, SimilarityRule)
+        else tuple(round(100 * value, 12) for value in values)
+    )
 
 
 def unit_of(rule: SeriesRule) -> str:
@@ -167,17 +208,27 @@ def unit_of(rule: SeriesRule) -> str:
 
 
 def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
-    """``no_data`` for a segment that no user asked belongs to, mistyped or vanished; the reason names its largest siblings."""
+    """``no_data`` for a segment that no user asked belongs to, mistyped or vanished.
+
+    The reason names its largest siblings.
+    """
     dimension = segment.partition("=")[0]
-    kin = sorted((row for row in rows if row.segment.startswith(f"{dimension}=")), key=lambda row: (-row.asked, row.segment))
+    kin = sorted(
+        (row for row in rows if row.segment.startswith(f"{dimension}=")),
+        key=lambda row: (-row.asked, row.segment),
+    )
     named = ", ".join(row.segment for row in kin[:_MOST_NAMED]) or f"no segment by {dimension}"
     rest = f" and {len(kin) - _MOST_NAMED:,} more" if len(kin) > _MOST_NAMED else ""
     nearest = find_nearest(segment, [row.segment for row in kin])
     meant = "" if nearest is None else f" (did you mean {nearest}?)"
-    return undecided(Outcome.NO_DATA, f"no user of the panel belongs to {segment}{meant}; there is {named}{rest}")
+    return undecided(
+        Outcome.NO_DATA, f"no user of the panel belongs to {segment}{meant}; there is {named}{rest}"
+    )
 
 
-def undecided(outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False) -> Verdict:
+def undecided(
+    outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False
+) -> Verdict:
     """A verdict without a value: there is none, or none that may be compared."""
     return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
 
@@ -199,7 +250,10 @@ def format_value(value: float, *limits: float) -> str:
     # Rounding must never show a value on the wrong side of its limit.
     for figures in range(3, 17):
         text = f"{value:.{figures}g}"
-        if all((float(text) > limit) - (float(text) < limit) == (value > limit) - (value < limit) for limit in limits):
+        if all(
+            (float(text) > limit) - (float(text) < limit) == (value > limit) - (value < limit)
+            for limit in limits
+        ):
             return text
     return repr(value)
 
@@ -219,9 +273,15 @@ def describe_lost(arm: Arm, count: int, asked: int) -> str:
 
 
 def shorten_reason(reason: str) -> str:
-    """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``; else the first clause."""
+    """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``.
+
+    Else the first clause.
+    """
     failed = _LOST.findall(reason)[: None if BOTH_FAILED in reason else 1]
-    lost = [f"{arm} {shorten(_FURTHER.sub(', and more', why), 140, placeholder=' …')} ({users})" for arm, users, why in failed]
+    lost = [
+        f"{arm} {shorten(_FURTHER.sub(', and more', why), 140, placeholder=' …')} ({users})"
+        for arm, users, why in failed
+    ]
     return "both arms failed: " * (len(lost) > 1) + ", ".join(lost) or reason.partition("; ")[0]
 
 
@@ -230,8 +290,13 @@ def with_cause(what: str, cause: str | None) -> str:
     return f"{what}: {cause}" if cause else what
 
 
-def judge_reading(rule: SeriesRule, reading: Reading | Verdict, expectation: Expectation | None) -> Verdict:
-    """The verdict on a value, by whichever limit the rule has; a verdict that there is none stays as it is."""
+def judge_reading(
+    rule: SeriesRule, reading: Reading | Verdict, expectation: Expectation | None
+) -> Verdict:
+    """The verdict on a value, by whichever limit the rule has.
+
+    A verdict that there is none stays as it is.
+    """
     if isinstance(reading, Verdict):
         return reading
     if isinstance(rule.limit, FixedLimit):
@@ -239,11 +304,15 @@ def judge_reading(rule: SeriesRule, reading: Reading | Verdict, expectation: Exp
     return judge_learned(rule, rule.limit, reading, expectation)
 
 
-def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expectation: Expectation | None) -> Verdict:
-    """The verdict by a learned limit: a value beyond it, or evidence that has reached it; recovered once the value is normal.
+def judge_learned(
+    rule: SeriesRule, limit: LearnedLimit, reading: Reading, expectation: Expectation | None
+) -> Verdict:
+    """The verdict by a learned limit: a value beyond it, or evidence that has reached it.
 
-    ``too_few`` while learning (under MIN_HEALTHY_RUNS healthy runs), ``no_data`` for a value too uncertain to be judged.
-    """
+    Recovered once the value is normal.
+
+    ``too_few`` while learning (under MIN_HEALTHY_RUNS healthy runs), ``no_data`` for a value too
+    uncertain to be judged."""
     if expectation is None or expectation.expected is None or expectation.limit is None:
         runs = 0 if expectation is None else expectation.runs
         learning = f"learning what is normal: {runs} of {MIN_HEALTHY_RUNS} healthy runs"
@@ -252,29 +321,52 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
     # Without a sampling error any value could be chance.
     if expectation.z is None:
         users = count_users(reading.users, reading.segment)
-        uncertain = f"{rule.subject.statistic} of {rule.subject.metric} over {users} is too uncertain to be judged"
+        uncertain = (
+            f"{rule.subject.statistic} of {rule.subject.metric} over {users} is too "
+            "uncertain to be judged"
+        )
         return undecided(Outcome.NO_DATA, uncertain, reading.users, is_learning=True)
-    value, most, expected = shown_values(rule, reading.value, expectation.limit, expectation.expected)
+    value, most, expected = shown_values(
+        rule, reading.value, expectation.limit, expectation.expected
+    )
     shown, unit = format_value(value, most), unit_of(rule)
     after = f"{expected:.3g}{unit} was expected after {expectation.runs} healthy runs"
     is_judgeable = True
     if limit.learning is Learning.DROP:
-        is_breach, end = is_beyond(limit.direction, value, most), "least" if limit.direction is Direction.BELOW else "most"
+        is_breach, end = (
+            is_beyond(limit.direction, value, most),
+            "least" if limit.direction is Direction.BELOW else "most",
+        )
         is_judgeable = is_breach or is_beyond(limit.direction, limit.value, expectation.limit)
         # Neither figure may be rounded to the other side of the other one.
         bound = f"{format_value(most, float(shown))}{unit}"
-        finding = f"{'' if is_breach else 'not '}{limit.direction} {bound}, the {end} that is normal"
+        finding = (
+            f"{'' if is_breach else 'not '}{limit.direction} {bound}, the {end} that is normal"
+        )
         if isinstance(rule, CoverageRule):  # what is counted speaks for itself
-            finding, after = f"normally {expected:.3g} %, at {end} {bound} (after {expectation.runs} healthy runs)", ""
+            finding, after = (
+                (
+                    f"normally {expected:.3g} %, at {end} {bound} (after {expectation.runs} "
+                    "healthy runs)"
+                ),
+                "",
+            )
             finding += _question(rule) if is_breach else ""
         if not is_judgeable:
-            finding, after = f"normally {expected:.3g}{unit}", _describe_no_limit(limit.direction, expectation)
+            finding, after = (
+                f"normally {expected:.3g}{unit}",
+                _describe_no_limit(limit.direction, expectation),
+            )
     else:
         is_breach, finding = _find_trend(limit.direction, expectation)
     learning = Learning.DROP if expectation.note else limit.learning
     normal_again = max(NORMAL_AGAIN[learning], min((expectation.fault or 0.0) / 2, MOST_AGAIN))
     is_normal = expectation.z <= normal_again
-    reason = "; ".join(filter(None, (f"{describe_value(rule, reading, shown)}, {finding}", after, expectation.note)))
+    reason = "; ".join(
+        filter(
+            None, (f"{describe_value(rule, reading, shown)}, {finding}", after, expectation.note)
+        )
+    )
     if not is_judgeable and not is_normal:
         return undecided(Outcome.TOO_FEW, reason, reading.users, is_learning=True)
     return Verdict(
@@ -288,7 +380,10 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
 
 def _describe_no_limit(direction: Direction, expectation: Expectation) -> str:
     side = "lower" if direction is Direction.BELOW else "higher"
-    return f"this rule cannot judge: after {expectation.runs} healthy runs no possible value is {side} than normal"
+    return (
+        f"this rule cannot judge: after {expectation.runs} healthy runs no possible value is "
+        f"{side} than normal"
+    )
 
 
 def _question(rule: SeriesRule) -> str:
@@ -300,11 +395,15 @@ def _find_trend(direction: Direction, expectation: Expectation) -> tuple[bool, s
     evidence, needed = expectation.evidence or 0.0, expectation.evidence_limit or math.inf
     drift = "fall" if direction is Direction.BELOW else "rise"
     is_breach = evidence >= needed
-    finding = f"with the runs before it a lasting {drift}" if is_breach else f"no lasting {drift} so far"
+    finding = (
+        f"with the runs before it a lasting {drift}" if is_breach else f"no lasting {drift} so far"
+    )
     return is_breach, f"{finding} (evidence {evidence:,.3g}, limit {needed:,.3g})"
 
 
-def bound_statistic(rule: SimilarityRule, summary: Summary, missing: float) -> tuple[float, float] | None:
+def bound_statistic(
+    rule: SimilarityRule, summary: Summary, missing: float
+) -> tuple[float, float] | None:
     """Lowest and highest value of the rule's statistic had ``missing`` more users had a score, each the worst or the best.
 
     Exact for means and shares (Manski 2003, chapter 1), percentiles from the stored ones. None without a value or a range.
@@ -319,9 +418,11 @@ def bound_statistic(rule: SimilarityRule, summary: Summary, missing: float) -> t
     return (n * value + missing * low) / total, (n * value + missing * high) / total
 
 
-def _bound_quantile(summary: Summary, quantile: float, missing: float, scores: tuple[float, float]) -> tuple[float, float]:
-    # The users without a score stand below all others, or above: the wanted quantile of all is then another one of the known
-    # scores.
+def _bound_quantile(
+    summary: Summary, quantile: float, missing: float, scores: tuple[float, float]
+) -> tuple[float, float]:
+    # The users without a score stand below all others, or above: the wanted quantile of all is then
+    # another one of the known scores.
     known = {0.0: scores[0], 1.0: scores[1]}
     for name, value in summary.statistics.items():
         if (level := Statistic.parse(name).quantile) is not None:
@@ -329,12 +430,18 @@ def _bound_quantile(summary: Summary, quantile: float, missing: float, scores: t
     # The scores in between are taken to lie on straight lines between the stored quantiles.
     levels = sorted(known)
     rank = quantile * (summary.n + missing)
-    found = np.interp([(rank - missing) / summary.n, rank / summary.n], levels, [known[level] for level in levels])
+    found = np.interp(
+        [(rank - missing) / summary.n, rank / summary.n], levels, [known[level] for level in levels]
+    )
     return float(found[0]), float(found[1])
 
 
 def apply_bounds(
-    rule: SimilarityRule, verdict: Verdict, summary: Summary, row: CoverageRow | None, expectation: Expectation | None
+    rule: SimilarityRule,
+    verdict: Verdict,
+    summary: Summary,
+    row: CoverageRow | None,
+    expectation: Expectation | None,
 ) -> Verdict:
     """The verdict, or ``no_data`` where those without a score could turn it: all of them, or beyond the usual if it learns."""
     asked = row.asked if row is not None else summary.n
@@ -343,7 +450,10 @@ def apply_bounds(
     elif expectation is None or expectation.limit is None:
         return verdict
     else:
-        limit, missing = expectation.limit, max(0.0, expectation.lost - expectation.usual_lost) * asked
+        limit, missing = (
+            expectation.limit,
+            max(0.0, expectation.lost - expectation.usual_lost) * asked,
+        )
     bounds = bound_statistic(rule, summary, missing) if missing >= LEAST_MISSING else None
     if bounds is None or verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return verdict

@@ -17,7 +17,8 @@ from monitor.model.rankings import Arm, PairBatch
 
 _TOP = 3
 
-# Times that an item was listed, at least, before its absence says something, and share of it that may be left.
+# Times that an item was listed, at least, before its absence says something, and share of it that
+# may be left.
 _LISTED = 10
 _LEFT = 0.02
 
@@ -36,12 +37,18 @@ class OwnLists:
 
     @property
     def kept(self) -> Floats:
-        """Share of the longer list's items that both lists hold, 0 to 1; NaN where either is empty."""
+        """Share of the longer list's items that both lists hold, 0 to 1.
+
+        NaN where either is empty.
+        """
         return self._aligned[0]
 
     @property
     def turned(self) -> Floats:
-        """Share of the pairs of common items that stand the other way around, 0 to 1; 0 with fewer than two."""
+        """Share of the pairs of common items that stand the other way around, 0 to 1.
+
+        0 with fewer than two.
+        """
         return self._aligned[1]
 
     @cached_property
@@ -55,7 +62,10 @@ class OwnLists:
 
     @cached_property
     def has_same_top(self) -> Flags:
-        """Whether the first three items are the same ones in whatever order; False of lists of no more than three."""
+        """Whether the first three items are the same ones in whatever order.
+
+        False of lists of no more than three.
+        """
         ours, theirs = (np.sort(codes[:, :_TOP], axis=1) for codes in (self.former, self.present))
         return np.asarray((ours == theirs).all(axis=1) & (self.lengths > _TOP))
 
@@ -71,7 +81,10 @@ class OwnLists:
         """Items that were listed often and hardly are, and what share of all places they had."""
         former, present, items = compact_codes(self.former, self.present)
         # The padding's code, -1, is counted first.
-        before, after = (np.bincount(codes.ravel() + 1, minlength=len(items) + 1)[1:] for codes in (former, present))
+        before, after = (
+            np.bincount(codes.ravel() + 1, minlength=len(items) + 1)[1:]
+            for codes in (former, present)
+        )
         is_gone = (before >= _LISTED) & (after <= _LEFT * before)
         return items[is_gone], float(before[is_gone].sum() / max(1, before.sum()))
 
@@ -83,7 +96,9 @@ class PairChanges:
     former: PairBatch
     is_known: Flags  # (n,), whether they had lists of both arms then
     lists: Mapping[Arm, OwnLists]
-    by_arm: Mapping[Arm, Parts]  # its part in the change of each pair's distance, > 0 where lists moved apart, or NaN
+    by_arm: Mapping[
+        Arm, Parts
+    ]  # its part in the change of each pair's distance, > 0 where lists moved apart, or NaN
     is_still: Mapping[Arm, Flags]  # whether the list is as in that run, or the last one
 
     @cached_property
@@ -92,19 +107,24 @@ class PairChanges:
         return _add(self.by_arm[Arm.BASELINE], self.by_arm[Arm.CANDIDATE])
 
 
-def compare_pairs(present: PairBatch, former: PairBatch, score: ScoreBatch, *, last: PairBatch | None = None) -> PairChanges:
+def compare_pairs(
+    present: PairBatch, former: PairBatch, score: ScoreBatch, *, last: PairBatch | None = None
+) -> PairChanges:
     """Split the change of each pair's distance since an earlier run by arm and part, exactly.
 
-    ``former``: the same users' lists then, in the same codes, empty for who had none; ``last``: those of the last run, where
-    that is yet another one. From the former pair (B', C') to the present one (B, C) lead two ways, over (B, C') and over
-    (B', C). An arm's share is the mean of what its step costs on the two (Shapley 1953), each split by `walk_to`: 0 where its
-    list is as it was, NaN where a score is undefined; the same items have a membership of exactly 0. Only lists are looked at,
-    no scores, weights, grades. Costs two walks and at most 24 scorings, mostly 16.
-    """
+    ``former``: the same users' lists then, in the same codes, empty for who had none; ``last``:
+    those of the last run, where that is yet another one. From the former pair (B', C') to the
+    present one (B, C) lead two ways, over (B, C') and over (B', C). An arm's share is the mean of
+    what its step costs on the two (Shapley 1953), each split by `walk_to`: 0 where its list is as
+    it was, NaN where a score is undefined; the same items have a membership of exactly 0. Only
+    lists are looked at, no scores, weights, grades. Costs two walks and at most 24 scorings, mostly
+    16."""
     lists = _own_lists(former, present)
 
     def turned(batch: PairBatch) -> Floats:
-        return score(_pair(batch.candidate, batch.candidate_lengths, batch.baseline, batch.baseline_lengths))
+        return score(
+            _pair(batch.candidate, batch.candidate_lengths, batch.baseline, batch.baseline_lengths)
+        )
 
     baseline, candidate = lists.values()
     parts = {
@@ -125,44 +145,67 @@ def compare_pairs(present: PairBatch, former: PairBatch, score: ScoreBatch, *, l
     )
 
 
-def _align(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes) -> tuple[Floats, Floats]:
+def _align(
+    former: Codes, former_lengths: Codes, present: Codes, lengths: Codes
+) -> tuple[Floats, Floats]:
     """``kept`` and ``turned`` of `OwnLists`."""
     common, turned = np.zeros(len(lengths)), np.zeros(len(lengths))
     for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
         common[rows] = alignment.common
         pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
-        # Absent items count as last, so that each common one behind an absent one is one inversion too many.
+        # Absent items count as last, so that each common one behind an absent one is one inversion
+        # too many.
         is_absent = alignment.positions == alignment.k
         behind = (np.cumsum(is_absent, axis=0, dtype=np.int16) * ~is_absent).sum(axis=0)
         turned[rows] = (alignment.inversions - behind) / pairs
     is_there = (lengths > 0) & (former_lengths > 0)
-    return np.where(is_there, common / np.maximum(1, np.maximum(lengths, former_lengths)), np.nan), turned
+    return np.where(
+        is_there, common / np.maximum(1, np.maximum(lengths, former_lengths)), np.nan
+    ), turned
 
 
 def _own_lists(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
     k, own = max(former.baseline.shape[1], present.baseline.shape[1]), {}
     for arm in Arm:
         (then, then_lengths), (now, lengths) = former.of(arm), present.of(arm)
-        own[arm] = OwnLists(former=_widen(then, k), former_lengths=then_lengths, present=_widen(now, k), lengths=lengths)
+        own[arm] = OwnLists(
+            former=_widen(then, k),
+            former_lengths=then_lengths,
+            present=_widen(now, k),
+            lengths=lengths,
+        )
     return own
 
 
 def _widen(codes: Codes, k: int) -> Codes:
-    return codes if codes.shape[1] == k else np.pad(codes, ((0, 0), (0, k - codes.shape[1])), constant_values=PAD)
+    return (
+        codes
+        if codes.shape[1] == k
+        else np.pad(codes, ((0, 0), (0, k - codes.shape[1])), constant_values=PAD)
+    )
 
 
 def _pair(ours: Codes, our_lengths: Codes, theirs: Codes, their_lengths: Codes) -> PairBatch:
-    return PairBatch(baseline=ours, candidate=theirs, baseline_lengths=our_lengths, candidate_lengths=their_lengths)
+    return PairBatch(
+        baseline=ours,
+        candidate=theirs,
+        baseline_lengths=our_lengths,
+        candidate_lengths=their_lengths,
+    )
 
 
 def _move(own: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     """What the arm's own change costs, in the mean over the other arm's former lists and its present ones."""
     fixed = (other.former, other.former_lengths)
-    walk = walk_to(_pair(*fixed, own.former, own.former_lengths), _pair(*fixed, own.present, own.lengths))
+    walk = walk_to(
+        _pair(*fixed, own.former, own.former_lengths), _pair(*fixed, own.present, own.lengths)
+    )
     ways = []
     for codes, lengths in (fixed, (other.present, other.lengths)):
         # The walk is the same against other lists; steps that are one stay one.
-        against = {id(step): replace(step, baseline=codes, baseline_lengths=lengths) for step in walk}
+        against = {
+            id(step): replace(step, baseline=codes, baseline_lengths=lengths) for step in walk
+        }
         ways.append(share_steps([against[id(step)] for step in walk], score))
     return _add(ways[0], ways[1], weight=0.5)
 
@@ -184,7 +227,11 @@ def classify(batch: PairBatch) -> Kinds:
     """
     kinds = np.empty(len(batch), dtype=np.int8)
     for rows, alignment in blocks(batch):
-        common, ours, theirs = alignment.common.astype(np.int64), alignment.baseline_lengths, alignment.candidate_lengths
+        common, ours, theirs = (
+            alignment.common.astype(np.int64),
+            alignment.baseline_lengths,
+            alignment.candidate_lengths,
+        )
         is_same = (batch.baseline[rows] == batch.candidate[rows]).all(axis=1)
         rules = {
             Change.UNCHANGED: is_same,
@@ -202,7 +249,10 @@ def classify(batch: PairBatch) -> Kinds:
 def share_kinds(kinds: Kinds) -> dict[Change, float]:
     """Share of the users in each kind of change, none left out."""
     counts = np.bincount(kinds, minlength=len(CHANGES))
-    return {change: int(count) / max(1, len(kinds)) for change, count in zip(CHANGES, counts, strict=True)}
+    return {
+        change: int(count) / max(1, len(kinds))
+        for change, count in zip(CHANGES, counts, strict=True)
+    }
 
 
 def group_users(
@@ -214,11 +264,13 @@ def group_users(
     show: Callable[[int], ExampleLists],
     examples: int = 1,
 ) -> tuple[UserGroup, ...]:
-    """Groups of these rows by kind of change; those that grew most first where ``before`` is known, else those that add most.
+    """Groups of these rows by kind of change.
 
-    Growth is that of the share times the group's mean distance. Users whose parts are unknown belong to no group, but count
-    among all users. ``show``: the lists of a row, of the ``examples`` most central users of each group.
-    """
+    Those that grew most first where ``before`` is known, else those that add most.
+
+    Growth is that of the share times the group's mean distance. Users whose parts are unknown
+    belong to no group, but count among all users. ``show``: the lists of a row, of the ``examples``
+    most central users of each group."""
     known = rows[~np.isnan(parts.whole[rows])]
     found = {change: known[kinds[known] == place] for place, change in enumerate(CHANGES)}
     groups = [
@@ -245,4 +297,6 @@ def find_central(parts: Parts, rows: Rows) -> Rows:
     """Places in ``rows``, first of the users whose parts lie nearest to the median of each part; equals go by place."""
     values = np.column_stack([parts.membership[rows], parts.order[rows], parts.length[rows]])
     # Rounded, so that equal distances stay equal.
-    return np.argsort(np.round(np.abs(values - np.median(values, axis=0)).sum(axis=1), 9), kind="stable")
+    return np.argsort(
+        np.round(np.abs(values - np.median(values, axis=0)).sum(axis=1), 9), kind="stable"
+    )

@@ -1,4 +1,7 @@
-"""Kinds of fault, each a hypothesis about whose lists broke and how, tested on every arm; and users without a list."""
+"""Kinds of fault, each a hypothesis about whose lists broke and how, tested on every arm.
+
+And users without a list.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,12 +12,22 @@ import numpy as np
 
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import find_place, rows_of_place
-from monitor.attribution.habits import Habit, bin_lists, find_excess, find_shared, judge_lists, least_share, share_bins, widest
+from monitor.attribution.habits import (
+    Habit,
+    bin_lists,
+    find_excess,
+    find_shared,
+    judge_lists,
+    least_share,
+    share_bins,
+    widest,
+)
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 
-# Share of users without a list beyond what is usual, and of them that a segment must hold to be named.
+# Share of users without a list beyond what is usual, and of them that a segment must hold to be
+# named.
 _LEAST_LOST = 0.005
 _SURE = 4.0
 _HELD = 0.8
@@ -22,20 +35,25 @@ _HELD = 0.8
 _LEAST_USERS = 5
 # Largest segments that are searched by themselves.
 _SEARCHED = 100
-# Standard deviations of a count, so that the same list for 5 users instead of none is told and for 8 instead of 4 is not.
+# Standard deviations of a count, so that the same list for 5 users instead of none is told and for
+# 8 instead of 4 is not.
 _MORE = 2.2
 # Share of all that was listed that must be gone.
 _LEAST_GONE = 0.02
-# Of what the best hypothesis explains another one must explain at least so much to be told in its place.
+# Of what the best hypothesis explains another one must explain at least so much to be told in its
+# place.
 _AS_GOOD = 0.5
 _SOME = 0.02
-# What worse models do, and how many times as many users one arm may have as the other, to be one fault of both.
+# What worse models do, and how many times as many users one arm may have as the other, to be one
+# fault of both.
 _OF_MODELS, _ALIKE = {FaultKind.REPLACED, FaultKind.REORDERED}, 6
-# Share of an arm's lists that are the same where it did not change: a few users are always told anew.
+# Share of an arm's lists that are the same where it did not change: a few users are always told
+# anew.
 _STOOD = 0.99
 # Share of users from which on all of them are said to be hit.
 _NEARLY_ALL = 0.8
-# Share of lists that would lie beyond the usual ones if they were reversed, so that all that are there are counted there.
+# Share of lists that would lie beyond the usual ones if they were reversed, so that all that are
+# there are counted there.
 _APART = 0.95
 # Pairs of three items from which on they are turned far, and how many of their orders are.
 _FAR, _FAR_ORDERS = 2, 3
@@ -44,7 +62,10 @@ _MOSTLY = 0.9
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | None:
-    """Users who got no list, by the arm that owes it to most of them; None where no more than a ``usual`` share did."""
+    """Users who got no list, by the arm that owes it to most of them.
+
+    None where no more than a ``usual`` share did.
+    """
     rows = {row.segment: row for row in coverage}
     if ALL not in rows or not rows[ALL].asked:
         return None
@@ -53,10 +74,16 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | Non
     lost, asked = counts[arm][ALL], rows[ALL].asked
     if lost - usual * asked < max(5, _LEAST_LOST * asked, _SURE * math.sqrt(usual * asked)):
         return None
-    held = {name: lost_there / lost for name, lost_there in counts[arm].items() if name != ALL and rows[name].asked}
+    held = {
+        name: lost_there / lost
+        for name, lost_there in counts[arm].items()
+        if name != ALL and rows[name].asked
+    }
     shares = {name: counts[arm][name] / rows[name].asked for name in held}
     likeliest = max(held, key=lambda name: (held[name] * shares[name], name), default=ALL)
-    is_there = likeliest != ALL and held[likeliest] >= _HELD and shares[likeliest] >= 1.5 * lost / asked
+    is_there = (
+        likeliest != ALL and held[likeliest] >= _HELD and shares[likeliest] >= 1.5 * lost / asked
+    )
     segment = likeliest if is_there else ALL
     return Finding(
         kind=FaultKind.MISSING,
@@ -72,7 +99,9 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | Non
 
 def _count_lost(row: CoverageRow, arm: Arm) -> int:
     harmless = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
-    return sum(count for (of, reason), count in row.reasons.items() if of is arm and reason not in harmless)
+    return sum(
+        count for (of, reason), count in row.reasons.items() if of is arm and reason not in harmless
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +113,9 @@ class Scene:
     coverage: tuple[CoverageRow, ...]
     changes: PairChanges | None = None  # None where no earlier lists are known
     is_older: bool = False  # runs lie between
-    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # usual shares by arm, habit, bin
+    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(
+        default_factory=dict
+    )  # usual shares by arm, habit, bin
     usually_missing: float | None = None  # usual share without a list, None: unknown
     drop: float | None = None  # of the mean, None where it is not beyond doubt
 
@@ -93,7 +124,10 @@ class Scene:
         """In which bin of each habit each user lies, by arm; empty without changes."""
         if self.changes is None:
             return {}
-        return {arm: bin_lists(lists, self.changes.is_still[arm]) for arm, lists in self.changes.lists.items()}
+        return {
+            arm: bin_lists(lists, self.changes.is_still[arm])
+            for arm, lists in self.changes.lists.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,27 +147,55 @@ class Suspicion:
 def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     """The fault that explains best what happened; None where no hypothesis holds.
 
-    Beside it whether the other arm stood still (True) or changed no more than usual (False); None: not known, or neither.
-    The first of the kinds, from most to least specific, that explains at least half of what the best one explains of the drop,
-    or without a drop beyond doubt has half as many users as any; what worse models do is then told only where nothing else is
-    there. Counts alone decide whether a kind is: what is usual comes from the arm's own past, else from the other arm.
-    """
+    Beside it whether the other arm stood still (True) or changed no more than usual (False); None:
+    not known, or neither. The first of the kinds, from most to least specific, that explains at
+    least half of what the best one explains of the drop, or without a drop beyond doubt has half as
+    many users as any; what worse models do is then told only where nothing else is there. Counts
+    alone decide whether a kind is: what is usual comes from the arm's own past, else from the other
+    arm."""
     suspected = list(_suspect(scene))
     found = [_tell(each, scene) for each in suspected if not _is_covered(each, suspected)]
     if scene.drop is None:
         found = [each for each in found if each.kind not in _OF_MODELS] or found
     weights = [each.share if each.explained is None else each.explained for each in found]
-    some = [each for each, weight in zip(found, weights, strict=True) if weight >= _SOME * max(weights)]
-    good = [(each, weight) for each, weight in zip(found, weights, strict=True) if weight >= _AS_GOOD * max(weights)]
-    told = max((entry for entry in good if entry[0].kind is good[0][0].kind), key=lambda entry: entry[1])[0] if good else None
+    some = [
+        each for each, weight in zip(found, weights, strict=True) if weight >= _SOME * max(weights)
+    ]
+    good = [
+        (each, weight)
+        for each, weight in zip(found, weights, strict=True)
+        if weight >= _AS_GOOD * max(weights)
+    ]
+    told = (
+        max(
+            (entry for entry in good if entry[0].kind is good[0][0].kind),
+            key=lambda entry: entry[1],
+        )[0]
+        if good
+        else None
+    )
     kin = set() if told is None else _OF_MODELS if told.kind in _OF_MODELS else {told.kind}
-    twins = [each.users for each in some if told is not None and each.kind in kin and each.arms != told.arms]
-    if told is not None and any(told.users <= _ALIKE * users <= _ALIKE**2 * told.users for users in twins):
+    twins = [
+        each.users
+        for each in some
+        if told is not None and each.kind in kin and each.arms != told.arms
+    ]
+    if told is not None and any(
+        told.users <= _ALIKE * users <= _ALIKE**2 * told.users for users in twins
+    ):
         told = replace(told, arms=tuple(Arm))
-    missing = None if scene.usually_missing is None else find_missing(scene.coverage, scene.usually_missing)
+    missing = (
+        None
+        if scene.usually_missing is None
+        else find_missing(scene.coverage, scene.usually_missing)
+    )
     is_hidden = missing is not None and (told is None or (told.explained or 0.0) < _AS_GOOD)
     finding = missing if is_hidden else told
-    return None if finding is None else (finding, _has_stood(scene, finding, {each.arm for each in suspected}))
+    return (
+        None
+        if finding is None
+        else (finding, _has_stood(scene, finding, {each.arm for each in suspected}))
+    )
 
 
 def _suspect(scene: Scene) -> Iterator[Suspicion]:
@@ -149,8 +211,12 @@ def _suspect(scene: Scene) -> Iterator[Suspicion]:
 
 def _is_covered(suspicion: Suspicion, others: Sequence[Suspicion]) -> bool:
     """Whether its lists are other ones because of something more specific, as lists that were cut short are."""
-    covered = [each.hit for each in others if each.arm is suspicion.arm and each.kind not in _OF_MODELS]
-    return suspicion.kind in _OF_MODELS and any(hit[suspicion.hit].mean() >= _NEARLY_ALL for hit in covered)
+    covered = [
+        each.hit for each in others if each.arm is suspicion.arm and each.kind not in _OF_MODELS
+    ]
+    return suspicion.kind in _OF_MODELS and any(
+        hit[suspicion.hit].mean() >= _NEARLY_ALL for hit in covered
+    )
 
 
 def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
@@ -172,7 +238,10 @@ def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
         most = max(found, key=lambda each: int(each.hit.sum()))
         lists = group[most.hit]
         first = int(np.argmax(most.hit & (group == np.bincount(lists).argmax())))
-        detail = {"lists": float(len(np.unique(lists))), "popular": _popularity(codes[first], scene, arm)}
+        detail = {
+            "lists": float(len(np.unique(lists))),
+            "popular": _popularity(codes[first], scene, arm),
+        }
         yield replace(most, kind=FaultKind.SHARED_LIST, detail=detail)
 
 
@@ -196,8 +265,12 @@ def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
 def _stand_still(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users whose lists are those of the last run, while most others' are not."""
     for found in _exceed(scene, arm, Habit.STILL):
-        # An arm may never have changed; and where nobody's lists did, there was nothing to change them for.
-        if arm in scene.habits and min(changes.is_still[each][changes.is_known].mean() for each in Arm) < _MOSTLY:
+        # An arm may never have changed; and where nobody's lists did, there was nothing to change
+        # them for.
+        if (
+            arm in scene.habits
+            and min(changes.is_still[each][changes.is_known].mean() for each in Arm) < _MOSTLY
+        ):
             yield replace(found, kind=FaultKind.STALE)
 
 
@@ -214,7 +287,9 @@ def _lack_items(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspic
     if kept_else >= 0.8 * _usually_kept(scene, arm, float(np.nanmean(others.kept))):
         detail = {"items": float(len(gone)), "exposure": share}
         hit = np.asarray(is_gone.any(axis=1))
-        yield Suspicion(kind=FaultKind.ITEMS_GONE, arm=arm, hit=hit, judged=changes.is_known, detail=detail)
+        yield Suspicion(
+            kind=FaultKind.ITEMS_GONE, arm=arm, hit=hit, judged=changes.is_known, detail=detail
+        )
 
 
 def _usually_kept(scene: Scene, arm: Arm, otherwise: float) -> float:
@@ -227,15 +302,23 @@ def _are_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Susp
     for found in _exceed(scene, arm, Habit.REPLACED):
         kind = judge_lists(changes.lists[arm], found.hit)
         # Lists of nobody's own lie far out; where others lie is not known.
-        yield replace(found, kind=kind, habit=Habit.MOVED if kind is FaultKind.REPLACED else found.habit)
+        yield replace(
+            found, kind=kind, habit=Habit.MOVED if kind is FaultKind.REPLACED else found.habit
+        )
 
 
 def _are_turned(scene: Scene, _: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users whose items stand in another order than the arm is used to change, all of them or the first three."""
-    both = {habit: found for habit in (Habit.TURNED, Habit.TOP_TURNED) for found in _exceed(scene, arm, habit)}
+    both = {
+        habit: found
+        for habit in (Habit.TURNED, Habit.TOP_TURNED)
+        for found in _exceed(scene, arm, habit)
+    }
     if both:
         # Only whose first three items are the same ones can have them turned.
-        habit = max(both, key=lambda each: both[each].hit.sum() / (scene.bins[arm][each] >= 0).sum())
+        habit = max(
+            both, key=lambda each: both[each].hit.sum() / (scene.bins[arm][each] >= 0).sum()
+        )
         yield replace(both[habit], detail={"top": float(habit is Habit.TOP_TURNED)})
 
 
@@ -244,15 +327,31 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
     bins = scene.bins[arm][habit]
     found = [(ALL, find_excess(bins, _usual(scene, arm, habit)))]
     if found[0][1] is None:
-        # A few users among many that look alike stand out only among their own, whose lists change by a habit of theirs.
-        largest = sorted(scene.segments.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:_SEARCHED]
-        found = [(name, find_excess(bins[rows], _usual(scene, arm, habit, rows))) for name, rows in largest]
-    segment, excess = max(found, key=lambda each: each[1].beyond * len(scene.segments[each[0]]) if each[1] else 0)
+        # A few users among many that look alike stand out only among their own, whose lists change
+        # by a habit of theirs.
+        largest = sorted(scene.segments.items(), key=lambda entry: (-len(entry[1]), entry[0]))[
+            :_SEARCHED
+        ]
+        found = [
+            (name, find_excess(bins[rows], _usual(scene, arm, habit, rows)))
+            for name, rows in largest
+        ]
+    segment, excess = max(
+        found, key=lambda each: each[1].beyond * len(scene.segments[each[0]]) if each[1] else 0
+    )
     if excess is not None:
         hit = np.zeros(len(bins), dtype=np.bool_)
         hit[scene.segments[segment]] = bins[scene.segments[segment]] >= excess.least
         usual, place = excess.usual, None if segment == ALL else segment
-        yield Suspicion(kind=FaultKind.REORDERED, arm=arm, hit=hit, judged=bins >= 0, usual=usual, habit=habit, segment=place)
+        yield Suspicion(
+            kind=FaultKind.REORDERED,
+            arm=arm,
+            hit=hit,
+            judged=bins >= 0,
+            usual=usual,
+            habit=habit,
+            segment=place,
+        )
 
 
 def _usual(scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None) -> tuple[float, ...]:
@@ -270,16 +369,36 @@ def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     """The finding that a suspicion amounts to: where, how many, and what it explains."""
     judged, segments = suspicion.judged, scene.segments
     # Who cannot be judged is taken to be as others are.
-    known = segments if judged is None else {name: rows[judged[rows]] for name, rows in segments.items()}
+    known = (
+        segments
+        if judged is None
+        else {name: rows[judged[rows]] for name, rows in segments.items()}
+    )
     segment = suspicion.segment or find_place(suspicion.hit, suspicion.usual, known)
     rows, seen = rows_of_place(segment, segments), rows_of_place(segment, known)
-    if suspicion.kind is FaultKind.REORDERED and suspicion.habit is Habit.TURNED and _has_replaced(suspicion.hit, scene):
+    if (
+        suspicion.kind is FaultKind.REORDERED
+        and suspicion.habit is Habit.TURNED
+        and _has_replaced(suspicion.hit, scene)
+    ):
         suspicion = replace(suspicion, kind=FaultKind.REPLACED, habit=Habit.MOVED)
-    share = float(suspicion.hit[seen].mean()) if suspicion.habit is None else _estimate(suspicion.habit, suspicion, scene, seen)
-    users = float(suspicion.hit.sum()) * len(scene.batch) / len(known[ALL]) if suspicion.habit is None else share * len(rows)
-    concerned = np.isin(np.arange(len(scene.batch)), rows) if share >= _NEARLY_ALL else suspicion.hit
+    share = (
+        float(suspicion.hit[seen].mean())
+        if suspicion.habit is None
+        else _estimate(suspicion.habit, suspicion, scene, seen)
+    )
+    users = (
+        float(suspicion.hit.sum()) * len(scene.batch) / len(known[ALL])
+        if suspicion.habit is None
+        else share * len(rows)
+    )
+    concerned = (
+        np.isin(np.arange(len(scene.batch)), rows) if share >= _NEARLY_ALL else suspicion.hit
+    )
     if share < _NEARLY_ALL and suspicion.habit is Habit.MOVED:
-        farthest = rows[np.argsort(-scene.bins[suspicion.arm][Habit.MOVED][rows], kind="stable")][: round(users)]
+        farthest = rows[np.argsort(-scene.bins[suspicion.arm][Habit.MOVED][rows], kind="stable")][
+            : round(users)
+        ]
         concerned = np.isin(np.arange(len(scene.batch)), farthest)
     return Finding(
         kind=suspicion.kind,
@@ -299,20 +418,29 @@ def _estimate(habit: Habit, suspicion: Suspicion, scene: Scene, rows: Rows) -> f
     bins = scene.bins[suspicion.arm][habit][rows]
     usual = _usual(scene, suspicion.arm, habit, None if suspicion.segment is None else rows)
     excess = find_excess(bins, usual) if habit in {Habit.REPLACED, Habit.TURNED} else None
-    # Strangers' lists lie beyond, and lists in a wholly other order where the usual ones would if they were reversed.
+    # Strangers' lists lie beyond, and lists in a wholly other order where the usual ones would if
+    # they were reversed.
     if excess is not None and (habit is Habit.REPLACED or excess.reversed >= _APART):
         return excess.beyond
     share = max(least_share(bins, usual), float(suspicion.hit[rows].mean()) - suspicion.usual)
-    # Three items that were put in another order stand as before where they had turned by themselves, as far as any do.
+    # Three items that were put in another order stand as before where they had turned by
+    # themselves, as far as any do.
     stood, turned = sum(usual[:1]), sum(usual[_FAR:]) / _FAR_ORDERS
-    return min(1.0, share * stood / (stood - turned)) if habit is Habit.TOP_TURNED and stood > _FAR * turned else share
+    return (
+        min(1.0, share * stood / (stood - turned))
+        if habit is Habit.TOP_TURNED and stood > _FAR * turned
+        else share
+    )
 
 
 def _has_replaced(concerned: Flags, scene: Scene) -> bool:
     """Whether a drop is more of other items than of another order where these users' lists turned."""
     if scene.changes is None or scene.drop is None:
         return False
-    membership, order = (np.nansum(each[concerned]) for each in (scene.changes.parts.membership, scene.changes.parts.order))
+    membership, order = (
+        np.nansum(each[concerned])
+        for each in (scene.changes.parts.membership, scene.changes.parts.order)
+    )
     return bool(membership > order)
 
 

@@ -17,7 +17,8 @@ _BINS = 10
 _LEAST_USERS = 5.0
 _SURE = 4.0
 
-# How many times the usual share of users counts as usual still, since trainings differ; less so for habits with few bins.
+# How many times the usual share of users counts as usual still, since trainings differ; less so for
+# habits with few bins.
 _WANDERS, _HARDLY_WANDERS = 3.0, 1.5
 
 # Share of usual users from a bin on of which no more than chance can be said of the others.
@@ -39,7 +40,10 @@ class Habit(StrEnum):
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
     """Bin of each user by habit, from 0, -1 where nothing can be said, such as of users without former lists: integers (n,)."""
     is_known = ~np.isnan(lists.kept)
-    replaced, turned = np.rint(_BINS * (1 - np.nan_to_num(lists.kept))), np.floor(_BINS * lists.turned)
+    replaced, turned = (
+        np.rint(_BINS * (1 - np.nan_to_num(lists.kept))),
+        np.floor(_BINS * lists.turned),
+    )
     bins = {
         Habit.REPLACED: replaced,
         Habit.TURNED: turned,
@@ -48,7 +52,9 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
         Habit.STILL: is_still,
         Habit.SHARED: find_shared(lists.present)[0],
     }
-    return {habit: np.where(is_known, values, -1).astype(np.int64) for habit, values in bins.items()}
+    return {
+        habit: np.where(is_known, values, -1).astype(np.int64) for habit, values in bins.items()
+    }
 
 
 def share_bins(bins: Integers) -> tuple[float, ...]:
@@ -69,15 +75,15 @@ class Outliers:
     least: int  # their least bin
     usual: float  # share of ordinary users that may lie there, too
     reversed: float  # share of them that would if the habit were turned round
-    beyond: float  # share of users by which there are more than usual, of those who usually lie elsewhere
+    # Share of users by which there are more than usual, of those who usually lie elsewhere
+    beyond: float
 
 
 def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     """The bin from which on far more users lie than usual, None where none does.
 
-    ``bins`` from `bin_lists`, ``usual`` shares by bin. With p and r the shares now and usual from a bin on, it is that of the
-    greatest p - 3 r beyond doubt, p - 1.5 r with few bins.
-    """
+    ``bins`` from `bin_lists`, ``usual`` shares by bin. With p and r the shares now and usual from a
+    bin on, it is that of the greatest p - 3 r beyond doubt, p - 1.5 r with few bins."""
     known = bins[bins >= 0]
     if not len(known):
         return None
@@ -89,7 +95,10 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     least = 1 + int(np.argmax(beyond[1:])) if len(now) > 1 else 0
     if not least or beyond[least] <= 0:
         return None
-    hit, turned = (now - then)[least] / max(1 - then[least], 1e-9), float(sum(usual[: _BINS - least + 1]))
+    hit, turned = (
+        (now - then)[least] / max(1 - then[least], 1e-9),
+        float(sum(usual[: _BINS - least + 1])),
+    )
     return Outliers(least=least, usual=float(at_most[least]), reversed=turned, beyond=float(hit))
 
 
@@ -127,10 +136,12 @@ _LEAST_SHARE = 0.001
 _MODELS = 500
 _LOOKED_AT = 300
 
-# From where on, between what two strangers' lists share and what a user's own usually do, lists are the user's own still.
+# From where on, between what two strangers' lists share and what a user's own usually do, lists are
+# the user's own still.
 _OWN = 0.12
 
-# Share of what former lists have in common with one another that lists of other users still have, with the likest and with all.
+# Share of what former lists have in common with one another that lists of other users still have,
+# with the likest and with all.
 _LIKEST = 0.75
 _LIKE = 0.6
 
@@ -145,9 +156,13 @@ def find_shared(codes: Codes) -> tuple[Flags, Integers]:
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     """Whether these lists are other users', nobody's, or just others than before."""
     rows, models = np.flatnonzero(hit), np.flatnonzero(lists.former_lengths)
-    rows, models = rows[:: max(1, len(rows) // _LOOKED_AT)], models[:: max(1, len(models) // _MODELS)]
+    rows, models = (
+        rows[:: max(1, len(rows) // _LOOKED_AT)],
+        models[:: max(1, len(models) // _MODELS)],
+    )
     former, present = (
-        _count_common(codes[rows], lists.former[models], rows, models) for codes in (lists.former, lists.present)
+        _count_common(codes[rows], lists.former[models], rows, models)
+        for codes in (lists.former, lists.present)
     )
     own = float(np.nanmean(lists.kept[rows]))
     k = max(1.0, float(lists.former_lengths[rows].mean()))
@@ -156,7 +171,10 @@ def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     # Lists of other users are as far from one's own former list as any two users' lists are.
     if own > strangers + _OWN * (usual - strangers):
         return FaultKind.REPLACED
-    is_somebodys = present.max(axis=1).mean() >= _LIKEST * former.max(axis=1).mean() and present.mean() >= _LIKE * former.mean()
+    is_somebodys = (
+        present.max(axis=1).mean() >= _LIKEST * former.max(axis=1).mean()
+        and present.mean() >= _LIKE * former.mean()
+    )
     return FaultKind.MIXED_UP if is_somebodys else FaultKind.NOISE
 
 

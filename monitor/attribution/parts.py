@@ -58,8 +58,17 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
     """
     short = np.minimum(before.candidate_lengths, after.candidate_lengths)
     start, end = _cut(before, short), _cut(after, short)
-    is_kept, is_held = np.zeros(start.candidate.shape, dtype=np.bool_), np.zeros(end.candidate.shape, dtype=np.bool_)
-    moved = replace(start, baseline=start.candidate, candidate=end.candidate, baseline_lengths=short, scores=None)
+    is_kept, is_held = (
+        np.zeros(start.candidate.shape, dtype=np.bool_),
+        np.zeros(end.candidate.shape, dtype=np.bool_),
+    )
+    moved = replace(
+        start,
+        baseline=start.candidate,
+        candidate=end.candidate,
+        baseline_lengths=short,
+        scores=None,
+    )
     for rows, alignment in blocks(replace(moved, weights=None, labels=None)):
         is_kept[rows, : alignment.k] = (alignment.positions < alignment.k).T
         is_held[rows, : alignment.k] = (alignment.candidate_positions < alignment.k).T
@@ -71,14 +80,20 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
 def share_steps(walk: Sequence[PairBatch], score: ScoreBatch) -> Parts:
     """What the steps of `walk_to` cost, by part; at most six scorings, fewer where steps are one.
 
-    L' to J is what replacing alone costs, H to L what moving common items alone costs; the rest, J to H, is shared between them
-    in proportion: an item put on top of lists that keep their order is replaced, lists turned upside down have moved.
-    """
-    by_step = {id(step): _finite(score(step)) for step in {id(step): step for step in walk}.values()}
+    L' to J is what replacing alone costs, H to L what moving common items alone costs; the rest, J
+    to H, is shared between them in proportion: an item put on top of lists that keep their order is
+    replaced, lists turned upside down have moved."""
+    by_step = {
+        id(step): _finite(score(step)) for step in {id(step): step for step in walk}.values()
+    }
     start, shortened, replaced, moved, end, alone = (by_step[id(step)] for step in walk)
     is_known = ~np.isnan(start + shortened + replaced + moved + end)
     both = _share_of_order(shortened - alone, replaced - moved) * (alone - replaced)
-    steps = (shortened - replaced - both, replaced - moved + both, (start - shortened) + (moved - end))
+    steps = (
+        shortened - replaced - both,
+        replaced - moved + both,
+        (start - shortened) + (moved - end),
+    )
     membership, order, length = (np.where(is_known, step, np.nan) for step in steps)
     return Parts(membership=membership, order=order, length=length)
 
@@ -100,8 +115,10 @@ def _with_baseline_twice(batch: PairBatch) -> PairBatch:
         batch,
         candidate=batch.baseline,
         candidate_lengths=batch.baseline_lengths,
-        scores=batch.scores and ByArm(baseline=batch.scores.baseline, candidate=batch.scores.baseline),
-        weights=batch.weights and ByArm(baseline=batch.weights.baseline, candidate=batch.weights.baseline),
+        scores=batch.scores
+        and ByArm(baseline=batch.scores.baseline, candidate=batch.scores.baseline),
+        weights=batch.weights
+        and ByArm(baseline=batch.weights.baseline, candidate=batch.weights.baseline),
     )
 
 
@@ -117,7 +134,8 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
         candidate=np.where(is_kept, batch.candidate, np.int32(PAD)),
         candidate_lengths=np.minimum(batch.candidate_lengths, lengths),
         scores=scores and replace(scores, candidate=np.where(is_kept, scores.candidate, np.nan)),
-        weights=weights and replace(weights, candidate=np.where(is_kept, weights.candidate, np.nan)),
+        weights=weights
+        and replace(weights, candidate=np.where(is_kept, weights.candidate, np.nan)),
     )
 
 
@@ -136,9 +154,14 @@ def _exchange(batch: PairBatch, places: Flags, other: PairBatch, theirs: Flags) 
 
 
 def average_parts(parts: Parts, rows: Rows) -> PartMeans | None:
-    """Means of the parts over those of these users of whom they are known; None where they are known of nobody."""
+    """Means of the parts over those of these users of whom they are known.
+
+    None where they are known of nobody.
+    """
     known = rows[~np.isnan(parts.whole[rows])]
     if not len(known):
         return None
-    membership, order, length = (float(values[known].mean()) for values in (parts.membership, parts.order, parts.length))
+    membership, order, length = (
+        float(values[known].mean()) for values in (parts.membership, parts.order, parts.length)
+    )
     return PartMeans(n=len(known), membership=membership, order=order, length=length)

@@ -25,15 +25,21 @@ PART_WORDS: Mapping[Part, str] = {
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "got no list from the {arms} ({before} before)",
     FaultKind.CUT_SHORT: "get shorter lists from the {arms}: {now} items instead of {before}",
-    FaultKind.STALE: "get the same list from the {arms} as in the last run, while other lists changed",
-    FaultKind.ITEMS_GONE: "had items that nobody gets from the {arms} any more: {items} items, {exposure} of what was shown",
+    FaultKind.STALE: (
+        "get the same list from the {arms} as in the last run, while other lists changed"
+    ),
+    FaultKind.ITEMS_GONE: (
+        "had items that nobody gets from the {arms} any more: {items} items, "
+        "{exposure} of what was shown"
+    ),
     FaultKind.MIXED_UP: "get lists from the {arms} that are those of other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
     FaultKind.REPLACED: "are shown other items by the {arms}, many more than usual",
 }
 _ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
 
-# Share of a shared list's items that must have been among the most listed ones to be called the most popular.
+# Share of a shared list's items that must have been among the most listed ones to be called the
+# most popular.
 _POPULAR = 0.5
 
 _WITHOUT_PAST = "No earlier lists to hold this against."
@@ -58,11 +64,17 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
         share = "all" if is_all else "none" if is_none else _percent(finding.explained, 1)
         tail.append(f"This explains {share} of the drop.")
     elif not drop.is_clear:
-        tail.append(f"The similarity of all users {'hardly fell' if drop.whole > 0 else 'did not fall'}.")
+        tail.append(
+            f"The similarity of all users {'hardly fell' if drop.whole > 0 else 'did not fall'}."
+        )
     if has_stood is not None:
         (other,) = [arm for arm in Arm if arm not in finding.arms]
-        tail.append(f"The {other} {'did not change' if has_stood else 'changed no more than usual'}.")
-    return _join([f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}.", *tail])
+        tail.append(
+            f"The {other} {'did not change' if has_stood else 'changed no more than usual'}."
+        )
+    return _join(
+        [f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}.", *tail]
+    )
 
 
 def write_drop(drop: MeanDrop) -> str:
@@ -72,7 +84,9 @@ def write_drop(drop: MeanDrop) -> str:
     if not drop.is_clear:
         return _join(
             [
-                f"No clear drop: similarity fell by {moved}." if drop.whole > 0 else f"No drop: similarity rose by {moved}.",
+                f"No clear drop: similarity fell by {moved}."
+                if drop.whole > 0
+                else f"No drop: similarity rose by {moved}.",
                 *where,
             ]
         )
@@ -85,7 +99,10 @@ def write_drop(drop: MeanDrop) -> str:
 def write_distance(means: PartMeans) -> str:
     """What sets lists apart where nothing earlier is known: how far they lie from identical ones, and by which parts."""
     parts = {Part.MEMBERSHIP: means.membership, Part.ORDER: means.order, Part.LENGTH: means.length}
-    return f"{_WITHOUT_PAST} Lists lie {means.whole:.4f} from identical ones{_write_parts(parts, means.whole)}."
+    return (
+        f"{_WITHOUT_PAST} Lists lie {means.whole:.4f} from identical "
+        f"ones{_write_parts(parts, means.whole)}."
+    )
 
 
 def write_fall(fall: SegmentFall, drop: float) -> str:
@@ -99,7 +116,10 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
     is_shared = 0 < fall.whole <= _WHOLE * drop
     of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop" if is_shared else ""
     own = {part: amount / fall.share_before for part, amount in fall.parts.items()}
-    return f"In {name} similarity fell by {moved}{of_all}{_write_parts(own, fall.whole / fall.share_before)}."
+    return (
+        f"In {name} similarity fell by "
+        f"{moved}{of_all}{_write_parts(own, fall.whole / fall.share_before)}."
+    )
 
 
 def _write_parts(parts: Mapping[Part, float], whole: float) -> str:
@@ -107,7 +127,10 @@ def _write_parts(parts: Mapping[Part, float], whole: float) -> str:
     is_shared = 0 < max(parts.values()) <= _WHOLE * whole
     least = max(_LEAST_AMOUNT, _LEAST_SHARE * whole if is_shared else 0.0)
     shown = [
-        f"{PART_WORDS[part]} {_percent(min(amount, whole), whole) if is_shared else f'{amount:.4f}'}"
+        (
+            f"{PART_WORDS[part]} "
+            f"{_percent(min(amount, whole), whole) if is_shared else f'{amount:.4f}'}"
+        )
         for part, amount in sorted(parts.items(), key=lambda entry: -entry[1])
         if (amount if is_shared else abs(amount)) >= least
     ]
@@ -121,27 +144,45 @@ def _write_who(finding: Finding) -> str:
         return who
     if finding.is_exact and not about:
         return f"{who}, exactly those of {shorten_name(finding.segment)},"
-    return f"{who}, mostly in {shorten_name(finding.segment)} ({_percent(finding.segment_share, 1)} of its users),"
+    return (
+        f"{who}, mostly in {shorten_name(finding.segment)} ({_percent(finding.segment_share, 1)} "
+        "of its users),"
+    )
 
 
 def _write_what(finding: Finding, arms: str) -> str:
     detail = finding.detail
     if finding.kind is FaultKind.SHARED_LIST:
         lists, popular = detail["lists"], detail["popular"] >= _POPULAR
-        what = f"all get the same list from the {arms}" if lists == 1 else f"get one of {lists:.0f} lists from the {arms}"
+        what = (
+            f"all get the same list from the {arms}"
+            if lists == 1
+            else f"get one of {lists:.0f} lists from the {arms}"
+        )
         return f"{what}: the most popular items" if popular else what
     if finding.kind is FaultKind.RESPELLED:
         return _write_respelled(finding, arms)
     if finding.kind is FaultKind.REORDERED:
-        return f"get the same {'first three ' if detail['top'] else ''}items from the {arms}, but in another order"
-    figures = {name: f"{value:,.0f}" if value > 1 else _percent(value, 1) for name, value in detail.items()}
+        return (
+            f"get the same {'first three ' if detail['top'] else ''}items from the {arms}, "
+            "but in another order"
+        )
+    figures = {
+        name: f"{value:,.0f}" if value > 1 else _percent(value, 1) for name, value in detail.items()
+    }
     return _WHAT[finding.kind].format(arms=arms, **figures)
 
 
 def _write_respelled(finding: Finding, arms: str) -> str:
     if len(finding.arms) > 1:
-        return f"get items whose ids are spelled otherwise by {arms}{_write_spellings(finding, *finding.arms)}"
-    return f"get items from the {arms} whose ids are spelled otherwise than before{_write_spellings(finding, 'before', 'now')}"
+        return (
+            "get items whose ids are spelled otherwise by "
+            f"{arms}{_write_spellings(finding, *finding.arms)}"
+        )
+    return (
+        f"get items from the {arms} whose ids are spelled otherwise than "
+        f"before{_write_spellings(finding, 'before', 'now')}"
+    )
 
 
 def _write_spellings(finding: Finding, first: str, second: str) -> str:
@@ -181,7 +222,10 @@ def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str
 
 
 def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
-    """Sentences on everybody's fall, on this segment's where it is known, and on odd ids; what has a cause comes first."""
+    """Sentences on everybody's fall, on this segment's where it is known, and on odd ids.
+
+    What has a cause comes first.
+    """
     fall = next((each for each in explanation.falls if each.segment == segment), None)
     sentence, hints = explanation.sentence, _write_hints(explanation)
     if segment == ALL or fall is None:

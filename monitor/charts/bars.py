@@ -45,8 +45,12 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
     rows = (
         element(
             "g",
-            element("text", bar.name, x=NAMES - 8, y=ROW * number + 17, text_anchor="end", class_="item"),
-            _draw_bar(span, scale, ROW * number, bar.kind or ("worse" if bar.amount > 0 else "better")),
+            element(
+                "text", bar.name, x=NAMES - 8, y=ROW * number + 17, text_anchor="end", class_="item"
+            ),
+            _draw_bar(
+                span, scale, ROW * number, bar.kind or ("worse" if bar.amount > 0 else "better")
+            ),
             draw_tick(bar.figure, WIDTH - VALUES + 8, ROW * number + 17, None),
         )
         for number, (bar, span) in enumerate(zip(bars, spans, strict=True))
@@ -58,14 +62,23 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
 
 def _draw_bar(span: tuple[float, float], scale: Axis, top: float, kind: str) -> Markup:
     start, end = sorted(map(scale, span))
-    return element("rect", x=start, y=top + 5, width=max(1.0, end - start), height=ROW - 10, class_=f"bar {kind}")
+    return element(
+        "rect",
+        x=start,
+        y=top + 5,
+        width=max(1.0, end - start),
+        height=ROW - 10,
+        class_=f"bar {kind}",
+    )
 
 
 _HISTOGRAM_WIDTH, _HISTOGRAM_HEIGHT = 560.0, 170.0
 _TOP, _BOTTOM, _SIDE, _NAME = 34.0, 20.0, 16.0, 13.0
 
 
-def draw_histogram(counts: Sequence[int], low: float, high: float, *, label: str, levels: Sequence[Level] = ()) -> Markup:
+def draw_histogram(
+    counts: Sequence[int], low: float, high: float, *, label: str, levels: Sequence[Level] = ()
+) -> Markup:
     """Counts by equal bins from ``low`` to ``high``; levels beyond these are left out."""
     x, most = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE), max(counts, default=0) or 1
     base, width = _HISTOGRAM_HEIGHT - _BOTTOM, (_HISTOGRAM_WIDTH - 2 * _SIDE) / max(1, len(counts))
@@ -86,9 +99,14 @@ def draw_histogram(counts: Sequence[int], low: float, high: float, *, label: str
     marks = ticks(x, 8)
     axis = [draw_tick(write_value(each, marks), x(each), _HISTOGRAM_HEIGHT - 5) for each in marks]
     near = [level for level in levels if low <= level.value <= high]
-    lines = [_draw_level(level, x(level.value), _NAME * (number + 1), base) for number, level in enumerate(near)]
+    lines = [
+        _draw_level(level, x(level.value), _NAME * (number + 1), base)
+        for number, level in enumerate(near)
+    ]
     ground = element("line", x1=_SIDE, x2=_HISTOGRAM_WIDTH - _SIDE, y1=base, y2=base, class_="grid")
-    return drawing(_HISTOGRAM_WIDTH, _HISTOGRAM_HEIGHT, label, ground, *bars, *axis, *lines, class_="bars")
+    return drawing(
+        _HISTOGRAM_WIDTH, _HISTOGRAM_HEIGHT, label, ground, *bars, *axis, *lines, class_="bars"
+    )
 
 
 def _draw_level(level: Level, place: float, top: float, base: float) -> Markup:
@@ -105,9 +123,17 @@ _MOST_ROWS = 20
 
 
 def draw_heat_map(
-    columns: Sequence[Sequence[int]], low: float, high: float, *, label: str, ends: tuple[str, str] = ("", "")
+    columns: Sequence[Sequence[int]],
+    low: float,
+    high: float,
+    *,
+    label: str,
+    ends: tuple[str, str] = ("", ""),
 ) -> Markup:
-    """Counts by bin of each run, oldest first, neighbouring bins added up where many; ``ends``: below the outer columns."""
+    """Counts by bin of each run, oldest first, neighbouring bins added up where many.
+
+    ``ends``: below the outer columns.
+    """
     folded = [_fold(column, _MOST_ROWS) for column in columns]
     if not folded:
         return Markup()
@@ -119,8 +145,13 @@ def draw_heat_map(
         for row, count in enumerate(column):
             if shade := min(SHADES, round(SHADES * 3 * count / total + 0.3)):
                 x, y = LEFT + number * width, _MAP_HEIGHT - BOTTOM - (row + 1) * height
-                cells.setdefault(shade, []).append(f"M{x:.1f} {y:.1f}h{width + 0.2:.1f}v{height + 0.2:.1f}h-{width + 0.2:.1f}z")
-    drawn = [element("path", d="".join(found), class_=f"heat h{shade}") for shade, found in sorted(cells.items())]
+                cells.setdefault(shade, []).append(
+                    f"M{x:.1f} {y:.1f}h{width + 0.2:.1f}v{height + 0.2:.1f}h-{width + 0.2:.1f}z"
+                )
+    drawn = [
+        element("path", d="".join(found), class_=f"heat h{shade}")
+        for shade, found in sorted(cells.items())
+    ]
     scale = Axis(low, high, _MAP_HEIGHT - BOTTOM, TOP)
     marks = ticks(scale, 4)
     axis = [draw_tick(write_value(each, marks), LEFT - 6, scale(each) + 4, "end") for each in marks]

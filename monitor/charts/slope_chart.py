@@ -21,11 +21,21 @@ def draw_slopes(
     urls: Mapping[str, str] | None = None,
     heads: tuple[str, str] = ("baseline", "candidate"),
 ) -> Markup:
-    """Both lists, best first; an item is kept, moved, far, gone (baseline alone) or new (candidate alone). Text wraps."""
+    """Both lists, best first.
+
+    An item is kept, moved, far, gone (baseline alone) or new (candidate alone). Text wraps.
+    """
     ranks = {item: rank for rank, item in enumerate(candidate)}
     before = {item: rank for rank, item in enumerate(baseline)}
     lines = [
-        element("line", x1=0, y1=rank + 0.5, x2=1, y2=after + 0.5, class_=f"slope {_class_of(rank, after)}")
+        element(
+            "line",
+            x1=0,
+            y1=rank + 0.5,
+            x2=1,
+            y2=after + 0.5,
+            class_=f"slope {_class_of(rank, after)}",
+        )
         for rank, item in enumerate(baseline)
         if (after := ranks.get(item)) is not None
     ]
@@ -33,13 +43,27 @@ def draw_slopes(
     def draw(rank: int, item: str, kind: str) -> Markup:
         return _draw_item(rank, item, (titles or {}).get(item, item), kind, (urls or {}).get(item))
 
-    left = [draw(rank, item, _class_of(rank, ranks.get(item))) for rank, item in enumerate(baseline)]
-    right = [draw(rank, item, _class_of(before.get(item), rank)) for rank, item in enumerate(candidate)]
+    left = [
+        draw(rank, item, _class_of(rank, ranks.get(item))) for rank, item in enumerate(baseline)
+    ]
+    right = [
+        draw(rank, item, _class_of(before.get(item), rank)) for rank, item in enumerate(candidate)
+    ]
     # The picture is stretched to the height of the lists.
-    area = {"viewBox": f"0 0 1 {max(len(baseline), len(candidate), 1)}", "preserveAspectRatio": "none"}
+    area = {
+        "viewBox": f"0 0 1 {max(len(baseline), len(candidate), 1)}",
+        "preserveAspectRatio": "none",
+    }
     picture = element("svg", *lines, role="img", aria_label=_describe(baseline, candidate), **area)
     above = (element("p", head, class_="head") for head in heads)
-    return element("div", *above, element("ol", *left), element("div", picture), element("ol", *right), class_="slopes")
+    return element(
+        "div",
+        *above,
+        element("ol", *left),
+        element("div", picture),
+        element("ol", *right),
+        class_="slopes",
+    )
 
 
 def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
@@ -53,7 +77,9 @@ def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
             drawn.append(element("circle", cx=6.0, cy=y, r=2.0, class_="slope gone"))
         else:
             end, kind = (after + 1) * THUMB_ROW, _class_of(rank, after)
-            drawn.append(element("line", x1=8.0, y1=y, x2=THUMB_WIDTH - 8, y2=end, class_=f"slope {kind}"))
+            drawn.append(
+                element("line", x1=8.0, y1=y, x2=THUMB_WIDTH - 8, y2=end, class_=f"slope {kind}")
+            )
     known = set(baseline)
     drawn += [
         element("circle", cx=THUMB_WIDTH - 6, cy=(rank + 1) * THUMB_ROW, r=2.0, class_="slope new")
@@ -80,11 +106,17 @@ def _draw_item(rank: int, item: str, full: str, kind: str, url: str | None) -> M
     said = full if len(full) <= _LONGEST else f"{full[: _LONGEST - 1]}…"
     name = element("span", link_to(url, said), class_=f"item {kind}")
     return element(
-        "li", element("span", str(rank + 1), class_="rank"), name, title=f"{full} ({item})" if full != item else item
+        "li",
+        element("span", str(rank + 1), class_="rank"),
+        name,
+        title=f"{full} ({item})" if full != item else item,
     )
 
 
 def _describe(baseline: Sequence[str], candidate: Sequence[str]) -> str:
     shared = len(set(baseline) & set(candidate))
     gone, new = len(baseline) - shared, len(candidate) - shared
-    return f"{shared} items in both lists, {gone} only in the baseline's, {new} only in the candidate's"
+    return (
+        f"{shared} items in both lists, {gone} only in the baseline's, {new} only in the "
+        "candidate's"
+    )

@@ -12,9 +12,18 @@ from markupsafe import Markup, escape
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
     """One element; ``class_`` is `class`, other underscores are hyphens, numbers have one decimal, None leaves out."""
-    known = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value is not None)
+    known = (
+        (key.rstrip("_").replace("_", "-"), value)
+        for key, value in attributes.items()
+        if value is not None
+    )
     said = "".join([f' {key}="{_written(value)}"' for key, value in known])
-    inner = "".join([child if isinstance(child, Markup) else escape(_printable(str(child))) for child in children])
+    inner = "".join(
+        [
+            child if isinstance(child, Markup) else escape(_printable(str(child)))
+            for child in children
+        ]
+    )
     made = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
     return Markup(made)  # noqa: S704 - names are ours, all else is escaped
 
@@ -24,8 +33,18 @@ def link_to(url: str | None, shown: str) -> str:
     return element("a", shown, href=url, rel="noreferrer") if url else shown
 
 
-def drawing(width: float, height: float, label: str, *children: object, class_: str = "chart", role: str = "img") -> Markup:
-    """The whole picture, scaled to its place; ``label`` is for screen readers, ``role`` is `group` where it holds links."""
+def drawing(
+    width: float,
+    height: float,
+    label: str,
+    *children: object,
+    class_: str = "chart",
+    role: str = "img",
+) -> Markup:
+    """The whole picture, scaled to its place.
+
+    ``label`` is for screen readers, ``role`` is `group` where it holds links.
+    """
     size = f"0 0 {width:g} {height:g}"
     return element("svg", *children, viewBox=size, role=role, aria_label=label, class_=class_)
 
@@ -35,10 +54,21 @@ def draw_tick(said: str, x: float, y: float, anchor: str | None = "middle") -> M
     return element("text", said, x=x, y=y, text_anchor=anchor, class_="tick")
 
 
-def draw_area(x: Sequence[float], upper: Iterable[float], lower: Iterable[float], *children: Markup, class_: str) -> Markup:
+def draw_area(
+    x: Sequence[float],
+    upper: Iterable[float],
+    lower: Iterable[float],
+    *children: Markup,
+    class_: str,
+) -> Markup:
     """What lies between two lines over these places."""
     edge = [*zip(x, upper, strict=True), *reversed([*zip(x, lower, strict=True)])]
-    return element("polygon", *children, points=" ".join(f"{px:.1f},{py:.1f}" for px, py in edge), class_=class_)
+    return element(
+        "polygon",
+        *children,
+        points=" ".join(f"{px:.1f},{py:.1f}" for px, py in edge),
+        class_=class_,
+    )
 
 
 def polyline(points: Iterable[tuple[float, float]], **attributes: object) -> Markup:
@@ -47,7 +77,11 @@ def polyline(points: Iterable[tuple[float, float]], **attributes: object) -> Mar
 
 
 def _written(value: object) -> str:
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else escape(_printable(str(value)))
+    return (
+        f"{value:.1f}".removesuffix(".0")
+        if isinstance(value, float)
+        else escape(_printable(str(value)))
+    )
 
 
 def _printable(text: str) -> str:
@@ -74,7 +108,10 @@ class Axis:
 
 
 def axis_of(values: Iterable[float | None], start: float, end: float) -> Axis:
-    """A scale over all finite values, with a little room at both ends; from 0 to 1 where there are none."""
+    """A scale over all finite values, with a little room at both ends.
+
+    From 0 to 1 where there are none.
+    """
     known = [value for value in values if value is not None and math.isfinite(value)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     room = (high - low) * 0.06 or 0.02
@@ -107,14 +144,18 @@ def read_style() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Charts as a notebook shows them, light or dark as the reader's system is; ``html`` is the same as text, to be saved."""
+    """Charts as a notebook shows them, light or dark as the reader's system is.
+
+    ``html`` is the same as text, to be saved.
+    """
 
     body: Markup
 
     @property
     def html(self) -> str:
         """A part of a page that holds its own style."""
-        # Nested, so that no rule reaches the rest of the notebook; on a ground of its own, whatever the notebook's theme is.
+        # Nested, so that no rule reaches the rest of the notebook; on a ground of its own, whatever
+        # the notebook's theme is.
         style = read_style().replace(":root", "&")
         card = '<div class="rankwatch"><div class="card">'
         return f"<style>.rankwatch {{ {style}\n{_ALONE} }}</style>{card}{self.body}</div></div>"

@@ -9,7 +9,17 @@ from itertools import groupby, pairwise
 
 from markupsafe import Markup
 
-from monitor.charts.svg import Axis, axis_of, draw_area, draw_tick, drawing, element, polyline, ticks, write_value
+from monitor.charts.svg import (
+    Axis,
+    axis_of,
+    draw_area,
+    draw_tick,
+    drawing,
+    element,
+    polyline,
+    ticks,
+    write_value,
+)
 
 WIDTH, HEIGHT = 960.0, 288.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 12.0, 34.0
@@ -56,16 +66,26 @@ class Span:
     kind: str
 
 
-def draw_series(points: Sequence[Point], *, label: str, levels: Sequence[Level] = (), spans: Sequence[Span] = ()) -> Markup:
-    """The chart of one series over the time of its points; levels far outside what was seen do not stretch it."""
+def draw_series(
+    points: Sequence[Point], *, label: str, levels: Sequence[Level] = (), spans: Sequence[Span] = ()
+) -> Markup:
+    """The chart of one series over the time of its points.
+
+    Levels far outside what was seen do not stretch it.
+    """
     if not points:
         return Markup()
     x = _time_scale([point.at for point in points], LEFT, WIDTH - RIGHT)
-    # What is normal is wide while little is known; what was seen is not to become a flat line for it.
+    # What is normal is wide while little is known; what was seen is not to become a flat line for
+    # it.
     values = [*(point.value for point in points), points[-1].low, points[-1].high]
     seen = axis_of(values, HEIGHT - BOTTOM, TOP)
     reach = (seen.high - seen.low) / 2
-    near = [level for level in levels if level.is_always_drawn or seen.low - reach <= level.value <= seen.high + reach]
+    near = [
+        level
+        for level in levels
+        if level.is_always_drawn or seen.low - reach <= level.value <= seen.high + reach
+    ]
     y = axis_of([*values, *(level.value for level in near)], HEIGHT - BOTTOM, TOP)
     return drawing(
         WIDTH,
@@ -85,33 +105,55 @@ def draw_series(points: Sequence[Point], *, label: str, levels: Sequence[Level] 
 
 @lru_cache(maxsize=2048)
 def draw_sparkline(
-    values: tuple[float | None, ...], *, label: str, band: tuple[float | None, float | None] = (None, None)
+    values: tuple[float | None, ...],
+    *,
+    label: str,
+    band: tuple[float | None, float | None] = (None, None),
 ) -> Markup:
-    """The last values over their normal band, in the room of a word; what was drawn lately is not drawn again."""
+    """The last values over their normal band, in the room of a word.
+
+    What was drawn lately is not drawn again.
+    """
     x = Axis(0, max(1, len(values) - 1), 6, SPARK_WIDTH - 6)
     seen = axis_of(values, SPARK_HEIGHT - 6, 6)
     reach = (seen.high - seen.low) / 2  # a wide band does not flatten the line
-    near = [min(max(edge, seen.low - reach), seen.high + reach) for edge in band if edge is not None]
+    near = [
+        min(max(edge, seen.low - reach), seen.high + reach) for edge in band if edge is not None
+    ]
     y = axis_of([*values, *near], SPARK_HEIGHT - 6, 6)
     low, high = band
-    top, bottom = (max(0.0, y(y.high if high is None else high)), min(SPARK_HEIGHT, y(y.low if low is None else low)))
+    top, bottom = (
+        max(0.0, y(y.high if high is None else high)),
+        min(SPARK_HEIGHT, y(y.low if low is None else low)),
+    )
     known = [
-        (round(x(number)), round(y(value))) for number, value in enumerate(values) if value is not None and math.isfinite(value)
+        (round(x(number)), round(y(value)))
+        for number, value in enumerate(values)
+        if value is not None and math.isfinite(value)
     ]
     steps = "".join([f"{x1 - x0}{y1 - y0:+} " for (x0, y0), (x1, y1) in pairwise(known)])
     return drawing(
         SPARK_WIDTH,
         SPARK_HEIGHT,
         label,
-        element("rect", y=top, width=SPARK_WIDTH, height=max(1.0, bottom - top), class_="band") if band != (None, None) else "",
-        element("path", d=f"M{known[0][0]} {known[0][1]}l{steps.rstrip()}", class_="line") if steps else "",
+        element("rect", y=top, width=SPARK_WIDTH, height=max(1.0, bottom - top), class_="band")
+        if band != (None, None)
+        else "",
+        element("path", d=f"M{known[0][0]} {known[0][1]}l{steps.rstrip()}", class_="line")
+        if steps
+        else "",
         element("circle", cx=known[-1][0], cy=known[-1][1], r=5, class_="dot") if known else "",
         class_="spark",
     )
 
 
-def draw_stack(at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *, label: str) -> Markup:
-    """Shares from 0 to 1 that stand on each other over time, by name: the first one lowest; scaled to the highest stack."""
+def draw_stack(
+    at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *, label: str
+) -> Markup:
+    """Shares from 0 to 1 that stand on each other over time, by name: the first one lowest.
+
+    Scaled to the highest stack.
+    """
     totals = [math.fsum(each) for each in zip(*shares.values(), strict=True)]
     if not totals or not max(totals):
         return Markup()
@@ -120,7 +162,15 @@ def draw_stack(at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *,
     places, below, areas = [x(each.timestamp()) for each in at], [0.0] * len(at), []
     for number, (name, values) in enumerate(shares.items()):
         above = [base + value for base, value in zip(below, values, strict=True)]
-        areas.append(draw_area(places, map(y, above), map(y, below), element("title", name), class_=f"stack s{number % 8}"))
+        areas.append(
+            draw_area(
+                places,
+                map(y, above),
+                map(y, below),
+                element("title", name),
+                class_=f"stack s{number % 8}",
+            )
+        )
         below = above
     return drawing(WIDTH, HEIGHT / 2, label, *_draw_axes(x, y, as_share=True), *areas)
 
@@ -134,16 +184,22 @@ def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
     drawn = []
     for value in marks:
         said = f"{100 * value:g} %" if as_share else write_value(value, marks)
-        drawn.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(value), y2=y(value), class_="grid"))
+        drawn.append(
+            element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(value), y2=y(value), class_="grid")
+        )
         drawn.append(draw_tick(said, LEFT - 6, y(value) + 4, "end"))
-    return drawn + [draw_tick(said, x(at.timestamp()), y.start + BOTTOM - 8) for at, said in _time_marks(x)]
+    return drawn + [
+        draw_tick(said, x(at.timestamp()), y.start + BOTTOM - 8) for at, said in _time_marks(x)
+    ]
 
 
 def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
     """Days, or hours of a short time, few enough to be read."""
     low, high = (datetime.fromtimestamp(each, UTC) for each in (x.low, x.high))
     unit, sizes, form = _DAYS if high - low >= _SHORT else _HOURS
-    step = unit * next((each for each in sizes if (high - low) / (each * unit) <= _MOST_MARKS), sizes[-1])
+    step = unit * next(
+        (each for each in sizes if (high - low) / (each * unit) <= _MOST_MARKS), sizes[-1]
+    )
     first = low.replace(hour=0, minute=0, second=0, microsecond=0)
     marks = (first + number * step for number in range(int((high - first) / step) + 1))
     return [(at, at.strftime(form)) for at in marks if at >= low]
@@ -163,7 +219,15 @@ def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
             pieces.append((start, end))
         title, height = element("title", name), HEIGHT - TOP - BOTTOM
         drawn += [
-            element("rect", title, x=start, y=TOP, width=end - start, height=height, class_=f"span {kind}")
+            element(
+                "rect",
+                title,
+                x=start,
+                y=TOP,
+                width=end - start,
+                height=height,
+                class_=f"span {kind}",
+            )
             for start, end in pieces
         ]
     return drawn
@@ -175,24 +239,38 @@ def _draw_normal(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
     upper = [y(y.high if point.high is None else min(point.high, y.high)) for point in known]
     lower = [y(y.low if point.low is None else max(point.low, y.low)) for point in known]
     places = [x(point.at.timestamp()) for point in known]
-    return draw_area(places, upper, lower, element("title", "normal"), class_="band") if known else Markup()
+    return (
+        draw_area(places, upper, lower, element("title", "normal"), class_="band")
+        if known
+        else Markup()
+    )
 
 
 def _draw_expected(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
-    known = [(x(point.at.timestamp()), y(point.expected)) for point in points if point.expected is not None]
+    known = [
+        (x(point.at.timestamp()), y(point.expected))
+        for point in points
+        if point.expected is not None
+    ]
     return polyline(known, class_="expected") if known else Markup()
 
 
 def _draw_level(level: Level, y: Axis) -> Markup:
     place = y(level.value)
-    line = element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place, class_=f"level {level.kind}")
+    line = element(
+        "line", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place, class_=f"level {level.kind}"
+    )
     return element("g", line, draw_tick(level.name, LEFT + 4, place - 4, None))
 
 
 def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:
     """Pieces between runs without a value."""
     pieces = groupby(points, key=lambda point: point.value is not None)
-    places = [[(x(point.at.timestamp()), y(point.value or 0.0)) for point in piece] for is_known, piece in pieces if is_known]
+    places = [
+        [(x(point.at.timestamp()), y(point.value or 0.0)) for point in piece]
+        for is_known, piece in pieces
+        if is_known
+    ]
     return [polyline(piece, class_="line") for piece in places if len(piece) > 1]
 
 
@@ -202,15 +280,28 @@ def _draw_newest(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
     if value is None:
         return Markup()
     is_falling = any(each is not None and each > value for each in before)
-    place = y(value) + 26 if y(value) < TOP + 24 or (is_falling and y(value) < y.start - 30) else y(value) - 9
-    return element("text", f"{value:.3f}", x=x(points[-1].at.timestamp()) + 8, y=place, text_anchor="end", class_="value")
+    place = (
+        y(value) + 26
+        if y(value) < TOP + 24 or (is_falling and y(value) < y.start - 30)
+        else y(value) - 9
+    )
+    return element(
+        "text",
+        f"{value:.3f}",
+        x=x(points[-1].at.timestamp()) + 8,
+        y=place,
+        text_anchor="end",
+        class_="value",
+    )
 
 
 def _draw_point(point: Point, x: Axis, y: Axis) -> Markup:
     place = x(point.at.timestamp())
     note = element("title", point.note)
     if point.value is None:
-        mark = element("text", note, "x", x=place, y=HEIGHT - BOTTOM - 4, text_anchor="middle", class_="failed")
+        mark = element(
+            "text", note, "x", x=place, y=HEIGHT - BOTTOM - 4, text_anchor="middle", class_="failed"
+        )
     else:
         mark = element(
             "circle",
@@ -220,4 +311,8 @@ def _draw_point(point: Point, x: Axis, y: Axis) -> Markup:
             r=4.0 if point.is_marked else 2.5,
             class_="dot marked" if point.is_marked else "dot",
         )
-    return mark if point.link is None else element("a", mark, href=point.link, aria_label=point.note, tabindex=-1)
+    return (
+        mark
+        if point.link is None
+        else element("a", mark, href=point.link, aria_label=point.note, tabindex=-1)
+    )

@@ -39,40 +39,81 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     *,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", "-m", help="A metric, see rankwatch metrics; may be given again.")
+        list[str] | None,
+        typer.Option("--metric", "-m", help="A metric, see rankwatch metrics; may be given again."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="Also by segment: this column of the baseline's file, or of the --users file.")
+        str | None,
+        typer.Option(
+            help="Also by segment: this column of the baseline's file, or of the --users file."
+        ),
     ] = None,
     worst: Annotated[
-        int, typer.Option(min=0, max=1000, help="Both lists of the N users that the first metric finds least alike.")
+        int,
+        typer.Option(
+            min=0,
+            max=1000,
+            help="Both lists of the N users that the first metric finds least alike.",
+        ),
     ] = 0,
     user: Annotated[str, typer.Option(help="Column with the user.")] = "user_id",
     items: Annotated[str, typer.Option(help="Column with the list of items.")] = "items",
     item: Annotated[
-        str | None, typer.Option(help="Column with one item a row; goes with --rank, --scores, both, or --in-order.")
+        str | None,
+        typer.Option(
+            help="Column with one item a row; goes with --rank, --scores, both, or --in-order."
+        ),
     ] = None,
-    rank: Annotated[str | None, typer.Option(help="Column with the item's rank, lowest first.")] = None,
-    in_order: Annotated[bool, typer.Option("--in-order", help="Each user's rows of one --item stand best first.")] = False,
+    rank: Annotated[
+        str | None, typer.Option(help="Column with the item's rank, lowest first.")
+    ] = None,
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="Each user's rows of one --item stand best first.")
+    ] = False,
     scores: Annotated[
-        str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
+        str | None,
+        typer.Option(
+            help="Column with the models' own scores; equal ones are ties. May stand in for --rank."
+        ),
     ] = None,
     no_item: Annotated[
-        list[str] | None, typer.Option(help="A value that only fills up short lists, such as -1; may be given again.")
+        list[str] | None,
+        typer.Option(
+            help="A value that only fills up short lists, such as -1; may be given again."
+        ),
     ] = None,
     max_unreadable: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Largest share of rows that may be unreadable; default: 0.01.")
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Largest share of rows that may be unreadable; default: 0.01."
+        ),
     ] = None,
     item_ids: Annotated[
-        str | None, typer.Option("--item-ids", help="How items are spelled before they are compared, such as '[strip, int]'.")
+        str | None,
+        typer.Option(
+            "--item-ids",
+            help="How items are spelled before they are compared, such as '[strip, int]'.",
+        ),
     ] = None,
     user_ids: Annotated[str | None, typer.Option("--user-ids", help="The same for users.")] = None,
-    users: Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")] = None,
-    titles: Annotated[Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")] = None,
-    catalogue: Annotated[
-        int | None, typer.Option(min=1, help="How many items could be listed, for the score by chance; default: all listed.")
+    users: Annotated[
+        Path | None,
+        typer.Option(help="Compare the users of this file only; it has the --user column."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write it to this HTML file too, with charts and worst users.")] = None,
+    titles: Annotated[
+        Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")
+    ] = None,
+    catalogue: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many items could be listed, for the score by chance; default: all listed.",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write it to this HTML file too, with charts and worst users."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two files of lists for the same users, each with a list a row or an item a row.
@@ -105,7 +146,12 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     found = compare_files(arms, metrics, k, users=asked, by=by, worst=count, catalogue=catalogue)
     names = {} if titles is None else _read_titles(titles, found.worst)
     if html is not None:
-        output.write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [_as_page(found, k, names)])
+        output.write_page(
+            html,
+            f"{baseline.name} and {candidate.name}",
+            "compared.html",
+            [_as_page(found, k, names)],
+        )
     found = replace(found, worst=found.worst[:worst])
     if as_json:
         output.print_json({**_as_dict(found, k), "titles": names})
@@ -115,31 +161,46 @@ def compare_lists(  # noqa: PLR0913 - one a flag
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
-    """Parse the metrics; MetricError for one that needs more than these lists, or that is none of two lists."""
+    """Parse the metrics.
+
+    MetricError for one that needs more than these lists, or that is none of two lists.
+    """
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import Need, parse
 
     if arm_wide := next((name for name in names if name.strip() in ARM_METRICS), None):
-        msg = f"{arm_wide} measures one arm's lists together and not two lists: name it under arm_metrics: of a configuration"
+        msg = (
+            f"{arm_wide} measures one arm's lists together and not two lists: name it under "
+            "arm_metrics: of a configuration"
+        )
         raise MetricError(msg)
     metrics = [parse(name) for name in names]
     for metric in metrics:
         if metric.need is Need.SCORES and not has_scores:
             raise MetricError(f"{metric} needs scores: add --scores COLUMN")
         if metric.need in {Need.ITEM_WEIGHTS, Need.RELEVANCE}:
-            msg = f"{metric} needs {metric.need}: name it in a configuration, or measure it with monitor.compare_many in Python"
+            msg = (
+                f"{metric} needs {metric.need}: name it in a configuration, or measure it with "
+                "monitor.compare_many in Python"
+            )
             raise MetricError(msg)
     return metrics
 
 
 def _read_forms(option: str, text: str | None) -> list[object] | None:
-    """The forms of ids as a configuration has them, of one alone too. InputError for what is no YAML."""
+    """The forms of ids as a configuration has them, of one alone too.
+
+    InputError for what is no YAML.
+    """
     import yaml
 
     try:
         forms = None if text is None else yaml.safe_load(text)
     except yaml.YAMLError:
-        msg = f"{option} {text!r} cannot be read: write forms as in a configuration, such as '[strip, int]'"
+        msg = (
+            f"{option} {text!r} cannot be read: write forms as in a configuration, such as "
+            "'[strip, int]'"
+        )
         raise InputError(msg) from None
     return forms if forms is None or isinstance(forms, list) else [forms]
 
@@ -178,7 +239,10 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) 
         given = {key: value for key, value in columns.items() if value}
         return kind.model_validate({"path": str(path), "follow_links": True, **given})
     except ValidationError as error:
-        problems = "; ".join(str(each["msg"]).removeprefix("Value error, ") for each in error.errors(include_input=False))
+        problems = "; ".join(
+            str(each["msg"]).removeprefix("Value error, ")
+            for each in error.errors(include_input=False)
+        )
         raise InputError(f"{path}: {problems}") from None
 
 
@@ -198,7 +262,9 @@ def _print(found: FileComparison, k: int, by: str | None) -> None:
 
 def _who(found: FileComparison, k: int) -> list[str]:
     coverage = found.coverage.all
-    reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
+    reasons = ", ".join(
+        f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items()
+    )
     compared = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}"
     return [compared + (f" ({reasons})" if reasons else ""), *found.notes, *_mismatch_lines(found)]
 
@@ -210,7 +276,10 @@ def _mismatch_lines(found: FileComparison) -> list[str]:
 
 
 def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, object]]:
-    return [{"segment": row.segment, "metric": name, **facts} for name, facts in _metric_dicts(found, row).items()]
+    return [
+        {"segment": row.segment, "metric": name, **facts}
+        for name, facts in _metric_dicts(found, row).items()
+    ]
 
 
 def _as_page(found: FileComparison, k: int, names: Mapping[str, str]) -> dict[str, object]:
@@ -221,16 +290,30 @@ def _as_page(found: FileComparison, k: int, names: Mapping[str, str]) -> dict[st
     rows = [record for row in found.coverage.rows for record in _metric_records(found, row)]
     kinds = found.apart[ALL].kinds.items()
     bars = [
-        Bar(name=kind.replace("_", " "), amount=share, figure=_percent(share), kind="total") for kind, share in kinds if share
+        Bar(name=kind.replace("_", " "), amount=share, figure=_percent(share), kind="total")
+        for kind, share in kinds
+        if share
     ]
     return {
         "lines": (*_who(found, k), _chance_line(found)),
-        "changes": [(row.segment, _changes_line(found.apart[row.segment])) for row in found.coverage.rows if row.paired],
+        "changes": [
+            (row.segment, _changes_line(found.apart[row.segment]))
+            for row in found.coverage.rows
+            if row.paired
+        ],
         "kinds": draw_bars(bars, label="lists by what became of them"),
-        "spreads": [draw_distribution(each, found.by_chance[each.metric]) for each in found.summaries if each.segment == ALL],
+        "spreads": [
+            draw_distribution(each, found.by_chance[each.metric])
+            for each in found.summaries
+            if each.segment == ALL
+        ],
         "metrics": output.cells_of(rows, f"segment {_COLUMNS}"),
         "users": [
-            (each.user, draw_pair(each.baseline, each.candidate, names, output.scores_line(each)).body) for each in found.worst
+            (
+                each.user,
+                draw_pair(each.baseline, each.candidate, names, output.scores_line(each)).body,
+            )
+            for each in found.worst
         ],
     }
 
@@ -239,19 +322,30 @@ def _chance_line(found: FileComparison) -> str:
     if found.length is None:
         return "by chance: unknown, as the lists have no typical length"
     return (
-        f"by chance: what unrelated lists would score on average: {found.length} items each, drawn at random from a catalogue "
-        f"of {found.catalogue:,}"
+        f"by chance: what unrelated lists would score on average: {found.length} items each, drawn "
+        f"at random from a catalogue of {found.catalogue:,}"
     )
 
 
 def _changes_line(apart: ChangeBreakdown) -> str:
     """The parts of the mean distance from identical lists, and how many lists changed in which way."""
-    kinds = ", ".join(f"{_percent(share)} {kind.replace('_', ' ')}" for kind, share in apart.kinds.items() if share)
+    kinds = ", ".join(
+        f"{_percent(share)} {kind.replace('_', ' ')}"
+        for kind, share in apart.kinds.items()
+        if share
+    )
     if apart.parts is None:
         return f"lists: {kinds}"
-    parts = {"items replaced": apart.parts.membership, "order": apart.parts.order, "length": apart.parts.length}
+    parts = {
+        "items replaced": apart.parts.membership,
+        "order": apart.parts.order,
+        "length": apart.parts.length,
+    }
     split = ", ".join(f"{name} {output.number(value)}" for name, value in parts.items())
-    return f"{apart.metric} is {output.number(apart.parts.whole)} from that of identical lists: {split}; lists: {kinds}"
+    return (
+        f"{apart.metric} is {output.number(apart.parts.whole)} from that of identical lists: "
+        f"{split}; lists: {kinds}"
+    )
 
 
 def _percent(share: float) -> str:
@@ -266,7 +360,9 @@ def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
         "catalogue": found.catalogue,
         "typical_length": found.length,
         "segments": {row.segment: _segment_dict(found, row) for row in segments},
-        "worst": [output.pick(each, "user", "scores", "baseline", "candidate") for each in found.worst],
+        "worst": [
+            output.pick(each, "user", "scores", "baseline", "candidate") for each in found.worst
+        ],
         "notes": [*found.notes, *_mismatch_lines(found)],
         "id_mismatches": [asdict(each) for each in found.id_mismatches],
     }
@@ -274,13 +370,19 @@ def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
 
 def _segment_dict(found: FileComparison, row: CoverageRow) -> dict[str, object]:
     apart = found.apart.get(row.segment)
-    split = None if apart is None or apart.parts is None else output.pick(apart.parts, "membership", "order", "length")
+    split = (
+        None
+        if apart is None or apart.parts is None
+        else output.pick(apart.parts, "membership", "order", "length")
+    )
     return {
         "users": row.asked,
         "paired": row.paired,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in row.reasons.items()},
         "metrics": _metric_dicts(found, row),
-        "apart": None if apart is None else {"metric": apart.metric, "parts": split, "lists": apart.kinds},
+        "apart": None
+        if apart is None
+        else {"metric": apart.metric, "parts": split, "lists": apart.kinds},
     }
 
 

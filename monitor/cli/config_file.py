@@ -36,7 +36,9 @@ def schema() -> None:
 
 def init(
     *,
-    path: Annotated[Path | None, typer.Argument(help="Where to write; default as --config.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(help="Where to write; default as --config.")
+    ] = None,
     config: Config = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
@@ -62,14 +64,15 @@ def check_config(
     comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
-    users: Annotated[int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")] = 3,
+    users: Annotated[
+        int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")
+    ] = 3,
     as_json: AsJson = False,
 ) -> None:
     """Validate the configuration, and preview a few users' lists.
 
-    Checks the web configuration file too, asks both arms for the users, and shows their lists side by side. Exit 3 when an arm
-    could not be read or when no list could be compared.
-    """
+    Checks the web configuration file too, asks both arms for the users, and shows their lists side
+    by side. Exit 3 when an arm could not be read or when no list could be compared."""
     from monitor.metrics import METRICS
     from monitor.receivers import RECEIVERS
     from monitor.service.analysis.preview import preview_users
@@ -85,10 +88,18 @@ def check_config(
     for problem in (*SOURCES.problems(), *RECEIVERS.problems(), *METRICS.problems()):
         output.print_error(problem)
     settings = load_settings(config)
-    open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
-    ending = {told for options in (settings, settings.access) for told in _ends_of(options, SystemClock().now())}
+    open_access(
+        settings.access, name=settings.web_config_file
+    )  # an error where certificates cannot be used
+    ending = {
+        told
+        for options in (settings, settings.access)
+        for told in _ends_of(options, SystemClock().now())
+    }
     wiring = wire(settings)
-    previews = [preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)]
+    previews = [
+        preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)
+    ]
     for preview in previews:
         if as_json:
             output.print_json(_preview_dict(preview))
@@ -100,10 +111,20 @@ def check_config(
         for told in sorted(ending):
             output.print_line(told)
         if settings.privacy.key_file is not None:
-            output.print_line("privacy: users go by keyed hashes; what was stored before names them until retention deletes it")
+            output.print_line(
+                (
+                    "privacy: users go by keyed hashes; what was stored before names them until "
+                    "retention deletes it"
+                )
+            )
         if (exposed := settings.privacy.exposure) is not None:
             output.print_line(f"privacy: {exposed}")
-        output.print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
+        output.print_line(
+            (
+                f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} "
+                "receiver(s)"
+            )
+        )
     if not all(preview.evidence for preview in previews):
         raise typer.Exit(output.SOURCE_EXIT)
 
@@ -115,8 +136,15 @@ def _ends_of(options: object, now: datetime) -> Iterator[str]:
     from monitor.web.access import certificates_end
 
     for name, value in options if isinstance(options, BaseModel) else ():
-        if name == "cert_file" and (ends := certificates_end(str(value))) is not None and ends <= now + _SOON:
-            told = f"cert_file {value}: its certificate, or one that signed it, end{'ed' if ends <= now else 's'}"
+        if (
+            name == "cert_file"
+            and (ends := certificates_end(str(value))) is not None
+            and ends <= now + _SOON
+        ):
+            told = (
+                f"cert_file {value}: its certificate, or one that signed it, "
+                f"end{'ed' if ends <= now else 's'}"
+            )
             told += f" {output.instant(ends)}: renew it"
             if ends <= now:
                 raise ConfigError(told)
@@ -126,14 +154,19 @@ def _ends_of(options: object, now: datetime) -> Iterator[str]:
 
 
 def _print_preview(preview: Preview) -> None:
-    of, slots = preview.comparison, f"slot {output.instant(preview.slot)}  next {output.instant(preview.next_slot)}"
+    of, slots = (
+        preview.comparison,
+        f"slot {output.instant(preview.slot)}  next {output.instant(preview.next_slot)}",
+    )
     output.print_line(f"{of.name}  {slots}  top {of.measuring.k}  of users in the sample or not")
     for trouble in preview.troubles:
         output.print_line(f"  {trouble}")
     if preview.coverage is not None:
         for (arm, reason), count in preview.coverage.all.reasons.items():
             told = f" ({note})" if (note := preview.notes.get((arm, reason))) else ""
-            output.print_line(f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}{told}")
+            output.print_line(
+                f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}{told}"
+            )
     for sentence in _write_matches(preview):
         output.print_line(f"  {sentence}")
     output.print_evidence(preview.evidence, preview.titles)
@@ -145,7 +178,11 @@ def _write_matches(preview: Preview) -> list[str]:
     from monitor.texts.unmatched_names import write_unmatched
 
     counts = [f"{each.matching:,} of {each.of:,} {each.ids}s match" for each in preview.matches]
-    return [*counts, *map(write_mismatch, preview.id_mismatches), *map(write_unmatched, preview.unmatched)]
+    return [
+        *counts,
+        *map(write_mismatch, preview.id_mismatches),
+        *map(write_unmatched, preview.unmatched),
+    ]
 
 
 def _preview_dict(preview: Preview) -> dict[str, object]:
@@ -154,11 +191,17 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         "comparison": preview.comparison.name,
         **output.pick(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
-        "troubles": [*preview.troubles, *(f"{arm}: {note}" for (arm, _), note in preview.notes.items())],
+        "troubles": [
+            *preview.troubles,
+            *(f"{arm}: {note}" for (arm, _), note in preview.notes.items()),
+        ],
         "matches": _write_matches(preview),
         "unmatched": [asdict(each) for each in preview.unmatched],
         "id_mismatches": [asdict(each) for each in preview.id_mismatches],
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
-        "users": [output.pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],
+        "users": [
+            output.pick(each, "user", "scores", "baseline", "candidate")
+            for each in preview.evidence
+        ],
         "titles": preview.titles,
     }

@@ -13,23 +13,32 @@ from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
 if TYPE_CHECKING:
     from monitor.model.retention import KindSize, Pruned
 
-app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
+app = typer.Typer(
+    help="The database: its schema, its size, and what is old in it.", no_args_is_help=True
+)
 
 
 def _require_revision(text: str) -> str:
     if not text.strip():
-        raise typer.BadParameter("a revision is a number such as 0007, a step such as -1, or head or base")
+        raise typer.BadParameter(
+            "a revision is a number such as 0007, a step such as -1, or head or base"
+        )
     return text
 
 
 @app.command("upgrade")
 def upgrade_schema(
     config: Config = DEFAULT_CONFIG,
-    revision: Annotated[str, typer.Argument(help="Revision to go up to.", callback=_require_revision)] = "head",
+    revision: Annotated[
+        str, typer.Argument(help="Revision to go up to.", callback=_require_revision)
+    ] = "head",
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Create the tables, or bring them up to this version. Warns where a daemon works with them meanwhile."""
+    """Create the tables, or bring them up to this version.
+
+    Warns where a daemon works with them meanwhile.
+    """
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
@@ -43,31 +52,42 @@ def upgrade_schema(
     if as_json:
         print_json({"before": before, "after": after})
     else:
-        print_line(f"schema {after}: was there already" if before == after else f"schema {before or 'none'} -> {after}")
+        print_line(
+            f"schema {after}: was there already"
+            if before == after
+            else f"schema {before or 'none'} -> {after}"
+        )
 
 
 @app.command("downgrade")
 def downgrade_schema(
     revision: Annotated[
-        str, typer.Argument(help="Revision to go down to; `base` drops every table and all data.", callback=_require_revision)
+        str,
+        typer.Argument(
+            help="Revision to go down to; `base` drops every table and all data.",
+            callback=_require_revision,
+        ),
     ],
     config: Config = DEFAULT_CONFIG,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Also while somebody works with the database.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also while somebody works with the database.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take the schema back to an earlier revision.
 
-    What only newer versions store is lost: back the database up. Refused while a daemon works with it, or on PostgreSQL a run
-    is under way.
-    """
+    What only newer versions store is lost: back the database up. Refused while a daemon works with
+    it, or on PostgreSQL a run is under way."""
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
     url = load_database_settings(config).database.get_secret_value()
     before = schema_version.current(url)
     if not force and (user := schema_version.user_of(url)):
-        raise DatabaseError(f"the database is being worked with, by {user}: stop it first, or give --force")
+        raise DatabaseError(
+            f"the database is being worked with, by {user}: stop it first, or give --force"
+        )
     schema_version.downgrade(url, revision)
     after = schema_version.current(url)
     if as_json:
@@ -94,9 +114,8 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Check that a SQLite file is sound, and the tables are what this version expects.
 
-    Every page of the file is read, some ten seconds a gigabyte. Exit 0 when all is so, 4 with the damage or the differences
-    otherwise.
-    """
+    Every page of the file is read, some ten seconds a gigabyte. Exit 0 when all is so, 4 with the
+    damage or the differences otherwise."""
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
@@ -109,14 +128,29 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     differences = schema_version.check(url) if found in {None, wanted} and not damage else []
     if as_json:
         is_right = found == wanted and not differences and not damage
-        shown = {"schema": found, "wanted": wanted, "as_expected": is_right, "differences": differences if found else []}
+        shown = {
+            "schema": found,
+            "wanted": wanted,
+            "as_expected": is_right,
+            "differences": differences if found else [],
+        }
         print_json(shown | {"damage": damage})
     if damage:
-        raise DatabaseError(f"the database file is damaged: {'; '.join(damage)}: {advice}", trouble=DatabaseTrouble.DAMAGED)
+        raise DatabaseError(
+            f"the database file is damaged: {'; '.join(damage)}: {advice}",
+            trouble=DatabaseTrouble.DAMAGED,
+        )
     if found != wanted:
-        raise SchemaError(f"the schema is {found or 'empty'}, this version wants {wanted}: {schema_version.advise(found)}")
+        raise SchemaError(
+            (
+                f"the schema is {found or 'empty'}, this version wants {wanted}: "
+                f"{schema_version.advise(found)}"
+            )
+        )
     if differences:
-        raise SchemaError("the tables differ from what this version expects: " + "; ".join(differences))
+        raise SchemaError(
+            "the tables differ from what this version expects: " + "; ".join(differences)
+        )
     if not as_json:
         print_line(f"schema {found}: as expected")
     if examined and not as_json:
@@ -129,10 +163,14 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
     with opened_database(config) as (store, _):
         found = store.maintenance.measure()
     if as_json:
-        kinds = [pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in found.kinds]
+        kinds = [
+            pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in found.kinds
+        ]
         print_json(pick(found, "used_bytes", "free_bytes") | {"kinds": kinds})
     else:
-        print_table(("kind", "size>", "oldest", "a run>"), [_size_row(each) for each in found.kinds])
+        print_table(
+            ("kind", "size>", "oldest", "a run>"), [_size_row(each) for each in found.kinds]
+        )
         free = f", and {_bytes(found.free_bytes)} free inside the file" if found.free_bytes else ""
         print_line(f"\n{_bytes(found.used_bytes)} used{free}")
 
@@ -171,7 +209,12 @@ def _print_pruned(found: Pruned) -> None:
 
 def _size_row(each: KindSize) -> tuple[str, ...]:
     oldest = each.oldest.strftime("%Y-%m-%d %H:%M") if each.oldest else "-"
-    return each.kind.value, _bytes(each.used_bytes), oldest, "-" if each.bytes_per_run is None else _bytes(each.bytes_per_run)
+    return (
+        each.kind.value,
+        _bytes(each.used_bytes),
+        oldest,
+        "-" if each.bytes_per_run is None else _bytes(each.bytes_per_run),
+    )
 
 
 def _bytes(count: float) -> str:

@@ -17,8 +17,13 @@ _UNAVAILABLE = 503
 _CLOSED = (http.client.HTTPException, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
-def probe(host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float) -> tuple[bool, str]:
-    """Whether the daemon is well (``healthy`` or ``ready``), and its answer; or why there is none that rankwatch gives."""
+def probe(
+    host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float
+) -> tuple[bool, str]:
+    """Whether the daemon is well (``healthy`` or ``ready``), and its answer.
+
+    Or why there is none that rankwatch gives.
+    """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     plain = http.client.HTTPConnection(host, port, timeout=timeout_s)
     encrypted = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
@@ -40,7 +45,9 @@ def probe(host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float
     return False, f"something else than rankwatch answers at {address} (status {status})"
 
 
-def _fetch(plain: http.client.HTTPConnection, encrypted: http.client.HTTPSConnection, path: str) -> tuple[int, str]:
+def _fetch(
+    plain: http.client.HTTPConnection, encrypted: http.client.HTTPSConnection, path: str
+) -> tuple[int, str]:
     """Status and first text of the answer, without TLS and else with it."""
     plain.connect()
     try:
@@ -50,16 +57,23 @@ def _fetch(plain: http.client.HTTPConnection, encrypted: http.client.HTTPSConnec
     try:
         encrypted.connect()
     except (ssl.SSLError, *_CLOSED) as error:
-        raise (_refusal(error) if "ALERT" in (getattr(error, "reason", None) or "") else plain_error) from None
+        raise (
+            _refusal(error) if "ALERT" in (getattr(error, "reason", None) or "") else plain_error
+        ) from None
     try:
         return _get(encrypted, path)
-    except (ssl.SSLError, *_CLOSED) as error:  # of TLS 1.3, where certificates are looked at once it has been agreed on
+    except (
+        ssl.SSLError,
+        *_CLOSED,
+    ) as error:  # of TLS 1.3, where certificates are looked at once it has been agreed on
         raise _refusal(error) from None
 
 
 def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
     with closing(connection):
-        with suppress(BrokenPipeError, ConnectionResetError):  # what it sent before it closed is there to be read
+        with suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # what it sent before it closed is there to be read
             connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read(_READ_BYTES).decode(errors="replace").strip()
@@ -72,14 +86,21 @@ class _RefusedError(ConnectionError):
 def _refusal(error: Exception) -> _RefusedError:
     how = getattr(error, "reason", None) or "no word"
     return _RefusedError(
-        f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it trusts with --cert"
+        (
+            f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it "
+            "trusts with --cert"
+        )
     )
 
 
 def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """TLS that verifies nothing, as the answer is no secret, and shows the certificate, if any; wrong usage where it is odd."""
+    """TLS that verifies nothing, as the answer is no secret, and shows the certificate, if any.
+
+    Wrong usage where it is odd.
+    """
     context = ssl.create_default_context()
-    # A probe on the same host knows the daemon by its address; certificates name it as others reach it.
+    # A probe on the same host knows the daemon by its address; certificates name it as others reach
+    # it.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if cert is None:
         return context
@@ -88,8 +109,12 @@ def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
         if not file.is_file():  # a pipe would be waited for
             raise typer.BadParameter(f"{file}: is no file")
     try:
-        context.load_cert_chain(cert, key, password="")  # without it OpenSSL would ask for one on a terminal
+        context.load_cert_chain(
+            cert, key, password=""
+        )  # without it OpenSSL would ask for one on a terminal
     except OSError:  # ssl.SSLError is one
-        msg = f"{cert} and {key} must be a certificate and its key in PEM, the key without a password"
+        msg = (
+            f"{cert} and {key} must be a certificate and its key in PEM, the key without a password"
+        )
         raise typer.BadParameter(msg) from None
     return context

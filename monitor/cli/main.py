@@ -39,10 +39,11 @@ from monitor.errors import MonitorError
 
 INTERNAL_FAILURE_EXIT = 1
 EPILOG = (
-    "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
-    "3 a source or run failed, 4 database, 5 delivery, 74 output that could not be written, 130 interrupted, 143 terminated; "
-    "gate: 0 safe, 1 breach, 2 inconclusive, see its help; healthcheck: 1 not well. "
-    f"After an internal failure {TRACEBACK_VARIABLE}=1 shows the traceback, which can contain data."
+    "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, 3 a source or "
+    "run failed, 4 database, 5 delivery, 74 output that could not be written, 130 interrupted, "
+    "143 terminated; gate: 0 safe, 1 breach, 2 inconclusive, see its help; healthcheck: 1 not "
+    f"well. After an internal failure {TRACEBACK_VARIABLE}=1 shows the traceback, which can "
+    "contain data."
 )
 
 app = typer.Typer(
@@ -89,10 +90,16 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
 def _root(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Configuration file; may also stand behind the command.")
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="Configuration file; may also stand behind the command."
+        ),
     ] = None,
 ) -> None:
     """Watch how far two recommenders drift apart."""
@@ -101,8 +108,12 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; an error that somebody can mend is one line on standard error, never a traceback."""
-    # Nearly everything that is made while a command loads stays: to look for garbage as often as usual takes a tenth of it.
+    """Run the command line.
+
+    An error that somebody can mend is one line on standard error, never a traceback.
+    """
+    # Nearly everything that is made while a command loads stays: to look for garbage as often as
+    # usual takes a tenth of it.
     gc.set_threshold(50_000, 20, 20)
     # Its threads spin while they wait, and nothing here multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -123,7 +134,8 @@ def main() -> None:
         code = INTERRUPTED_EXIT
     # From here on an interrupt could only show a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The interpreter would take a quarter of a second to take down what was loaded, and try again what could not be written.
+    # The interpreter would take a quarter of a second to take down what was loaded, and try again
+    # what could not be written.
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to it
     os._exit(code if isinstance(code, int) else bool(code))
 
@@ -138,7 +150,9 @@ def _run() -> str | int | None:
     except KeyboardInterrupt:
         return INTERRUPTED_EXIT
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # typer and rich end with 1 then, which may be a verdict
+        if isinstance(
+            end.__context__, BrokenPipeError
+        ):  # typer and rich end with 1 then, which may be a verdict
             raise end.__context__ from None
         return end.code
     except OSError:

@@ -27,7 +27,10 @@ CHANCE_CATALOGUES = (10, 20, 50, 100, 1000)
 
 def metrics(
     name: Annotated[
-        str | None, typer.Argument(help="One metric, all that it declares; parameters may be given: rbo(p=0.8)@5.")
+        str | None,
+        typer.Argument(
+            help="One metric, all that it declares; parameters may be given: rbo(p=0.8)@5."
+        ),
     ] = None,
     *,
     as_json: AsJson = False,
@@ -61,31 +64,48 @@ def _find(text: str) -> Metric | ArmMetric:
     name = text.partition("(")[0].partition("@")[0].strip()
     if name in ARM_METRICS:
         if text.strip() != name:
-            raise MetricError(f"{name} measures one arm's lists together: it takes no parameters and no depth")
+            raise MetricError(
+                f"{name} measures one arm's lists together: it takes no parameters and no depth"
+            )
         return ARM_METRICS[name]
     if name in METRICS or METRICS.installed(name):
         return parse(text)
     near = get_close_matches(name.lower(), [*METRICS, *ARM_METRICS], n=1)
-    msg = f"unknown metric {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see rankwatch metrics for all")
+    msg = f"unknown metric {name!r}" + (
+        f"; did you mean {near[0]!r}?" if near else "; see rankwatch metrics for all"
+    )
     raise MetricError(msg)
 
 
 def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
     from monitor.metrics import Metric
 
-    facts = _describe(metric) | _chance(metric) if isinstance(metric, Metric) else _describe_arm(metric)
+    facts = (
+        _describe(metric) | _chance(metric) if isinstance(metric, Metric) else _describe_arm(metric)
+    )
     if as_json:
         print_json(facts)
         return
-    rows = [(key.replace("_", " "), _text(value)) for key, value in facts.items() if key not in {"metric", "meaning"}]
+    rows = [
+        (key.replace("_", " "), _text(value))
+        for key, value in facts.items()
+        if key not in {"metric", "meaning"}
+    ]
     print_table(("", ""), rows, title=f"{facts['metric']}: {facts['meaning']}")
 
 
 def _describe(metric: Metric) -> dict[str, object]:
-    declared = {name: _value_text(getattr(metric, name)) for name in ("identical", "disjoint", "one_empty", "both_empty")}
+    declared = {
+        name: _value_text(getattr(metric, name))
+        for name in ("identical", "disjoint", "one_empty", "both_empty")
+    }
     return {
         "metric": str(metric),
-        "meaning": (type(metric).__doc__ or "").strip().splitlines()[0].rstrip(".").replace("`", ""),
+        "meaning": (type(metric).__doc__ or "")
+        .strip()
+        .splitlines()[0]
+        .rstrip(".")
+        .replace("`", ""),
         "parameters": _parameters(metric),
         **pick(metric, "low", "high"),
         "more_alike": "higher" if metric.higher_is_more_alike else "lower",
@@ -110,7 +130,11 @@ def _chance(metric: Metric) -> dict[str, object]:
     from monitor.metrics import expected_by_chance
 
     found = {str(size): expected_by_chance(metric, CHANCE_K, size) for size in CHANCE_CATALOGUES}
-    return {f"by_chance_k{CHANCE_K}": found if any(value is not None for value in found.values()) else None}
+    return {
+        f"by_chance_k{CHANCE_K}": found
+        if any(value is not None for value in found.values())
+        else None
+    }
 
 
 def _parameters(metric: Metric) -> dict[str, object]:
@@ -119,7 +143,11 @@ def _parameters(metric: Metric) -> dict[str, object]:
         field.name: {
             "value": getattr(metric, field.name),
             "default": None if field.default is MISSING else field.default,
-            **({"choices": list(metric.choices[field.name])} if field.name in metric.choices else {}),
+            **(
+                {"choices": list(metric.choices[field.name])}
+                if field.name in metric.choices
+                else {}
+            ),
         }
         for field in fields(metric)
         if field.name in metric.parameters()
@@ -144,6 +172,7 @@ def _text(value: object) -> str:
         return "any" if math.isinf(value) else f"{value:.4g}"
     if isinstance(value, dict):
         return ", ".join(
-            f"{key} ({_text(each)})" if isinstance(each, dict) else f"{key}: {_text(each)}" for key, each in value.items()
+            f"{key} ({_text(each)})" if isinstance(each, dict) else f"{key}: {_text(each)}"
+            for key, each in value.items()
         )
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else cell(value)

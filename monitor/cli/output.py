@@ -33,7 +33,10 @@ DELIVERY_EXIT = 5
 OUTPUT_EXIT = 74
 INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143  # as a shell has them
 VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
-USAGE_EXIT, INTERNAL_EXIT = 64, 70  # of `gate`, none of whose errors may end as a verdict does; as in sysexits.h
+USAGE_EXIT, INTERNAL_EXIT = (
+    64,
+    70,
+)  # of `gate`, none of whose errors may end as a verdict does; as in sysexits.h
 
 
 _PIPE_WIDTH = 10_000
@@ -83,7 +86,10 @@ def report_unwritten(error: OSError) -> None:
     if isinstance(error, BrokenPipeError) and error.filename is None:
         return
     with suppress(OSError):
-        typer.echo(f"rankwatch: {error.filename or 'output'}: {error.strerror or type(error).__name__}", err=True)
+        typer.echo(
+            f"rankwatch: {error.filename or 'output'}: {error.strerror or type(error).__name__}",
+            err=True,
+        )
 
 
 def print_json(*values: object) -> None:
@@ -124,8 +130,12 @@ def _plain(value: object) -> object:
     return value
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> None:
-    """Print a table; a column is right-aligned where its name ends in ``>``. Cells are text, never markup.
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None
+) -> None:
+    """Print a table.
+
+    A column is right-aligned where its name ends in ``>``. Cells are text, never markup.
 
     On a terminal texts fold, but no number or short word; into a pipe every row is one line.
     """
@@ -146,17 +156,35 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
         widest = max(map(cell_len, (name, *(row[number] for row in cells))))
         narrowest = widest if justify == "right" else min(widest, _LEAST_WIDTH)
         least += narrowest + _GAP
-        table.add_column(name, justify=justify, overflow="fold", min_width=narrowest, no_wrap=not is_terminal)
+        table.add_column(
+            name, justify=justify, overflow="fold", min_width=narrowest, no_wrap=not is_terminal
+        )
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     console = Console(width=None if is_terminal else _PIPE_WIDTH)
     with console.capture() as drawn:
-        console.print(table, width=max(console.width, least), crop=False, no_wrap=False, soft_wrap=least > console.width)
+        console.print(
+            table,
+            width=max(console.width, least),
+            crop=False,
+            no_wrap=False,
+            soft_wrap=least > console.width,
+        )
     # The last column is padded to the widest cell, which into a pipe is of no use.
-    sys.stdout.write(drawn.get() if is_terminal else "".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
+    sys.stdout.write(
+        drawn.get()
+        if is_terminal
+        else "".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
+    )
 
 
-def print_records(records: Iterable[Mapping[str, object]], columns: str, *, as_json: bool, title: str | None = None) -> None:
+def print_records(
+    records: Iterable[Mapping[str, object]],
+    columns: str,
+    *,
+    as_json: bool,
+    title: str | None = None,
+) -> None:
     """Print each record as a JSON object, or all of them as a table of these keys, ``>`` behind those of numbers."""
     if as_json:
         print_json(*records)
@@ -164,7 +192,9 @@ def print_records(records: Iterable[Mapping[str, object]], columns: str, *, as_j
         print_table(*cells_of(records, columns), title=title)
 
 
-def cells_of(records: Iterable[Mapping[str, object]], columns: str) -> tuple[list[str], list[list[str]]]:
+def cells_of(
+    records: Iterable[Mapping[str, object]], columns: str
+) -> tuple[list[str], list[list[str]]]:
     """The names of these columns and a row of text a record."""
     names = columns.split()
     rows = [[cell(record.get(name.removesuffix(">"))) for name in names] for record in records]
@@ -203,7 +233,13 @@ def number(value: float | None, digits: int = 4) -> str:
 def progress() -> Progress:
     """A progress bar on standard error that leaves nothing behind, silent where that is no terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
         TextColumn("{task.description}"),
@@ -220,7 +256,11 @@ def show_pull(bars: Progress, comparison: str, pull: PullProgress) -> None:
     """Show how far a pull of a comparison has come, in a bar of its own."""
     name = f"{comparison} {pull.what}"
     known = {bar.description: bar.id for bar in bars.tasks}
-    bars.update(known[name] if name in known else bars.add_task(name), completed=pull.answered + pull.failed, total=pull.users)
+    bars.update(
+        known[name] if name in known else bars.add_task(name),
+        completed=pull.answered + pull.failed,
+        total=pull.users,
+    )
 
 
 def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None:
@@ -234,7 +274,9 @@ def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None
         lists = enumerate(side_by_side(each.baseline, each.candidate), start=1)
         rows = [(str(rank), name(left), name(right), moved) for rank, (left, right, moved) in lists]
         print_line()
-        print_table(("", "baseline", "candidate", ""), rows, title=f"user {each.user}   {scores_line(each)}")
+        print_table(
+            ("", "baseline", "candidate", ""), rows, title=f"user {each.user}   {scores_line(each)}"
+        )
 
 
 def scores_line(evidence: Evidence) -> str:
@@ -261,7 +303,13 @@ def write_page(path: Path, title: str, template: str, pages: Sequence[object]) -
     """Write what this template makes of each page as one HTML file that needs nothing else, and print where it lies."""
     from monitor.web.pages.report import Section, in_one_file
 
-    write_whole(path, in_one_file(title, (Section(address="", title=title, template=template, page=page) for page in pages)))
+    write_whole(
+        path,
+        in_one_file(
+            title,
+            (Section(address="", title=title, template=template, page=page) for page in pages),
+        ),
+    )
     print_written(path)
 
 

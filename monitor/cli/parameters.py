@@ -19,14 +19,27 @@ if TYPE_CHECKING:
 
 CONFIG_VARIABLE = "RANKWATCH_CONFIG"
 # Default `DEFAULT_CONFIG`.
-Config = Annotated[Path, typer.Option("--config", "-c", envvar=CONFIG_VARIABLE, help="Configuration file.", show_default=True)]
+Config = Annotated[
+    Path,
+    typer.Option(
+        "--config", "-c", envvar=CONFIG_VARIABLE, help="Configuration file.", show_default=True
+    ),
+]
 DEFAULT_CONFIG = Path("rankwatch.yaml")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")]
-OneComparison = Annotated[
-    str | None, typer.Argument(metavar="[COMPARISON]", show_default=False, help="Only this comparison, or its candidates.")
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")
 ]
-Author = Annotated[str | None, typer.Option("--by", help="Your name; default the account you use.", show_default=False)]
+OneComparison = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[COMPARISON]", show_default=False, help="Only this comparison, or its candidates."
+    ),
+]
+Author = Annotated[
+    str | None,
+    typer.Option("--by", help="Your name; default the account you use.", show_default=False),
+]
 Comment = Annotated[str, typer.Option("--comment", "-m", help="Why, for colleagues.")]
 
 
@@ -53,12 +66,18 @@ def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
 def require_known(comparison: str | None, configured: Sequence[str]) -> None:
     """ConfigError for a comparison of which nothing is stored, and which is not configured: it was mistyped."""
     if comparison is not None and comparison not in configured:
-        msg = f"no comparison named {comparison!r}: nothing of it is stored, and the configuration has {', '.join(configured)}"
+        msg = (
+            f"no comparison named {comparison!r}: nothing of it is stored, and the "
+            f"configuration has {', '.join(configured)}"
+        )
         raise ConfigError(msg)
 
 
 def author_name(by: str | None) -> str:
-    """The name given with ``--by``, else that of the account; wrong usage where the account has none."""
+    """The name given with ``--by``, else that of the account.
+
+    Wrong usage where the account has none.
+    """
     try:
         author = by or getpass.getuser()
     except (OSError, KeyError):

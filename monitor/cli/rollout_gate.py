@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 _CLICK_USAGE = 2  # what usage errors end with elsewhere
 
 _MOST_LOOKS, _MOST_CHARTS = 24, 6
-_COLUMNS = ("segment", "users>", "missing>", "mean>", "at least>", "at most>", "safe>", "breach>", "verdict")
+_COLUMNS = (
+    "segment",
+    "users>",
+    "missing>",
+    "mean>",
+    "at least>",
+    "at most>",
+    "safe>",
+    "breach>",
+    "verdict",
+)
 
 
 class GateCommand(TyperCommand):
@@ -59,7 +69,10 @@ class GateCommand(TyperCommand):
 
 
 def _end(error: Exception) -> NoReturn:
-    """Raise the error of the command line's library with 64 for wrong usage; report any other error and end with 70."""
+    """Raise the error of the command line's library with 64 for wrong usage.
+
+    Report any other error and end with 70.
+    """
     if not hasattr(error, "exit_code"):
         output.report_internal(error)
         raise typer.Exit(output.INTERNAL_EXIT) from None
@@ -71,18 +84,37 @@ def _end(error: Exception) -> NoReturn:
 def gate(  # noqa: PLR0913 - the command's options
     comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
     *,
-    margin: Annotated[float, typer.Option(help="Mean excess that would be too much, in the metric's own units.")],
-    alpha: Annotated[float, typer.Option(help="How often each wrong verdict is acceptable, between 0 and 1.")] = 0.01,
-    metric: Annotated[str | None, typer.Option(help="Measure to judge; default: the comparison's first.")] = None,
+    margin: Annotated[
+        float, typer.Option(help="Mean excess that would be too much, in the metric's own units.")
+    ],
+    alpha: Annotated[
+        float, typer.Option(help="How often each wrong verdict is acceptable, between 0 and 1.")
+    ] = 0.01,
+    metric: Annotated[
+        str | None, typer.Option(help="Measure to judge; default: the comparison's first.")
+    ] = None,
     segment: Annotated[
-        list[str] | None, typer.Option(help="Segment to judge, or each; may be repeated. All of them must be safe.")
+        list[str] | None,
+        typer.Option(help="Segment to judge, or each; may be repeated. All of them must be safe."),
     ] = None,
-    since: Annotated[str | None, typer.Option(help="First slot that counts, ISO 8601. Choose it before you look.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="First slot that counts, ISO 8601. Choose it before you look."),
+    ] = None,
     reference: Annotated[
-        float | None, typer.Option(help="Score that counts as no excess, in place of the noise floor or of identical lists.")
+        float | None,
+        typer.Option(
+            help=(
+                "Score that counts as no excess, in place of the noise floor or of identical lists."
+            )
+        ),
     ] = None,
-    certificate: Annotated[Path | None, typer.Option(help="Write the certificate, JSON, to this file.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write the certificate to this HTML file too, with charts.")] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Write the certificate, JSON, to this file.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the certificate to this HTML file too, with charts.")
+    ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
@@ -90,9 +122,9 @@ def gate(  # noqa: PLR0913 - the command's options
 
     Is the candidate's mean excess below the margin? The answer is valid however often you look.
 
-    Exit 0 safe, 1 breach, 2 inconclusive; 64 wrong usage, configuration or input, 70 internal failure, 74 output, 3 a source,
-    4 database, 130 interrupted. What the promise covers stands in monitor/sequential/README.md.
-    """
+    Exit 0 safe, 1 breach, 2 inconclusive; 64 wrong usage, configuration or input, 70 internal
+    failure, 74 output, 3 a source, 4 database, 130 interrupted. What the promise covers stands in
+    monitor/sequential/README.md."""
     from monitor.service.clock import SystemClock
     from monitor.service.gate import decide, describe_certificate, make_question
     from monitor.settings.loader import load_settings
@@ -113,7 +145,13 @@ def gate(  # noqa: PLR0913 - the command's options
     for path in filter(None, (certificate, html)):
         output.require_writable(path)
     with opened_store(settings.database) as store:
-        found = decide(store.history, settings, question, SystemClock(), most_looks=0 if html is None else _MOST_LOOKS)
+        found = decide(
+            store.history,
+            settings,
+            question,
+            SystemClock(),
+            most_looks=0 if html is None else _MOST_LOOKS,
+        )
     if html is not None:
         output.write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(found)])
     content = describe_certificate(found)
@@ -140,22 +178,39 @@ def _asked(found: Certificate) -> list[str]:
 
     question = found.question
     asked = f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}"
-    left_out = (f"{count:,} {'run' if count == 1 else 'runs'} {LEFT_OUT_TEXTS[why]}" for why, count in found.left_out.items())
-    return [asked, f"judged: {question.excess}", _runs_line(found), *(f"left out: {each}" for each in left_out)]
+    left_out = (
+        f"{count:,} {'run' if count == 1 else 'runs'} {LEFT_OUT_TEXTS[why]}"
+        for why, count in found.left_out.items()
+    )
+    return [
+        asked,
+        f"judged: {question.excess}",
+        _runs_line(found),
+        *(f"left out: {each}" for each in left_out),
+    ]
 
 
 def _enough(found: Certificate) -> str:
-    return f"safe, breach: log10 of the evidence for each; {-math.log10(found.question.alpha):.2f} is enough by itself"
+    return (
+        f"safe, breach: log10 of the evidence for each; {-math.log10(found.question.alpha):.2f} is "
+        "enough by itself"
+    )
 
 
 def _as_page(found: Certificate) -> dict[str, object]:
-    order = sorted(range(len(found.segments)), key=lambda place: found.segments[place].verdict is not found.verdict)
+    order = sorted(
+        range(len(found.segments)),
+        key=lambda place: found.segments[place].verdict is not found.verdict,
+    )
     return {
         "found": found,
         "lines": _asked(found),
         "enough": _enough(found),
         "segments": (_COLUMNS, [_row(found.segments[place]) for place in order]),
-        "charts": [(found.segments[place].segment, _draw_course(found, place)) for place in order[:_MOST_CHARTS]],
+        "charts": [
+            (found.segments[place].segment, _draw_course(found, place))
+            for place in order[:_MOST_CHARTS]
+        ],
     }
 
 
@@ -169,25 +224,35 @@ def _draw_course(found: Certificate, place: int) -> Markup:
         Point(
             at=slot,
             value=each.mean_best,
-            note=f"{instant(slot)}, {each.users:,} users: {number(each.low)} to {number(each.high)}, {each.verdict.value}",
+            note=(
+                f"{instant(slot)}, {each.users:,} users: {number(each.low)} to "
+                f"{number(each.high)}, {each.verdict.value}"
+            ),
             low=each.low,
             high=each.high,
         )
         for slot, each in looks
     ]
     margin = Level(value=found.question.margin, name="margin", kind="limit", is_always_drawn=True)
-    return draw_series(points, label=f"mean excess of {looks[-1][1].segment} by run", levels=[margin])
+    return draw_series(
+        points, label=f"mean excess of {looks[-1][1].segment} by run", levels=[margin]
+    )
 
 
 def _runs_line(found: Certificate) -> str:
     if not found.runs:
         return "runs: none"
-    users, missing = (sum(getattr(run, name) for run in found.runs) for name in ("users", "missing"))
-    period = " to ".join(dict.fromkeys(output.instant(run.slot) for run in (found.runs[0], found.runs[-1])))
+    users, missing = (
+        sum(getattr(run, name) for run in found.runs) for name in ("users", "missing")
+    )
+    period = " to ".join(
+        dict.fromkeys(output.instant(run.slot) for run in (found.runs[0], found.runs[-1]))
+    )
     if found.question.is_census:
         return (
-            f"run: {period}, newest of {found.looks:,}, by itself: {found.question.census} ({users:,} users, {missing:,} "
-            f"missing), so the next one draws nobody anew; look {found.looks:,}, at alpha/{found.looks * (found.looks + 1):,}"
+            f"run: {period}, newest of {found.looks:,}, by itself: {found.question.census} "
+            f"({users:,} users, {missing:,} missing), so the next one draws nobody anew; look "
+            f"{found.looks:,}, at alpha/{found.looks * (found.looks + 1):,}"
         )
     return f"runs: {len(found.runs):,}, {period}; {users:,} rotating users, {missing:,} missing"
 
@@ -195,6 +260,22 @@ def _runs_line(found: Certificate) -> str:
 def _row(each: GateResult) -> tuple[str, ...]:
     number = output.number
     means = dict.fromkeys(number(mean) for mean in (each.mean_best, each.mean_worst))
-    verdict = each.verdict.value if each.verdict != "inconclusive" else f"{each.verdict.value} ({each.reason.value})"
-    figures = (number(each.low), number(each.high), number(each.evidence_safe, 2), number(each.evidence_breach, 2))
-    return (each.segment, f"{each.users:,}", f"{each.missing:,}", " to ".join(means), *figures, verdict)
+    verdict = (
+        each.verdict.value
+        if each.verdict != "inconclusive"
+        else f"{each.verdict.value} ({each.reason.value})"
+    )
+    figures = (
+        number(each.low),
+        number(each.high),
+        number(each.evidence_safe, 2),
+        number(each.evidence_breach, 2),
+    )
+    return (
+        each.segment,
+        f"{each.users:,}",
+        f"{each.missing:,}",
+        " to ".join(means),
+        *figures,
+        verdict,
+    )

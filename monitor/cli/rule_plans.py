@@ -24,32 +24,47 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     *,
     every: Annotated[
         str | None,
-        typer.Option("--false-alarm-every", help="Accepted time between false pages, such as 90d; default: the comparison's."),
+        typer.Option(
+            "--false-alarm-every",
+            help="Accepted time between false pages, such as 90d; default: the comparison's.",
+        ),
     ] = None,
     statistic: Annotated[
-        list[str] | None, typer.Option(help="mean, p05, share_below(0) ...; may be given again. Default: mean and p05.")
+        list[str] | None,
+        typer.Option(
+            help="mean, p05, share_below(0) ...; may be given again. Default: mean and p05."
+        ),
     ] = None,
-    segment: Annotated[list[str] | None, typer.Option(help="A segment, or each; may be given again. Default: all.")] = None,
+    segment: Annotated[
+        list[str] | None, typer.Option(help="A segment, or each; may be given again. Default: all.")
+    ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the rules, ready to paste.")] = False,
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print only the rules, ready to paste.")
+    ] = False,
 ) -> None:
     """Propose thresholds from the stored healthy runs.
 
-    Shows what each would have caught. All of them together are to page falsely once in the accepted time. Fixed thresholds do
-    not follow the seasons or a slow change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn
-    from.
-    """
+    Shows what each would have caught. All of them together are to page falsely once in the accepted
+    time. Fixed thresholds do not follow the seasons or a slow change that is wanted: rules with
+    `learned:` do. Exit 2 when nothing is stored to learn from."""
     from monitor.service.analysis.backtest import STATISTICS, configured_comparison
     from monitor.service.analysis.backtest import suggest_thresholds as propose
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 
     settings = load_settings(config)
-    what, interval = configured_comparison(settings, comparison, None if every is None else parse_span(every))
+    what, interval = configured_comparison(
+        settings, comparison, None if every is None else parse_span(every)
+    )
     with opened_store(settings.database) as store:
         found = propose(
-            what, store.history, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval
+            what,
+            store.history,
+            statistics=statistic or STATISTICS,
+            segments=segment or ("all",),
+            interval=interval,
         )
     if as_json:
         print_json(*map(_suggestion_dict, found))
@@ -98,36 +113,84 @@ def _print_rules(found: tuple[Suggestion, ...]) -> None:
     print_line("rules:")
     for each in proposed:
         rule = each.rule
-        segments = "" if rule.segments == "all" else f", segments: {json.dumps([each.segment], ensure_ascii=False)}"
-        statistic = "" if str(rule.statistic) == "mean" else f", statistic: {json.dumps(str(rule.statistic))}"
+        segments = (
+            ""
+            if rule.segments == "all"
+            else f", segments: {json.dumps([each.segment], ensure_ascii=False)}"
+        )
+        statistic = (
+            ""
+            if str(rule.statistic) == "mean"
+            else f", statistic: {json.dumps(str(rule.statistic))}"
+        )
         limit = f"{rule.direction}: {rule.threshold:.4f}, min_users: {rule.min_users}"
-        print_line(f"  - {{alert: {rule.alert}, metric: {json.dumps(rule.metric)}{statistic}{segments}, {limit}}}")
+        print_line(
+            (
+                f"  - {{alert: {rule.alert}, metric: "
+                f"{json.dumps(rule.metric)}{statistic}{segments}, {limit}}}"
+            )
+        )
 
 
 def plan(  # noqa: PLR0913 - a command is all of its options
-    comparison: Annotated[str | None, typer.Argument(help="One with stored runs; else give --sd and --wander.")] = None,
+    comparison: Annotated[
+        str | None, typer.Argument(help="One with stored runs; else give --sd and --wander.")
+    ] = None,
     *,
-    drop: Annotated[float | None, typer.Option(min=1e-9, help="Change of the mean that is to be seen.")] = None,
+    drop: Annotated[
+        float | None, typer.Option(min=1e-9, help="Change of the mean that is to be seen.")
+    ] = None,
     share: Annotated[
-        float | None, typer.Option(min=1e-9, max=1.0, help="Or the share of users whose lists go bad, such as 0.02.")
+        float | None,
+        typer.Option(
+            min=1e-9, max=1.0, help="Or the share of users whose lists go bad, such as 0.02."
+        ),
     ] = None,
     to: Annotated[
-        float | None, typer.Option(help="With --share: the score they fall to; default: that of lists with nothing in common.")
+        float | None,
+        typer.Option(
+            help=(
+                "With --share: the score they fall to; default: that of lists with nothing in "
+                "common."
+            )
+        ),
     ] = None,
-    users: Annotated[int | None, typer.Option(min=2, max=10**9, help="Users a run: gives the runs it takes.")] = None,
-    runs: Annotated[int | None, typer.Option(min=1, max=10**6, help="Runs judged together: gives the users it takes.")] = None,
-    power: Annotated[float, typer.Option(min=0.01, max=0.999, help="Chance with which it is to be seen.")] = 0.9,
+    users: Annotated[
+        int | None, typer.Option(min=2, max=10**9, help="Users a run: gives the runs it takes.")
+    ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(min=1, max=10**6, help="Runs judged together: gives the users it takes."),
+    ] = None,
+    power: Annotated[
+        float, typer.Option(min=0.01, max=0.999, help="Chance with which it is to be seen.")
+    ] = 0.9,
     alpha: Annotated[
-        float | None, typer.Option(min=1e-9, max=0.49, help="Chance of a false page a look; default: the comparison's budget.")
+        float | None,
+        typer.Option(
+            min=1e-9,
+            max=0.49,
+            help="Chance of a false page a look; default: the comparison's budget.",
+        ),
     ] = None,
     metric: Annotated[str | None, typer.Option(help="Default: the comparison's first.")] = None,
     segment: Annotated[str, typer.Option(help="Which users.")] = "all",
-    mean: Annotated[float | None, typer.Option(help="Healthy mean, in place of the stored one.")] = None,
-    sd: Annotated[float | None, typer.Option(min=0.0, help="Deviation over users, in place of the stored one.")] = None,
-    wander: Annotated[
-        float | None, typer.Option(min=0.0, help="Standard deviation of the true mean from run to run, likewise.")
+    mean: Annotated[
+        float | None, typer.Option(help="Healthy mean, in place of the stored one.")
     ] = None,
-    learned: Annotated[int | None, typer.Option(min=2, max=10**6, help="Healthy runs before, likewise.")] = None,
+    sd: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Deviation over users, in place of the stored one."),
+    ] = None,
+    wander: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, help="Standard deviation of the true mean from run to run, likewise."
+        ),
+    ] = None,
+    learned: Annotated[
+        int | None, typer.Option(min=2, max=10**6, help="Healthy runs before, likewise.")
+    ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
@@ -135,10 +198,10 @@ def plan(  # noqa: PLR0913 - a command is all of its options
 
     A drop of the mean, or a share of users whose lists went bad.
 
-    By Student's t on the mean of the runs against the healthy runs before, exact for normal runs. With --users and --runs it
-    gives the chance. With --share the rules in force are looked at, and the one that sees it first is named: a percentile or a
-    share below a floor may see a few users earlier than the mean does.
-    """
+    By Student's t on the mean of the runs against the healthy runs before, exact for normal runs.
+    With --users and --runs it gives the chance. With --share the rules in force are looked at, and
+    the one that sees it first is named: a percentile or a share below a floor may see a few users
+    earlier than the mean does."""
     from monitor.service.analysis import sample_size
 
     if (drop is None) == (share is None):
@@ -147,12 +210,18 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     given: dict[str, Any] = {name: value for name, value in figures.items() if value is not None}
     what, stored, until = None, [sample_size.PlanInputs()], None
     if comparison is not None:
-        what, stored, until = _stored(comparison, config, metric, segment, by_rule=share is not None and not given)
+        what, stored, until = _stored(
+            comparison, config, metric, segment, by_rule=share is not None and not given
+        )
     plans = []
     for known in (replace(each, **given) for each in stored):
         size = drop if drop is not None else sample_size.drop_of_share(known, share or 0.0, to)
         part = alpha or known.alpha or sample_size.alpha_of_budget(what)
-        plans.append(sample_size.plan_sample_size(known, drop=size, users=users, runs=runs, share=part, power=power))
+        plans.append(
+            sample_size.plan_sample_size(
+                known, drop=size, users=users, runs=runs, share=part, power=power
+            )
+        )
     found = min(plans, key=sample_size.rank_plan)
     if as_json:
         print_json(_plan_dict(found) | {"users_until_certain": until and until[0]})
@@ -160,14 +229,20 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     _print_plan(found)
     if until is not None:
         asked = f"about {until[0]:,} of {until[1]:,} users ({1 - until[0] / until[1]:.0%} fewer)"
-        print_line(f"with stop_when: decided a run like the newest would ask {asked} for the same verdicts")
+        print_line(
+            f"with stop_when: decided a run like the newest would ask {asked} for the same verdicts"
+        )
 
 
 def _stored(
     name: str, config: Config, metric: str | None, segment: str, *, by_rule: bool
 ) -> tuple[Comparison, list[PlanInputs], tuple[int, int] | None]:
     from monitor.service.analysis.backtest import configured_comparison
-    from monitor.service.analysis.sample_size import read_plan_inputs, read_rule_inputs, users_until_certain
+    from monitor.service.analysis.sample_size import (
+        read_plan_inputs,
+        read_rule_inputs,
+        users_until_certain,
+    )
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 
@@ -197,19 +272,37 @@ def _print_plan(found: SampleSizePlan) -> None:
     search, known = found.search, found.known
     if known.rule is not None:
         scale = " (as angles: arcsin of the root)" if known.rule.is_share else ""
-        print_line(f"seen first by {known.rule.alert}, {known.rule.statistic} of {known.rule.metric}{scale}")
+        print_line(
+            (
+                f"seen first by {known.rule.alert}, {known.rule.statistic} of "
+                f"{known.rule.metric}{scale}"
+            )
+        )
     mean = "" if known.mean is None else f"healthy mean {known.mean:.4g}, "
     spread = f"over users it varies by {search.sd:.3g}, from run to run by {search.wander:.3g}"
     print_line(f"{mean}{spread} ({known.learned:,} healthy runs)")
-    aim = f"a drop of {found.drop:.3g} with a chance of {search.power:.0%}, falsely in one look of {1 / search.share:,.0f}"
+    aim = (
+        f"a drop of {found.drop:.3g} with a chance of {search.power:.0%}, falsely in one look "
+        f"of {1 / search.share:,.0f}"
+    )
     if found.obstacle is not None:
         print_line(f"{aim}: {found.obstacle}")
     elif found.chance is not None:
         size = f"{found.runs:,} runs of {found.users:,} users"
-        print_line(f"a drop of {found.drop:.3g} is seen in {size} with a chance of {found.chance:.1%}")
+        print_line(
+            f"a drop of {found.drop:.3g} is seen in {size} with a chance of {found.chance:.1%}"
+        )
     else:
-        print_line(f"{aim}: {found.runs:,} run{'' if found.runs == 1 else 's judged together'} of {found.users:,} users")
+        print_line(
+            (
+                f"{aim}: {found.runs:,} run{'' if found.runs == 1 else 's judged together'} of "
+                f"{found.users:,} users"
+            )
+        )
     if known.users is not None:
         print_line(
-            f"a usual run of {known.users:,} users shows a drop of {search.least_drop(known.users):.3g} with that chance"
+            (
+                f"a usual run of {known.users:,} users shows a drop of "
+                f"{search.least_drop(known.users):.3g} with that chance"
+            )
         )

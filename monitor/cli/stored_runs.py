@@ -24,7 +24,10 @@ def runs(
     comparison: parameters.OneComparison = None,
     *,
     config: parameters.Config = parameters.DEFAULT_CONFIG,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show.")] = 20,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show."),
+    ] = 20,
     as_json: parameters.AsJson = False,
 ) -> None:
     """List stored runs, newest first."""
@@ -37,7 +40,10 @@ def runs(
 
 
 def _run_dict(run: Run) -> dict[str, object]:
-    names = "slot comparison status reason asked paired k attempt owner config_hash input_hash models started_at finished_at"
+    names = (
+        "slot comparison status reason asked paired k attempt owner config_hash input_hash "
+        "models started_at finished_at"
+    )
     seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at else None
     return {**output.pick(run, *names.split()), "seconds": seconds}
 
@@ -46,8 +52,15 @@ def show(
     comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
     *,
     config: parameters.Config = parameters.DEFAULT_CONFIG,
-    slot: Annotated[str | None, typer.Option(help="The run's slot, ISO 8601; default: the newest finished run.")] = None,
-    users: Annotated[int, typer.Option("--users", "-n", min=0, max=1_000_000, help="How many of the worst users to show.")] = 3,
+    slot: Annotated[
+        str | None, typer.Option(help="The run's slot, ISO 8601; default: the newest finished run.")
+    ] = None,
+    users: Annotated[
+        int,
+        typer.Option(
+            "--users", "-n", min=0, max=1_000_000, help="How many of the worst users to show."
+        ),
+    ] = 3,
     as_json: parameters.AsJson = False,
 ) -> None:
     """Show one stored run, and both lists of its worst users.
@@ -59,26 +72,56 @@ def show(
     from monitor.service.commands.report import titles_of
 
     with parameters.opened_database(config) as (store, _):
-        record = _find(store, comparison, parameters.parse_instant(slot) if slot is not None else None)
+        record = _find(
+            store, comparison, parameters.parse_instant(slot) if slot is not None else None
+        )
         run, explanation = record.run, record.explanation
         evidence = store.history.evidence(run.id)
-        accepted = [each for each in store.alerts.transitions(comparison=comparison, limit=None) if each.alert == ACCEPTED]
+        accepted = [
+            each
+            for each in store.alerts.transitions(comparison=comparison, limit=None)
+            if each.alert == ACCEPTED
+        ]
         kept = _kept_attempts(store, run)
         before, _ = store.pages.neighbours(run.comparison, run.slot)
-        found = store.history.runs(comparison=run.comparison, limit=1, since=before, until=before) if before else ()
+        found = (
+            store.history.runs(comparison=run.comparison, limit=1, since=before, until=before)
+            if before
+            else ()
+        )
         alike = [each.slot for each in found if each.input_hash == run.input_hash is not None]
     worst = [each for each in evidence if each.kind == "worst"][:users]
-    titles = titles_of(config, run.comparison.partition(KEPT_MARK)[0], run.slot, items_of(evidence if as_json else worst))
+    titles = titles_of(
+        config,
+        run.comparison.partition(KEPT_MARK)[0],
+        run.slot,
+        items_of(evidence if as_json else worst),
+    )
     if as_json:
-        shown = ("comparison", "slot", "status", "reason", "asked", "paired", "k", "catalogue_size", "input_hash", "models")
+        shown = (
+            "comparison",
+            "slot",
+            "status",
+            "reason",
+            "asked",
+            "paired",
+            "k",
+            "catalogue_size",
+            "input_hash",
+            "models",
+        )
         output.print_json(
             {
                 **output.pick(run, *shown, "labelled_at", "labels_until"),
                 "summaries": [_summary_dict(run, each) for each in record.summaries],
                 "arm_scores": [
-                    output.pick(each, "segment", "arm", "metric", "value") | {"lists": each.n} for each in record.arm_scores
+                    output.pick(each, "segment", "arm", "metric", "value") | {"lists": each.n}
+                    for each in record.arm_scores
                 ],
-                "evidence": [output.pick(each, "kind", "user", "scores", "baseline", "candidate") for each in evidence],
+                "evidence": [
+                    output.pick(each, "kind", "user", "scores", "baseline", "candidate")
+                    for each in evidence
+                ],
                 "explanation": None if explanation is None else asdict(explanation),
                 "earlier_attempts": kept,
                 "same_lists_as": alike,
@@ -90,21 +133,33 @@ def show(
     for each in alike:
         output.print_line(f"the same lists as in the run of {output.instant(each)}")
     for level in accepted:
-        output.print_line(f"normal since {output.instant(level.slot)}: {level.reason}, {output.instant(level.at)}")
+        output.print_line(
+            f"normal since {output.instant(level.slot)}: {level.reason}, {output.instant(level.at)}"
+        )
     output.print_evidence(worst, titles)
     for name in kept:
-        output.print_line(f"an earlier attempt is kept: rankwatch show {name} --slot {output.instant(run.slot)}")
+        output.print_line(
+            f"an earlier attempt is kept: rankwatch show {name} --slot {output.instant(run.slot)}"
+        )
 
 
 def report(
     comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
     *,
     file: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
-    slot: Annotated[str | None, typer.Option(help="As of this run's slot, ISO 8601; default: the newest finished run.")] = None,
-    start: Annotated[
-        str | None, typer.Option("--from", help="Over the time from here, with the runs in which alerts began.")
+    slot: Annotated[
+        str | None,
+        typer.Option(help="As of this run's slot, ISO 8601; default: the newest finished run."),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="As of the newest run up to here, included.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="Over the time from here, with the runs in which alerts began."
+        ),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="As of the newest run up to here, included.")
+    ] = None,
     config: parameters.Config = parameters.DEFAULT_CONFIG,
 ) -> None:
     """Write the pages of a comparison to one HTML file.
@@ -120,7 +175,9 @@ def report(
     first, last = parameters.parse_period(start, end)
     output.require_writable(file)
     output.log_errors_only()
-    output.write_whole(file, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last))
+    output.write_whole(
+        file, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last)
+    )
     output.print_written(file)
 
 
@@ -128,8 +185,14 @@ def _kept_attempts(store: SqlStore, run: Run) -> list[str]:
     """The names under which earlier attempts of the run's slot are kept."""
     from monitor.model.runs import KEPT_MARK
 
-    found = store.history.runs(comparison=None, limit=_LOOKED_THROUGH, since=run.slot, until=run.slot)
-    return [each.comparison for each in found if each.comparison.startswith(f"{run.comparison}{KEPT_MARK}")]
+    found = store.history.runs(
+        comparison=None, limit=_LOOKED_THROUGH, since=run.slot, until=run.slot
+    )
+    return [
+        each.comparison
+        for each in found
+        if each.comparison.startswith(f"{run.comparison}{KEPT_MARK}")
+    ]
 
 
 def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
@@ -137,8 +200,12 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
     run = next((each for each in found if each.status != "running"), None)
     record = None if run is None else store.history.record(run.id)
     if record is None:
-        which = "no finished run" if slot is None else f"no finished run of slot {output.instant(slot)}"
-        raise InputError(f"{which} of a comparison named {comparison!r} is stored; see rankwatch runs")
+        which = (
+            "no finished run" if slot is None else f"no finished run of slot {output.instant(slot)}"
+        )
+        raise InputError(
+            f"{which} of a comparison named {comparison!r} is stored; see rankwatch runs"
+        )
     return record
 
 
@@ -147,20 +214,31 @@ def _print_run(record: RunRecord) -> None:
 
     run, explanation = record.run, record.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
-    output.print_line(f"{run.comparison}  slot {output.instant(run.slot)}  {run.status}  {compared}")
+    output.print_line(
+        f"{run.comparison}  slot {output.instant(run.slot)}  {run.status}  {compared}"
+    )
     if run.reason:
         output.print_line(run.reason)
     for arm, model in (run.models or {}).items():
-        since = f", {model.before} until the run of {output.instant(model.since)}" if model.since else ""
+        since = (
+            f", {model.before} until the run of {output.instant(model.since)}"
+            if model.since
+            else ""
+        )
         output.print_line(f"model of the {arm}: {model.now or 'not known'}{since}")
     if explanation is not None:
         output.print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
-    output.print_records((_summary_dict(run, summary) for summary in record.summaries), columns, as_json=False)
+    output.print_records(
+        (_summary_dict(run, summary) for summary in record.summaries), columns, as_json=False
+    )
     _print_notes(run)
     if record.arm_scores:
         output.print_line()
-        output.print_table(("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"), arm_rows(record.arm_scores))
+        output.print_table(
+            ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"),
+            arm_rows(record.arm_scores),
+        )
     for table in () if explanation is None else explanation_tables(explanation):
         output.print_line()
         output.print_table(table.columns, table.rows, title=table.title)
@@ -169,12 +247,22 @@ def _print_run(record: RunRecord) -> None:
 def _print_notes(run: Run) -> None:
     """What the scores by chance refer to, and the state of the labels of relevance."""
     if run.k is not None and run.catalogue_size is not None:
-        output.print_line(f"by chance: two random lists of {run.k:,} from a catalogue of {run.catalogue_size:,} items")
+        output.print_line(
+            (
+                f"by chance: two random lists of {run.k:,} from a catalogue of "
+                f"{run.catalogue_size:,} items"
+            )
+        )
     if run.labelled_at is not None:
         output.print_line(f"relevance: labelled {output.instant(run.labelled_at)}")
     elif run.labels_until is not None:
         command = f"rankwatch backfill {run.comparison}"
-        output.print_line(f"relevance: waiting for labels until {output.instant(run.labels_until)}; {command} looks for them")
+        output.print_line(
+            (
+                f"relevance: waiting for labels until {output.instant(run.labels_until)}; "
+                f"{command} looks for them"
+            )
+        )
 
 
 def _summary_dict(run: Run, summary: Summary) -> dict[str, object]:

@@ -28,7 +28,8 @@ ItemLists = dict[str, list[str]]
 
 _COUNTRY_SHARES, _ACTIVITY_SHARES = (0.25, 0.2, 0.2, 0.35), (0.3, 0.45, 0.25)
 _GENRES = 12
-# How far, in logarithms of appeal, a model is off for users of each activity; and by how much else each time it is trained.
+# How far, in logarithms of appeal, a model is off for users of each activity; and by how much else
+# each time it is trained.
 _MODEL_ERROR, _TRAINING_ERROR = np.array([0.36, 0.28, 0.21]), 0.1
 
 HOST = "127.0.0.1"
@@ -43,25 +44,36 @@ class Shop:
         self.countries = random.choice(COUNTRIES, size=users, p=_COUNTRY_SHARES)
         activities = random.choice(len(ACTIVITIES), size=users, p=_ACTIVITY_SHARES)
         self.activities = np.array(ACTIVITIES)[activities]
-        appeal = random.dirichlet(np.full(_GENRES, 0.12), size=users) @ _appeal_by_genre(random, items)
+        appeal = random.dirichlet(np.full(_GENRES, 0.12), size=users) @ _appeal_by_genre(
+            random, items
+        )
         self._popular = np.argsort(-appeal.mean(axis=0))[:DEPTH]
         error = _MODEL_ERROR[activities][:, None]
-        self._models = [(arm, np.log(appeal) + error * random.standard_normal(appeal.shape)) for arm in Arm]
+        self._models = [
+            (arm, np.log(appeal) + error * random.standard_normal(appeal.shape)) for arm in Arm
+        ]
         self._items = np.array([f"item-{number:03d}" for number in range(items)])
         self._seed = seed
 
     def lists(self, day: int, *, is_broken: bool) -> dict[Arm, ItemLists]:
         """Train both models on the day and rank every user's items by each.
 
-        Broken: the join that looks up what a user bought finds nothing for one country when the candidate is served, so its
+        Broken: the join that looks up what a user bought finds nothing for one country when the
+            candidate is served, so its
         users are taken for new ones and get the popular items.
         """
         random = np.random.default_rng((self._seed, day))
-        trained = {arm: scores + _TRAINING_ERROR * random.standard_normal(scores.shape) for arm, scores in self._models}
+        trained = {
+            arm: scores + _TRAINING_ERROR * random.standard_normal(scores.shape)
+            for arm, scores in self._models
+        }
         best = {arm: np.argsort(-scores, axis=1)[:, :DEPTH] for arm, scores in trained.items()}
         if is_broken:
             best[Arm.CANDIDATE][self.countries == BROKEN_COUNTRY] = self._popular
-        return {arm: dict(zip(self.ids, self._items[rows].tolist(), strict=True)) for arm, rows in best.items()}
+        return {
+            arm: dict(zip(self.ids, self._items[rows].tolist(), strict=True))
+            for arm, rows in best.items()
+        }
 
 
 def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.float64]:
@@ -76,7 +88,10 @@ def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.
 
 @contextmanager
 def serve_routes(*routes: BaseRoute, host: str = HOST, port: int = 0) -> Iterator[str]:
-    """Serve the routes while the block lasts, at a free port for 0; gives the address. ConfigError when it cannot be used."""
+    """Serve the routes while the block lasts, at a free port for 0.
+
+    Gives the address. ConfigError when it cannot be used.
+    """
     server = WebServer(Starlette(routes=routes), host, port)
     server.start()
     try:
@@ -104,7 +119,9 @@ class Recommenders:
 
     async def _recommend(self, request: Request) -> Response:
         items = self.lists.get(request.path_params["arm"], {}).get(request.path_params["user"])
-        return JSONResponse({"error": "no such user"}, 404) if items is None else JSONResponse(items)
+        return (
+            JSONResponse({"error": "no such user"}, 404) if items is None else JSONResponse(items)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +152,12 @@ class OnCall:
 
     async def _take(self, request: Request) -> Response:
         now = utc_now()
-        # A message lists all that fires, and names each firing by a key of its own: what is known is no news.
+        # A message lists all that fires, and names each firing by a key of its own: what is known
+        # is no news.
         for alert in json.loads(await request.body())["alerts"]:
             status, labels = alert["status"], alert["labels"]
-            new = ReceivedAlert(at=now, status=status, alert=labels["alertname"], segment=labels["segment"])
+            new = ReceivedAlert(
+                at=now, status=status, alert=labels["alertname"], segment=labels["segment"]
+            )
             self._by_firing.setdefault((alert["annotations"]["dedup_key"], status), new)
         return Response(status_code=204)

@@ -26,16 +26,32 @@ INTERRUPTED = 130
 # How long --fast waits for the end of a story that takes a fifth of that.
 _PATIENCE_S = 180.0
 _LOOK_S = 0.2
-_STYLES = {"STORY": "cyan", "RUN": "dim", "FIRING": "bold red", "RESOLVED": "bold green", "NOTIFIED": "magenta"}
+_STYLES = {
+    "STORY": "cyan",
+    "RUN": "dim",
+    "FIRING": "bold red",
+    "RESOLVED": "bold green",
+    "NOTIFIED": "magenta",
+}
 
 
-def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_factory: Callable[[Path], Daemon] = Daemon) -> int:
-    """Run the demo in the directory (``rankwatch-demo`` if None, ConfigError if unusable); returns the exit code.
+def run_demo(
+    *,
+    fast: bool,
+    directory: Path | None,
+    console: Console,
+    daemon_factory: Callable[[Path], Daemon] = Daemon,
+) -> int:
+    """Run the demo in the directory (``rankwatch-demo`` if None, ConfigError if unusable).
 
-    ``fast``: 0 once exactly the expected story happened, 1 and what was missing when not, 130 when interrupted. Else it goes on
-    until Ctrl-C or SIGTERM, and returns 0.
-    """
-    story, workspace = simulation.FAST_STORY if fast else simulation.NORMAL_STORY, Workspace(directory or DEFAULT_DIRECTORY)
+    Returns the exit code.
+
+    ``fast``: 0 once exactly the expected story happened, 1 and what was missing when not, 130 when
+    interrupted. Else it goes on until Ctrl-C or SIGTERM, and returns 0."""
+    story, workspace = (
+        simulation.FAST_STORY if fast else simulation.NORMAL_STORY,
+        Workspace(directory or DEFAULT_DIRECTORY),
+    )
     try:
         with ExitStack() as stack:
             # As Ctrl-C, so that the terminal is left in order.
@@ -46,21 +62,32 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
             url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
             write_configuration(workspace, url=url, every=story.every)
             # Not among the lines of the story.
-            logs.configure("json", "info", stack.enter_context(workspace.log.open("w", encoding="utf-8")))
+            logs.configure(
+                "json", "info", stack.enter_context(workspace.log.open("w", encoding="utf-8"))
+            )
             daemon = daemon_factory(workspace.config)
             daemon.start()
             stack.callback(daemon.stop)
             _print(console, f"Open {daemon.url}/ to watch; Ctrl-C stops everything.")
             _print(console, f"Configuration, database and log are in {workspace.directory}.")
-            played = simulation.Simulation(recommenders=recommenders, on_call=on_call, story=story, store=daemon.store)
+            played = simulation.Simulation(
+                recommenders=recommenders, on_call=on_call, story=story, store=daemon.store
+            )
             return _verify(_simulate(played, console, until_over=fast), workspace, console)
     except KeyboardInterrupt:
-        _print(console, f"Stopped. To look at what it left: rankwatch runs --config {workspace.config}")
+        _print(
+            console, f"Stopped. To look at what it left: rankwatch runs --config {workspace.config}"
+        )
         return INTERRUPTED if fast else 0
 
 
-def _simulate(played: simulation.Simulation, console: Console, *, until_over: bool) -> simulation.DemoStatus:
-    """Print what happens, and return how it stands at the end; without ``until_over`` only an interrupt ends it."""
+def _simulate(
+    played: simulation.Simulation, console: Console, *, until_over: bool
+) -> simulation.DemoStatus:
+    """Print what happens, and return how it stands at the end.
+
+    Without ``until_over`` only an interrupt ends it.
+    """
     printed = set[simulation.LogNote]()
     while True:
         status = played.step()
@@ -87,14 +114,18 @@ def _verify(status: simulation.DemoStatus, workspace: "Workspace", console: Cons
         return 1
     _print(
         console,
-        f"The demo went as it should, in {status.elapsed_s:.0f} s: {len(status.runs)} runs, quiet while both arms "
-        f"were healthy, {len(status.received)} messages to on-call, resolved after the repair.",
+        f"The demo went as it should, in {status.elapsed_s:.0f} s: {len(status.runs)} runs, quiet "
+        f"while both arms were healthy, {len(status.received)} messages to on-call, resolved after "
+        "the repair.",
     )
     return 0
 
 
 def run_recommenders(address: tuple[str, int], *, directory: Path | None, console: Console) -> int:
-    """Serve both arms, retrained every day, and ``users.csv`` until Ctrl-C or SIGTERM; ConfigError as in `run_demo`."""
+    """Serve both arms, retrained every day, and ``users.csv`` until Ctrl-C or SIGTERM.
+
+    ConfigError as in `run_demo`.
+    """
     recommenders, scene, (host, port) = Recommenders(Shop()), simulation.StoryDay(), address
     workspace = Workspace(directory or DEFAULT_DIRECTORY)
     try:
@@ -104,12 +135,16 @@ def run_recommenders(address: tuple[str, int], *, directory: Path | None, consol
             serve_routes(recommenders.route, host=host, port=port) as url,
         ):
             write_users(workspace, recommenders.shop)
-            _print(console, f"Recommenders serve {url}/baseline and {url}/candidate; users in {workspace.users}")
+            _print(
+                console,
+                f"Recommenders serve {url}/baseline and {url}/candidate; users in {workspace.users}",
+            )
             while True:
                 if scene.since_day == scene.day:  # each chapter's beginning is a line
                     _print(console, f"day {scene.day}: {simulation.CHAPTER_TEXTS[scene.chapter]}")
                 time.sleep(simulation.UNWATCHED_STORY.day_s)
-                # Whoever watches the recommenders is elsewhere: a chapter ends when its days are over.
+                # Whoever watches the recommenders is elsewhere: a chapter ends when its days are
+                # over.
                 scene = simulation.next_day(simulation.UNWATCHED_STORY, scene)
                 recommenders.retrain(scene.day, is_broken=scene.is_broken)
     except KeyboardInterrupt:
@@ -133,24 +168,42 @@ class Workspace:
 
 @contextmanager
 def open_workspace(workspace: Workspace) -> Iterator[None]:
-    """Hold a directory, made or emptied; ConfigError when anything else is in it, another demo too, or it cannot be written."""
+    """Hold a directory, made or emptied.
+
+    ConfigError when anything else is in it, another demo too, or it cannot be written.
+    """
     directory = workspace.directory
     try:
         directory.mkdir(parents=True, exist_ok=True)
         marker = directory / _MARKER
         if not marker.exists() and any(directory.iterdir()):
-            raise ConfigError(f"{directory} holds files that the demo did not write: name an empty or new one with --dir")
+            raise ConfigError(
+                (
+                    f"{directory} holds files that the demo did not write: name an empty or new "
+                    "one with --dir"
+                )
+            )
         lock = marker.open("a", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write to {directory}: {error.strerror}; name another directory with --dir") from None
+        raise ConfigError(
+            f"cannot write to {directory}: {error.strerror}; name another directory with --dir"
+        ) from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            msg = f"another demo is running in {directory}: stop it, or name another directory with --dir"
+            msg = (
+                f"another demo is running in {directory}: stop it, or name another directory "
+                "with --dir"
+            )
             raise ConfigError(msg) from None
         # By name what an earlier demo wrote: whatever else was put there stays.
-        for path in (workspace.config, *directory.glob(f"{workspace.database.name}*"), workspace.users, workspace.log):
+        for path in (
+            workspace.config,
+            *directory.glob(f"{workspace.database.name}*"),
+            workspace.users,
+            workspace.log,
+        ):
             path.unlink(missing_ok=True)
         (directory / ".gitignore").write_text("*\n", encoding="utf-8")
         yield
@@ -158,7 +211,9 @@ def open_workspace(workspace: Workspace) -> Iterator[None]:
 
 def write_users(workspace: Workspace, shop: Shop) -> None:
     """Write the users file."""
-    users = pd.DataFrame({"user_id": shop.ids, "activity": shop.activities, "country": shop.countries})
+    users = pd.DataFrame(
+        {"user_id": shop.ids, "activity": shop.activities, "country": shop.countries}
+    )
     # At once: who watches from elsewhere may be reading already.
     replace_file(workspace.users, users.to_csv(index=False).encode())
 
@@ -166,7 +221,10 @@ def write_users(workspace: Workspace, shop: Shop) -> None:
 def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
     """Write the daemon's configuration, for recommenders and on-call under ``url``."""
     text = _TEXT.format(
-        url=url, comparison=simulation.DEMO_COMPARISON, every=every, metrics=json.dumps(simulation.DEMO_METRICS)
+        url=url,
+        comparison=simulation.DEMO_COMPARISON,
+        every=every,
+        metrics=json.dumps(simulation.DEMO_METRICS),
     )
     workspace.config.write_text(text, encoding="utf-8")
 

@@ -16,7 +16,9 @@ from monitor.ports import Store
 
 DEMO_COMPARISON = "home-feed"
 DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
-EXPECTED_ALERTS = frozenset({("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("ManyUsersApart", "all")})
+EXPECTED_ALERTS = frozenset(
+    {("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("ManyUsersApart", "all")}
+)
 """The alerts, each with its segment, that the fault should cause: these and no others."""
 
 _REMEMBERED_RUNS = 60
@@ -33,12 +35,16 @@ class Chapter(StrEnum):
 
 
 CHAPTER_TEXTS = {
-    Chapter.HEALTHY: "Both models are retrained every day. They differ a little, as two good models do.",
-    Chapter.BROKEN: (
-        f"The candidate was deployed with a broken join: it no longer finds what users in {BROKEN_COUNTRY} bought, "
-        "and shows them the popular items."
+    Chapter.HEALTHY: (
+        "Both models are retrained every day. They differ a little, as two good models do."
     ),
-    Chapter.HEALED: f"The join is repaired: users in {BROKEN_COUNTRY} get their own recommendations again.",
+    Chapter.BROKEN: (
+        "The candidate was deployed with a broken join: it no longer finds what users in "
+        f"{BROKEN_COUNTRY} bought, and shows them the popular items."
+    ),
+    Chapter.HEALED: (
+        f"The join is repaired: users in {BROKEN_COUNTRY} get their own recommendations again."
+    ),
 }
 """Each chapter in a sentence."""
 
@@ -51,7 +57,11 @@ class Story:
     every: str  # as in the configuration
     healthy_days: int
     broken_days: int
-    calm_days: int | None  # after the repair until the fault comes back, so that a demo left alone shows something; None: never
+    calm_days: (
+        int | None
+        # After the repair until the fault comes back, so that a demo left alone shows something;
+        # None: never
+    )
 
 
 NORMAL_STORY = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
@@ -75,12 +85,21 @@ class StoryDay:
 
 
 def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> StoryDay:
-    """Tomorrow's scene. No chapter ends before it ``is_noticed`` by whoever watches, however slow the machine."""
+    """Tomorrow's scene.
+
+    No chapter ends before it ``is_noticed`` by whoever watches, however slow the machine.
+    """
     day, broken = scene.day + 1, scene.is_broken
-    days = {Chapter.HEALTHY: story.healthy_days, Chapter.BROKEN: story.broken_days, Chapter.HEALED: story.calm_days}
+    days = {
+        Chapter.HEALTHY: story.healthy_days,
+        Chapter.BROKEN: story.broken_days,
+        Chapter.HEALED: story.calm_days,
+    }
     lasts = days[scene.chapter]
     if is_noticed and lasts is not None and day - scene.since_day >= lasts:
-        return StoryDay(day=day, chapter=Chapter.HEALED if broken else Chapter.BROKEN, since_day=day)
+        return StoryDay(
+            day=day, chapter=Chapter.HEALED if broken else Chapter.BROKEN, since_day=day
+        )
     return StoryDay(day=day, chapter=scene.chapter, since_day=scene.since_day)
 
 
@@ -97,7 +116,9 @@ class LogNote:
 class DemoStatus:
     """All that is known at one moment, oldest first."""
 
-    chapters: tuple[tuple[datetime, Chapter], ...]  # those begun, each with the moment just before its lists were served
+    chapters: tuple[
+        tuple[datetime, Chapter], ...
+    ]  # those begun, each with the moment just before its lists were served
     elapsed_s: float = 0.0
     scene: StoryDay = field(default_factory=StoryDay)
     runs: tuple[RunRecord, ...] = ()
@@ -124,13 +145,24 @@ class DemoStatus:
         for change in self.transitions:
             if change.is_announced:
                 kind = "FIRING" if change.to_state is State.FIRING else "RESOLVED"
-                yield LogNote(at=change.at, kind=kind, text=f"{change.alert} {change.segment}: {change.reason}")
+                yield LogNote(
+                    at=change.at,
+                    kind=kind,
+                    text=f"{change.alert} {change.segment}: {change.reason}",
+                )
         for alert in self.received:
-            yield LogNote(at=alert.at, kind="NOTIFIED", text=f"on-call: {alert.alert} {alert.segment} {alert.status}")
+            yield LogNote(
+                at=alert.at,
+                kind="NOTIFIED",
+                text=f"on-call: {alert.alert} {alert.segment} {alert.status}",
+            )
 
 
 def _run_text(record: RunRecord) -> str:
-    run, known = record.run, [each for each in record.summaries if each.segment == ALL and each.mean is not None]
+    run, known = (
+        record.run,
+        [each for each in record.summaries if each.segment == ALL and each.mean is not None],
+    )
     # The configuration names metrics without the depth.
     values = [f"{each.metric.partition('@')[0]} {each.mean:.3f}" for each in known]
     reason = [run.reason] if run.reason else []
@@ -176,8 +208,12 @@ class Simulation:
 
     def _begin_next_day(self) -> None:
         now = self._status
-        ok_runs = sum(each.run.status is RunStatus.OK and each.run.started_at >= now.chapters[-1][0] for each in now.runs)
-        # The fault is repaired only when as many alerts fire as it should cause, and let in only when all is quiet.
+        ok_runs = sum(
+            each.run.status is RunStatus.OK and each.run.started_at >= now.chapters[-1][0]
+            for each in now.runs
+        )
+        # The fault is repaired only when as many alerts fire as it should cause, and let in only
+        # when all is quiet.
         is_noticed = now.firing >= len(EXPECTED_ALERTS) if now.scene.is_broken else not now.firing
         tomorrow = next_day(self.story, now.scene, is_noticed=is_noticed and ok_runs >= _RUNS_FIRST)
         begun = () if tomorrow.chapter is now.scene.chapter else ((self.now(), tomorrow.chapter),)
@@ -195,19 +231,32 @@ _EXPECTED = {(*alert, "firing", Chapter.BROKEN) for alert in EXPECTED_ALERTS} | 
 def is_over(status: DemoStatus) -> bool:
     """Whether nothing more is to come: healed, all quiet, and on-call was notified of every start and end."""
     announced = sum(transition.is_announced for transition in status.transitions)
-    return status.scene.chapter is Chapter.HEALED and not status.firing and len(status.received) >= announced
+    return (
+        status.scene.chapter is Chapter.HEALED
+        and not status.firing
+        and len(status.received) >= announced
+    )
 
 
 def unmet_expectations(status: DemoStatus) -> Iterator[str]:
     """What was expected and did not happen, or happened and was not expected; a sentence each."""
-    # A run that reached too few users in time is no fault of the story: an overloaded machine does that.
+    # A run that reached too few users in time is no fault of the story: an overloaded machine does
+    # that.
     failed = [each.run for each in status.runs if each.run.status is RunStatus.FAILED]
     if failed:
-        yield f"{len(failed)} runs failed, the last for this reason: {failed[-1].reason or 'none given'}."
+        yield (
+            f"{len(failed)} runs failed, the last for this reason: "
+            f"{failed[-1].reason or 'none given'}."
+        )
     if not any(each.run.status is RunStatus.OK for each in status.runs):
         yield "No run ended ok."
     happened = Counter(
-        (change.alert, change.segment, "firing" if change.to_state is State.FIRING else "resolved", begun[-1])
+        (
+            change.alert,
+            change.segment,
+            "firing" if change.to_state is State.FIRING else "resolved",
+            begun[-1],
+        )
         for change in status.transitions
         for begun in [[chapter for began, chapter in status.chapters if began <= change.at]]
         if change.is_announced
@@ -215,7 +264,10 @@ def unmet_expectations(status: DemoStatus) -> Iterator[str]:
     for alert, segment, became, chapter in sorted(_EXPECTED | happened.keys()):
         times = happened[alert, segment, became, chapter]
         if times != (expected := int((alert, segment, became, chapter) in _EXPECTED)):
-            yield f"{alert} {segment} became {became} {times} times while the candidate was {chapter}, expected {expected}."
+            yield (
+                f"{alert} {segment} became {became} {times} times while the candidate was "
+                f"{chapter}, expected {expected}."
+            )
     got = {(each.alert, each.segment, each.status) for each in status.received}
     for alert, segment, became, _ in sorted(_EXPECTED):
         if (alert, segment, became) not in got:

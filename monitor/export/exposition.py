@@ -19,7 +19,10 @@ from monitor.files import replace_file, require_replaceable
 from monitor.redaction import escape_controls
 
 Lines = Mapping[str, tuple[tuple[bytes, bytes], ...]]
-"""By family: what stands above its samples (``# HELP`` and so on), and their lines. Some formats split a family in several."""
+"""By family: what stands above its samples (``# HELP`` and so on), and their lines.
+
+Some formats split a family in several.
+"""
 
 _HEAD = re.compile(rb"(?:^# .*\n)+", re.MULTILINE)
 _END = b"# EOF\n"
@@ -42,7 +45,10 @@ class Format:
 
     @classmethod
     def accepted_by(cls, accept: str) -> Self:
-        """The best of those that an Accept header names; plain text where it names none, or makes no sense."""
+        """The best of those that an Accept header names.
+
+        Plain text where it names none, or makes no sense.
+        """
         try:
             return cls(*choose_encoder(accept))
         except (TypeError, ValueError):  # a version such as "1.x"
@@ -55,7 +61,10 @@ class Format:
 
     def encode(self, families: Iterable[Metric]) -> Lines:
         """The families' lines."""
-        return {family.name: tuple(_split(self.encoder(FamilyCollector((family,))))) for family in families}
+        return {
+            family.name: tuple(_split(self.encoder(FamilyCollector((family,)))))
+            for family in families
+        }
 
     def page(self, pieces: Iterable[Lines], hidden: Container[str] = ()) -> bytes:
         """One page of all pieces, the lines of each family together, without the ``hidden`` families."""
@@ -65,7 +74,9 @@ class Format:
                 if name not in hidden:
                     for head, samples in blocks:
                         joined.setdefault(head, [head]).append(samples)
-        return b"".join(part for parts in joined.values() for part in parts) + (_END if self.is_open_metrics else b"")
+        return b"".join(part for parts in joined.values() for part in parts) + (
+            _END if self.is_open_metrics else b""
+        )
 
 
 class FamilyCollector(Collector):
@@ -88,7 +99,10 @@ def _split(text: bytes) -> Iterable[tuple[bytes, bytes]]:
 
 @dataclass(slots=True)
 class Piece:
-    """Families that belong together, encoded when they are first asked for. Safe to share between threads."""
+    """Families that belong together, encoded when they are first asked for.
+
+    Safe to share between threads.
+    """
 
     families: Callable[[], Iterable[Metric]]
     _kept: dict[str, Lines] = field(default_factory=dict)
@@ -119,15 +133,23 @@ class Distribution:
 
 
 class Gauges:
-    """``samples`` gathered by series and labels. One given twice is shown once, with the later value."""
+    """``samples`` gathered by series and labels.
+
+    One given twice is shown once, with the later value.
+    """
 
     def __init__(self) -> None:
         self.samples: dict[str, dict[LabelValues, Any]] = {}
 
     def set(self, name: str, labels: LabelValues, value: float | Distribution | None) -> None:
-        """Set one sample of the series with that name (without prefix); None means there is nothing to show."""
+        """Set one sample of the series with that name (without prefix).
+
+        None means there is nothing to show.
+        """
         if value is not None:
-            self.samples.setdefault(name, {})[labels] = value if isinstance(value, Distribution) else float(value)
+            self.samples.setdefault(name, {})[labels] = (
+                value if isinstance(value, Distribution) else float(value)
+            )
 
     def replace(self, name: str, samples: Mapping[LabelValues, float]) -> None:
         """Make these the samples of the series, in place of those it had."""
@@ -136,7 +158,11 @@ class Gauges:
     def families(self, left_out: Container[SampleKey] = ()) -> tuple[Metric, ...]:
         """The families with at least one sample, in the table's order, without the samples that are left out."""
         shown = {
-            name: {labels: value for labels, value in self.samples.get(name, {}).items() if (name, labels) not in left_out}
+            name: {
+                labels: value
+                for labels, value in self.samples.get(name, {}).items()
+                if (name, labels) not in left_out
+            }
             for name in SERIES
         }
         return tuple(_family(SERIES[name], samples) for name, samples in shown.items() if samples)
@@ -147,7 +173,9 @@ def _family(series: Series, samples: Mapping[LabelValues, float | Distribution])
     gauge = GaugeMetricFamily(series.name, series.help, labels=series.labels, unit=series.unit)
     for labels, value in samples.items():
         if len(labels) != len(series.labels):
-            raise ValueError(f"{series.name} has the labels {series.labels}, got {len(labels)} values")
+            raise ValueError(
+                f"{series.name} has the labels {series.labels}, got {len(labels)} values"
+            )
         written = [_written(each) for each in labels]
         if isinstance(value, Distribution):
             distributions.add_metric(written, list(value.buckets), value.total)
@@ -169,7 +197,14 @@ def counted(name: str) -> Counter | Histogram:
     series = SERIES[name]
     if series.kind is Kind.COUNTER:
         return Counter(series.name, series.help, series.labels, registry=None, unit=series.unit)
-    return Histogram(series.name, series.help, series.labels, registry=None, unit=series.unit, buckets=series.buckets)
+    return Histogram(
+        series.name,
+        series.help,
+        series.labels,
+        registry=None,
+        unit=series.unit,
+        buckets=series.buckets,
+    )
 
 
 DAEMON_GAUGES = frozenset({
@@ -181,9 +216,14 @@ DAEMON_GAUGES = frozenset({
 _MODE = 0o644
 
 
-def families_of_comparison(families: Iterable[Metric], comparison: str | None) -> tuple[Metric, ...]:
+def families_of_comparison(
+    families: Iterable[Metric], comparison: str | None
+) -> tuple[Metric, ...]:
     """The samples of one comparison; for None, those of no comparison in particular."""
-    kept = ((family, [one for one in family.samples if one.labels.get("comparison") == comparison]) for family in families)
+    kept = (
+        (family, [one for one in family.samples if one.labels.get("comparison") == comparison])
+        for family in families
+    )
     return tuple(_with(family, samples) for family, samples in kept if samples)
 
 
@@ -204,24 +244,39 @@ def with_counts(family: Metric) -> Metric:
     """The family as node_exporter and Pushgateway take it: a gauge histogram for a histogram, 0 without sum and count."""
     if family.type != Kind.GAUGE_HISTOGRAM:
         return family
-    ends = {f"{family.name}_gsum": f"{family.name}_sum", f"{family.name}_gcount": f"{family.name}_count"}
+    ends = {
+        f"{family.name}_gsum": f"{family.name}_sum",
+        f"{family.name}_gcount": f"{family.name}_count",
+    }
     more = [one._replace(name=ends[one.name]) for one in family.samples if one.name in ends]
     return _with(family, [*family.samples, *more])
 
 
 def require_textfile(path: Path) -> Path:
-    """The path, if a file can be written there; ConfigError for a name that node_exporter passes over, or no such place."""
+    """The path, if a file can be written there.
+
+    ConfigError for a name that node_exporter passes over, or no such place.
+    """
     if path.suffix != ".prom":
-        msg = f"{path} is no textfile for node_exporter, which reads files whose names end in .prom: give it that ending"
+        msg = (
+            f"{path} is no textfile for node_exporter, which reads files whose names end in "
+            ".prom: give it that ending"
+        )
         raise ConfigError(msg)
     try:
         require_replaceable(path)
     except OSError as error:
-        msg = f"{path} cannot be written: {error.strerror}: name a file in a directory that exists and this user may write to"
+        msg = (
+            f"{path} cannot be written: {error.strerror}: name a file in a directory that "
+            "exists and this user may write to"
+        )
         raise ConfigError(msg) from None
     return path
 
 
 def write_textfile(path: Path, page: bytes) -> None:
-    """Replace the file by the page at once, see `replace_file`. OSError, with the path, leaves the old file."""
+    """Replace the file by the page at once, see `replace_file`.
+
+    OSError, with the path, leaves the old file.
+    """
     replace_file(path, page, mode=_MODE)

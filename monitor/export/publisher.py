@@ -1,4 +1,7 @@
-"""The publisher for Prometheus keeps what the daemon reports; a comparison is rendered once, until it has something new."""
+"""The publisher for Prometheus keeps what the daemon reports.
+
+A comparison is rendered once, until it has something new.
+"""
 
 import gzip
 import json
@@ -27,7 +30,11 @@ from monitor.model.rankings import ALL
 from monitor.model.runs import LatestRun
 from monitor.ports import Clock
 
-_PLACES = {name: series.labels.index("segment") for name, series in SERIES.items() if "segment" in series.labels}
+_PLACES = {
+    name: series.labels.index("segment")
+    for name, series in SERIES.items()
+    if "segment" in series.labels
+}
 
 Known = Mapping[str, datetime | None]
 """Comparisons that are shown even before they have a run, with the time since when there are."""
@@ -37,8 +44,13 @@ _LEVEL = 3
 """Of gzip."""
 SHOWN_UNCONFIRMED_S = 60.0
 """How long what was read last is shown while the database cannot be read: a few failures are no reason for gaps."""
-_OF_PROCESS = DAEMON_GAUGES - {"database_size_bytes"} | {"schedule_interval_seconds", "stale_after_seconds", "arm_gap_seconds"}
-# When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock.
+_OF_PROCESS = DAEMON_GAUGES - {"database_size_bytes"} | {
+    "schedule_interval_seconds",
+    "stale_after_seconds",
+    "arm_gap_seconds",
+}
+# When something happened stays true: what is newer is found by `max`, and how old it is by the
+# reader's clock.
 _FACTS = frozenset({
     "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds", "run_last_ok_timestamp_seconds",
     "comparison_since_timestamp_seconds", "prune_last_success_timestamp_seconds",
@@ -54,7 +66,10 @@ _Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
 
 
 def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
-    """A comparison's samples that may be left out by segment, the largest first; not ``all``, nor what is pending or firing."""
+    """A comparison's samples that may be left out by segment, the largest first.
+
+    Not ``all``, nor what is pending or firing.
+    """
     states = gauges.samples.get("alert_state", {})
     groups: dict[str, list[SampleKey]] = defaultdict(list)
     for name, place in _PLACES.items():
@@ -63,16 +78,27 @@ def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
             if labels[place] != ALL and not is_wanted:
                 groups[labels[place]].append((name, labels))
     users = {labels[1]: asked for labels, asked in gauges.samples.get("panel_users", {}).items()}
-    return {segment: groups[segment] for segment in sorted(groups, key=lambda each: (-users.get(each, 0), each))}
+    return {
+        segment: groups[segment]
+        for segment in sorted(groups, key=lambda each: (-users.get(each, 0), each))
+    }
 
 
-def choose_segments(found: Mapping[str, Mapping[str, Sequence[SampleKey]]], most: int | None) -> dict[str, frozenset[str]]:
+def choose_segments(
+    found: Mapping[str, Mapping[str, Sequence[SampleKey]]], most: int | None
+) -> dict[str, frozenset[str]]:
     """Segments to show by comparison, ``most`` series in all: each in turn gets its next one, whole, until one does not fit."""
-    if most is None or sum(len(each) for of_one in found.values() for each in of_one.values()) <= most:
+    if (
+        most is None
+        or sum(len(each) for of_one in found.values() for each in of_one.values()) <= most
+    ):
         return {comparison: frozenset(of_one) for comparison, of_one in found.items()}
     shown: dict[str, set[str]] = {comparison: set() for comparison in found}
     room = most
-    queues = ([(comparison, *each) for each in of_one.items()] for comparison, of_one in sorted(found.items()))
+    queues = (
+        [(comparison, *each) for each in of_one.items()]
+        for comparison, of_one in sorted(found.items())
+    )
     for comparison, segment, samples in filter(None, chain.from_iterable(zip_longest(*queues))):
         room -= len(samples)
         if room < 0:
@@ -82,7 +108,10 @@ def choose_segments(found: Mapping[str, Mapping[str, Sequence[SampleKey]]], most
 
 
 class RunSeries:
-    """The series of one comparison: of its newest run, or None before the first. Made when they are first asked for."""
+    """The series of one comparison: of its newest run, or None before the first.
+
+    Made when they are first asked for.
+    """
 
     def __init__(self, comparison: str, latest: LatestRun | None, since: datetime | None) -> None:
         self.comparison, self.latest, self.since = comparison, latest, since
@@ -94,7 +123,11 @@ class RunSeries:
 
     @cached_property
     def _gauges(self) -> Gauges:
-        return gauges_before_runs(self.comparison, self.since) if self.latest is None else gauges_of_run(self.latest)
+        return (
+            gauges_before_runs(self.comparison, self.since)
+            if self.latest is None
+            else gauges_of_run(self.latest)
+        )
 
     @cached_property
     def segments(self) -> Mapping[str, Sequence[SampleKey]]:
@@ -106,7 +139,9 @@ class RunSeries:
         made = self._made
         if made is None or made[0] != shown:
             # Without a reference back to this object, which frees all of it once a run follows.
-            families = partial(_families_of_run, self.comparison, self._gauges, self.segments, shown)
+            families = partial(
+                _families_of_run, self.comparison, self._gauges, self.segments, shown
+            )
             made = self._made = (shown, Piece(families))
         return made[1]
 
@@ -129,18 +164,27 @@ def _families_of_run(
 
 
 class Publication:
-    """The newest runs, and ``known`` comparisons without one; it never changes, and shows ``most`` series of segments."""
+    """The newest runs, and ``known`` comparisons without one.
 
-    def __init__(self, series: Mapping[str, RunSeries] | None = None, most: int | None = None) -> None:
+    It never changes, and shows ``most`` series of segments.
+    """
+
+    def __init__(
+        self, series: Mapping[str, RunSeries] | None = None, most: int | None = None
+    ) -> None:
         self._series, self._most = series or {}, most
 
-    def followed_by(self, latest: Sequence[LatestRun], known: Known, most: int | None) -> "Publication":
+    def followed_by(
+        self, latest: Sequence[LatestRun], known: Known, most: int | None
+    ) -> "Publication":
         """The next publication, which takes over the series of each run that it shows already."""
         runs: dict[str, LatestRun | None] = {one.run.comparison: one for one in latest}
         series = {}
         for name, run in (runs | dict.fromkeys(known.keys() - runs)).items():
             old, since = self._series.get(name), known.get(name)
-            series[name] = old if old is not None and old.is_of(run, since) else RunSeries(name, run, since)
+            series[name] = (
+                old if old is not None and old.is_of(run, since) else RunSeries(name, run, since)
+            )
         return Publication(series, most)
 
     @property
@@ -150,7 +194,9 @@ class Publication:
 
     @cached_property
     def _shown(self) -> Mapping[str, frozenset[str]]:
-        return choose_segments({name: one.segments for name, one in self._series.items()}, self._most)
+        return choose_segments(
+            {name: one.segments for name, one in self._series.items()}, self._most
+        )
 
     @property
     def pieces(self) -> list[Piece]:
@@ -159,7 +205,11 @@ class Publication:
 
     def families(self) -> Iterable[Metric]:
         """The same as families, those of each comparison by themselves."""
-        return (family for name, one in self._series.items() for family in one.families(self._shown[name]))
+        return (
+            family
+            for name, one in self._series.items()
+            for family in one.families(self._shown[name])
+        )
 
 
 def find_revision() -> str:
@@ -178,7 +228,10 @@ class _Page:
 
     def __init__(self, parts: _Parts) -> None:
         series = SERIES["collector_errors_total"]
-        self._parts, self._errors = parts, prometheus_client.Counter(series.name, series.help, series.labels, registry=None)
+        self._parts, self._errors = (
+            parts,
+            prometheus_client.Counter(series.name, series.help, series.labels, registry=None),
+        )
         self._failing: frozenset[str] = frozenset()
         for name in parts:
             self._errors.labels(name)
@@ -201,10 +254,12 @@ class _Page:
 
 
 class PrometheusPublisher(DaemonMetrics):
-    """What the daemon counts and what was published, over a registry of its own. Thread-safe; nothing raises or waits.
+    """What the daemon counts and what was published, over a registry of its own.
 
-    Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock`` nothing goes stale.
-    """
+    Thread-safe; nothing raises or waits.
+
+    Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock`` nothing
+    goes stale."""
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
         super().__init__()
@@ -213,12 +268,20 @@ class PrometheusPublisher(DaemonMetrics):
         self._monotonic = clock.monotonic if clock else lambda: 0.0
         self._doubted_at_s: float | None = None
         build = SERIES["build_info"]
-        labels = {"version": version, "revision": find_revision(), "python_version": platform.python_version()}
+        labels = {
+            "version": version,
+            "revision": find_revision(),
+            "python_version": platform.python_version(),
+        }
         self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=labels)
         self._since: Mapping[str, datetime | None] = {}
         self._most: int | None = None
-        self._publication = Publication()  # swapped whole: a scrape sees one publication, never parts of two
-        aside = prometheus_client.CollectorRegistry()  # these three insist on a registry of their own
+        self._publication = (
+            Publication()
+        )  # swapped whole: a scrape sees one publication, never parts of two
+        aside = (
+            prometheus_client.CollectorRegistry()
+        )  # these three insist on a registry of their own
         of_process = (
             prometheus_client.ProcessCollector(registry=aside),
             prometheus_client.PlatformCollector(registry=aside),
@@ -241,18 +304,26 @@ class PrometheusPublisher(DaemonMetrics):
         pings: Sequence[str] = (),
         max_series: int | None = None,
     ) -> None:
-        """Set the known names: their counters exist from 0, others vanish. ``max_series``: most of segments, None for all.
+        """Set the known names: their counters exist from 0, others vanish.
 
-        ``intervals``: the longest time between slots, ``stale_after``: how long no run may end ok; alert rules use both.
-        """
+        ``max_series``: most of segments, None for all.
+
+        ``intervals``: the longest time between slots, ``stale_after``: how long no run may end ok;
+        alert rules use both."""
         now = self._clock.now() if self._clock else None
-        self._since, self._most = {name: self._since.get(name, now) for name in comparisons}, max_series
+        self._since, self._most = (
+            {name: self._since.get(name, now) for name in comparisons},
+            max_series,
+        )
         names = {"comparison": comparisons, "receiver": receivers, "ping": pings}
         self.know(names, intervals or {}, stale_after or {})
         self._show([one for one in self._publication.latest if one.run.comparison in self._since])
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
-        """Replace everything shown about comparisons by these; a comparison that is not among them disappears."""
+        """Replace everything shown about comparisons by these.
+
+        A comparison that is not among them disappears.
+        """
         self._show(latest)
         # What is published was just read: it passes for the present again.
         self._doubted_at_s = None
@@ -261,7 +332,10 @@ class PrometheusPublisher(DaemonMetrics):
         self._publication = self._publication.followed_by(latest, self._since, self._most)
 
     def _results(self, form: Format) -> list[Lines]:
-        return [form.encode((self._build,)), *(piece.lines(form) for piece in self._publication.pieces)]
+        return [
+            form.encode((self._build,)),
+            *(piece.lines(form) for piece in self._publication.pieces),
+        ]
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
         """Count an error of the database by its kind."""
@@ -274,14 +348,24 @@ class PrometheusPublisher(DaemonMetrics):
     def _hidden(self) -> Container[str]:
         """Families that the database neither confirms nor did until `SHOWN_UNCONFIRMED_S` ago."""
         doubted_at_s = self._doubted_at_s
-        return () if doubted_at_s is None or self._monotonic() - doubted_at_s < SHOWN_UNCONFIRMED_S else CONFIRMED
+        return (
+            ()
+            if doubted_at_s is None or self._monotonic() - doubted_at_s < SHOWN_UNCONFIRMED_S
+            else CONFIRMED
+        )
 
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
         """The page for these request headers, and its own."""
         form = Format.accepted_by(accept)
-        body, headers = self._page.render(form, self._hidden), {"Content-Type": form.content_type, "Vary": _VARY}
+        body, headers = (
+            self._page.render(form, self._hidden),
+            {"Content-Type": form.content_type, "Vary": _VARY},
+        )
         if gzip_accepted(accept_encoding):
-            return gzip.compress(body, compresslevel=_LEVEL, mtime=0), {**headers, "Content-Encoding": "gzip"}
+            return gzip.compress(body, compresslevel=_LEVEL, mtime=0), {
+                **headers,
+                "Content-Encoding": "gzip",
+            }
         return body, headers
 
     def final(self) -> tuple[Metric, ...]:

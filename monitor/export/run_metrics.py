@@ -20,17 +20,30 @@ _JUDGED = (Outcome.OK, Outcome.BREACH)
 
 
 def gauges_of_run(latest: LatestRun) -> Gauges:
-    """Gauges of a comparison's newest finished run. Values of similarity appear only for a run that is ok."""
+    """Gauges of a comparison's newest finished run.
+
+    Values of similarity appear only for a run that is ok.
+    """
     gauges = Gauges()
     _add_run(gauges, latest)
     if latest.coverage is not None:
         _add_coverage(gauges, latest.run.comparison, latest.coverage)
     is_ok = latest.run.status is RunStatus.OK
     if is_ok:
-        gauges.set("noise_floor_untrusted", (latest.run.comparison,), untrusted_floor(latest.run.reason) is not None)
+        gauges.set(
+            "noise_floor_untrusted",
+            (latest.run.comparison,),
+            untrusted_floor(latest.run.reason) is not None,
+        )
         _add_summaries(gauges, latest.run.comparison, latest.summaries)
-        for metric in dict.fromkeys(parse_derived(summary.metric)[1] for summary in latest.summaries):
-            gauges.set("similarity_by_chance", (latest.run.comparison, metric), score_by_chance(metric, latest.run))
+        for metric in dict.fromkeys(
+            parse_derived(summary.metric)[1] for summary in latest.summaries
+        ):
+            gauges.set(
+                "similarity_by_chance",
+                (latest.run.comparison, metric),
+                score_by_chance(metric, latest.run),
+            )
         for score in latest.arm_scores:
             key = (latest.run.comparison, score.segment, score.arm.value, score.metric)
             gauges.set("arm_metric", key, score.value)
@@ -44,7 +57,9 @@ def gauges_before_runs(comparison: str, since: datetime | None) -> Gauges:
     for status in FINISHED:
         gauges.set("run_status", (comparison, status.value), 0)
     gauges.set("unlabelled_runs", (comparison,), 0)
-    gauges.set("comparison_since_timestamp_seconds", (comparison,), since.timestamp() if since else None)
+    gauges.set(
+        "comparison_since_timestamp_seconds", (comparison,), since.timestamp() if since else None
+    )
     return gauges
 
 
@@ -53,7 +68,9 @@ def _add_run(gauges: Gauges, latest: LatestRun) -> None:
     key = (run.comparison,)
     for status in FINISHED:
         gauges.set("run_status", (*key, status.value), run.status is status)
-    gauges.set("comparison_since_timestamp_seconds", key, (latest.first_slot or run.slot).timestamp())
+    gauges.set(
+        "comparison_since_timestamp_seconds", key, (latest.first_slot or run.slot).timestamp()
+    )
     gauges.set("run_last_slot_timestamp_seconds", key, run.slot.timestamp())
     if run.finished_at is not None:
         gauges.set("run_last_finished_timestamp_seconds", key, run.finished_at.timestamp())
@@ -75,8 +92,13 @@ def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:
 
 
 def _reasons(row: CoverageRow) -> Iterable[tuple[Arm, CoverageReason]]:
-    # Every arm and reason for segment ``all``, so that alerts always find a series; elsewhere those that occurred.
-    return ((arm, reason) for arm in Arm for reason in CoverageReason) if row.segment == ALL else row.reasons
+    # Every arm and reason for segment ``all``, so that alerts always find a series; elsewhere those
+    # that occurred.
+    return (
+        ((arm, reason) for arm in Arm for reason in CoverageReason)
+        if row.segment == ALL
+        else row.reasons
+    )
 
 
 def _add_summaries(gauges: Gauges, comparison: str, summaries: Iterable[Summary]) -> None:
@@ -91,7 +113,11 @@ def _add_summaries(gauges: Gauges, comparison: str, summaries: Iterable[Summary]
         gauges.set("similarity_mean", key, summary.mean)
         gauges.set("similarity_standard_error", key, summary.standard_error)
         if summary.segment == ALL and summary.mean is not None:
-            gauges.set("similarity_distribution", (comparison, metric), _distribution(summary, summary.mean))
+            gauges.set(
+                "similarity_distribution",
+                (comparison, metric),
+                _distribution(summary, summary.mean),
+            )
         for name, value in summary.statistics.items():
             _add_statistic(gauges, key, name, value)
 
@@ -103,11 +129,15 @@ def _distribution(summary: Summary, mean: float) -> Distribution:
     # Nothing lies beyond the last bin, so that it may end at ``+Inf``.
     bounds = (*(f"{edge:.6g}" for edge in edges), "+Inf")
     return Distribution(
-        buckets=tuple(zip(bounds, accumulate(histogram.counts), strict=True)) or (("+Inf", summary.n),), total=mean * summary.n
+        buckets=tuple(zip(bounds, accumulate(histogram.counts), strict=True))
+        or (("+Inf", summary.n),),
+        total=mean * summary.n,
     )
 
 
-def _add_floor(gauges: Gauges, key: tuple[str, ...], derived: DerivedMetric, summary: Summary) -> None:
+def _add_floor(
+    gauges: Gauges, key: tuple[str, ...], derived: DerivedMetric, summary: Summary
+) -> None:
     if derived is DerivedMetric.FLOOR:
         gauges.set("noise_floor_mean", key, summary.mean)
         gauges.set("noise_floor_users", key, summary.n)
@@ -128,7 +158,9 @@ def _add_statistic(gauges: Gauges, key: tuple[str, ...], name: str, value: float
 
 
 def _add_alerts(gauges: Gauges, latest: LatestRun, *, is_ok: bool) -> None:
-    expectations = {(each.alert, each.segment): each for each in latest.expectations} if is_ok else {}
+    expectations = (
+        {(each.alert, each.segment): each for each in latest.expectations} if is_ok else {}
+    )
     for state in latest.states:
         key = (state.comparison, state.alert, state.segment, state.severity.value)
         gauges.set("alert_state", key, _STATES[state.state])

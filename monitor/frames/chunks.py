@@ -10,7 +10,15 @@ from monitor.errors import InputError
 from monitor.frames.side_information import require_weights
 from monitor.model.arrays import Offsets, Rows
 from monitor.model.rankings import ItemWeights, PairBatch, RankingTable, RelevanceTable
-from monitor.pairing.batches import CodedKnowledge, CodedLists, attach, encode_arms, encode_knowledge, make_batch, pad_both
+from monitor.pairing.batches import (
+    CodedKnowledge,
+    CodedLists,
+    attach,
+    encode_arms,
+    encode_knowledge,
+    make_batch,
+    pad_both,
+)
 from monitor.pairing.ids import find_users
 
 _CHUNK_CELLS = 1 << 22
@@ -30,16 +38,25 @@ class CodedPairs:
     @property
     def lengths(self) -> Offsets:
         """Length of each compared list of either arm, as given and cut to k."""
-        lengths = np.concatenate([arm.lengths[rows] for arm, rows in zip(self.arms, self.rows, strict=True)])
+        lengths = np.concatenate(
+            [arm.lengths[rows] for arm, rows in zip(self.arms, self.rows, strict=True)]
+        )
         return lengths if self.k is None else np.minimum(lengths, self.k)
 
     @property
     def widths(self) -> Offsets:
-        """Places that each pair needs: for its longer list, and for all of its user's graded items; at least 1, at most k."""
-        longest = np.maximum(*(arm.lengths[rows] for arm, rows in zip(self.arms, self.rows, strict=True)))
+        """Places that each pair needs: for its longer list, and for all of its user's graded items.
+
+        At least 1, at most k.
+        """
+        longest = np.maximum(
+            *(arm.lengths[rows] for arm, rows in zip(self.arms, self.rows, strict=True))
+        )
         if self.graded_rows is not None and self.known.grades is not None:
             # A row of -1, of a user who graded nothing, takes the entry behind the last: no places.
-            longest = np.maximum(longest, np.append(np.diff(self.known.grades[0]), 0)[self.graded_rows])
+            longest = np.maximum(
+                longest, np.append(np.diff(self.known.grades[0]), 0)[self.graded_rows]
+            )
         return np.maximum(longest if self.k is None else np.minimum(longest, self.k), 1)
 
 
@@ -50,13 +67,18 @@ def encode_pairs(
     item_weights: ItemWeights | None,
     relevance: RelevanceTable | None,
 ) -> CodedPairs:
-    """Code all lists and what is known beside them. InputError for a listed item without a weight, where any are given."""
+    """Code all lists and what is known beside them.
+
+    InputError for a listed item without a weight, where any are given.
+    """
     arms, vocabulary = encode_arms(*tables)
     known = encode_knowledge(item_weights, relevance, vocabulary)
     if known.weights is not None:
         require_weights([arm.codes for arm in arms], *known.weights, vocabulary)
     graded_rows = None if relevance is None else _graded_rows(tables[0].users[rows[0]], relevance)
-    return CodedPairs(arms=arms, rows=rows, k=k, vocabulary=vocabulary, known=known, graded_rows=graded_rows)
+    return CodedPairs(
+        arms=arms, rows=rows, k=k, vocabulary=vocabulary, known=known, graded_rows=graded_rows
+    )
 
 
 def chunks_of_pairs(pairs: CodedPairs) -> Iterator[tuple[Rows, PairBatch, tuple[int, int]]]:
@@ -74,8 +96,9 @@ def _graded_rows(users: pd.Index, relevance: RelevanceTable) -> Rows:
     found = find_users(users, relevance.users)
     if len(users) and len(relevance) and (found < 0).all():
         raise InputError(
-            f"relevance knows none of the compared users: it has users such as {relevance.users[:1].tolist()[0]!r}, the lists "
-            f"{users[:1].tolist()[0]!r}; spell them alike"
+            "relevance knows none of the compared users: it has users such as "
+            f"{relevance.users[:1].tolist()[0]!r}, the lists {users[:1].tolist()[0]!r}; spell them "
+            "alike"
         )
     return found
 

@@ -17,9 +17,23 @@ from monitor.errors import InputError, MetricError
 from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists
 from monitor.frames.lists import read_rows, read_scores, refuses_broken_text
-from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
+from monitor.frames.side_information import (
+    Graded,
+    Weights,
+    read_graded_items,
+    read_item_weights,
+    read_relevance,
+)
 from monitor.kernels.exposure import distinct_items
-from monitor.metrics import DEFAULT_METRICS, Metric, Need, chance_scores, parse, score_all, typical_length
+from monitor.metrics import (
+    DEFAULT_METRICS,
+    Metric,
+    Need,
+    chance_scores,
+    parse,
+    score_all,
+    typical_length,
+)
 from monitor.model.arrays import Floats, Rows
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, RankingTable
@@ -32,16 +46,24 @@ _SHOWN = 50
 
 
 _HOW = {
-    Need.SCORES: "give scores=; in compare_many the name of the column with each item's score, score= or scores=",
+    Need.SCORES: (
+        "give scores=; in compare_many the name of the column with each item's score, "
+        "score= or scores="
+    ),
     Need.ITEM_WEIGHTS: "give item_weights=, such as a dict of item -> weight",
-    Need.RELEVANCE: "give relevance=, such as a dict of user -> {item: grade}; in compare just {item: grade}",
+    Need.RELEVANCE: (
+        "give relevance=, such as a dict of user -> {item: grade}; in compare just {item: grade}"
+    ),
 }
 Ranking = Sequence[Hashable] | npt.NDArray[Any] | pd.Series | pd.Index
 Numbers = Sequence[float | None] | npt.NDArray[Any] | pd.Series | pd.Index
 
 
 class PairScores(dict[str, float]):
-    """A dict of scores by metric. ``lists`` are the baseline's and the candidate's as they were measured, ids as text."""
+    """A dict of scores by metric.
+
+    ``lists`` are the baseline's and the candidate's as they were measured, ids as text.
+    """
 
     lists: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
@@ -54,7 +76,9 @@ class PairScores(dict[str, float]):
         return draw_pair(*self.lists, {}, self.words).html
 
 
-def draw_pair(baseline: Sequence[str], candidate: Sequence[str], titles: Mapping[str, str], said: str) -> Plot:
+def draw_pair(
+    baseline: Sequence[str], candidate: Sequence[str], titles: Mapping[str, str], said: str
+) -> Plot:
     """The slope chart of two lists, of long ones the first items, below what is said of them."""
     longest = max(len(baseline), len(candidate))
     said += f"; the first {_SHOWN} of {longest:,} places" if longest > _SHOWN else ""
@@ -63,17 +87,27 @@ def draw_pair(baseline: Sequence[str], candidate: Sequence[str], titles: Mapping
 
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
-    """The metrics meant by one or several names; MetricError for an unknown one, InputError for none at all."""
+    """The metrics meant by one or several names.
+
+    MetricError for an unknown one, InputError for none at all.
+    """
     try:
         given = (metrics,) if isinstance(metrics, str | Metric) else tuple(metrics)
     except TypeError:
-        raise InputError(f"metrics must be a name or several, such as rbo(p=0.9), not {metrics!r}") from None
+        raise InputError(
+            f"metrics must be a name or several, such as rbo(p=0.9), not {metrics!r}"
+        ) from None
     if not given:
         raise InputError("metrics is empty: name at least one, such as rbo(p=0.9)")
     return tuple(metric if isinstance(metric, Metric) else parse(metric) for metric in given)
 
 
-def require_needs(metrics: Sequence[Metric], lists: Sequence[RankingTable], item_weights: object, relevance: object) -> None:
+def require_needs(
+    metrics: Sequence[Metric],
+    lists: Sequence[RankingTable],
+    item_weights: object,
+    relevance: object,
+) -> None:
     """MetricError for a metric that needs what was not given, saying how to give it."""
     is_given = {
         Need.SCORES: any(part.scores is not None for part in lists),
@@ -86,17 +120,30 @@ def require_needs(metrics: Sequence[Metric], lists: Sequence[RankingTable], item
 
 
 def read_k(k: int | None) -> int | None:
-    """How many items to look at, None for all; InputError for what is no whole number of at least 1."""
+    """How many items to look at, None for all.
+
+    InputError for what is no whole number of at least 1.
+    """
     return None if k is None else min(_read_count(k, "k", "use None for whole lists"), sys.maxsize)
 
 
 def read_catalogue(catalogue: int | None, listed: int) -> int:
-    """How many items could be listed: as given, else as many as are; InputError when it is fewer."""
+    """How many items could be listed: as given, else as many as are.
+
+    InputError when it is fewer.
+    """
     if catalogue is None:
         return listed
-    size = _read_count(catalogue, "catalogue", "give the number of items that could be listed, or None")
+    size = _read_count(
+        catalogue, "catalogue", "give the number of items that could be listed, or None"
+    )
     if size < listed:
-        raise InputError(f"catalogue is {size}, but {listed} different items are listed: give how many could be, or None")
+        raise InputError(
+            (
+                f"catalogue is {size}, but {listed} different items are listed: give how many "
+                "could be, or None"
+            )
+        )
     return size
 
 
@@ -159,15 +206,27 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     )
     _warn_of_mismatches(pairs)
     _, batch, _ = next(chunks_of_pairs(pairs))
-    found = PairScores({name: float(values[0]) for name, values in score_all(batch, wanted).items()})
-    found.lists = decode(batch.baseline[0], pairs.vocabulary), decode(batch.candidate[0], pairs.vocabulary)
+    found = PairScores(
+        {name: float(values[0]) for name, values in score_all(batch, wanted).items()}
+    )
+    found.lists = (
+        decode(batch.baseline[0], pairs.vocabulary),
+        decode(batch.candidate[0], pairs.vocabulary),
+    )
     return found
 
 
-def plot_pair(a: Ranking, b: Ranking, k: int | None = None, *, titles: Mapping[Hashable, str] | None = None) -> Plot:
-    """Both lists side by side as `compare` measures them; ``titles`` by item replace ids. ``html`` of it can be saved."""
+def plot_pair(
+    a: Ranking, b: Ranking, k: int | None = None, *, titles: Mapping[Hashable, str] | None = None
+) -> Plot:
+    """Both lists side by side as `compare` measures them.
+
+    ``titles`` by item replace ids. ``html`` of it can be saved.
+    """
     found = compare(a, b, k=k)
-    return draw_pair(*found.lists, {str(item): title for item, title in (titles or {}).items()}, found.words)
+    return draw_pair(
+        *found.lists, {str(item): title for item, title in (titles or {}).items()}, found.words
+    )
 
 
 def _read_pair(
@@ -176,13 +235,22 @@ def _read_pair(
     first, second = read_rows([a], "the first list"), read_rows([b], "the second list")
     scores = (None, None) if scores is None else scores
     if not isinstance(scores, tuple | list) or len(scores) != 2:  # noqa: PLR2004 - the two arms
-        raise InputError("scores must be two lists of numbers, one for each list; None for a list without scores")
-    first, second = _with_scores(first, scores[0], "the first list"), _with_scores(second, scores[1], "the second list")
+        raise InputError(
+            "scores must be two lists of numbers, one for each list; None for a list without scores"
+        )
+    first, second = (
+        _with_scores(first, scores[0], "the first list"),
+        _with_scores(second, scores[1], "the second list"),
+    )
     return without_items(first, no_item), without_items(second, no_item)
 
 
 def _with_scores(lists: RankingTable, scores: Numbers | None, what: str) -> RankingTable:
-    found = None if scores is None else read_scores([scores], np.diff(lists.offsets), f"scores of {what}")
+    found = (
+        None
+        if scores is None
+        else read_scores([scores], np.diff(lists.offsets), f"scores of {what}")
+    )
     return replace(lists, scores=found)
 
 
@@ -243,8 +311,13 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     given = zip(Arm, (baseline, candidate), strict=True)
     first, second = (without_items(read_lists(data, columns, arm), no_item) for arm, data in given)
     lists = (first, second)
-    if all(isinstance(data, np.ndarray) for data in (baseline, candidate)) and len(lists[0]) != len(lists[1]):
-        msg = f"baseline has {len(lists[0])} rows and candidate {len(lists[1])}: 2-D arrays need a row for each user"
+    if all(isinstance(data, np.ndarray) for data in (baseline, candidate)) and len(lists[0]) != len(
+        lists[1]
+    ):
+        msg = (
+            f"baseline has {len(lists[0])} rows and candidate {len(lists[1])}: 2-D arrays need "
+            "a row for each user"
+        )
         raise InputError(msg)
     require_needs(wanted, lists, item_weights, relevance)
     pairs = encode_pairs(
@@ -260,16 +333,24 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     _warn_of_users_alone(frame)
     own = baseline.index.name if isinstance(baseline, pd.Series) else None
     frame.index.name = user if own is None else own
-    frame.attrs["id_mismatches"] = tuple(map(asdict, (*mismatches, *_warn_of_unlike_users(lists, pairs))))
+    frame.attrs["id_mismatches"] = tuple(
+        map(asdict, (*mismatches, *_warn_of_unlike_users(lists, pairs)))
+    )
     frame.attrs["catalogue"] = size
     frame.attrs["by_chance"] = chance_scores(wanted, typical_length(pairs.lengths), size)
     return frame
 
 
 def _warn_of_users_alone(frame: pd.DataFrame) -> None:
-    if counts := {arm: len(frame.attrs[f"only_{arm}"]) for arm in Arm if frame.attrs[f"only_{arm}"]}:
-        told = " and ".join(f"{count:,} in {arm} alone (attrs['only_{arm}'])" for arm, count in counts.items())
-        warnings.warn(f"{len(frame):,} users were compared, and left out {told}", UserWarning, stacklevel=4)
+    if counts := {
+        arm: len(frame.attrs[f"only_{arm}"]) for arm in Arm if frame.attrs[f"only_{arm}"]
+    }:
+        told = " and ".join(
+            f"{count:,} in {arm} alone (attrs['only_{arm}'])" for arm, count in counts.items()
+        )
+        warnings.warn(
+            f"{len(frame):,} users were compared, and left out {told}", UserWarning, stacklevel=4
+        )
 
 
 def _warn_of_mismatches(pairs: CodedPairs) -> tuple[IdMismatch, ...]:
@@ -280,7 +361,9 @@ def _warn_of_mismatches(pairs: CodedPairs) -> tuple[IdMismatch, ...]:
     return compares.mismatches
 
 
-def _warn_of_unlike_users(lists: tuple[RankingTable, RankingTable], pairs: CodedPairs) -> tuple[IdMismatch, ...]:
+def _warn_of_unlike_users(
+    lists: tuple[RankingTable, RankingTable], pairs: CodedPairs
+) -> tuple[IdMismatch, ...]:
     if len(pairs.rows[0]) >= LEAST_COMMON * min(map(len, lists)):
         return ()
     found = find_user_mismatch(lists[0].users, lists[1].users)
@@ -296,7 +379,11 @@ def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
     shared = np.flatnonzero(found >= 0)
     if len(baseline) and len(candidate) and not len(shared):
         mismatch = find_user_mismatch(baseline.users, candidate.users)
-        raise InputError("no user is in both arms" if mismatch is None else write_mismatch(mismatch, Surface.PYTHON))
+        raise InputError(
+            "no user is in both arms"
+            if mismatch is None
+            else write_mismatch(mismatch, Surface.PYTHON)
+        )
     return shared, found[shared]
 
 
@@ -316,7 +403,10 @@ def _score(
 
 
 def _frame(
-    lists: tuple[RankingTable, RankingTable], pairs: CodedPairs, scores: dict[str, Floats], duplicated: npt.NDArray[np.int64]
+    lists: tuple[RankingTable, RankingTable],
+    pairs: CodedPairs,
+    scores: dict[str, Floats],
+    duplicated: npt.NDArray[np.int64],
 ) -> pd.DataFrame:
     frame = pd.DataFrame(scores, index=lists[0].users[pairs.rows[0]])
     for arm, part, taken, count in zip(Arm, lists, pairs.rows, duplicated.tolist(), strict=True):

@@ -9,7 +9,15 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.columns import FrameColumns, read_long
-from monitor.frames.lists import ArrowTable, as_frame, as_scores, checked_users, from_array, from_objects, shown
+from monitor.frames.lists import (
+    ArrowTable,
+    as_frame,
+    as_scores,
+    checked_users,
+    from_array,
+    from_objects,
+    shown,
+)
 from monitor.kernels.exposure import distinct_items
 from monitor.kernels.labels import best_of_each
 from monitor.kernels.ragged import offsets_of
@@ -33,7 +41,10 @@ Graded = Mapping[Any, Any] | pd.DataFrame | ArrowTable
 def read_item_weights(data: Weights) -> ItemWeights:
     """Weights from any of the shapes; InputError for anything else, or for an item that has two."""
     if isinstance(data, Mapping):
-        items, weights = from_objects(list(data), _ITEM_WEIGHTS), pd.Series(list(data.values()), dtype=object)
+        items, weights = (
+            from_objects(list(data), _ITEM_WEIGHTS),
+            pd.Series(list(data.values()), dtype=object),
+        )
     elif isinstance(data, pd.Series):
         items, weights = from_array(data.index.to_series(), _ITEM_WEIGHTS), data
     else:
@@ -44,7 +55,10 @@ def read_item_weights(data: Weights) -> ItemWeights:
         else pd.Index(items)
     )
     if index.has_duplicates:
-        msg = f"item_weights: item {index[index.duplicated()].tolist()[0]!r} stands twice: give each item one weight"
+        msg = (
+            f"item_weights: item {index[index.duplicated()].tolist()[0]!r} stands twice: give "
+            "each item one weight"
+        )
         raise InputError(msg)
     return ItemWeights(items=items, weights=as_scores(weights, _ITEM_WEIGHTS))
 
@@ -53,45 +67,61 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
     frame = as_frame(data, _ITEM_WEIGHTS)
     if not isinstance(frame, pd.DataFrame):
         kind = type(data).__name__
-        msg = f"item_weights is of type {kind}: expected a dict of item -> weight, a Series or a frame of two columns"
+        msg = (
+            f"item_weights is of type {kind}: expected a dict of item -> weight, a Series or a "
+            "frame of two columns"
+        )
         raise InputError(msg)
     if {"item", "weight"} <= set(frame.columns):
         frame = frame[["item", "weight"]]
     if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
         raise InputError(
-            f"item_weights has columns {shown(frame.columns)}: expected item and weight, or just two columns, items and weights"
+            (
+                f"item_weights has columns {shown(frame.columns)}: expected item and weight, or "
+                "just two columns, items and weights"
+            )
         )
     return from_array(frame.iloc[:, 0], _ITEM_WEIGHTS), frame.iloc[:, 1]
 
 
-def require_weights(listed: Sequence[Integers], weighted: Codes, weights: Floats, vocabulary: pd.Index | None) -> None:
+def require_weights(
+    listed: Sequence[Integers], weighted: Codes, weights: Floats, vocabulary: pd.Index | None
+) -> None:
     """InputError, with how many and which, unless every listed item (both arms' codes) has a valid weight."""
     good = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
-    missing = pd.unique(np.concatenate([codes[~np.isin(codes, weighted[good])] for codes in listed]))
+    missing = pd.unique(
+        np.concatenate([codes[~np.isin(codes, weighted[good])] for codes in listed])
+    )
     if not len(missing):
         return
-    bad = {int(code): f"{weight:g}" for code, weight in zip(weighted[~good], weights[~good], strict=True)}
+    bad = {
+        int(code): f"{weight:g}"
+        for code, weight in zip(weighted[~good], weights[~good], strict=True)
+    }
     some = zip(ids_of(missing[:_SHOWN], vocabulary), missing[:_SHOWN].tolist(), strict=True)
     shown_items = ", ".join(f"{item!r} ({bad.get(code, 'no weight')})" for item, code in some)
     raise InputError(
-        f"item_weights: {len(missing)} of {len(distinct_items(*listed))} listed items have no weight from {LEAST_WEIGHT:g} to "
-        f"{MOST_WEIGHT:g}, such as {shown_items}: give every listed item one, or leave such items out of the lists"
+        f"item_weights: {len(missing)} of {len(distinct_items(*listed))} listed items have no "
+        f"weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, such as {shown_items}: give every "
+        "listed item one, or leave such items out of the lists"
     )
 
 
 def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTable:
-    """Graded items of each user, from any of the shapes; of an item graded twice the highest grade counts.
+    """Graded items of each user, from any of the shapes.
 
-    A frame's grades are in ``grade`` or ``relevance``, else 1. InputError for any other shape, or a grade below 0.
-    """
+    Of an item graded twice the highest grade counts.
+
+    A frame's grades are in ``grade`` or ``relevance``, else 1. InputError for any other shape, or a
+    grade below 0."""
     if isinstance(data, Mapping):
         graded = _read_mapping(data)
     else:
         frame = as_frame(data, _RELEVANCE)
         if not isinstance(frame, pd.DataFrame):
             raise InputError(
-                f"relevance is of type {type(data).__name__}: expected a dict of user -> items or user -> {{item: grade}}, "
-                "or a long frame"
+                f"relevance is of type {type(data).__name__}: expected a dict of user -> items or "
+                "user -> {item: grade}, or a long frame"
             )
         graded = _read_frame(frame, user, item)
     _check_grades(graded)
@@ -135,8 +165,12 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
     if isinstance(row, Mapping):
         return row
     if isinstance(row, str | bytes | pd.Series | pd.DataFrame) or not isinstance(row, Iterable):
-        # A Series may hold the items or, by item, the grades; guessing wrong would look like nothing relevant.
-        msg = f"relevance: found a value of type {type(row).__name__} where a user's items, or item -> grade, were expected"
+        # A Series may hold the items or, by item, the grades; guessing wrong would look like
+        # nothing relevant.
+        msg = (
+            f"relevance: found a value of type {type(row).__name__} where a user's items, or "
+            "item -> grade, were expected"
+        )
         if isinstance(row, pd.Series):
             msg += ": write .tolist() for items, .to_dict() for grades by item"
         raise InputError(msg)
@@ -155,7 +189,9 @@ def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> Relevanc
     columns = FrameColumns(user=user, item=item, rank=None, items=item, score=grade, scores=None)
     lists = read_long(frame, columns, _RELEVANCE)
     grades = np.ones(len(lists.items)) if lists.scores is None else lists.scores
-    return RelevanceTable(users=lists.users, offsets=lists.offsets, items=lists.items, grades=grades)
+    return RelevanceTable(
+        users=lists.users, offsets=lists.offsets, items=lists.items, grades=grades
+    )
 
 
 def _check_grades(graded: RelevanceTable, *, is_one_user: bool = False) -> None:
@@ -166,6 +202,7 @@ def _check_grades(graded: RelevanceTable, *, is_one_user: bool = False) -> None:
     user, item = graded.users[row : row + 1].tolist()[0], graded.items.take(odd[:1]).tolist()[0]
     whose = "" if is_one_user else f" for user {user!r}"
     raise InputError(
-        f"relevance: {len(odd)} grades are not finite numbers of at least 0, such as {grades[odd[0]]:g} of item {item!r}"
-        f"{whose}: use 0 for what is known to be irrelevant, and leave out what is not known"
+        f"relevance: {len(odd)} grades are not finite numbers of at least 0, such as "
+        f"{grades[odd[0]]:g} of item {item!r}{whose}: use 0 for what is known to be irrelevant, "
+        "and leave out what is not known"
     )

@@ -24,7 +24,15 @@ SUMMARY_COLUMNS = {"p05": "p05", "p25": "p25", "median": "p50", "p75": "p75", "p
 
 MOST_CHARTS = 100
 
-SegmentsBy = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Sequence[Any] | Hashable
+SegmentsBy = (
+    Mapping[Any, Any]
+    | pd.Series
+    | pd.DataFrame
+    | ArrowTable
+    | npt.NDArray[Any]
+    | Sequence[Any]
+    | Hashable
+)
 """Segment by user, a table of users, or one a row of the frame, or the name of a column or index level of the frame."""
 
 
@@ -32,19 +40,21 @@ SegmentsBy = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | npt.NDA
 def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame:
     """Summary of the scores of `compare_many`: a row a metric, or a metric and segment.
 
-    Columns: ``n`` users with a score, ``n_undefined`` without, ``mean``, ``standard_error`` (s / sqrt(n), NaN for n under 2),
-    ``p05``, ``p25``, ``median``, ``p75``, ``p95`` (interpolated linearly), and ``by_chance``, the mean that unrelated lists
+    Columns: ``n`` users with a score, ``n_undefined`` without, ``mean``, ``standard_error`` (s /
+        sqrt(n), NaN for n under 2),
+    ``p05``, ``p25``, ``median``, ``p75``, ``p95`` (interpolated linearly), and ``by_chance``, the
+        mean that unrelated lists
     would have, where the frame has it. All numbers are NaN where n is 0.
 
-    ``by``: the users' segments, as a dict or Series of user -> segment, an array or list of one segment a row, the name of
-    a column or index level of the frame, or a table of users (pandas, Arrow, polars): each further column splits them anew,
-    into segments such as ``country=DE``. Its users stand in the column that is named as the scores' index, else in its
-    index. The index is then metric and segment, ``all`` first, segments in the order of their text; users without a segment
-    (None, NaN, or not in the dict) count in ``all`` only.
+    ``by``: the users' segments, as a dict or Series of user -> segment, an array or list of one
+    segment a row, the name of a column or index level of the frame, or a table of users (pandas,
+    Arrow, polars): each further column splits them anew, into segments such as ``country=DE``. Its
+    users stand in the column that is named as the scores' index, else in its index. The index is
+    then metric and segment, ``all`` first, segments in the order of their text; users without a
+    segment (None, NaN, or not in the dict) count in ``all`` only.
 
-    InputError for a ``by`` that names nothing, is not as long as the frame, or knows none of its users, and for a column of
-    scores that holds no numbers.
-    """
+    InputError for a ``by`` that names nothing, is not as long as the frame, or knows none of its
+    users, and for a column of scores that holds no numbers."""
     columns, segments = _read(frame, by)
     chance = frame.attrs.get("by_chance", {})
     rows, keys = [], []
@@ -71,7 +81,10 @@ def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
         for segment, chosen in segments.items():
             if len(charts) < MOST_CHARTS:
                 found = summarize_one(str(segment), str(name), values[chosen], ends)
-                ends = found.histogram.low, found.histogram.high  # those of everybody, who come first
+                ends = (
+                    found.histogram.low,
+                    found.histogram.high,
+                )  # those of everybody, who come first
                 charts.append(draw_distribution(found, chance.get(name)))
     if more := len(columns) * len(segments) - len(charts):
         charts.append(element("p", f"and {more:,} more: choose columns, or fewer segments"))
@@ -81,12 +94,18 @@ def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
 def draw_distribution(found: Summary, by_chance: float | None) -> Markup:
     """One metric's scores over the users of one segment, below what they are."""
     known = [("mean", found.mean, "mean"), ("by chance", by_chance, "chance")]
-    levels = [Level(value=value, name=f"{name} {value:.4f}", kind=kind) for name, value, kind in known if value is not None]
+    levels = [
+        Level(value=value, name=f"{name} {value:.4f}", kind=kind)
+        for name, value, kind in known
+        if value is not None
+    ]
     said = f"{found.metric}, {found.segment}: {found.n:,} users" + (
         f", {found.n_undefined:,} without" * bool(found.n_undefined)
     )
     bins = found.histogram
-    return element("h2", said) + draw_histogram(bins.counts, bins.low, bins.high, label=said, levels=levels)
+    return element("h2", said) + draw_histogram(
+        bins.counts, bins.low, bins.high, label=said, levels=levels
+    )
 
 
 def _ends(name: Hashable) -> tuple[float, float]:
@@ -98,12 +117,16 @@ def _ends(name: Hashable) -> tuple[float, float]:
     return metric.low, metric.high
 
 
-def _read(frame: pd.DataFrame, by: SegmentsBy | None) -> tuple[dict[Any, npt.NDArray[np.float64]], dict[Any, Rows]]:
+def _read(
+    frame: pd.DataFrame, by: SegmentsBy | None
+) -> tuple[dict[Any, npt.NDArray[np.float64]], dict[Any, Rows]]:
     """Scores by metric, and rows by segment, everybody first."""
     if not hasattr(frame, "columns"):
         raise InputError(f"frame is of type {type(frame).__name__}: give the frame of compare_many")
     segments, without = _segments(frame, by)
-    columns = {name: _values(frame, name) for name in frame.columns if without is None or name != without}
+    columns = {
+        name: _values(frame, name) for name in frame.columns if without is None or name != without
+    }
     if not columns:
         raise InputError("frame has no column of scores: give the frame of compare_many")
     return columns, segments
@@ -116,18 +139,28 @@ def _row(values: npt.NDArray[np.float64]) -> dict[str, float]:
         "n_undefined": found.n_undefined,
         "mean": np.nan if found.mean is None else found.mean,
         "standard_error": np.nan if found.standard_error is None else found.standard_error,
-        **{name: found.statistics.get(statistic, np.nan) for name, statistic in SUMMARY_COLUMNS.items()},
+        **{
+            name: found.statistics.get(statistic, np.nan)
+            for name, statistic in SUMMARY_COLUMNS.items()
+        },
     }
 
 
 def _values(frame: pd.DataFrame, name: Hashable) -> npt.NDArray[np.float64]:
     column = frame[name]
     if column.ndim != 1 or not pd.api.types.is_numeric_dtype(column.dtype):
-        raise InputError(f"frame: column {name!r} holds no scores: give the frame of compare_many, or drop the column")
+        raise InputError(
+            (
+                f"frame: column {name!r} holds no scores: give the frame of compare_many, or drop "
+                "the column"
+            )
+        )
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _segments(frame: pd.DataFrame, by: SegmentsBy | None) -> tuple[dict[Any, Rows], Hashable | None]:
+def _segments(
+    frame: pd.DataFrame, by: SegmentsBy | None
+) -> tuple[dict[Any, Rows], Hashable | None]:
     """Rows of each segment, and the column that they come from, if any."""
     everybody = {ALL: np.arange(len(frame), dtype=np.intp)}
     if by is None:
@@ -138,7 +171,9 @@ def _segments(frame: pd.DataFrame, by: SegmentsBy | None) -> tuple[dict[Any, Row
     labels, without = _labels(frame, by)
     found = _rows_by_label(labels)
     if ALL in found:
-        raise InputError(f"by has a segment named {ALL!r}, which stands for all users: give it another name")
+        raise InputError(
+            f"by has a segment named {ALL!r}, which stands for all users: give it another name"
+        )
     return everybody | found, without
 
 
@@ -146,7 +181,12 @@ def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Ro
     """Rows of ``column=value``, by every column but that of the users."""
     known = table.set_index(frame.index.name) if frame.index.name in table.columns else table
     if not len(known.columns) or known.columns.has_duplicates:
-        raise InputError("by: the table of users needs columns of segments, each named once, beside that of the users")
+        raise InputError(
+            (
+                "by: the table of users needs columns of segments, each named once, beside that of "
+                "the users"
+            )
+        )
     return {
         f"{column}={label}": rows
         for column in known.columns
@@ -158,7 +198,9 @@ def _rows_by_label(labels: pd.Series) -> dict[Any, Rows]:
     try:
         codes, names = pd.factorize(labels)
     except TypeError:
-        raise InputError("by has segments that are no text or number: give each user one name of a segment") from None
+        raise InputError(
+            "by has segments that are no text or number: give each user one name of a segment"
+        ) from None
     by_text = sorted(range(len(names)), key=lambda code: str(names[code]))
     return {names[code]: np.flatnonzero(codes == code) for code in by_text}
 
@@ -168,19 +210,34 @@ def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]: 
         by = pd.Series(list(by.values()), index=pd.Index(list(by), tupleize_cols=False))
     if isinstance(by, pd.Series):
         return _by_user(frame, by), None
-    if isinstance(by, str) or not isinstance(by, np.ndarray | pd.Index | pd.api.extensions.ExtensionArray | list | tuple):
+    if isinstance(by, str) or not isinstance(
+        by, np.ndarray | pd.Index | pd.api.extensions.ExtensionArray | list | tuple
+    ):
         return _by_name(frame, by)
     if isinstance(by, np.ndarray) and by.ndim != 1:
-        raise InputError("by has several dimensions: give one segment a row of the frame, or a dict of user -> segment")
+        raise InputError(
+            (
+                "by has several dimensions: give one segment a row of the frame, or a dict of user "
+                "-> segment"
+            )
+        )
     if len(by) != len(frame):
-        msg = f"by has {len(by)} segments for {len(frame)} users: give one a row of the frame, or a dict of user -> segment"
+        msg = (
+            f"by has {len(by)} segments for {len(frame)} users: give one a row of the frame, "
+            "or a dict of user -> segment"
+        )
         raise InputError(msg)
     return pd.Series(by), None
 
 
 def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
     if by.index.has_duplicates:
-        raise InputError(f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each user one segment")
+        raise InputError(
+            (
+                f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each "
+                "user one segment"
+            )
+        )
     found = by.reindex(frame.index)
     if len(frame) and len(by) and not by.index.isin(frame.index).any():
         raise InputError(
@@ -195,5 +252,8 @@ def _by_name(frame: pd.DataFrame, name: Hashable) -> tuple[pd.Series, Hashable |
         return frame[name], name
     if name in frame.index.names:
         return frame.index.get_level_values(frame.index.names.index(name)).to_series(), None
-    msg = f"by: the frame has no column or index level {name!r}: give a dict of user -> segment, or one segment a row"
+    msg = (
+        f"by: the frame has no column or index level {name!r}: give a dict of user -> segment, "
+        "or one segment a row"
+    )
     raise InputError(msg)

@@ -10,27 +10,38 @@ import numpy.typing as npt
 
 from monitor.kernels.engines import choice
 from monitor.kernels.engines.choice import MAX_K
-from monitor.kernels.engines.positions import ALL_PAIRS_MAX_K, AlignedRanks, Ranks, find_positions, inversions
+from monitor.kernels.engines.positions import (
+    ALL_PAIRS_MAX_K,
+    AlignedRanks,
+    Ranks,
+    find_positions,
+    inversions,
+)
 from monitor.model.arrays import Codes, Floats, Integers
 from monitor.model.rankings import ByArm, Labels, PairBatch
 
 Value = TypeVar("Value")
 
-# Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does not count.
+# Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does
+# not count.
 BLOCK_CELLS = 1 << 18
 
-# Below this many pairs numpy's call a depth costs more than the work in it. Measured at k = 300 and 1000.
+# Below this many pairs numpy's call a depth costs more than the work in it. Measured at k = 300 and
+# 1000.
 _FEW_PAIRS = 128
 
 
 @dataclass(eq=False, repr=False)
 class Alignment:
-    """Where the baseline's items of n users stand in the candidate's lists. Never changes; what is derived is kept.
+    """Where the baseline's items of n users stand in the candidate's lists.
 
-    Each of ``scores``, ``weights``, ``labels`` is what the batch holds, rank by rank like ``positions``: (k, n), or None.
-    """
+    Never changes; what is derived is kept.
 
-    positions: Ranks  # (k, n), from 0, in the candidate's list of each baseline rank's item, k where absent
+    Each of ``scores``, ``weights``, ``labels`` is what the batch holds, rank by rank like
+    ``positions``: (k, n), or None."""
+
+    # (k, n), from 0, in the candidate's list of each baseline rank's item, k where absent
+    positions: Ranks
     baseline_lengths: Codes  # (n,), at most k
     candidate_lengths: Codes
     scores: ByArm | None = field(default=None, kw_only=True)
@@ -46,7 +57,9 @@ class Alignment:
     @cached_property
     def is_full(self) -> bool:
         """Whether every list of both arms has length k."""
-        return bool((self.baseline_lengths == self.k).all() and (self.candidate_lengths == self.k).all())
+        return bool(
+            (self.baseline_lengths == self.k).all() and (self.candidate_lengths == self.k).all()
+        )
 
     @cached_property
     def short(self) -> Codes:
@@ -67,7 +80,9 @@ class Alignment:
     @cached_property
     def position_sums(self) -> npt.NDArray[Any]:
         """Sum of each column of ``positions``, absent items at k."""
-        sums: npt.NDArray[Any] = np.add.reduce(self.positions, axis=0, dtype=np.min_scalar_type(self.k * self.k))
+        sums: npt.NDArray[Any] = np.add.reduce(
+            self.positions, axis=0, dtype=np.min_scalar_type(self.k * self.k)
+        )
         return sums
 
     @cached_property
@@ -75,7 +90,9 @@ class Alignment:
         """The way back, (k, n): position from 0 in the baseline's list of the item at each candidate rank, k where absent."""
         n = self.positions.shape[1]
         back = np.full((self.k + 1, n), self.k, dtype=self.positions.dtype)
-        back.ravel()[self.positions * np.intp(n) + np.arange(n)] = np.arange(self.k, dtype=back.dtype)[:, None]
+        back.ravel()[self.positions * np.intp(n) + np.arange(n)] = np.arange(
+            self.k, dtype=back.dtype
+        )[:, None]
         return back[:-1]
 
     @cached_property
@@ -86,17 +103,26 @@ class Alignment:
     @cached_property
     def agreement(self) -> Ranks:
         """(k, n): how many items the two top d's share, for d = 1 to k."""
-        return _agree_by_pairs(self.positions) if self.k <= ALL_PAIRS_MAX_K else _agree_by_counting(self.positions)
+        return (
+            _agree_by_pairs(self.positions)
+            if self.k <= ALL_PAIRS_MAX_K
+            else _agree_by_counting(self.positions)
+        )
 
     def sum_by_depth(self, weights: Floats) -> Floats:
-        """Sum over common items of ``weights[d]``, d the larger of the item's two positions; k weights, one a depth."""
-        # By depth from the top, so that the sum depends neither on the engine nor on the other pairs.
+        """Sum over common items of ``weights[d]``, d the larger of the item's two positions.
+
+        K weights, one a depth.
+        """
+        # By depth from the top, so that the sum depends neither on the engine nor on the other
+        # pairs.
         steps = -np.diff(weights, append=0.0)
         if self.k <= MAX_K and (machine := choice.compiled()) is not None:
             weighed: Floats = machine.weigh_counts(self.agreement, steps)
             return weighed
         if self.positions.shape[1] < _FEW_PAIRS:
-            # The same sums in the same order; a call a depth would cost more than the sum. Adding 0 takes the sign from -0.
+            # The same sums in the same order; a call a depth would cost more than the sum. Adding 0
+            # takes the sign from -0.
             sums: Floats = np.add.accumulate(steps[:, None] * self.agreement, axis=0)[-1] + 0.0
             return sums
         total = np.zeros(self.positions.shape[1], dtype=np.float64)
@@ -105,7 +131,10 @@ class Alignment:
         return total
 
     def common_within(self, depths: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[Any]:
-        """Number of items that the top ``depths[i]`` of both lists of pair i share; depths from 0 to k."""
+        """Number of items that the top ``depths[i]`` of both lists of pair i share.
+
+        Depths from 0 to k.
+        """
         cells = (np.maximum(depths, 1) - 1) * np.intp(len(depths)) + np.arange(len(depths))
         within: npt.NDArray[Any] = self.agreement.take(cells) * (depths > 0)
         return within
@@ -120,7 +149,8 @@ class Alignment:
             np.minimum(self.candidate_lengths, depth),
             scores=self.scores and self.scores.map(lambda ranks: ranks[:depth]),
             weights=self.weights and self.weights.map(lambda ranks: ranks[:depth]),
-            labels=self.labels and _each_label(self.labels, lambda ranks: ranks[:depth], lambda ideal: ideal[:depth]),
+            labels=self.labels
+            and _each_label(self.labels, lambda ranks: ranks[:depth], lambda ideal: ideal[:depth]),
         )
         if "agreement" in self.__dict__:
             cut.agreement = self.agreement[:depth]
@@ -157,22 +187,36 @@ def _agree_by_counting(positions: Ranks) -> Ranks:
     return np.cumsum(counts[:-1], axis=0, dtype=positions.dtype)
 
 
-def _each_label(labels: Labels, change: Callable[[Floats], Floats], change_ideal: Callable[[Floats], Floats]) -> Labels:
-    return Labels(grades=labels.grades.map(change), ideal=change_ideal(labels.ideal), relevant=labels.relevant)
+def _each_label(
+    labels: Labels, change: Callable[[Floats], Floats], change_ideal: Callable[[Floats], Floats]
+) -> Labels:
+    return Labels(
+        grades=labels.grades.map(change), ideal=change_ideal(labels.ideal), relevant=labels.relevant
+    )
 
 
 def align(batch: PairBatch) -> Alignment:
-    """Align a batch as a whole; memory grows with it, so that `blocks` is the way to go through a large one.
+    """Align a batch as a whole.
 
-    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond, or machine code's. All-padding columns are left
-    out.
-    """
-    longest = max(1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0)))
+    Memory grows with it, so that `blocks` is the way to go through a large one.
+
+    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond, or machine code's.
+    All-padding columns are left out."""
+    longest = max(
+        1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0))
+    )
     found: AlignedRanks | None = None
-    if longest <= MAX_K and (machine := choice.compiled(len(batch) * longest * longest)) is not None:
+    if (
+        longest <= MAX_K
+        and (machine := choice.compiled(len(batch) * longest * longest)) is not None
+    ):
         lengths = batch.baseline_lengths, batch.candidate_lengths
         found = machine.find(batch.baseline, batch.candidate, lengths, longest)
-    positions = find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest]) if found is None else found.positions
+    positions = (
+        find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest])
+        if found is None
+        else found.positions
+    )
 
     def by_rank(places: Floats) -> Floats:
         return np.ascontiguousarray(places[:, :longest].T)
@@ -184,7 +228,8 @@ def align(batch: PairBatch) -> Alignment:
         scores=batch.scores and batch.scores.map(by_rank),
         weights=batch.weights and batch.weights.map(by_rank),
         # The ideal stays as deep as the batch: it must not follow the longest list of a block.
-        labels=batch.labels and _each_label(batch.labels, by_rank, lambda ideal: np.ascontiguousarray(ideal.T)),
+        labels=batch.labels
+        and _each_label(batch.labels, by_rank, lambda ideal: np.ascontiguousarray(ideal.T)),
     )
     if found is not None:  # what the engine found in its pass is not derived again
         alignment.agreement, alignment.inversions = found.agreement, found.inversions
@@ -222,7 +267,9 @@ def rank_shared(alignment: Alignment) -> Shared:
     is_common = alignment.positions < k
     ours = np.cumsum(is_common, axis=0, dtype=np.int32)
     theirs = np.cumsum(alignment.candidate_positions < k, axis=0, dtype=np.int32)
-    found = np.take_along_axis(theirs, np.minimum(alignment.positions, k - 1).astype(np.intp), axis=0)
+    found = np.take_along_axis(
+        theirs, np.minimum(alignment.positions, k - 1).astype(np.intp), axis=0
+    )
     return Shared(
         is_common=is_common,
         baseline=np.where(is_common, ours - 1, 0),

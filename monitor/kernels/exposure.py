@@ -1,4 +1,7 @@
-"""Items of one arm's lists: how often and how evenly they are listed; whole lists that are shared, kept or turned round."""
+"""Items of one arm's lists: how often and how evenly they are listed.
+
+Whole lists that are shared, kept or turned round.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +17,8 @@ from monitor.model.rankings import PairBatch
 _BLOCK_CELLS = 1 << 20
 _CACHED_CELLS = 1 << 15
 
-# Codes count as dense while there are fewer of them than this many for each place: a table then costs less than sorting.
+# Codes count as dense while there are fewer of them than this many for each place: a table then
+# costs less than sorting.
 _DENSE = 4
 
 
@@ -51,8 +55,12 @@ def _is_dense(top: int, *parts: Integers) -> bool:
 
 
 def _blocks(codes: Integers) -> Iterator[Rows]:
-    # Widened by hand: where numpy does so in a look-up it takes twice as long. A block at a time stays in the cache.
-    return (codes[low : low + _CACHED_CELLS].astype(np.intp) for low in range(0, len(codes), _CACHED_CELLS))
+    # Widened by hand: where numpy does so in a look-up it takes twice as long. A block at a time
+    # stays in the cache.
+    return (
+        codes[low : low + _CACHED_CELLS].astype(np.intp)
+        for low in range(0, len(codes), _CACHED_CELLS)
+    )
 
 
 def look_up(place: Codes, codes: Integers) -> Codes:
@@ -69,8 +77,13 @@ def _search(codes: Codes, items: Codes) -> Codes:
     return places
 
 
-def count_items(codes: Codes, rows: npt.NDArray[np.intp], items: int) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
-    """Items in these rows' lists, ascending, and how often; codes below ``items``, -1 padding. O(places + items), or a sort."""
+def count_items(
+    codes: Codes, rows: npt.NDArray[np.intp], items: int
+) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
+    """Items in these rows' lists, ascending, and how often.
+
+    Codes below ``items``, -1 padding. O(places + items), or a sort.
+    """
     # A small segment must not pay for a large catalogue.
     if items >= _DENSE * len(rows) * codes.shape[1]:
         found, counts = np.unique(codes[rows], return_counts=True)
@@ -84,7 +97,10 @@ def count_items(codes: Codes, rows: npt.NDArray[np.intp], items: int) -> tuple[n
 
 
 def catalogue_coverage(counts: Integers, catalogue: int) -> float:
-    """Share of the catalogue that is listed at all, in [0, 1]; ``catalogue`` >= the number of counts, and at least 1."""
+    """Share of the catalogue that is listed at all, in [0, 1].
+
+    ``catalogue`` >= the number of counts, and at least 1.
+    """
     return len(counts) / catalogue
 
 
@@ -112,7 +128,9 @@ def entropy(counts: Integers) -> float:
     return max(0.0, float(-(share @ np.log2(share))))
 
 
-def kolmogorov_smirnov(baseline: npt.NDArray[np.float64], candidate: npt.NDArray[np.float64]) -> float:
+def kolmogorov_smirnov(
+    baseline: npt.NDArray[np.float64], candidate: npt.NDArray[np.float64]
+) -> float:
     """Largest distance between the two samples' distribution functions, in [0, 1]: 0 for equal samples, 1 for separate ones.
 
     sup_x |F_b(x) - F_c(x)|, F(x) the share of values <= x, of at least one value each, without NaN. Smirnov (1939), as scipy's
@@ -138,7 +156,9 @@ def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) 
     """
     k = codes.shape[1]
     packed, held = _pack(last_codes[:, :k], last_lengths, k)
-    batch = PairBatch(baseline=packed, candidate=codes, baseline_lengths=held, candidate_lengths=lengths)
+    batch = PairBatch(
+        baseline=packed, candidate=codes, baseline_lengths=held, candidate_lengths=lengths
+    )
     common = np.empty(len(codes), dtype=np.int64)
     for rows, alignment in blocks(batch):
         common[rows] = alignment.common
@@ -149,7 +169,10 @@ def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) 
 
 
 def _pack(codes: Codes, lengths: Codes, k: int) -> tuple[Codes, Codes]:
-    """Codes >= 0 within ``lengths`` pushed to the left of k columns, padding behind them; and how many there are."""
+    """Codes >= 0 within ``lengths`` pushed to the left of k columns, padding behind them.
+
+    And how many there are.
+    """
     is_held = (codes >= 0) & (np.arange(codes.shape[1]) < lengths[:, None])
     held = is_held.sum(axis=1, dtype=np.int32)
     packed = np.full((len(codes), k), PAD, dtype=np.int32)
@@ -164,7 +187,8 @@ _SEED = 16
 
 def number_repeated(codes: Codes) -> Integers:
     """A number for each list that two users have or more, item by item, -1 for any other or empty list, (n,). O(n log n)."""
-    # Distinct lists meet in a hash of 64 bits once in 10^9 times even where 100,000 users are looked at.
+    # Distinct lists meet in a hash of 64 bits once in 10^9 times even where 100,000 users are
+    # looked at.
     keys = np.frombuffer(np.random.default_rng(_SEED).bytes(8 * codes.shape[1]), dtype="<u8")
     hashes = np.zeros(len(codes), dtype=np.uint64)
     for place, key in enumerate(keys):
@@ -177,7 +201,10 @@ def number_repeated(codes: Codes) -> Integers:
 
 
 def largest_group(numbers: Integers) -> int:
-    """How many users have the most common list, 1 where each has another; ``numbers`` of `number_repeated`, of some users."""
+    """How many users have the most common list, 1 where each has another.
+
+    ``numbers`` of `number_repeated`, of some users.
+    """
     repeated = numbers[numbers >= 0]
     return int(np.unique(repeated, return_counts=True)[1].max(initial=1))
 

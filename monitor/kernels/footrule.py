@@ -14,7 +14,12 @@ from monitor.kernels.alignment import (
     rank_shared,
     sum_ranks,
 )
-from monitor.kernels.kendall.element_weighted import average_step_costs, sum_ahead, weigh_shared, without_unweighted
+from monitor.kernels.kendall.element_weighted import (
+    average_step_costs,
+    sum_ahead,
+    weigh_shared,
+    without_unweighted,
+)
 from monitor.model.arrays import Floats
 
 Weigh = Callable[[Alignment, Shared], Floats]
@@ -28,7 +33,9 @@ def footrule(alignment: Alignment) -> Floats:
     Source: Spearman (1906); Diaconis and Graham, Spearman's footrule as a measure of disarray (JRSS B 39, 1977).
     """
     shared = rank_shared(alignment)
-    moved: Floats = np.abs(shared.baseline - shared.candidate).sum(axis=0, dtype=np.int64).astype(np.float64)
+    moved: Floats = (
+        np.abs(shared.baseline - shared.candidate).sum(axis=0, dtype=np.int64).astype(np.float64)
+    )
     moved[shared.count <= 1] = np.nan
     return moved
 
@@ -44,25 +51,35 @@ def footrule_normalized(alignment: Alignment) -> Floats:
 def topk_footrule(alignment: Alignment) -> Floats:
     """F^(l+1), the footrule of lists that hold different items: float64 (n,), at least 0.
 
-    Sum over all items of either list of the distance between their two ranks, an item being ranked l + 1 in the list of length
-    l that it is absent from. Identical: 0. Disjoint, s the shorter length and t the longer: s t + s + C(t - s, 2), which is
-    l (l + 1) for one length l, and the largest value of such lengths. One or both empty: NaN. Unequal lengths: l is each
-    list's own, so that a list that lacks only the last item of the other has distance 0. Symmetric. Ties are not known to it.
-    Cost: O(k) a pair. Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l) at l = k + 1.
+    Sum over all items of either list of the distance between their two ranks, an item being ranked
+        l + 1 in the list of length
+    l that it is absent from. Identical: 0. Disjoint, s the shorter length and t the longer: s t + s
+        + C(t - s, 2), which is
+    l (l + 1) for one length l, and the largest value of such lengths. One or both empty: NaN.
+        Unequal lengths: l is each
+    list's own, so that a list that lacks only the last item of the other has distance 0. Symmetric.
+        Ties are not known to it.
+    Cost: O(k) a pair. Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l) at l
+        = k + 1.
     """
     k = alignment.k
     a, b = alignment.baseline_lengths, alignment.candidate_lengths
     rank = np.arange(k, dtype=np.int64)[:, None]
     places = np.minimum(alignment.positions.astype(np.int64), b)
     moved = np.where(rank < a, np.abs(rank - places), 0).sum(axis=0)
-    moved += np.where((alignment.candidate_positions >= k) & (rank < b), np.abs(rank - a), 0).sum(axis=0)
+    moved += np.where((alignment.candidate_positions >= k) & (rank < b), np.abs(rank - a), 0).sum(
+        axis=0
+    )
     distance: Floats = moved.astype(np.float64)
     distance[alignment.short == 0] = np.nan
     return distance
 
 
 def topk_footrule_normalized(alignment: Alignment) -> Floats:
-    """`topk_footrule` by its value on disjoint lists of such lengths: float64 (n,) in [0, 1]; one empty: 1, both: NaN."""
+    """`topk_footrule` by its value on disjoint lists of such lengths: float64 (n,) in [0, 1].
+
+    One empty: 1, both: NaN.
+    """
     short, long = alignment.short.astype(np.int64), alignment.long.astype(np.int64)
     share = divide(topk_footrule(alignment), short * long + short + pairs(long - short))
     share[(alignment.short == 0) & (alignment.long > 0)] = 1.0
@@ -77,7 +94,9 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
     Ties are not known to it. Cost: O(k) a pair. Source: Kumar and Vassilvitskii, Generalized distances between rankings (WWW
     2010), element weights.
     """
-    return without_unweighted(alignment, measure_both_ways(lambda one_way: _move(one_way, weigh_shared)[0], alignment))
+    return without_unweighted(
+        alignment, measure_both_ways(lambda one_way: _move(one_way, weigh_shared)[0], alignment)
+    )
 
 
 def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
@@ -103,7 +122,9 @@ def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
     """
 
     def by_element_and_position(one_way: Alignment, shared: Shared) -> Floats:
-        return weigh_shared(one_way, shared) * average_step_costs(shared.baseline, shared.candidate, discount)
+        return weigh_shared(one_way, shared) * average_step_costs(
+            shared.baseline, shared.candidate, discount
+        )
 
     moved = measure_both_ways(lambda one_way: _move(one_way, by_element_and_position)[0], alignment)
     return without_unweighted(alignment, moved)
@@ -125,4 +146,6 @@ def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
 
 def _at_baseline(alignment: Alignment, values: Floats) -> Floats:
     """Values at the candidate's ranks moved to the ranks that the items hold in the baseline."""
-    return np.take_along_axis(values, np.minimum(alignment.positions, alignment.k - 1).astype(np.intp), axis=0)
+    return np.take_along_axis(
+        values, np.minimum(alignment.positions, alignment.k - 1).astype(np.intp), axis=0
+    )

@@ -1,4 +1,7 @@
-"""Labels: what is known of items or of a user's items, brought to the places of lists. Knows codes and rows only, no ids."""
+"""Labels: what is known of items or of a user's items, brought to the places of lists.
+
+Knows codes and rows only, no ids.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +46,10 @@ def place_grades(
 
 
 def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
-    """Places by row and item; of an item that a row grades several times the place of the highest grade."""
+    """Places by row and item.
+
+    Of an item that a row grades several times the place of the highest grade.
+    """
     order = np.lexsort((-grades, items, rows))
     row, item = rows[order], items[order]
     is_first = np.ones(len(order), dtype=np.bool_)
@@ -54,8 +60,8 @@ def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
 def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float) -> Floats:
     """Weights at the places of lists: float64 in the shape of ``codes``, NaN at padding (-1).
 
-    ``items``: unique codes as in the lists, or negative; ``otherwise``: weight of others. O(1) a place by a table, or O(log m).
-    """
+    ``items``: unique codes as in the lists, or negative; ``otherwise``: weight of others. O(1) a
+    place by a table, or O(log m)."""
     is_listed = items >= 0
     items, weights = items[is_listed], weights[is_listed]
     top = int(codes.max(initial=-1))
@@ -99,7 +105,10 @@ def _fill_ideal(ideal: Floats, pairs: npt.NDArray[np.int64], known: Floats) -> N
 
 
 def _look_up(
-    wanted: npt.NDArray[np.int64] | Codes, keys: npt.NDArray[np.int64] | Codes, values: Floats, otherwise: float
+    wanted: npt.NDArray[np.int64] | Codes,
+    keys: npt.NDArray[np.int64] | Codes,
+    values: Floats,
+    otherwise: float,
 ) -> Floats:
     """The value of each wanted key among ascending keys, ``otherwise`` where absent."""
     if not len(keys):

@@ -1,4 +1,7 @@
-"""Lists of unequal length into one padded matrix: cut to k, drop duplicates. Knows codes and offsets only, no users, no ids."""
+"""Lists of unequal length into one padded matrix: cut to k, drop duplicates.
+
+Knows codes and offsets only, no users, no ids.
+"""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -14,13 +17,15 @@ _BLOCK_CELLS = 1 << 18
 _ALL_PAIRS_MAX_K = 40
 
 
-def pad(codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int) -> tuple[Codes, Codes, Flags]:
+def pad(
+    codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int
+) -> tuple[Codes, Codes, Flags]:
     """Cut each list to its first k items, drop later duplicates, and pad with -1 on the right.
 
-    List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``, codes from 0 to 2**31 - 1. Returns the matrix (n, k), the lengths (n,)
-    after dropping (0 for an empty list), and whether a list's first k items held a duplicate (n,). O(n k), but lists with
-    duplicates are sorted; memory for the result and one block. ValueError for k < 1 or offsets that do not describe ``codes``.
-    """
+    List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``, codes from 0 to 2**31 - 1. Returns the
+    matrix (n, k), the lengths (n,) after dropping (0 for an empty list), and whether a list's first
+    k items held a duplicate (n,). O(n k), but lists with duplicates are sorted; memory for the
+    result and one block. ValueError for k < 1 or offsets that do not describe ``codes``."""
     _check(codes, offsets, k)
     n = len(offsets) - 1
     padded = np.empty((n, k), dtype=np.int32)
@@ -40,7 +45,9 @@ def offsets_of(lengths: Iterable[int] | npt.NDArray[Any]) -> Offsets:
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
-def take_lists(codes: npt.NDArray[_Number], offsets: Offsets, rows: Rows) -> tuple[npt.NDArray[_Number], Offsets]:
+def take_lists(
+    codes: npt.NDArray[_Number], offsets: Offsets, rows: Rows
+) -> tuple[npt.NDArray[_Number], Offsets]:
     """The lists of these rows, in this order, as codes and offsets of their own."""
     lengths, first = np.diff(offsets), int(offsets[0])
     width = int(lengths[0]) if len(lengths) else 0
@@ -58,14 +65,26 @@ def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
     return np.repeat(starts - taken[:-1], lengths) + np.arange(taken[-1]), taken
 
 
-def _check(codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int) -> None:
+def _check(
+    codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int
+) -> None:
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
-    if len(offsets) < 1 or offsets[0] < 0 or offsets[-1] > len(codes) or (np.diff(offsets) < 0).any():
+    if (
+        len(offsets) < 1
+        or offsets[0] < 0
+        or offsets[-1] > len(codes)
+        or (np.diff(offsets) < 0).any()
+    ):
         raise ValueError(f"offsets must ascend from 0 to at most {len(codes)}, the number of codes")
 
 
-def _fill(block: Codes, codes: npt.NDArray[np.signedinteger[Any]], starts: npt.NDArray[np.int64], lengths: Codes) -> None:
+def _fill(
+    block: Codes,
+    codes: npt.NDArray[np.signedinteger[Any]],
+    starts: npt.NDArray[np.int64],
+    lengths: Codes,
+) -> None:
     """Copy the first ``lengths[i]`` codes from ``starts[i]`` on into row i, and -1 behind them."""
     n, k = block.shape
     if (lengths == k).all() and (np.diff(starts) == k).all():
@@ -80,7 +99,10 @@ def _fill(block: Codes, codes: npt.NDArray[np.signedinteger[Any]], starts: npt.N
 
 
 def _drop_duplicates(block: Codes, lengths: Codes) -> Flags:
-    """Drop duplicates from a block in place, shortening ``lengths``; returns which rows held any."""
+    """Drop duplicates from a block in place, shortening ``lengths``.
+
+    Returns which rows held any.
+    """
     found = _has_duplicates(block)
     rows = np.flatnonzero(found)
     if len(rows):

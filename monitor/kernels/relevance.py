@@ -57,14 +57,16 @@ def dcg(grades: Floats, gain: str) -> Floats:
 
 
 def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
-    """DCG divided by the DCG of the ideal list: float64 (n,) in [0, 1]; NaN where nothing is relevant.
+    """DCG divided by the DCG of the ideal list: float64 (n,) in [0, 1].
 
-    ``ideal`` (depth, n): the user's highest grades in descending order, *whether listed or not*, so that a list which left out
-    the best items is not called perfect, and both arms are measured by one ideal. ``depth``, that of the metric, may exceed
-    that of ``grades``: a list too short is no better for it. Grades 3 2 3 0 1 2 give 0.961 when these six are all that is
-    known; with a 3 and a 2 left out, the ideal is 3 3 3 2 2 2, and the same list scores 0.785. Järvelin and Kekäläinen (2002),
-    section 2.3, with the discount and gains of `dcg`; trec_eval's ndcg_cut when linear.
-    """
+    NaN where nothing is relevant.
+
+    ``ideal`` (depth, n): the user's highest grades in descending order, *whether listed or not*, so
+    that a list which left out the best items is not called perfect, and both arms are measured by
+    one ideal. ``depth``, that of the metric, may exceed that of ``grades``: a list too short is no
+    better for it. Grades 3 2 3 0 1 2 give 0.961 when these six are all that is known; with a 3 and
+    a 2 left out, the ideal is 3 3 3 2 2 2, and the same list scores 0.785. Järvelin and Kekäläinen
+    (2002), section 2.3, with the discount and gains of `dcg`; trec_eval's ndcg_cut when linear."""
     if gain == EXPONENTIAL:
         # Scaled by 2**-(highest grade), so that no grade is too large.
         grades, ideal = _scaled(grades, ideal[0]), _scaled(ideal, ideal[0])
@@ -72,12 +74,18 @@ def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
 
 
 def recall(grades: Floats, relevant: Codes) -> Floats:
-    """Relevant items listed, by their number R: float64 (n,) in [0, 1]; NaN where R = 0, at most k / R with k items."""
+    """Relevant items listed, by their number R: float64 (n,) in [0, 1].
+
+    NaN where R = 0, at most k / R with k items.
+    """
     return divide((grades > 0).sum(axis=0), relevant)
 
 
 def reciprocal_rank(grades: Floats) -> Floats:
-    """1 / rank of the first relevant item, else 0: float64 (n,) in [0, 1]. Voorhees, TREC-8 question answering, 1999."""
+    """1 / rank of the first relevant item, else 0: float64 (n,) in [0, 1].
+
+    Voorhees, TREC-8 question answering, 1999.
+    """
     is_relevant = grades > 0
     return np.where(is_relevant.any(axis=0), 1.0 / (is_relevant.argmax(axis=0) + 1), 0.0)
 
@@ -119,7 +127,10 @@ def expected_ndcg_vs_baseline(k: int, catalogue: int, gain: str) -> float:
 
 
 def _gains_by_rank(lengths: Codes, k: int, gain: str) -> Floats:
-    """(k, len(lengths)): gain at each rank of lists of these lengths, 0 below them; exponential ones scaled by 2**-length."""
+    """(k, len(lengths)): gain at each rank of lists of these lengths, 0 below them.
+
+    Exponential ones scaled by 2**-length.
+    """
     grades = np.maximum(lengths - np.arange(k)[:, None], 0).astype(np.float64)
     return grades if gain == LINEAR else _scaled(grades, lengths.astype(np.float64))
 
@@ -133,6 +144,9 @@ def _scaled(grades: Floats, highest: Floats) -> Floats:
 
 @lru_cache(maxsize=32)
 def rank_discounts(places: int) -> Floats:
-    """The discount of DCG, 1 / log2(rank + 1) for rank 1 on: 1, 0.631, 0.5, ... Nobody may change it."""
+    """The discount of DCG, 1 / log2(rank + 1) for rank 1 on: 1, 0.631, 0.5, ...
+
+    Nobody may change it.
+    """
     discounts: Floats = 1.0 / np.log2(np.arange(2.0, places + 2))
     return discounts

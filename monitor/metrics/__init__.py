@@ -17,15 +17,22 @@ DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 
 TYPICAL_SHARE = 0.9
 
-_WRITTEN = [each for family in (footrule, kendall, rbo, relevance, sets) for each in vars(family).values()]
+_WRITTEN = [
+    each for family in (footrule, kendall, rbo, relevance, sets) for each in vars(family).values()
+]
 METRICS: Registry[type[Metric]] = Registry(
-    "metrics", dict(sorted((each.name, each) for each in _WRITTEN if hasattr(each, "kernel"))), read_kind
+    "metrics",
+    dict(sorted((each.name, each) for each in _WRITTEN if hasattr(each, "kernel"))),
+    read_kind,
 )
 """Every measure that is written, by its name; installed packages bring others."""
 
 
 def parse(text: str) -> Metric:
-    """Read a metric's name: ``rbo`` is ``rbo(p=0.9)``, as is ``rbo(p=0.90)``. MetricError, with a suggestion, for any other."""
+    """Read a metric's name: ``rbo`` is ``rbo(p=0.9)``, as is ``rbo(p=0.90)``.
+
+    MetricError, with a suggestion, for any other.
+    """
     return read_name(text, METRICS)
 
 
@@ -40,7 +47,9 @@ def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | 
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
             raise MetricError(f"chance: {name} must be a whole number, not {value!r}")
     if not 1 <= k <= catalogue:
-        raise MetricError(f"chance: k must lie between 1 and the size of the catalogue, {catalogue}, not {k}")
+        raise MetricError(
+            f"chance: k must lie between 1 and the size of the catalogue, {catalogue}, not {k}"
+        )
     if measured.need is not None:
         return None
     # Python's integers know no overflow, and beyond this size floats cannot distinguish catalogues.
@@ -53,7 +62,15 @@ def typical_length(lengths: npt.NDArray[np.int64]) -> int | None:
     return length if length and float((lengths == length).mean()) >= TYPICAL_SHARE else None
 
 
-def chance_scores(metrics: Sequence[Metric], length: int | None, catalogue: int) -> dict[str, float | None]:
-    """Expected score by canonical metric name; None where there is no typical length, or the metric has no such value."""
+def chance_scores(
+    metrics: Sequence[Metric], length: int | None, catalogue: int
+) -> dict[str, float | None]:
+    """Expected score by canonical metric name.
+
+    None where there is no typical length, or the metric has no such value.
+    """
     known = length if length is not None and length <= catalogue else None
-    return {str(metric): None if known is None else expected_by_chance(metric, known, catalogue) for metric in metrics}
+    return {
+        str(metric): None if known is None else expected_by_chance(metric, known, catalogue)
+        for metric in metrics
+    }

@@ -6,7 +6,13 @@ import numpy as np
 
 from monitor.kernels import footrule
 from monitor.kernels.sets import expect_over_shared
-from monitor.metrics.metric import Distance, Need, OrderDistance, PositionWeighted, WeightedOrderDistance
+from monitor.metrics.metric import (
+    Distance,
+    Need,
+    OrderDistance,
+    PositionWeighted,
+    WeightedOrderDistance,
+)
 
 
 class Footrule(OrderDistance):
@@ -33,9 +39,14 @@ class FootruleNormalized(OrderDistance):
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """(z² - 1) / 3 by floor(z² / 2) for z items in common, where there are two; None where there cannot be."""
+        """(z² - 1) / 3 by floor(z² / 2) for z items in common, where there are two.
+
+        None where there cannot be.
+        """
         z = np.arange(k + 1.0)
-        return expect_over_shared(k, catalogue, (z * z - 1) / 3 / np.maximum(z * z // 2, 1), least=2)
+        return expect_over_shared(
+            k, catalogue, (z * z - 1) / 3 / np.maximum(z * z // 2, 1), least=2
+        )
 
 
 class TopkFootrule(Distance):
@@ -44,7 +55,10 @@ class TopkFootrule(Distance):
     kernel = staticmethod(footrule.topk_footrule)
     disjoint = None
     one_empty = math.nan
-    uneven = "each list's own length gives the rank of its absent items; a list that lacks only the last item has distance 0"
+    uneven = (
+        "each list's own length gives the rank of its absent items; a list that lacks only "
+        "the last item has distance 0"
+    )
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
 
     def bounds(self, k: int) -> tuple[float, float]:
@@ -63,7 +77,10 @@ class TopkFootruleNormalized(Distance):
     high = 1.0
     disjoint = 1.0
     one_empty = 1.0
-    uneven = "each list's own length gives the rank of its absent items; a list that lacks only the last item has distance 0"
+    uneven = (
+        "each list's own length gives the rank of its absent items; a list that lacks only "
+        "the last item has distance 0"
+    )
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:

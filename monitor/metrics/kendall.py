@@ -8,7 +8,12 @@ import numpy as np
 
 from monitor.errors import MetricError
 from monitor.kernels.kendall import element_weighted, unweighted, weighted
-from monitor.kernels.sets import common_by_chance, expect_extended_surplus, expect_over_shared, expect_topk_kendall
+from monitor.kernels.sets import (
+    common_by_chance,
+    expect_extended_surplus,
+    expect_over_shared,
+    expect_topk_kendall,
+)
 from monitor.metrics import metric
 
 _MOST_SHARED = 2000
@@ -19,7 +24,10 @@ class KendallTau(metric.OrderCorrelation):
     """Order alone, of the items that both lists hold: Kendall's tau-b."""
 
     kernel = staticmethod(unweighted.kendall_tau)
-    ties = "items of equal neighbouring scores are tied, as tau-b does; NaN where all of a list's are; none without scores"
+    ties = (
+        "items of equal neighbouring scores are tied, as tau-b does; NaN where all of a "
+        "list's are; none without scores"
+    )
     source = "Kendall (1938, 1945)"
 
 
@@ -31,7 +39,9 @@ class KendallDistance(metric.OrderDistance):
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to all pairs of k items."""
-        return 0.0, max(1.0, k * (k - 1) / 2)  # a histogram needs some width, for lists of one item too
+        return 0.0, max(
+            1.0, k * (k - 1) / 2
+        )  # a histogram needs some width, for lists of one item too
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Half of the pairs of items in common, where there are two; None where there cannot be."""
@@ -55,7 +65,8 @@ class KendallDistanceNormalized(metric.OrderDistance):
 class TopkPairs(metric.Distance, ABC):
     """A distance over the pairs of items of either list."""
 
-    penalty: float = 0.0  # p in [0, 1], for two items of one list, neither in the other; 0 optimistic, 0.5 neutral
+    # P in [0, 1], for two items of one list, neither in the other; 0 optimistic, 0.5 neutral
+    penalty: float = 0.0
 
     uneven = "exact, by the four cases; at penalty 0 a prefix has distance 0"
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
@@ -64,7 +75,10 @@ class TopkPairs(metric.Distance, ABC):
         """MetricError unless 0 <= penalty <= 1."""
         metric.Distance.__post_init__(self)
         if not 0 <= self.penalty <= 1:
-            msg = f"{self.name}(penalty={self.penalty!r}): penalty must lie between 0 and 1, such as {self.name}(penalty=0.5)"
+            msg = (
+                f"{self.name}(penalty={self.penalty!r}): penalty must lie between 0 and 1, "
+                f"such as {self.name}(penalty=0.5)"
+            )
             raise MetricError(msg)
 
 
@@ -94,15 +108,22 @@ class TopkKendallNormalized(TopkPairs):
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Exact: the distance is a sum over pairs of items."""
-        return expect_topk_kendall(k, catalogue, self.penalty) / (k * k + self.penalty * k * (k - 1))
+        return expect_topk_kendall(k, catalogue, self.penalty) / (
+            k * k + self.penalty * k * (k - 1)
+        )
 
 
 class WeightedTau(metric.OrderCorrelation):
     """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights."""
 
     kernel = staticmethod(weighted.weighted_tau)
-    ties = "items of equal neighbouring scores are tied, as Vigna does; NaN where all of a list's are; none without scores"
-    source = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
+    ties = (
+        "items of equal neighbouring scores are tied, as Vigna does; NaN where all of a "
+        "list's are; none without scores"
+    )
+    source = (
+        "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
+    )
 
 
 class TauAp(metric.OrderCorrelation):
@@ -110,14 +131,20 @@ class TauAp(metric.OrderCorrelation):
 
     kernel = staticmethod(weighted.tau_ap)
     is_symmetric = False
-    source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
+    source = (
+        "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information "
+        "retrieval (2008)"
+    )
 
 
 class TauApSymmetric(metric.OrderCorrelation):
     """Mean of `tau_ap` with either list as the truth."""
 
     kernel = staticmethod(weighted.tau_ap_symmetric)
-    source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
+    source = (
+        "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information "
+        "retrieval (2008)"
+    )
 
 
 class PositionWeightedKendallDistance(metric.PositionWeighted):
@@ -165,7 +192,10 @@ class ExtendedTau(metric.Correlation):
     kernel = staticmethod(unweighted.extended_tau)
     disjoint = -1.0
     one_empty = -1.0
-    uneven = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
+    uneven = (
+        "exact: a universe of as many items as both lists have places; a proper prefix "
+        "scores under 1"
+    )
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), scaled"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -180,7 +210,10 @@ class ExtendedTauUnscaled(metric.Correlation):
     kernel = staticmethod(unweighted.extended_tau_unscaled)
     disjoint = None
     one_empty = math.nan
-    uneven = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
+    uneven = (
+        "exact: a universe of as many items as both lists have places; a proper prefix "
+        "scores under 1"
+    )
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -194,8 +227,14 @@ class AppendedTau(metric.Correlation):
     kernel = staticmethod(unweighted.appended_tau)
     disjoint = None
     one_empty = math.nan
-    uneven = "exact, but a list that lacks only the last item of the other scores 1; NaN for identical lists of one item"
-    source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), Appending mismatches"
+    uneven = (
+        "exact, but a list that lacks only the last item of the other scores 1; NaN for "
+        "identical lists of one item"
+    )
+    source = (
+        "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), "
+        "Appending mismatches"
+    )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Exact: with z items in common only the (k - z)² pairs of one item here and the other there are out of balance."""
@@ -213,6 +252,11 @@ class ElementWeightedTau(metric.Correlation):
     kernel = staticmethod(element_weighted.element_weighted_tau)
     disjoint = -1.0
     one_empty = -1.0
-    uneven = "exact: a universe of as much weight as both lists have; a proper prefix scores under 1"
+    uneven = (
+        "exact: a universe of as much weight as both lists have; a proper prefix scores under 1"
+    )
     need = metric.Need.ITEM_WEIGHTS
-    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010); van der Geer (2016)"
+    source = (
+        "Kumar and Vassilvitskii, Generalized distances between rankings (2010); van der "
+        "Geer (2016)"
+    )

@@ -9,7 +9,15 @@ from monitor.errors import MetricError
 from monitor.kernels import Alignment
 from monitor.kernels.engines.positions import rank_dtype
 from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
-from monitor.kernels.rbo.untied import rbo, rbo_max, rbo_min, rbo_res, rbo_truncated, rbo_weight, residual_by_common
+from monitor.kernels.rbo.untied import (
+    rbo,
+    rbo_max,
+    rbo_min,
+    rbo_res,
+    rbo_truncated,
+    rbo_weight,
+    residual_by_common,
+)
 from monitor.kernels.sets import common_by_chance
 from monitor.metrics.metric import Need, Similarity
 
@@ -18,13 +26,18 @@ from monitor.metrics.metric import Need, Similarity
 class Persistent(Similarity, ABC):
     """A measure that weighs depth d with (1-p) p^(d-1)."""
 
-    p: float = 0.9  # chance to look at the next rank; at 0.9 the top ten carry 86 % of the weight, see `rbo_persistence`
+    # Chance to look at the next rank; at 0.9 the top ten carry 86 % of the weight, see
+    # `rbo_persistence`
+    p: float = 0.9
 
     def __post_init__(self) -> None:
         """MetricError unless 0 < p < 1."""
         Similarity.__post_init__(self)
         if not 0 < self.p < 1:
-            msg = f"{self.name}(p={self.p!r}): p must lie between 0 and 1, both excluded, such as {self.name}(p=0.9)"
+            msg = (
+                f"{self.name}(p={self.p!r}): p must lie between 0 and 1, both excluded, such "
+                f"as {self.name}(p=0.9)"
+            )
             raise MetricError(msg)
 
     def score_full(self, k: int, *, is_same: bool) -> float:
@@ -32,13 +45,17 @@ class Persistent(Similarity, ABC):
         k = min(k, self.depth or k)
         places = np.arange(k) if is_same else np.full(k, k)
         length = np.array([k], dtype=np.int32)
-        return float(self.measure(Alignment(places.astype(rank_dtype(k))[:, None], length, length))[0])
+        return float(
+            self.measure(Alignment(places.astype(rank_dtype(k))[:, None], length, length))[0]
+        )
 
 
 class TieAware(Persistent, ABC):
     """A measure that knows which items are tied."""
 
-    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
+    uneven = (
+        "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
+    )
     need = Need.SCORES
 
 
@@ -46,8 +63,13 @@ class Rbo(Persistent):
     """Agreement at every depth, the top weighing most."""
 
     kernel = staticmethod(rbo)
-    uneven = "exact, by equation 32: agreement seen is taken to go on below the shorter list; a prefix scores 1"
-    source = "Webber, Moffat and Zobel (2010), A similarity measure for indefinite rankings, equation 32"
+    uneven = (
+        "exact, by equation 32: agreement seen is taken to go on below the shorter list; a "
+        "prefix scores 1"
+    )
+    source = (
+        "Webber, Moffat and Zobel (2010), A similarity measure for indefinite rankings, equation 32"
+    )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """Agreement at depth d is d / catalogue on average, k / catalogue below: together (1 - p^k) / (1 - p) / catalogue."""
@@ -62,7 +84,10 @@ class RboA(TieAware):
 
     kernel = staticmethod(rbo_a)
     identical = None
-    ties = "the mean over all orders of the tied items; the part of a tied group that the cut at k leaves is the group"
+    ties = (
+        "the mean over all orders of the tied items; the part of a tied group that the cut at "
+        "k leaves is the group"
+    )
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^a"
 
 
@@ -73,7 +98,10 @@ class RboB(TieAware):
     """
 
     kernel = staticmethod(rbo_b)
-    ties = "chances of each order, normalised by the ties; the part of a tied group that the cut at k leaves is the group"
+    ties = (
+        "chances of each order, normalised by the ties; the part of a tied group that the cut "
+        "at k leaves is the group"
+    )
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^b"
 
 
@@ -84,7 +112,10 @@ class RboMax(Persistent):
     disjoint = None
     one_empty = 1.0
     uneven = "exact: what is below either list may be in the other; a prefix scores 1"
-    source = "Webber, Moffat and Zobel (2010), section 4.3 and equation 30: the lower bound and the residual"
+    source = (
+        "Webber, Moffat and Zobel (2010), section 4.3 and equation 30: the lower bound and "
+        "the residual"
+    )
 
     def bounds(self, k: int) -> tuple[float, float]:
         """The score of two disjoint lists of k items, and 1."""
@@ -92,7 +123,11 @@ class RboMax(Persistent):
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The sum of what chance gives of the lower bound and of the residual."""
-        return min(1.0, RboMin(p=self.p).expected_by_chance(k, catalogue) + RboRes(p=self.p).expected_by_chance(k, catalogue))
+        return min(
+            1.0,
+            RboMin(p=self.p).expected_by_chance(k, catalogue)
+            + RboRes(p=self.p).expected_by_chance(k, catalogue),
+        )
 
 
 class RboMin(Persistent):
@@ -100,7 +135,9 @@ class RboMin(Persistent):
 
     kernel = staticmethod(rbo_min)
     identical = None
-    uneven = "exact: nothing below either list is in the other; a prefix scores the weight of its ranks"
+    uneven = (
+        "exact: nothing below either list is in the other; a prefix scores the weight of its ranks"
+    )
     source = "Webber, Moffat and Zobel (2010), equation 11"
 
     def bounds(self, k: int) -> tuple[float, float]:
@@ -117,8 +154,8 @@ class RboMin(Persistent):
 class RboRes(Persistent):
     """How much of RBO is still open below the lists, `rbo_max` - `rbo_min`.
 
-    No similarity: it falls as lists grow and as they share more items. Read it as the width of what `rbo` guesses in.
-    """
+    No similarity: it falls as lists grow and as they share more items. Read it as the width of what
+    `rbo` guesses in."""
 
     kernel = staticmethod(rbo_res)
     higher_is_more_alike = False
@@ -140,8 +177,8 @@ class RboRes(Persistent):
 class RboTruncated(Persistent):
     """RBO@k, the sum over the depths seen: identical lists score 1 - p^k.
 
-    Known elsewhere as plain RBO. It mixes how alike lists are with how long they are; `rbo` does not.
-    """
+    Known elsewhere as plain RBO. It mixes how alike lists are with how long they are; `rbo` does
+    not."""
 
     kernel = staticmethod(rbo_truncated)
     identical = None
@@ -164,7 +201,10 @@ class RboW(TieAware):
     """
 
     kernel = staticmethod(rbo_w)
-    ties = "tied items share one rank; the part of a tied group that the cut at k leaves is the group"
+    ties = (
+        "tied items share one rank; the part of a tied group that the cut at k leaves is the group"
+    )
     source = (
-        "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^w; Webber, Moffat and Zobel, equation 28"
+        "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^w; "
+        "Webber, Moffat and Zobel, equation 28"
     )

@@ -34,9 +34,14 @@ class OfArm(Metric, ABC):
         return (self.low if self.arm == relevance.DIFFERENCE else 0.0), self.high
 
     def measure(self, alignment: Alignment) -> Floats:
-        """What each user's list is worth, in the arm or as a difference; kernels take grades, labels and own parameters."""
+        """What each user's list is worth, in the arm or as a difference.
+
+        Kernels take grades, labels and own parameters.
+        """
         own = [getattr(self, name) for name in self.parameters() if name != "arm"]
-        return relevance.of_arm(alignment, self.arm, lambda grades, labels: type(self).kernel(grades, labels, *own))
+        return relevance.of_arm(
+            alignment, self.arm, lambda grades, labels: type(self).kernel(grades, labels, *own)
+        )
 
 
 class Cg(OfArm):
@@ -47,7 +52,10 @@ class Cg(OfArm):
     low = -math.inf
     high = math.inf
     uneven = "exact: a place without an item adds nothing"
-    source = "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques, equation 1"
+    source = (
+        "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques, "
+        "equation 1"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +64,13 @@ class Discounted(OfArm, ABC):
 
     gain: str = relevance.LINEAR
 
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS, "gain": relevance.GAINS}
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "arm": relevance.ARMS,
+        "gain": relevance.GAINS,
+    }
     source = (
-        "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; gain 2**g - 1: Burges et al. (2005)"
+        "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; "
+        "gain 2**g - 1: Burges et al. (2005)"
     )
 
 
@@ -78,8 +90,8 @@ class Dcg(Discounted):
 class Ndcg(Discounted):
     """DCG by that of the user's best possible list.
 
-    ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``). The ideal holds the user's best items, listed or not.
-    """
+    ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``). The ideal holds the user's
+    best items, listed or not."""
 
     name = "ndcg"
     kernel = staticmethod(lambda grades, labels, gain: relevance.ndcg(grades, labels.ideal, gain))
@@ -90,15 +102,17 @@ class Ndcg(Discounted):
 class NdcgVsBaseline(Similarity):
     """NDCG of the candidate's list, the baseline's ranks being the grades.
 
-    ``gain``: grades l down to 1 (``linear``) or 2**grade - 1 (``exponential``). No labels needed, and none replaced: a
-    candidate better than its baseline loses by it like one that is worse.
-    """
+    ``gain``: grades l down to 1 (``linear``) or 2**grade - 1 (``exponential``). No labels needed,
+    and none replaced: a candidate better than its baseline loses by it like one that is worse."""
 
     gain: str = relevance.LINEAR
 
     kernel = staticmethod(relevance.ndcg_vs_baseline)
     is_symmetric = False
-    uneven = "exact: a candidate cut short loses what it lacks; items beyond the baseline's length add nothing"
+    uneven = (
+        "exact: a candidate cut short loses what it lacks; items beyond the baseline's "
+        "length add nothing"
+    )
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"gain": relevance.GAINS}
     source = "NDCG of Järvelin and Kekäläinen (2002) with the baseline's ranks as grades"
 
@@ -114,9 +128,13 @@ class Map(OfArm):
     """
 
     name = "map"
-    kernel = staticmethod(lambda grades, labels: relevance.average_precision(grades, labels.relevant))
+    kernel = staticmethod(
+        lambda grades, labels: relevance.average_precision(grades, labels.relevant)
+    )
     uneven = "exact: a relevant item that a short list lacks adds nothing"
-    source = "Buckley and Voorhees (2000), Evaluating evaluation measure stability; trec_eval, map_cut"
+    source = (
+        "Buckley and Voorhees (2000), Evaluating evaluation measure stability; trec_eval, map_cut"
+    )
 
 
 class Mrr(OfArm):

@@ -19,7 +19,11 @@ MEASURING_S = 60.0
 
 
 def score_all(
-    batch: PairBatch, metrics: Sequence[Metric], *, threads: int | None = None, failed: dict[str, str] | None = None
+    batch: PairBatch,
+    metrics: Sequence[Metric],
+    *,
+    threads: int | None = None,
+    failed: dict[str, str] | None = None,
 ) -> dict[str, Floats]:
     """Scores of every pair by canonical metric name, in the order of ``metrics``: float64 (n,), NaN where undefined.
 
@@ -39,18 +43,26 @@ def score_all(
             scores[name][rows] = found
 
     # A container may use fewer than the machine has.
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processors = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     _share_out(score, list(row_blocks(batch)), threads or processors)
     return scores
 
 
 def can_score(metric: Metric, batch: PairBatch) -> bool:
     """Whether the batch holds what the metric needs beside the lists."""
-    given = {Need.SCORES: batch.scores, Need.ITEM_WEIGHTS: batch.weights, Need.RELEVANCE: batch.labels}
+    given = {
+        Need.SCORES: batch.scores,
+        Need.ITEM_WEIGHTS: batch.weights,
+        Need.RELEVANCE: batch.labels,
+    }
     return metric.need is None or given[metric.need] is not None
 
 
-def _measure(batch: PairBatch, kinds: dict[str, Metric], failed: dict[str, str] | None) -> Iterator[tuple[str, Floats | float]]:
+def _measure(
+    batch: PairBatch, kinds: dict[str, Metric], failed: dict[str, str] | None
+) -> Iterator[tuple[str, Floats | float]]:
     alignment = align(batch)
     # Aligned once and cut for each depth: to align costs more than most measures do.
     by_depth: dict[int | None, Alignment] = {None: alignment}
@@ -59,7 +71,9 @@ def _measure(batch: PairBatch, kinds: dict[str, Metric], failed: dict[str, str] 
             by_depth[metric.depth] = alignment.cut(metric.depth or alignment.k)
         found: Floats | float = np.nan
         try:
-            found = found if failed and name in failed else _measure_one(metric, by_depth[metric.depth])
+            found = (
+                found if failed and name in failed else _measure_one(metric, by_depth[metric.depth])
+            )
         except MetricError as error:
             why = f"{name} not measured: {error}"
             if failed is None:
@@ -69,15 +83,23 @@ def _measure(batch: PairBatch, kinds: dict[str, Metric], failed: dict[str, str] 
 
 
 def _measure_one(metric: Metric, alignment: Alignment) -> Floats:
-    """Scores of the pairs. MetricError where a plugin's metric gives none, or not one number a pair, in its range or NaN."""
+    """Scores of the pairs.
+
+    MetricError where a plugin's metric gives none, or not one number a pair, in its range or NaN.
+    """
     if metric.guard is None:
         return metric.measure(alignment)
     own = copy.deepcopy(alignment)  # what a plugin writes there reaches no other metric
     scores = metric.guard.call(lambda: np.array(metric.measure(own), dtype=np.float64), MEASURING_S)
-    is_odd, expected = np.isinf(scores) | (scores < metric.low) | (scores > metric.high), alignment.baseline_lengths.shape
+    is_odd, expected = (
+        np.isinf(scores) | (scores < metric.low) | (scores > metric.high),
+        alignment.baseline_lengths.shape,
+    )
     if scores.shape != expected or is_odd.any():
         odd = f"{scores[is_odd][0]:g}" if is_odd.any() else f"an array of shape {scores.shape}"
-        raise MetricError(f"gave {odd}, expected {expected[0]} numbers from {metric.low:g} to {metric.high:g}")
+        raise MetricError(
+            f"gave {odd}, expected {expected[0]} numbers from {metric.low:g} to {metric.high:g}"
+        )
     return scores
 
 

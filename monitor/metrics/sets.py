@@ -10,8 +10,13 @@ class AverageOverlap(Similarity):
     """Overlap averaged over the depths, so that the top counts more."""
 
     kernel = staticmethod(average_overlap)
-    uneven = "exact: the mean of overlap@1 to overlap@l of the longer list's length l; a prefix scores under 1"
-    source = "Wu and Crestani (2003), average accuracy; Webber, Moffat and Zobel (2010), section 3.3"
+    uneven = (
+        "exact: the mean of overlap@1 to overlap@l of the longer list's length l; a prefix "
+        "scores under 1"
+    )
+    source = (
+        "Wu and Crestani (2003), average accuracy; Webber, Moffat and Zobel (2010), section 3.3"
+    )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The mean of d / catalogue over the depths d = 1 to k."""

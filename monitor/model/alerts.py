@@ -9,9 +9,14 @@ from enum import StrEnum
 from monitor.model.rankings import Arm
 from monitor.model.rules import ALWAYS_MISSED, KIND_OF_LABEL, Direction, RuleKind, Severity
 
-ACCEPTED = "(accepted)"  # in place of an alert in the transition that says that somebody accepted a level, from its slot on
-NEW_NORMAL = "new normal since"  # in the reason of a verdict by a level that nobody has accepted yet
-MIN_CHANGES = 2  # changes of an arm's lists that must have been seen before it is known how often they change
+# In place of an alert in the transition that says that somebody accepted a level, from its slot on
+ACCEPTED = "(accepted)"
+NEW_NORMAL = (
+    "new normal since"  # in the reason of a verdict by a level that nobody has accepted yet
+)
+MIN_CHANGES = (
+    2  # changes of an arm's lists that must have been seen before it is known how often they change
+)
 
 
 class Outcome(StrEnum):
@@ -34,15 +39,25 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What a rule with a learned limit expected of one segment's run; from ``series`` on it is what later runs learn from."""
+    """What a rule with a learned limit expected of one segment's run.
+
+    From ``series`` on it is what later runs learn from.
+    """
 
     alert: str
     segment: str
     runs: int  # healthy ones before it
     expected: float | None = None  # None where ``runs`` are too few
-    limit: float | None = None  # the last value on the rule's side that is normal, or from which one counts for a trend
+    limit: float | None = (
+        # The last value on the rule's side that is normal, or from which one counts for a trend
+        None
+    )
     opposite: float | None = None  # the last one on the other side that is as normal
-    z: float | None = None  # how far out this run's value lies, standard normal in healthy runs, large on the rule's side
+    z: float | None = (
+        # How far out this run's value lies, standard normal in healthy runs, large on the rule's
+        # side
+        None
+    )
     fault: float | None = None  # the median z of the runs since which its alert fires
     evidence: float | None = None  # of a trend so far, which fires at `evidence_limit`
     evidence_limit: float | None = None
@@ -50,9 +65,13 @@ class Expectation:
     judged: float | None = None  # its value on the scale that is judged
     error: float | None = None  # its sampling error there
     lost: float = 0.0  # share of the users asked who had no score
-    steady: float | None = None  # what it adds to evidence over runs: z discounted by the runs' correlation known then
+    steady: float | None = (
+        None  # what it adds to evidence over runs: z discounted by the runs' correlation known then
+    )
     usual_lost: float = 0.0  # share without a score in the healthy runs before
-    note: str = ""  # what people need to know: since when a level that nobody has accepted is expected, or why nothing is
+    # What people need to know: since when a level that nobody has accepted is expected, or why
+    # nothing is
+    note: str = ""
 
     @property
     def is_suspicious(self) -> bool:
@@ -62,7 +81,9 @@ class Expectation:
         return self.evidence >= math.sqrt(self.evidence_limit)
 
 
-def normal_band(expected: float | None, limit: float | None, opposite: float | None) -> tuple[float | None, float | None]:
+def normal_band(
+    expected: float | None, limit: float | None, opposite: float | None
+) -> tuple[float | None, float | None]:
     """The lowest and the highest value that are normal, of an expectation's limits on either side; None where it is open."""
     if expected is None or limit is None:
         return None, None
@@ -82,7 +103,8 @@ class Standstill:
     @property
     def limit(self) -> int | None:
         """The most missed changes that are normal; None while too few changes were seen to know."""
-        # Half as much again as the longest normal standstill, so that one late training is no alert.
+        # Half as much again as the longest normal standstill, so that one late training is no
+        # alert.
         return None if self.changes < MIN_CHANGES else ALWAYS_MISSED + math.ceil(1.5 * self.longest)
 
 
@@ -94,8 +116,12 @@ class Verdict:
     reason: str
     value: float | None
     users: int
-    is_recovered: bool = False  # the value has reached `resolve_at`: only then does a firing alert resolve
-    is_learning: bool = False  # there is no value for what the rule has not learned, not for want of data
+    is_recovered: bool = (
+        False  # the value has reached `resolve_at`: only then does a firing alert resolve
+    )
+    is_learning: bool = (
+        False  # there is no value for what the rule has not learned, not for want of data
+    )
     is_ignored: bool = False  # there is no value for a condition that the configuration ignores
 
 
@@ -109,7 +135,8 @@ class AlertState:
     state: State
     since: datetime
     streak: int  # consecutive breaches while quiet or pending; recovered runs in a row while firing
-    judged_slot: datetime  # the newest slot that moved this state: an older or equal one never moves it again
+    # The newest slot that moved this state: an older or equal one never moves it again
+    judged_slot: datetime
     outcome: Outcome
     reason: str
     value: float | None
@@ -141,13 +168,21 @@ class Transition:
     statistic: str
     severity: Severity = Severity.INFO
     since: datetime  # slot of the breach that began it; for a resolve, of the firing
-    dedup_key: str | None = None  # shared by a firing and its resolve and by nothing else; None where no firing is concerned
+    dedup_key: str | None = (
+        # Shared by a firing and its resolve and by nothing else; None where no firing is concerned
+        None
+    )
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    explanation: str | None = None  # found in the run in which it began; None for ends and for alerts on coverage
+    explanation: str | None = (
+        None  # found in the run in which it began; None for ends and for alerts on coverage
+    )
     interval: tuple[float, float] | None = None  # the value's 95 % interval over users
     normal: float | None = None  # what was expected of the healthy runs before
-    incident: str | None = None  # names firings of one comparison and severity that are notified as one; given when stored
+    incident: str | None = (
+        # Names firings of one comparison and severity that are notified as one; given when stored
+        None
+    )
 
     @property
     def kind(self) -> RuleKind:

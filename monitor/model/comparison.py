@@ -1,4 +1,7 @@
-"""A comparison: what is watched, how it is measured, and how it is judged. Immutable configuration."""
+"""A comparison: what is watched, how it is measured, and how it is judged.
+
+Immutable configuration.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +23,10 @@ class SampleSize:
 
 
 class Keep(StrEnum):
-    """Of whom a run keeps scores or lists; a number in its place: of so many users, the same in each run."""
+    """Of whom a run keeps scores or lists.
+
+    A number in its place: of so many users, the same in each run.
+    """
 
     ALL = "all"
     PANEL = "panel"  # the fixed users
@@ -40,10 +46,14 @@ class MeasuringPlan:
     deadline: timedelta
     noise_floor: NoiseFloor | None = None
     catalogue_size: int | None = None  # items that could be listed, where configured
-    relevance_within: timedelta | None = None  # how long after its slot a run waits for relevance; None without a source
+    relevance_within: timedelta | None = (
+        None  # how long after its slot a run waits for relevance; None without a source
+    )
     relevance_after: timedelta = timedelta(0)  # how long after its slot it is asked for first
     keep_scores: Keep | int
-    keep_lists: Keep | int = Keep.NONE  # of all for relevance that arrives later, and to compare an arm with its own last run
+    keep_lists: Keep | int = (
+        Keep.NONE
+    )  # of all for relevance that arrives later, and to compare an arm with its own last run
     evidence_users: int
 
 
@@ -53,14 +63,24 @@ class JudgingPlan:
 
     rules: tuple[Rule, ...]
     min_paired_share: float  # of which share of the users asked both lists are needed
-    runs_a_false_page: float = 90.0  # how many runs may bring one false page by the rules that learn what is normal
-    ignored: frozenset[Condition] = frozenset()  # alerts wait for no verdict then: pending and firing ones end
+    runs_a_false_page: float = (
+        90.0  # how many runs may bring one false page by the rules that learn what is normal
+    )
+    ignored: frozenset[Condition] = (
+        frozenset()
+    )  # alerts wait for no verdict then: pending and firing ones end
     stale_after: int = 3  # runs that may be due in a row without one that succeeds
     group_for: timedelta = timedelta(days=1)  # how long after its last one firings join an incident
     shows_items: bool = True  # whether the texts of alerts name items
-    by_model: bool = False  # whether what is learned to be normal is that of each version of the arms' models
-    selectors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # matchers of routes and windows for its alerts
-    holidays: tuple[tuple[datetime, datetime], ...] = ()  # begin and end of days on which nothing is learned or judged by it
+    by_model: bool = (
+        False  # whether what is learned to be normal is that of each version of the arms' models
+    )
+    selectors: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # matchers of routes and windows for its alerts
+    holidays: tuple[
+        tuple[datetime, datetime], ...
+    ] = ()  # begin and end of days on which nothing is learned or judged by it
 
     def is_holiday(self, slot: datetime) -> bool:
         """Whether rules that learn leave out the run of the slot."""
@@ -74,12 +94,20 @@ class JudgingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What is watched, without its sources; ``config_hash`` is over everything that changes what a score means."""
+    """What is watched, without its sources.
+
+    ``config_hash`` is over everything that changes what a score means.
+    """
 
     name: str
     config_hash: str
     measuring: MeasuringPlan
     judging: JudgingPlan
-    family: str | None = None  # name in the configuration, by which the panel of each of several candidates is drawn
-    arms: tuple[str, str] = ("baseline", "candidate")  # each by its own name in the family: one of several is NAME.KEY
+    family: str | None = (
+        None  # name in the configuration, by which the panel of each of several candidates is drawn
+    )
+    arms: tuple[str, str] = (
+        "baseline",
+        "candidate",
+    )  # each by its own name in the family: one of several is NAME.KEY
     item_url: str | None = None  # page of an item, whose id stands for ``{item}``

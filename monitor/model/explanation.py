@@ -19,7 +19,10 @@ class Part(StrEnum):
 
 
 class Change(StrEnum):
-    """What became of a user's list, worst first; `monitor.attribution.changes.classify` has the rules."""
+    """What became of a user's list, worst first.
+
+    `monitor.attribution.changes.classify` has the rules.
+    """
 
     REPLACED = "replaced"
     CUT_SHORT = "cut_short"
@@ -31,7 +34,10 @@ class Change(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """What happened to lists, the most specific kinds first; `monitor.attribution.find_fault` has the tests."""
+    """What happened to lists, the most specific kinds first.
+
+    `monitor.attribution.find_fault` has the tests.
+    """
 
     MISSING = "missing"  # users get no list
     SHARED_LIST = "shared_list"  # many users get one list, or a few
@@ -55,15 +61,25 @@ class Finding:
     segment_share: float  # how many of its users have it
     users: int  # who have it; estimated where healthy users look alike
     compared: int  # of how many, or asked where they are missing
-    explained: float | None = None  # share of the drop that would not be there otherwise; None without a drop
-    detail: Mapping[str, float] = field(default_factory=dict)  # figures of the kind, such as items gone
+    explained: float | None = (
+        None  # share of the drop that would not be there otherwise; None without a drop
+    )
+    detail: Mapping[str, float] = field(
+        default_factory=dict
+    )  # figures of the kind, such as items gone
     is_exact: bool = False  # whether ``users`` are all that have it, and all of the segment
-    spelling: IdMismatch | None = None  # of respelled ids: before and now in one arm, else baseline and candidate
+    spelling: IdMismatch | None = (
+        None  # of respelled ids: before and now in one arm, else baseline and candidate
+    )
 
     @property
     def without_examples(self) -> "Finding":
         """The same without ids."""
-        return self if self.spelling is None else replace(self, spelling=self.spelling.without_examples)
+        return (
+            self
+            if self.spelling is None
+            else replace(self, spelling=self.spelling.without_examples)
+        )
 
     @property
     def share(self) -> float:
@@ -93,7 +109,9 @@ class Split:
     metric: str
     asked: int  # users
     means: PartMeans
-    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # shares by arm, habit, bin
+    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(
+        default_factory=dict
+    )  # shares by arm, habit, bin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +186,9 @@ class Explanation:
 
     metric: str
     sentence: str
-    segment: str  # that of the finding, else the one that leads the drop; `all` where none does, or its users are not there
+    # That of the finding, else the one that leads the drop; `all` where none does, or its users are
+    # not there
+    segment: str
     now: float  # mean distance from identical lists, and before
     gained: tuple[ExposedItem, ...]
     lost: tuple[ExposedItem, ...]
@@ -192,7 +212,10 @@ class Explanation:
 
     @property
     def drop(self) -> float:
-        """How much farther from identical lists than before, negative for a rise; 0 where nothing earlier is known."""
+        """How much farther from identical lists than before, negative for a rise.
+
+        0 where nothing earlier is known.
+        """
         return 0.0 if self.before is None else self.now - self.before
 
     @property

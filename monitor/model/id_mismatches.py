@@ -14,7 +14,10 @@ class IdKind(StrEnum):
 
 
 class MismatchKind(StrEnum):
-    """In what the ids of the arms differ. ``unknown``: hardly any is in both arms, and no other spelling helps."""
+    """In what the ids of the arms differ.
+
+    ``unknown``: hardly any is in both arms, and no other spelling helps.
+    """
 
     BLANKS = "blanks"
     CASE = "case"
@@ -35,9 +38,9 @@ class MismatchKind(StrEnum):
 class IdMismatch:
     """Ids that hardly meet, with an example of each side and the forms under which they would meet.
 
-    The sides are baseline and candidate, or the users asked and the ``arm`` that lacks them. Of ``padding`` the
-    example is the item, twice, ``common`` counts the lists that it fills, of ``compared`` lists of the ``arm``.
-    """
+    The sides are baseline and candidate, or the users asked and the ``arm`` that lacks them. Of
+    ``padding`` the example is the item, twice, ``common`` counts the lists that it fills, of
+    ``compared`` lists of the ``arm``."""
 
     kind: MismatchKind
     ids: IdKind
@@ -45,7 +48,9 @@ class IdMismatch:
     compared: int  # distinct ids of the arm that has fewer
     would_match: int = 0  # of the ``tried`` ones, if both arms were spelled in ``forms``
     tried: int = 0
-    forms: tuple[str, ...] = ()  # as a configuration names them, in their order; empty where no form helps
+    forms: tuple[
+        str, ...
+    ] = ()  # as a configuration names them, in their order; empty where no form helps
     examples: tuple[str, str] | None = None  # None where they are hidden
     arm: Arm | None = None
 
@@ -57,5 +62,8 @@ class IdMismatch:
     @property
     def without_examples(self) -> "IdMismatch":
         """The same without ids, and without parts of ids in its forms."""
-        forms = tuple(f"{form.partition(':')[0]}: ...}}" if form.startswith("{") else form for form in self.forms)
+        forms = tuple(
+            f"{form.partition(':')[0]}: ...}}" if form.startswith("{") else form
+            for form in self.forms
+        )
         return replace(self, examples=None, forms=forms)

@@ -9,7 +9,10 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_now() -> datetime:
-    """Return the time of the machine's clock, aware UTC. Nothing else in the program reads that clock."""
+    """Return the time of the machine's clock, aware UTC.
+
+    Nothing else in the program reads that clock.
+    """
     return datetime.fromtimestamp(time.time(), UTC)
 
 
@@ -19,7 +22,10 @@ def format_instant(instant: datetime) -> str:
 
 
 def read_instant(text: str) -> datetime:
-    """Read an ISO 8601 time; without a zone it is UTC, and a bare date is midnight UTC. ValueError says what is wrong."""
+    """Read an ISO 8601 time.
+
+    Without a zone it is UTC, and a bare date is midnight UTC. ValueError says what is wrong.
+    """
     instant = _parse_instant(text)
     if instant < _FIRST:
         raise ValueError(f"{text!r} lies before 1970-01-01, where slots begin")
@@ -36,11 +42,16 @@ def _parse_instant(text: str) -> datetime:
         given = datetime.fromisoformat(text)
         return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z") from None
+        raise ValueError(
+            f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z"
+        ) from None
 
 
 def retry_after_s(text: str | None, now: datetime) -> float | None:
-    """Seconds that a ``Retry-After`` header asks for, given as such or as a date; None when there is none to be read."""
+    """Seconds that a ``Retry-After`` header asks for, given as such or as a date.
+
+    None when there is none to be read.
+    """
     if text is None:
         return None
     try:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-PARTS = 5  # of each segment: value and sampling error on the judged scale, z, share without a score, what z added to evidence
+# Of each segment: value and sampling error on the judged scale, z, share without a score, what z
+# added to evidence
+PARTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,10 +36,14 @@ class PastRun:
     """An ok run of the same configuration, as far as later ones learn from it."""
 
     slot: datetime
-    states: Mapping[tuple[str, str], State]  # alerts, by name and segment, that were not quiet after it
+    states: Mapping[
+        tuple[str, str], State
+    ]  # alerts, by name and segment, that were not quiet after it
     lessons: Mapping[str, Lesson] = field(default_factory=dict)  # by alert
     standstills: Mapping[str, Standstill] = field(default_factory=dict)  # by alert
-    summaries: tuple[Summary, ...] = ()  # only for rules without a lesson: they are new or watch something else now
+    summaries: tuple[
+        Summary, ...
+    ] = ()  # only for rules without a lesson: they are new or watch something else now
     models: Models | None = None
 
     def teaches(self, alert: str, series: str) -> bool:
@@ -54,7 +60,9 @@ class MemoryRequest:
     config_hash: str
     before: datetime
     runs: int = 0  # how many of the newest ok ones to learn from
-    series: Mapping[str, str] = field(default_factory=dict)  # by alert; a run that lacks a lesson of one has its summaries
+    series: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by alert; a run that lacks a lesson of one has its summaries
     splits: int = 0  # how many healthy runs the explanation is held against
     wants_last_lists: bool = False  # and those from before the alerts that last
 
@@ -68,14 +76,22 @@ class Memory:
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
     accepted: tuple[Transition, ...] = ()  # levels that are normal since somebody said so
     last_lists: KeptLists | None = None  # of the last run that kept any
-    anew_since: datetime | None = None  # from which run on rules learn anew, while they have too few runs
+    anew_since: datetime | None = (
+        None  # from which run on rules learn anew, while they have too few runs
+    )
     former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
     former_slot: datetime | None = None
     last_ok: Run | None = None  # the newest one of an earlier slot, whatever the configuration
-    floor_overlaps: tuple[float, ...] = ()  # mean overlap of the noise floor's lists in the last runs that have it
+    floor_overlaps: tuple[
+        float, ...
+    ] = ()  # mean overlap of the noise floor's lists in the last runs that have it
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
-    explained: tuple[tuple[datetime, Explanation], ...] = ()  # slots of the last ok runs and their explanations, newest first
-    unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out
+    explained: tuple[
+        tuple[datetime, Explanation], ...
+    ] = ()  # slots of the last ok runs and their explanations, newest first
+    unreadable: tuple[
+        str, ...
+    ] = ()  # a sentence for each part that is stored but damaged, and so is left out
 
 
 def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
@@ -91,4 +107,6 @@ def _lesson(found: list[Expectation]) -> Lesson:
 
     rows = [(each.judged, each.error, each.z, each.lost, each.steady) for each in found]
     numbers = np.array(rows, dtype=np.float64)  # None becomes NaN
-    return Lesson(series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T)
+    return Lesson(
+        series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T
+    )

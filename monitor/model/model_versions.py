@@ -26,26 +26,39 @@ class ArmModel:
     users: Mapping[str, int] = field(default_factory=dict)  # that each version answered in this run
 
     def followed_by(self, users: Mapping[str, int], slot: datetime) -> ArmModel:
-        """The model as of the next run, of this slot, in which versions answered so many users; with none it stays."""
+        """The model as of the next run, of this slot, in which versions answered so many users.
+
+        With none it stays.
+        """
         ranked = dict(sorted(users.items(), key=lambda each: (-each[1], each[0]))[:MOST_KEPT])
         most = LEAST_SHARE * sum(users.values())
         version = next((name for name, count in ranked.items() if count >= most), self.now)
         if version == self.now:
             return replace(self, users=ranked)
-        return ArmModel(now=version, before=self.now, since=slot if self.now else None, users=ranked)
+        return ArmModel(
+            now=version, before=self.now, since=slot if self.now else None, users=ranked
+        )
 
 
 Models = Mapping[Arm, ArmModel]
 
 
-def follow(last: Models | None, versions: Mapping[Arm, Mapping[str, int]], slot: datetime) -> Models | None:
+def follow(
+    last: Models | None, versions: Mapping[Arm, Mapping[str, int]], slot: datetime
+) -> Models | None:
     """The models as of the run of the slot, from those of the last run, of arms of which something is known."""
-    models = {arm: (last or {}).get(arm, ArmModel()).followed_by(versions.get(arm, {}), slot) for arm in Arm}
+    models = {
+        arm: (last or {}).get(arm, ArmModel()).followed_by(versions.get(arm, {}), slot)
+        for arm in Arm
+    }
     return {arm: each for arm, each in models.items() if each.users or each.now} or None
 
 
 def count_versions(counted: dict[str, int], found: Iterable[tuple[object, int]]) -> dict[str, int]:
-    """Add users to those counted by version; what names no version is passed over, and memory stays bounded."""
+    """Add users to those counted by version.
+
+    What names no version is passed over, and memory stays bounded.
+    """
     for value, users in found:
         text = str(value).strip()[:LONGEST_VERSION] if isinstance(value, str | int | float) else ""
         if text:
@@ -57,7 +70,8 @@ def count_versions(counted: dict[str, int], found: Iterable[tuple[object, int]])
 def tell_models(models: Models | None, slot: datetime, after: datetime) -> list[str]:
     """That an arm's model changed with the run of the slot, or with one after the other time, as a part of a sentence each."""
     return [
-        f"the {arm}'s model changed with {'this run' if each.since == slot else f'the run of {format_instant(each.since)}'}, "
+        f"the {arm}'s model changed with "
+        f"{'this run' if each.since == slot else f'the run of {format_instant(each.since)}'}, "
         f"{each.before} → {each.now}"
         for arm, each in (models or {}).items()
         if each.since is not None and each.since > after

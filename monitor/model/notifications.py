@@ -31,8 +31,12 @@ class Delivery:
     attempts: int  # made so far
     transition: Transition
     status: DeliveryStatus = DeliveryStatus.PENDING
-    may_be_known: bool = False  # an earlier attempt was not recorded: the process died, or the answer did not come
-    message_key: str | None = None  # of the message that may have arrived with it: it is repeated under this key
+    may_be_known: bool = (
+        False  # an earlier attempt was not recorded: the process died, or the answer did not come
+    )
+    message_key: str | None = (
+        None  # of the message that may have arrived with it: it is repeated under this key
+    )
     reason: str | None = None  # why it is held, failed, was given up or dropped
     next_attempt_at: datetime | None = None  # None once it is settled
     settled_at: datetime | None = None
@@ -82,30 +86,49 @@ class Updates(StrEnum):
 class Treatment:
     """How a receiver wants to be treated."""
 
-    resend_every_s: float | None = None  # for firing alerts to stay firing there; None where sending once is enough
-    repeat_every_s: float | None = None  # for an incident that lasts and that nobody looks after; None for never
+    resend_every_s: float | None = (
+        None  # for firing alerts to stay firing there; None where sending once is enough
+    )
+    repeat_every_s: float | None = (
+        None  # for an incident that lasts and that nobody looks after; None for never
+    )
     updates: Updates = Updates.NONE
     shows_pictures: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What one receiver is sent at once: changes of one incident of one comparison. ``changes`` or ``firing`` holds some."""
+    """What one receiver is sent at once: changes of one incident of one comparison.
+
+    ``changes`` or ``firing`` holds some.
+    """
 
     incident: str  # shared by all messages of the incident and by nothing else
     comparison: str
     severity: Severity
-    changes: tuple[Transition, ...]  # starts, acknowledgements, ends in the order they were stored; none in a repetition
-    firing: tuple[Transition, ...] = ()  # starts of all firings that last and it then knows of, oldest first; none at the end
-    first: tuple[Transition, ...] = ()  # the starts that the incident was first told by, as far as they are known
+    changes: tuple[
+        Transition, ...
+    ]  # starts, acknowledgements, ends in the order they were stored; none in a repetition
+    firing: tuple[
+        Transition, ...
+    ] = ()  # starts of all firings that last and it then knows of, oldest first; none at the end
+    first: tuple[
+        Transition, ...
+    ] = ()  # the starts that the incident was first told by, as far as they are known
     is_repetition: bool = False
     briefing: Briefing | None = None
     acknowledged: frozenset[str] = frozenset()  # keys of firings that somebody looks after
     pages: int = 1  # how many times the incident has paged this receiver, with this message
-    worse: str | None = None  # why it pages again, in words; None for the first page and where it pages nobody
-    is_update: bool = False  # alerts joined an incident that the receiver knows: nobody needs to be paged
+    worse: str | None = (
+        None  # why it pages again, in words; None for the first page and where it pages nobody
+    )
+    is_update: bool = (
+        False  # alerts joined an incident that the receiver knows: nobody needs to be paged
+    )
     key: str | None = None  # given once it may have arrived: see `message_key`
-    picture: bytes | None = field(default=None, repr=False)  # PNG of the metric over time, for receivers that show pictures
+    picture: bytes | None = field(
+        default=None, repr=False
+    )  # PNG of the metric over time, for receivers that show pictures
 
     @property
     def starts(self) -> tuple[Transition, ...]:
@@ -130,11 +153,15 @@ class Message:
 
 
 def message_key(message: Message, now: datetime) -> str:
-    """The idempotency key, ``incident:digest``. A message that may have arrived keeps its key; each repetition has its own."""
+    """The idempotency key, ``incident:digest``.
+
+    A message that may have arrived keeps its key; each repetition has its own.
+    """
     if message.key is not None:
         return message.key
     parts = [
-        f"{change.dedup_key} {change.from_state} {change.to_state} {format_instant(change.at)}" for change in message.changes
+        f"{change.dedup_key} {change.from_state} {change.to_state} {format_instant(change.at)}"
+        for change in message.changes
     ]
     parts += ["firing", *(str(start.dedup_key) for start in message.firing)]
     if message.is_repetition:
@@ -165,8 +192,15 @@ class FiringSnapshot:
     """What fires in one comparison at the time when deliveries to one receiver are decided on."""
 
     firing: tuple[Transition, ...]  # the starts of all firings that last, oldest first
-    delivered: frozenset[str]  # keys of the firings, ended ones too, that the receiver has or may have
-    told: tuple[Transition, ...] = ()  # starts that it was sent of incidents whose end it was not sent since, as they were sent
+    delivered: frozenset[
+        str
+    ]  # keys of the firings, ended ones too, that the receiver has or may have
+    told: tuple[
+        Transition, ...
+        # Starts that it was sent of incidents whose end it was not sent since, as they were sent
+    ] = ()
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
     silences: tuple[Silence, ...] = ()  # active ones
-    refused: frozenset[tuple[str, str]] = frozenset()  # receivers, others too, that rejected a firing, each with its key
+    refused: frozenset[tuple[str, str]] = (
+        frozenset()
+    )  # receivers, others too, that rejected a firing, each with its key

@@ -30,7 +30,9 @@ class SeriesPoint:
     standard_error: float | None
     n: int
     expected: float | None = None
-    low: float | None = None  # the ends of what was normal, None where that side is open or not known yet
+    low: float | None = (
+        None  # the ends of what was normal, None where that side is open or not known yet
+    )
     high: float | None = None
     config_hash: str
     k: int | None
@@ -38,11 +40,17 @@ class SeriesPoint:
 
 
 def tell_changes(
-    before: Run | SeriesPoint, slot: datetime, config_hash: str, k: int | None, models: Models | None
+    before: Run | SeriesPoint,
+    slot: datetime,
+    config_hash: str,
+    k: int | None,
+    models: Models | None,
 ) -> Iterator[str]:
     """In words, what keeps a run of the slot from being held against one before as if nothing else had changed."""
     if before.config_hash != config_hash:
-        yield "measured differently from here" + (f": k {before.k} → {k}" if before.k and k and before.k != k else "")
+        yield "measured differently from here" + (
+            f": k {before.k} → {k}" if before.k and k and before.k != k else ""
+        )
     yield from tell_models(models, slot, before.slot)
 
 
@@ -59,7 +67,10 @@ class FiringChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentMeans:
-    """One segment's mean in each of the newest ok runs, oldest first; None where nobody was compared."""
+    """One segment's mean in each of the newest ok runs, oldest first.
+
+    None where nobody was compared.
+    """
 
     segment: str
     users: int  # compared in the newest run
@@ -84,7 +95,10 @@ class UserLists:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What a receiver answered at one time, or why it was not sent; ``changes``: positions among the incident's transitions."""
+    """What a receiver answered at one time, or why it was not sent.
+
+    ``changes``: positions among the incident's transitions.
+    """
 
     receiver: str
     at: datetime

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
     from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
 
-ALL = "all"  # name of the segment that stands for all users: everybody in the panel but those added for a segment's minimum
+# Name of the segment that stands for all users: everybody in the panel but those added for a
+# segment's minimum
+ALL = "all"
 
-# Weights within these can be multiplied by each other four times over, as measures do, and summed up.
+# Weights within these can be multiplied by each other four times over, as measures do, and summed
+# up.
 LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
 
 
@@ -51,7 +54,8 @@ class CoverageReason(StrEnum):
     WRONG_USER = "wrong_user"
     DUPLICATE_USER = "duplicate_user"
     UNAVAILABLE = "unavailable"
-    TOO_SLOW = "too_slow"  # no fault of the arm: rankwatch or its machine had no time, or no request, left for the user
+    # No fault of the arm: rankwatch or its machine had no time, or no request, left for the user
+    TOO_SLOW = "too_slow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +73,12 @@ class RankingTable:
     """Lists of n users from one arm, as the source gave them: longer than k, with duplicates, or empty."""
 
     users: pd.Index  # n unique ids, from sources pandas ``str``
-    offsets: Offsets  # n + 1, ascending int64 from 0: user i has items[offsets[i]:offsets[i + 1]], best first
+    # N + 1, ascending int64 from 0: user i has items[offsets[i]:offsets[i + 1]], best first
+    offsets: Offsets
     items: Ids  # int32, int64 or pandas ``str`` from sources
-    scores: Floats | None = None  # the model's own, one an item, NaN for none; neighbours with equal scores are tied
+    scores: Floats | None = (
+        None  # the model's own, one an item, NaN for none; neighbours with equal scores are tied
+    )
     traces: Traces | None = None  # of the answers, where the source tells of them
 
     def __len__(self) -> int:
@@ -80,21 +87,39 @@ class RankingTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing."""
+    """What one arm answered: lists, and for each user that failed, why.
+
+    A user in neither is missing.
+    """
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
-    notes: Mapping[CoverageReason, str] = field(default_factory=dict)  # what happened, to whom for example, without secrets
-    versions: Mapping[str, int] = field(default_factory=dict)  # of the model: how many users each answered, where it is told
+    notes: Mapping[CoverageReason, str] = field(
+        default_factory=dict
+    )  # what happened, to whom for example, without secrets
+    versions: Mapping[str, int] = field(
+        default_factory=dict
+    )  # of the model: how many users each answered, where it is told
     unreadable: tuple[Unreadable, ...] = ()
 
     @classmethod
-    def failed(cls, users: pd.Index[str], reason: CoverageReason = CoverageReason.UNAVAILABLE, note: str | None = None) -> Pull:
+    def failed(
+        cls,
+        users: pd.Index[str],
+        reason: CoverageReason = CoverageReason.UNAVAILABLE,
+        note: str | None = None,
+    ) -> Pull:
         """Of an arm that gave no list at all: it failed for everybody, for one reason."""
         import numpy as np  # noqa: PLC0415 - commands that read the database need none
 
-        table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
-        return cls(rankings=table, failures=dict.fromkeys(users, reason), notes={} if note is None else {reason: note})
+        table = RankingTable(
+            users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64)
+        )
+        return cls(
+            rankings=table,
+            failures=dict.fromkeys(users, reason),
+            notes={} if note is None else {reason: note},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +156,10 @@ class ItemWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelevanceTable:
-    """What n users found relevant, each item once, order without meaning; columns as in RankingTable."""
+    """What n users found relevant, each item once, order without meaning.
+
+    Columns as in RankingTable.
+    """
 
     users: pd.Index
     offsets: Offsets
@@ -153,7 +181,10 @@ class AskedUsers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserBatch:
-    """Some users that a run asks, with their segments, and what both arms answered; None where no source, or it failed."""
+    """Some users that a run asks, with their segments, and what both arms answered.
+
+    None where no source, or it failed.
+    """
 
     panel: Panel
     baseline: Pull
@@ -184,8 +215,10 @@ class Labels:
     """What is known of the relevance of n pairs' items, in the shape of the lists."""
 
     grades: ByArm  # of the item at each place, at least 0, and 0 where a list has ended
-    ideal: Floats  # each user's highest grades, descending, as many as places, 0 behind them, listed items or not
-    relevant: Codes  # int32 (n,), items graded above 0; with 0 nothing is known of the user: measures are undefined
+    # Each user's highest grades, descending, as many as places, 0 behind them, listed items or not
+    ideal: Floats
+    # Int32 (n,), items graded above 0; with 0 nothing is known of the user: measures are undefined
+    relevant: Codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +243,11 @@ class PairBatch:
     def of(self, arm: Arm) -> tuple[Codes, Codes]:
         """One arm's lists, codes (n, k), and their lengths (n,)."""
         is_baseline = arm is Arm.BASELINE
-        return (self.baseline, self.baseline_lengths) if is_baseline else (self.candidate, self.candidate_lengths)
+        return (
+            (self.baseline, self.baseline_lengths)
+            if is_baseline
+            else (self.candidate, self.candidate_lengths)
+        )
 
     def take(self, rows: slice | Rows) -> PairBatch:
         """The batch of these rows, in this order; a slice copies nothing."""
@@ -226,7 +263,12 @@ class PairBatch:
             candidate_lengths=self.candidate_lengths[rows],
             scores=self.scores and self.scores.map(cut),
             weights=self.weights and self.weights.map(cut),
-            labels=labels and Labels(grades=labels.grades.map(cut), ideal=labels.ideal[rows], relevant=labels.relevant[rows]),
+            labels=labels
+            and Labels(
+                grades=labels.grades.map(cut),
+                ideal=labels.ideal[rows],
+                relevant=labels.relevant[rows],
+            ),
         )
 
 
@@ -260,4 +302,6 @@ class Pairing:
     panel_rows: Rows
     vocabulary: pd.Index | None  # None where the code is the item's id itself
     coverage: Coverage
-    input_hashes: npt.NDArray[np.uint64]  # of both lists of each user of the panel, who has none included
+    input_hashes: npt.NDArray[
+        np.uint64
+    ]  # of both lists of each user of the panel, who has none included

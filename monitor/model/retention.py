@@ -36,7 +36,9 @@ class Pruned:
 
     rows: Mapping[str, int] = field(default_factory=dict)
     by_kind: Mapping[DataKind, int] = field(default_factory=dict)
-    put_off: tuple[str, ...] = ()  # sentences, each on a partition of scores that could not be dropped, and why
+    put_off: tuple[
+        str, ...
+    ] = ()  # sentences, each on a partition of scores that could not be dropped, and why
     refused: str | None = None  # why nothing was deleted at all; None when it was
 
 

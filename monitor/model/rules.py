@@ -1,4 +1,7 @@
-"""Rules: what is watched, with which limit, and when it alerts. A rule is one of four kinds, each with fields of its own."""
+"""Rules: what is watched, with which limit, and when it alerts.
+
+A rule is one of four kinds, each with fields of its own.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +14,11 @@ from monitor.model.statistics import CoverageShare, Statistic
 
 MEAN = Statistic()
 
-MIN_HEALTHY_RUNS = 5  # healthy runs that must have been seen before a learned limit expects anything
-ALWAYS_MISSED = 2  # changes of the other arm that an arm may always miss: two trainings rarely end in the same minute
+MIN_HEALTHY_RUNS = (
+    5  # healthy runs that must have been seen before a learned limit expects anything
+)
+# Changes of the other arm that an arm may always miss: two trainings rarely end in the same minute
+ALWAYS_MISSED = 2
 
 
 class Severity(StrEnum):
@@ -24,7 +30,10 @@ class Severity(StrEnum):
 
 
 class Direction(StrEnum):
-    """The side of the limit on which a rule is in breach. ``above`` is for statistics that grow as lists drift apart."""
+    """The side of the limit on which a rule is in breach.
+
+    ``above`` is for statistics that grow as lists drift apart.
+    """
 
     BELOW = "below"
     ABOVE = "above"
@@ -45,7 +54,9 @@ class FixedLimit:
 
     direction: Direction
     value: float
-    resolve_at: float  # a firing alert resolves once the statistic has reached it, at `value` or on the good side of it
+    # A firing alert resolves once the statistic has reached it, at `value` or on the good side of
+    # it
+    resolve_at: float
 
 
 class Learning(StrEnum):
@@ -61,7 +72,8 @@ class LearnedLimit:
 
     learning: Learning
     direction: Direction
-    value: float  # where the statistic ends on that side, shown as the limit while nothing is known yet
+    # Where the statistic ends on that side, shown as the limit while nothing is known yet
+    value: float
 
 
 Limit: TypeAlias = FixedLimit | LearnedLimit
@@ -99,7 +111,8 @@ class BaseRule:
     kind: ClassVar[RuleKind]
 
     alert: str
-    # each: every segment, `all` included; named, of conditions: `all`, and those that rules or firing alerts wait for
+    # each: every segment, `all` included; named, of conditions: `all`, and those that rules or
+    # firing alerts wait for
     segments: Literal["all", "each", "named"] | tuple[str, ...] = "all"
     for_runs: int = 1  # fires after so many breaches in a row
     resolve_after: int = 1  # and resolves after so many recovered runs
@@ -130,7 +143,9 @@ class SimilarityRule(BaseRule):
     metric: str
     statistic: Statistic = MEAN
     limit: Limit
-    scores: tuple[float, float] | None = None  # lowest and highest that a user can have; None where nobody needs to know
+    scores: tuple[float, float] | None = (
+        None  # lowest and highest that a user can have; None where nobody needs to know
+    )
 
     @property
     def subject(self) -> Subject:
@@ -144,9 +159,16 @@ class SimilarityRule(BaseRule):
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """Limits for a mean of bounded scores, whose side some users' scores can decide for all; none for other statistics."""
+        """Limits for a mean of bounded scores, whose side some users' scores can decide for all.
+
+        None for other statistics.
+        """
         has_range = self.is_share or (self.scores is not None and all(map(isfinite, self.scores)))
-        if not isinstance(self.limit, FixedLimit) or self.statistic.quantile is not None or not has_range:
+        if (
+            not isinstance(self.limit, FixedLimit)
+            or self.statistic.quantile is not None
+            or not has_range
+        ):
             return ()
         return self.limit.value, self.limit.resolve_at
 
@@ -169,7 +191,10 @@ class CoverageRule(BaseRule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandstillRule(BaseRule):
-    """Watches that an arm's lists go on changing while those of the other arm do; how often is normal is learned."""
+    """Watches that an arm's lists go on changing while those of the other arm do.
+
+    How often is normal is learned.
+    """
 
     kind: ClassVar[RuleKind] = RuleKind.STANDSTILL
 
@@ -200,7 +225,9 @@ class ConditionRule(BaseRule):
         return Subject(METRIC_LABELS[self.kind], self.condition)
 
 
-SeriesRule: TypeAlias = SimilarityRule | CoverageRule  # a rule that holds the value of a series, run after run, against a limit
+SeriesRule: TypeAlias = (
+    SimilarityRule | CoverageRule
+)  # a rule that holds the value of a series, run after run, against a limit
 
 Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 

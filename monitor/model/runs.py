@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 
 
 KEPT_MARK = "@"
-UNTRUSTED_FLOOR = "noise_floor is untrusted"  # so the sentence of a run's reason begins that says why
+UNTRUSTED_FLOOR = (
+    "noise_floor is untrusted"  # so the sentence of a run's reason begins that says why
+)
 RUN_MARK = ("id", "attempt", "status", "finished_at", "labelled_at")
 
 
 class RunStatus(StrEnum):
-    """How a run stands. ``insufficient``: too little of the panel could be paired to compare anything."""
+    """How a run stands.
+
+    ``insufficient``: too little of the panel could be paired to compare anything.
+    """
 
     RUNNING = "running"
     OK = "ok"
@@ -37,7 +42,10 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullProgress:
-    """How far the pull of ``what`` has come; ``kept`` answers are an earlier attempt's, ``trouble`` is why none can be."""
+    """How far the pull of ``what`` has come.
+
+    ``kept`` answers are an earlier attempt's, ``trouble`` is why none can be.
+    """
 
     what: str
     users: int
@@ -54,9 +62,13 @@ class PullProgress:
         told += [f"{self.kept:,} of them before a restart"] if self.kept else []
         told += [f"{self.failed:,} failed"] if self.failed else []
         if a_second := (self.answered + self.failed - self.kept) / self.elapsed_s:
-            minutes, seconds = divmod(round((self.users - self.answered - self.failed) / a_second), 60)
+            minutes, seconds = divmod(
+                round((self.users - self.answered - self.failed) / a_second), 60
+            )
             told += [f"{a_second:,.3g} a second", f"{minutes:,} min {seconds} s left"]
-        return ", ".join(told + ([f"which a restart would lose: {self.trouble}"] if self.trouble else []))
+        return ", ".join(
+            told + ([f"which a restart would lose: {self.trouble}"] if self.trouble else [])
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +118,10 @@ class Claim:
     attempt: int
     started_at: datetime
     until: datetime
-    has_ok: bool = False  # the slot was run well before: only another ok run may take the place of what it found
-    keeps_earlier: bool = False  # what an earlier attempt stored is not deleted but stays as a run of the name `kept_name`
+    # The slot was run well before: only another ok run may take the place of what it found
+    has_ok: bool = False
+    # What an earlier attempt stored is not deleted but stays as a run of the name `kept_name`
+    keeps_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +143,9 @@ class Summary:
     n_undefined: int
     mean: float | None  # None with n = 0
     standard_error: float | None  # None with n = 0 or 1
-    statistics: Mapping[str, float]  # names of Statistic (quantiles, shares) to values; empty with n = 0
+    statistics: Mapping[
+        str, float
+    ]  # names of Statistic (quantiles, shares) to values; empty with n = 0
     histogram: Histogram
 
     def value(self, statistic: str) -> float | None:
@@ -147,7 +163,10 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmScore:
-    """One arm-wide metric of one arm over one segment; None where undefined. ``n``: lists that it is about."""
+    """One arm-wide metric of one arm over one segment.
+
+    None where undefined. ``n``: lists that it is about.
+    """
 
     segment: str
     arm: Arm
@@ -162,7 +181,9 @@ class KeptLists:
 
     baseline: RankingTable
     candidate: RankingTable
-    segments: Mapping[str, npt.NDArray[np.intp]]  # rows of the tables, `all` first, without those too little compared
+    segments: Mapping[
+        str, npt.NDArray[np.intp]
+    ]  # rows of the tables, `all` first, without those too little compared
 
     @property
     def panel(self) -> Panel:
@@ -179,7 +200,10 @@ class EvidenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Both lists of one user, kept to be read by a person; ``position`` orders within a kind, from 0."""
+    """Both lists of one user, kept to be read by a person.
+
+    ``position`` orders within a kind, from 0.
+    """
 
     kind: EvidenceKind
     position: int
@@ -200,20 +224,30 @@ class MeasuredRun:
 
     coverage: Coverage | None = None
     summaries: tuple[Summary, ...] = ()
-    scores: Iterable[Scores] | None = None  # batches whose users ascend; None when nobody was compared, or none are kept
+    scores: Iterable[Scores] | None = (
+        None  # batches whose users ascend; None when nobody was compared, or none are kept
+    )
     evidence: tuple[Evidence, ...] = ()
     arm_scores: tuple[ArmScore, ...] = ()
-    catalogue_size: int | None = None  # items that could be listed, as configured, and no fewer than either arm listed
+    catalogue_size: int | None = (
+        None  # items that could be listed, as configured, and no fewer than either arm listed
+    )
     lists: KeptLists | None = None  # as `scores`
     is_labelled: bool = False  # relevance was known
     split: Split | None = None  # None where no metric can be split; likewise the explanation
     explanation: Explanation | None = None
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
-    pull_seconds: Mapping[Arm, float] = field(default_factory=dict)  # each arm's time to answer: shown and not stored
-    gap_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # quantiles of `Answers.gaps`: not stored
+    pull_seconds: Mapping[Arm, float] = field(
+        default_factory=dict
+    )  # each arm's time to answer: shown and not stored
+    gap_seconds: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict
+    )  # quantiles of `Answers.gaps`: not stored
     models: Models | None = None  # None as long as no version is known
     input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
-    id_mismatches: tuple[IdMismatch, ...] = ()  # stored with the explanation, and in words in the reason
+    id_mismatches: tuple[
+        IdMismatch, ...
+    ] = ()  # stored with the explanation, and in words in the reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +274,9 @@ class RunResult(MeasuredRun):
     transitions: tuple[Transition, ...] = ()  # those that it caused, in order
     expectations: tuple[Expectation, ...] = ()
     standstills: tuple[Standstill, ...] = ()
-    labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
+    labels_until: datetime | None = (
+        None  # until when relevance is waited for; None when none is wanted
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +297,9 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     catalogue_size: int | None = None
-    labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
+    labels_until: datetime | None = (
+        None  # until when relevance is waited for; None when none is wanted
+    )
     labelled_at: datetime | None = None  # when it was measured
     models: Models | None = None
     input_hash: str | None = None
@@ -274,11 +312,16 @@ class Run:
 
 def untrusted_floor(reason: str | None) -> str | None:
     """The sentence of a run's reason that says why its noise floor, and what lies beyond it, is not judged."""
-    return next((each for each in (reason or "").split("; ") if each.startswith(UNTRUSTED_FLOOR)), None)
+    return next(
+        (each for each in (reason or "").split("; ") if each.startswith(UNTRUSTED_FLOOR)), None
+    )
 
 
 def kept_name(comparison: str, attempt: int) -> str:
-    """The name under which an earlier attempt of a slot is kept as a run of its own; no configured comparison can have it."""
+    """The name under which an earlier attempt of a slot is kept as a run of its own.
+
+    No configured comparison can have it.
+    """
     return f"{comparison}{KEPT_MARK}{attempt}"
 
 
@@ -310,7 +353,9 @@ class LatestRun(RunRecord):
     unlabelled: int = 0  # runs whose measures of relevance are missing and may still be made up for
     first_slot: datetime | None = None  # of the oldest run that is stored, whatever became of it
     expectations: tuple[Expectation, ...] = ()
-    recent: tuple[tuple[datetime, float | None], ...] = ()  # means of the leading metric, all users, in the newest ok runs
+    recent: tuple[
+        tuple[datetime, float | None], ...
+    ] = ()  # means of the leading metric, all users, in the newest ok runs
     ended: Transition | None = None  # the last end of a firing within the week before the run
 
 
@@ -324,7 +369,10 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The lease, taken. ``epoch`` grows by one each time it is taken; ``before``: its last holder, None for nobody."""
+    """The lease, taken.
+
+    ``epoch`` grows by one each time it is taken; ``before``: its last holder, None for nobody.
+    """
 
     holder: str
     epoch: int

@@ -9,7 +9,10 @@ _CLOSE = 0.5
 
 
 def name_value(text: str) -> str:
-    """The value as it stands in names: ``18`` for ``18.0``, ``true`` for ``True``; other text as it is."""
+    """The value as it stands in names: ``18`` for ``18.0``, ``true`` for ``True``.
+
+    Other text as it is.
+    """
     whole = _WHOLE.fullmatch(text)
     if whole:
         return whole[1]
@@ -23,9 +26,16 @@ def name_segment(name: str) -> str:
 
 
 def find_nearest(name: str, known: Collection[str]) -> str | None:
-    """The known name that looks most like this one; None where none does. Of segments only the values are compared."""
+    """The known name that looks most like this one.
+
+    None where none does. Of segments only the values are compared.
+    """
     dimension, _, value = name.rpartition("=")
-    kin = {each.rpartition("=")[2]: each for each in sorted(known) if each.rpartition("=")[0] == dimension}
+    kin = {
+        each.rpartition("=")[2]: each
+        for each in sorted(known)
+        if each.rpartition("=")[0] == dimension
+    }
     wanted = value.strip().casefold()
     ranked = sorted(kin, key=lambda each: (-_likeness(wanted, each.strip().casefold()), each))
     if not ranked or _likeness(wanted, ranked[0].strip().casefold()) < _CLOSE:

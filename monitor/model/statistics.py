@@ -40,7 +40,9 @@ class Statistic:
                 floor = float("nan")
             if math.isfinite(floor):
                 return cls(floor=floor)
-        raise ConfigError(f"unknown statistic {text!r}: use mean, p01 to p99, or share_below(x) with a number x")
+        raise ConfigError(
+            f"unknown statistic {text!r}: use mean, p01 to p99, or share_below(x) with a number x"
+        )
 
     def __str__(self) -> str:
         if self.quantile is not None:
@@ -60,7 +62,8 @@ class DerivedMetric(StrEnum):
     """Series of a metric M beside its scores of baseline and candidate, over compared users with a second baseline list."""
 
     FLOOR = "floor"  # scores of the baseline and itself
-    OVER_FLOOR = "over_floor"  # how much farther the candidate is than the baseline from itself; above 0 is drift beyond noise
+    # How much farther the candidate is than the baseline from itself; above 0 is drift beyond noise
+    OVER_FLOOR = "over_floor"
 
     def of(self, metric: str) -> str:
         """Name of this series of a metric: ``floor(tau_ext@10)``."""
@@ -92,20 +95,34 @@ class Lack(StrEnum):
 
 TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL})
 
-_BY_LACK = {lack: frozenset({CoverageReason(lack)}) for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)}
-_REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values(), {CoverageReason.TOO_SLOW})}
+_BY_LACK = {
+    lack: frozenset({CoverageReason(lack)})
+    for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)
+}
+_REASONS = {
+    **_BY_LACK,
+    Lack.FAILED: frozenset(CoverageReason).difference(
+        *_BY_LACK.values(), {CoverageReason.TOO_SLOW}
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageShare:
-    """The share of the users for whom ``arm`` lacks something, from 0 to 1; ``unpaired`` concerns no single arm."""
+    """The share of the users for whom ``arm`` lacks something, from 0 to 1.
+
+    ``unpaired`` concerns no single arm.
+    """
 
     lack: Lack
     arm: Arm | None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``missing(candidate)``, ``missing`` (of the candidate) or ``unpaired``; ConfigError when it is none."""
+        """Read ``missing(candidate)``, ``missing`` (of the candidate) or ``unpaired``.
+
+        ConfigError when it is none.
+        """
         match = _LACK.fullmatch(text.strip())
         try:
             lack = Lack(match[1]) if match else None
@@ -114,7 +131,10 @@ class CoverageShare:
             lack = None
         if match is None or lack is None or (lack is Lack.UNPAIRED and arm is not None):
             kinds = ", ".join(lack for lack in Lack if lack is not Lack.UNPAIRED)
-            msg = f"unknown share {text!r}: use unpaired, or one of {kinds}, with an arm behind it such as missing(baseline)"
+            msg = (
+                f"unknown share {text!r}: use unpaired, or one of {kinds}, with an arm behind "
+                "it such as missing(baseline)"
+            )
             raise ConfigError(msg)
         return cls(lack, None if lack is Lack.UNPAIRED else arm or Arm.CANDIDATE)
 
@@ -126,4 +146,8 @@ class CoverageShare:
         if self.lack is Lack.UNPAIRED:
             return row.asked - row.paired
         reasons = _REASONS[self.lack]
-        return sum(users for (arm, reason), users in row.reasons.items() if arm == self.arm and reason in reasons)
+        return sum(
+            users
+            for (arm, reason), users in row.reasons.items()
+            if arm == self.arm and reason in reasons
+        )

@@ -44,12 +44,19 @@ class Unreadable:
         """The sentence for people. Without the example where users are hidden."""
         shown = ""
         if shows_example and self.example is not None:
-            text = "".join(char if char.isprintable() else " " for char in self.example[:_LONGEST_EXAMPLE])
+            text = "".join(
+                char if char.isprintable() else " " for char in self.example[:_LONGEST_EXAMPLE]
+            )
             shown = f", such as {text}"
         counted = f"{self.count:,} of {self.rows:,} rows cannot be read"
         # A field that is named for example comes from the data, where fields may be users.
-        hint = self.hint if shows_example else re.sub(r"`[^`]*`", f"`{self.column}.FIELD`", self.hint)
-        return f"column {self.column!r} of {self.where}: {counted} ({self.found}{shown}): {hint or self.need}"
+        hint = (
+            self.hint if shows_example else re.sub(r"`[^`]*`", f"`{self.column}.FIELD`", self.hint)
+        )
+        return (
+            f"column {self.column!r} of {self.where}: {counted} ({self.found}{shown}): "
+            f"{hint or self.need}"
+        )
 
 
 def add_up(parts: Iterable[Unreadable]) -> tuple[Unreadable, ...]:
@@ -71,5 +78,7 @@ def require_readable(parts: Iterable[Unreadable], limit: float) -> None:
     for part in add_up(parts):
         if part.count > limit * part.rows:
             end = f"; this is more than max_unreadable, {100 * limit:g} %"
-            hidden, shown = (part.sentence(shows_example=is_shown) + end for is_shown in (False, True))
+            hidden, shown = (
+                part.sentence(shows_example=is_shown) + end for is_shown in (False, True)
+            )
             raise UnreadableError(hidden, shown)

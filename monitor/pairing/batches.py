@@ -38,24 +38,35 @@ class PaddedLists:
     had_duplicates: Flags
 
     def take(self, rows: Rows) -> "PaddedLists":
-        """The lists of these rows, in this order; the very same where it is all of them as they stand."""
+        """The lists of these rows, in this order.
+
+        The very same where it is all of them as they stand.
+        """
         if len(rows) == len(self.lengths) and np.array_equal(rows, np.arange(len(rows))):
             return self
         scores = None if self.scores is None else self.scores[rows]
         return PaddedLists(
-            codes=self.codes[rows], lengths=self.lengths[rows], scores=scores, had_duplicates=self.had_duplicates[rows]
+            codes=self.codes[rows],
+            lengths=self.lengths[rows],
+            scores=scores,
+            had_duplicates=self.had_duplicates[rows],
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedKnowledge:
-    """What is known beside the lists: items in their codes with weights; offsets, items and grades, as in `RelevanceTable`."""
+    """What is known beside the lists: items in their codes with weights.
+
+    Offsets, items and grades, as in `RelevanceTable`.
+    """
 
     weights: tuple[Codes, Floats] | None = None
     grades: tuple[Offsets, Codes, Floats] | None = None
 
 
-def encode_arms(baseline: RankingTable, candidate: RankingTable) -> tuple[tuple[CodedLists, CodedLists], pd.Index | None]:
+def encode_arms(
+    baseline: RankingTable, candidate: RankingTable
+) -> tuple[tuple[CodedLists, CodedLists], pd.Index | None]:
     """Both arms' lists in codes of one vocabulary, None where codes are the ids."""
     codes, vocabulary = encode(baseline.items, candidate.items)
     first, second = (
@@ -70,8 +81,12 @@ def encode_knowledge(
 ) -> CodedKnowledge:
     """Weights and relevance in the codes of a vocabulary."""
     return CodedKnowledge(
-        weights=None if item_weights is None else (codes_of(item_weights.items, vocabulary), item_weights.weights),
-        grades=None if relevance is None else (relevance.offsets, codes_of(relevance.items, vocabulary), relevance.grades),
+        weights=None
+        if item_weights is None
+        else (codes_of(item_weights.items, vocabulary), item_weights.weights),
+        grades=None
+        if relevance is None
+        else (relevance.offsets, codes_of(relevance.items, vocabulary), relevance.grades),
     )
 
 
@@ -81,7 +96,10 @@ def pad_lists(lists: CodedLists, rows: Rows | None, k: int) -> PaddedLists:
         lists = _take(lists, rows)
     padded, lengths, had_duplicates = pad(lists.codes, lists.offsets, k)
     return PaddedLists(
-        codes=padded, lengths=lengths, scores=_pad_scores(lists, padded, had_duplicates), had_duplicates=had_duplicates
+        codes=padded,
+        lengths=lengths,
+        scores=_pad_scores(lists, padded, had_duplicates),
+        had_duplicates=had_duplicates,
     )
 
 
@@ -90,15 +108,25 @@ def pad_both(
 ) -> tuple[PaddedLists, PaddedLists]:
     """`pad_lists` of both arms, each in a thread of its own where so many ``cells`` pay for it."""
     if cells < WORTH_A_THREAD:
-        baseline, candidate = (pad_lists(lists, taken, k) for lists, taken in zip(arms, rows, strict=True))
+        baseline, candidate = (
+            pad_lists(lists, taken, k) for lists, taken in zip(arms, rows, strict=True)
+        )
         return baseline, candidate
     with ThreadPoolExecutor(max_workers=2) as threads:
-        both = [threads.submit(pad_lists, lists, taken, k) for lists, taken in zip(arms, rows, strict=True)]
+        both = [
+            threads.submit(pad_lists, lists, taken, k)
+            for lists, taken in zip(arms, rows, strict=True)
+        ]
         return both[0].result(), both[1].result()
 
 
-def make_batch(baseline: PaddedLists, candidate: PaddedLists, vocabulary: pd.Index | None) -> PairBatch:
-    """The pairs of two arms' rows. An arm without scores has NaN where the other has them; tied items stand in order."""
+def make_batch(
+    baseline: PaddedLists, candidate: PaddedLists, vocabulary: pd.Index | None
+) -> PairBatch:
+    """The pairs of two arms' rows.
+
+    An arm without scores has NaN where the other has them; tied items stand in order.
+    """
     batch = PairBatch(
         baseline=baseline.codes,
         candidate=candidate.codes,
@@ -107,7 +135,10 @@ def make_batch(baseline: PaddedLists, candidate: PaddedLists, vocabulary: pd.Ind
     )
     if baseline.scores is None and candidate.scores is None:
         return batch
-    scores = [np.full(arm.codes.shape, np.nan) if arm.scores is None else arm.scores for arm in (baseline, candidate)]
+    scores = [
+        np.full(arm.codes.shape, np.nan) if arm.scores is None else arm.scores
+        for arm in (baseline, candidate)
+    ]
     return replace(
         batch,
         baseline=order_ties(baseline.codes, scores[0], vocabulary),
@@ -117,20 +148,30 @@ def make_batch(baseline: PaddedLists, candidate: PaddedLists, vocabulary: pd.Ind
 
 
 def attach(batch: PairBatch, known: CodedKnowledge, graded_rows: Rows | None) -> PairBatch:
-    """The batch with weights, NaN for an item without one, and labels; ``graded_rows``: each user's graded list, -1: none."""
+    """The batch with weights, NaN for an item without one, and labels.
+
+    ``graded_rows``: each user's graded list, -1: none.
+    """
     if known.weights is not None:
-        weights = [place_weights(codes, *known.weights, np.nan) for codes in (batch.baseline, batch.candidate)]
+        weights = [
+            place_weights(codes, *known.weights, np.nan)
+            for codes in (batch.baseline, batch.candidate)
+        ]
         batch = replace(batch, weights=ByArm(baseline=weights[0], candidate=weights[1]))
     if graded_rows is not None and known.grades is not None:
-        batch = replace(batch, labels=place_grades(batch.baseline, batch.candidate, graded_rows, *known.grades))
+        batch = replace(
+            batch, labels=place_grades(batch.baseline, batch.candidate, graded_rows, *known.grades)
+        )
     return batch
 
 
 def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Codes:
-    """Padded lists (n, k) with tied items in the order of their ids as text; the very same array where nothing is tied.
+    """Padded lists (n, k) with tied items in the order of their ids as text.
 
-    Neighbours with equal scores are tied; NaN, as behind a list's end, ties with nothing. Scores stay as they are.
-    """
+    The very same array where nothing is tied.
+
+    Neighbours with equal scores are tied; NaN, as behind a list's end, ties with nothing. Scores
+    stay as they are."""
     tied = np.zeros(codes.shape, dtype=np.bool_)
     np.equal(scores[:, 1:], scores[:, :-1], out=tied[:, 1:])
     if not tied.any():
@@ -160,7 +201,10 @@ def _take(lists: CodedLists, rows: Rows) -> CodedLists:
 
 
 def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floats | None:
-    """Scores in the shape of ``padded``; NaN where a list has ended. None where the arm has items and no scores."""
+    """Scores in the shape of ``padded``.
+
+    NaN where a list has ended. None where the arm has items and no scores.
+    """
     if not len(lists.codes):  # an arm that gave nothing must not hide that the other has scores
         return np.broadcast_to(np.nan, padded.shape)
     if lists.scores is None:
@@ -173,7 +217,9 @@ def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floa
     rows = np.flatnonzero(had_duplicates)
     if len(rows):
         # An item that stood twice has the score of its first place.
-        is_first = find_first_places(np.where(is_inside[rows], lists.codes.take(cells[rows], mode="clip"), PAD))
+        is_first = find_first_places(
+            np.where(is_inside[rows], lists.codes.take(cells[rows], mode="clip"), PAD)
+        )
         kept = np.full(is_first.shape, np.nan)
         kept[places < is_first.sum(axis=1)[:, None]] = scores[rows][is_first]
         scores[rows] = kept

@@ -18,11 +18,17 @@ from monitor.pairing.batches import CodedLists
 from monitor.pairing.ids import ids_of
 
 LEAST_COMMON = 0.05
-"""Share of the distinct ids of the smaller arm. Real arms have 0.55 or more (drift-lists, 13 arms, 14 days)."""
+"""Share of the distinct ids of the smaller arm.
+
+Real arms have 0.55 or more (drift-lists, 13 arms, 14 days).
+"""
 _LEAST_MATCH = 0.1
 """Share of the ids tried that must meet in another spelling before it is proposed."""
 _LEAST_LISTS = 10
-"""Lists of an arm. Of fewer, unrelated ones are no news: two users' lists share no item in 4 to 29 % of the cases."""
+"""Lists of an arm.
+
+Of fewer, unrelated ones are no news: two users' lists share no item in 4 to 29 % of the cases.
+"""
 _TRIED = 1_000
 _SEARCHED = 100_000
 _FIRST = 1_000
@@ -55,12 +61,14 @@ class IdComparison:
     def __init__(self) -> None:
         self.batches: list[tuple[IdMismatch, ...]] = []
 
-    def add(self, arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None = None) -> None:
+    def add(
+        self, arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None = None
+    ) -> None:
         """Take the next batch.
 
-        Costs a look at the first lists. All lists are counted only where these have little in common, and another
-        spelling is searched only until one batch has been searched or has many items in both arms.
-        """
+        Costs a look at the first lists. All lists are counted only where these have little in
+        common, and another spelling is searched only until one batch has been searched or has many
+        items in both arms."""
         if not all(len(arm.codes) for arm in arms):
             return
         is_alike = any(not _spellings(batch) for batch in self.batches)
@@ -73,9 +81,14 @@ class IdComparison:
         """Ids that meet in none of the batches, and padding of all lists together."""
         spellings = [_spellings(batch) for batch in self.batches]
         found = spellings[0] if spellings and all(spellings) else []
-        padding = [each for batch in self.batches for each in batch if each.kind is MismatchKind.PADDING]
+        padding = [
+            each for batch in self.batches for each in batch if each.kind is MismatchKind.PADDING
+        ]
         if padding:
-            times, lists = sum(each.common for each in padding), sum(each.compared for each in padding)
+            times, lists = (
+                sum(each.common for each in padding),
+                sum(each.compared for each in padding),
+            )
             found = [*found, replace(padding[0], common=times, compared=lists)]
         return tuple(found)
 
@@ -100,23 +113,37 @@ def _compare_items(
         return
     ids = [ids_of(codes, vocabulary) for codes in (ours, theirs)]
     lists = min(len(arm.lengths) for arm in arms)
-    found = find_mismatch(ids[0], ids[1], IdKind.ITEM, common=len(common), is_many=lists >= _LEAST_LISTS)
+    found = find_mismatch(
+        ids[0], ids[1], IdKind.ITEM, common=len(common), is_many=lists >= _LEAST_LISTS
+    )
     if found is not None:
         yield found
 
 
 def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | None:
-    """Why hardly any of these distinct users is in both arms; None where more are, or an arm has none."""
+    """Why hardly any of these distinct users is in both arms.
+
+    None where more are, or an arm has none.
+    """
     common = int(baseline.isin(candidate).sum())
     if common >= LEAST_COMMON * min(len(baseline), len(candidate)):
         return None
-    return find_mismatch(baseline.tolist(), candidate.tolist(), IdKind.USER, common=common, is_many=True)
+    return find_mismatch(
+        baseline.tolist(), candidate.tolist(), IdKind.USER, common=common, is_many=True
+    )
 
 
 def find_mismatch(
-    baseline: Sequence[object], candidate: Sequence[object], ids: IdKind, *, common: int, is_many: bool
+    baseline: Sequence[object],
+    candidate: Sequence[object],
+    ids: IdKind,
+    *,
+    common: int,
+    is_many: bool,
 ) -> IdMismatch | None:
-    """The spelling in which most of these distinct ids would meet; None where none helps and there are not many.
+    """The spelling in which most of these distinct ids would meet.
+
+    None where none helps and there are not many.
 
     Tries a thousand ids of the smaller arm against all of the other, up to a hundred thousand.
     """
@@ -161,7 +188,9 @@ def _count_matches(attempt: _Attempt, few: Sequence[object], many: Sequence[obje
     return sum(attempt.spell(each) in spelled for each in few)
 
 
-def _leave_out_forms(attempt: _Attempt, few: Sequence[object], many: Sequence[object], most: int) -> _Attempt:
+def _leave_out_forms(
+    attempt: _Attempt, few: Sequence[object], many: Sequence[object], most: int
+) -> _Attempt:
     """The attempt with only those of its forms without which fewer ids meet."""
     for form in attempt.forms:
         forms = [each for each in attempt.forms if each is not form]
@@ -182,8 +211,14 @@ def _thin(ids: Sequence[object]) -> Sequence[object]:
 def _attempts(few: Sequence[str], many: Sequence[str]) -> Iterator[_Attempt]:
     """Other spellings, the simplest first: of two that help as much the first is proposed."""
     sides = [[each.strip() for each in ids] for ids in (few, many[:: max(1, len(many) // _TRIED)])]
-    prefixes = [{"prefix": text} for text in dict.fromkeys(text for side in sides for text in _usual_prefixes(side))]
-    suffixes = [{"regex": f"(.+){re.escape(text)}"} for text in dict.fromkeys(filter(None, map(_usual_suffix, sides)))]
+    prefixes = [
+        {"prefix": text}
+        for text in dict.fromkeys(text for side in sides for text in _usual_prefixes(side))
+    ]
+    suffixes = [
+        {"regex": f"(.+){re.escape(text)}"}
+        for text in dict.fromkeys(filter(None, map(_usual_suffix, sides)))
+    ]
     by_forms: list[tuple[MismatchKind, list[str | dict[str, str]]]] = [
         (MismatchKind.BLANKS, ["strip"]),
         (MismatchKind.CASE, ["lower"]),
@@ -247,11 +282,16 @@ def _common_start(texts: Sequence[str]) -> str:
     if len(texts) < 2:  # noqa: PLR2004 - one id says nothing about others
         return ""
     first, last = min(texts), max(texts)
-    same = next((n for n, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    same = next(
+        (n for n, (one, other) in enumerate(zip(first, last, strict=False)) if one != other),
+        len(first),
+    )
     return first[:same]
 
 
-def _find_examples(attempt: _Attempt, ours: Sequence[object], theirs: Sequence[object]) -> tuple[str, str]:
+def _find_examples(
+    attempt: _Attempt, ours: Sequence[object], theirs: Sequence[object]
+) -> tuple[str, str]:
     """An id of each arm, spelled otherwise in the other."""
     spelled = {attempt.spell(each): str(each) for each in theirs}
     met = ((str(each), spelled[key]) for each in ours if (key := attempt.spell(each)) in spelled)
@@ -274,11 +314,15 @@ def _write_form(form: str | Mapping[str, str]) -> str:
     return f"{{{name}: {json.dumps(text, ensure_ascii=False)}}}"
 
 
-def _find_padding(arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None) -> Iterator[IdMismatch]:
+def _find_padding(
+    arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None
+) -> Iterator[IdMismatch]:
     """The item that fills the ends of most lists, where it fills many."""
     if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):
         return
-    counts = {arm: Counter(_fillers(lists, k).tolist()) for arm, lists in zip(Arm, arms, strict=True)}
+    counts = {
+        arm: Counter(_fillers(lists, k).tolist()) for arm, lists in zip(Arm, arms, strict=True)
+    }
     both = counts[Arm.BASELINE] + counts[Arm.CANDIDATE]
     ((code, times),) = both.most_common(1)
     item = str(ids_of(np.array([code]), vocabulary)[0])

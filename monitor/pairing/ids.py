@@ -1,9 +1,9 @@
 """Ids of items and users as integer codes, and the one rule that says which ids are equal.
 
-Ids are equal where Python says so (1, 1.0 and True are one), and a whole number equals the text that spells it: 42 and "42",
-as one side may speak JSON and the other CSV; "042", "42.0", " 42" are others. A UUID equals its text. Sources spell whole
-numbers as integers and all other ids as text, which changes no id for another.
-"""
+Ids are equal where Python says so (1, 1.0 and True are one), and a whole number equals the text
+that spells it: 42 and "42", as one side may speak JSON and the other CSV; "042", "42.0", " 42" are
+others. A UUID equals its text. Sources spell whole numbers as integers and all other ids as text,
+which changes no id for another."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def hash_ids(vocabulary: pd.Index) -> npt.NDArray[np.uint64]:
 
 
 def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
-    """Codes of ids that came from elsewhere, in the vocabulary of `encode`; -1 for an id that it does not hold."""
+    """Codes of ids that came from elsewhere, in the vocabulary of `encode`.
+
+    -1 for an id that it does not hold.
+    """
     if vocabulary is None and _kind(ids) == "i":
         whole = np.asarray(ids)
         return np.where((whole >= 0) & (whole < _CODE_LIMIT), whole, -1).astype(np.int32)
@@ -114,7 +117,13 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
 def _kind(ids: Ids | pd.Index) -> str:
     """``i`` for integers, ``f`` for other numbers, ``text``, or ``other``."""
     dtype = ids.dtype
-    return "text" if isinstance(dtype, pd.StringDtype) else dtype.kind if dtype.kind in "if" else "other"
+    return (
+        "text"
+        if isinstance(dtype, pd.StringDtype)
+        else dtype.kind
+        if dtype.kind in "if"
+        else "other"
+    )
 
 
 def _array(ids: pd.Index | pd.Series) -> Ids:
@@ -125,7 +134,9 @@ def _are_codes(ids: npt.NDArray[Any]) -> bool:
     if ids.dtype not in (np.int32, np.int64):
         return False
     # Negative numbers seen as unsigned are above the limit, too.
-    return bool(ids.view(np.uint32 if ids.dtype == np.int32 else np.uint64).max(initial=0) < _CODE_LIMIT)
+    return bool(
+        ids.view(np.uint32 if ids.dtype == np.int32 else np.uint64).max(initial=0) < _CODE_LIMIT
+    )
 
 
 def _own_code(item: object) -> int:
@@ -140,7 +151,11 @@ def _own_code(item: object) -> int:
 
 def _share(own: npt.NDArray[Any], shared: Codes) -> Integers:
     """Shared codes instead of an arm's own; the first arm's mostly are the shared ones already."""
-    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else look_up(shared, own)
+    return (
+        own
+        if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared)))
+        else look_up(shared, own)
+    )
 
 
 def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
@@ -149,18 +164,28 @@ def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
         return ids.codes, _array(ids.categories)
     if ids.dtype == object:
         known: dict[object, tuple[int, Any]] = {}
-        codes = np.fromiter((known.setdefault(equality_key(item), (len(known), item))[0] for item in ids), dtype=np.int64)
-        return codes, np.fromiter((item for _, item in known.values()), dtype=object, count=len(known))
+        codes = np.fromiter(
+            (known.setdefault(equality_key(item), (len(known), item))[0] for item in ids),
+            dtype=np.int64,
+        )
+        return codes, np.fromiter(
+            (item for _, item in known.values()), dtype=object, count=len(known)
+        )
     if (coded := _encode_texts(ids)) is not None:
         return coded
     if ids.dtype == np.int32:
         ids = np.asarray(ids, dtype=np.int64)
-    codes, distinct = pd.factorize(ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array)
+    codes, distinct = pd.factorize(
+        ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array
+    )
     return codes, distinct
 
 
 def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
-    """`_encode_one` of texts that Arrow holds, read where they lie; None without machine code, and where one is missing."""
+    """`_encode_one` of texts that Arrow holds, read where they lie.
+
+    None without machine code, and where one is missing.
+    """
     if not isinstance(ids, pd.arrays.ArrowStringArray) or not len(ids):
         return None
     if (machine := choice.compiled(choice.TEXT_COST * len(ids))) is None:
@@ -181,7 +206,9 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
     kinds = set(map(_kind, filled))
     if kinds == {"i", "text"}:
         # One side from JSON, the other from CSV: as text Arrow codes them, as objects a dict would.
-        filled = [ids if _kind(ids) == "text" else pd.Series(ids).astype("str").array for ids in filled]
+        filled = [
+            ids if _kind(ids) == "text" else pd.Series(ids).astype("str").array for ids in filled
+        ]
     if (len(kinds) == 1 and "other" not in kinds) or kinds == {"i", "text"}:
         joined = _array(pd.concat([pd.Series(part) for part in filled], ignore_index=True))
     else:
@@ -200,4 +227,8 @@ def _positions(wanted: Ids, present: pd.Index) -> Rows:
     if len(kinds) == 1 and "other" not in kinds:
         return present.get_indexer(pd.Index(wanted))
     rows = {equality_key(item): row for row, item in enumerate(present.tolist())}
-    return np.fromiter((rows.get(equality_key(item), -1) for item in wanted.tolist()), dtype=np.intp, count=len(wanted))
+    return np.fromiter(
+        (rows.get(equality_key(item), -1) for item in wanted.tolist()),
+        dtype=np.intp,
+        count=len(wanted),
+    )

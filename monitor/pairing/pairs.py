@@ -26,7 +26,14 @@ from monitor.model.rankings import (
     RelevanceTable,
 )
 from monitor.model.runs import KeptLists
-from monitor.pairing.batches import PaddedLists, attach, encode_arms, encode_knowledge, make_batch, pad_both
+from monitor.pairing.batches import (
+    PaddedLists,
+    attach,
+    encode_arms,
+    encode_knowledge,
+    make_batch,
+    pad_both,
+)
 from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.ids import encode, find_users, hash_ids
 
@@ -59,10 +66,10 @@ def pair(  # noqa: PLR0913 - two arms, and what is known beside them
 ) -> Pairing:
     """Pair the panel's users whose lists both arms gave.
 
-    Lists are cut to k, duplicates dropped keeping the first, then items tied by their scores are put in the order of their
-    ids. A user is paired when both lists hold an item; any other one is counted under the reason and arm (or both) in the way.
-    ``compares`` looks at the ids of both arms.
-    """
+    Lists are cut to k, duplicates dropped keeping the first, then items tied by their scores are
+    put in the order of their ids. A user is paired when both lists hold an item; any other one is
+    counted under the reason and arm (or both) in the way. ``compares`` looks at the ids of both
+    arms."""
     pulls = (baseline, candidate)
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
     if compares is not None:
@@ -70,13 +77,18 @@ def pair(  # noqa: PLR0913 - two arms, and what is known beside them
     padded = pad_both(arms, (None, None), k, max(len(arm.codes) for arm in arms))
     rows = [find_users(panel.users, pull.rankings.users) for pull in pulls]
     standings = {
-        arm: _standing(panel, pull, lists, taken, k) for arm, pull, lists, taken in zip(Arm, pulls, padded, rows, strict=True)
+        arm: _standing(panel, pull, lists, taken, k)
+        for arm, pull, lists, taken in zip(Arm, pulls, padded, rows, strict=True)
     }
-    is_paired = (standings[Arm.BASELINE].reason == LISTED) & (standings[Arm.CANDIDATE].reason == LISTED)
+    is_paired = (standings[Arm.BASELINE].reason == LISTED) & (
+        standings[Arm.CANDIDATE].reason == LISTED
+    )
     panel_rows = np.flatnonzero(is_paired)
     taken_lists = [lists.take(taken[panel_rows]) for lists, taken in zip(padded, rows, strict=True)]
     batch = make_batch(taken_lists[0], taken_lists[1], vocabulary)
-    graded_rows = None if relevance is None else find_users(panel.users[panel_rows], relevance.users)
+    graded_rows = (
+        None if relevance is None else find_users(panel.users[panel_rows], relevance.users)
+    )
     return Pairing(
         batch=attach(batch, encode_knowledge(item_weights, relevance, vocabulary), graded_rows),
         panel_rows=panel_rows,
@@ -86,7 +98,9 @@ def pair(  # noqa: PLR0913 - two arms, and what is known beside them
     )
 
 
-def _hash_input(arms: Sequence[PaddedLists], rows: Sequence[Rows], vocabulary: pd.Index | None) -> npt.NDArray[np.uint64]:
+def _hash_input(
+    arms: Sequence[PaddedLists], rows: Sequence[Rows], vocabulary: pd.Index | None
+) -> npt.NDArray[np.uint64]:
     """A hash of what each user of the panel, in the arms' ``rows``, has in both arms: its items and their places."""
     known = None if vocabulary is None else np.append(hash_ids(vocabulary), ~np.uint64(0))
     found = np.zeros(len(rows[0]), dtype=np.uint64)
@@ -108,17 +122,23 @@ def _standing(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int
     if pull.failures:  # they count before a list that came all the same
         failed = pd.Index(list(pull.failures), dtype="str")
         positions = panel.users.get_indexer(failed)
-        failure_codes = np.array([_CODES[reason] for reason in pull.failures.values()], dtype=np.int8)
+        failure_codes = np.array(
+            [_CODES[reason] for reason in pull.failures.values()], dtype=np.int8
+        )
         reason[positions[positions >= 0]] = failure_codes[positions >= 0]
     is_short = np.zeros(len(panel), dtype=np.bool_)
     is_short[has_row] = lengths < k  # lengths after duplicates were dropped
     is_duplicated = np.zeros(len(panel), dtype=np.bool_)
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED
-    return ArmStanding(reason=reason, is_short=is_short & is_listed, is_duplicated=is_duplicated & is_listed)
+    return ArmStanding(
+        reason=reason, is_short=is_short & is_listed, is_duplicated=is_duplicated & is_listed
+    )
 
 
-def _count_coverage(segments: Mapping[str, Rows], standings: Mapping[Arm, ArmStanding], is_paired: Flags) -> Coverage:
+def _count_coverage(
+    segments: Mapping[str, Rows], standings: Mapping[Arm, ArmStanding], is_paired: Flags
+) -> Coverage:
     """One row a segment, in the order of the segments."""
     return Coverage(
         rows=tuple(
@@ -150,7 +170,10 @@ def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage
 def _sum_rows(segment: str, rows: Sequence[CoverageRow]) -> CoverageRow:
     counts = sum((Counter(row.reasons) for row in rows), Counter())
     return CoverageRow(
-        segment=segment, asked=sum(row.asked for row in rows), paired=sum(row.paired for row in rows), reasons=dict(counts)
+        segment=segment,
+        asked=sum(row.asked for row in rows),
+        paired=sum(row.paired for row in rows),
+        reasons=dict(counts),
     )
 
 
@@ -163,18 +186,31 @@ def _counts(standing: ArmStanding, positions: Rows) -> dict[CoverageReason, int]
 
 
 def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows]) -> KeptLists:
-    """Both arms' lists of these users, one a row of the pairing, as ids, scores where known; ``segments`` hold such rows."""
+    """Both arms' lists of these users, one a row of the pairing, as ids, scores where known.
+
+    ``segments`` hold such rows.
+    """
     batch = pairing.batch
-    scores = (None, None) if batch.scores is None else (batch.scores.baseline, batch.scores.candidate)
+    scores = (
+        (None, None) if batch.scores is None else (batch.scores.baseline, batch.scores.candidate)
+    )
     return KeptLists(
-        baseline=_table(users, batch.baseline, batch.baseline_lengths, scores[0], pairing.vocabulary),
-        candidate=_table(users, batch.candidate, batch.candidate_lengths, scores[1], pairing.vocabulary),
+        baseline=_table(
+            users, batch.baseline, batch.baseline_lengths, scores[0], pairing.vocabulary
+        ),
+        candidate=_table(
+            users, batch.candidate, batch.candidate_lengths, scores[1], pairing.vocabulary
+        ),
         segments=segments,
     )
 
 
 def _table(
-    users: pd.Index[str], codes: Codes, lengths: Codes, scores: Floats | None, vocabulary: pd.Index | None
+    users: pd.Index[str],
+    codes: Codes,
+    lengths: Codes,
+    scores: Floats | None,
+    vocabulary: pd.Index | None,
 ) -> RankingTable:
     is_listed = codes >= 0
     flat = codes[is_listed].astype(np.int64)
@@ -207,7 +243,10 @@ class ListedItems:
         self._listed.add(distinct_items(batch.baseline, batch.candidate), vocabulary)
         if batch.weights is None:
             return
-        sides = ((batch.baseline, batch.weights.baseline), (batch.candidate, batch.weights.candidate))
+        sides = (
+            (batch.baseline, batch.weights.baseline),
+            (batch.candidate, batch.weights.candidate),
+        )
         lacking = [(codes >= 0) & np.isnan(weights) for codes, weights in sides]
         self._lacking_users += int((lacking[0].any(axis=1) | lacking[1].any(axis=1)).sum())
         items = [codes[mask] for (codes, _), mask in zip(sides, lacking, strict=True)]
@@ -227,12 +266,16 @@ class ListedItems:
 
     @property
     def unweighted_note(self) -> str | None:
-        """A note on listed items without a weight and the users who have them; None when there are none."""
+        """A note on listed items without a weight and the users who have them.
+
+        None when there are none.
+        """
         if not self._lacking_users:
             return None
         return (
-            f"item_weights: {self._lacking.count:,} of {self.count:,} listed items have no weight, so {self._lacking_users:,} "
-            f"of {self._users:,} users are left out where weights are needed"
+            f"item_weights: {self._lacking.count:,} of {self.count:,} listed items have no weight, "
+            f"so {self._lacking_users:,} of {self._users:,} users are left out where weights are "
+            "needed"
         )
 
 

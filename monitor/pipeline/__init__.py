@@ -1,1 +1,4 @@
-"""One run from the users asked to the result stored, and one delivery from claim to record; written over ports only."""
+"""One run from the users asked to the result stored, and one delivery from claim to record.
+
+Written over ports only.
+"""

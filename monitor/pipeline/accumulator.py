@@ -11,16 +11,39 @@ from monitor.metrics import Metric, parse, score_all
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.model_versions import count_versions
-from monitor.model.rankings import Arm, AskedUsers, Coverage, CoverageReason, ItemWeights, Pairing, RelevanceTable, UserBatch
+from monitor.model.rankings import (
+    Arm,
+    AskedUsers,
+    Coverage,
+    CoverageReason,
+    ItemWeights,
+    Pairing,
+    RelevanceTable,
+    UserBatch,
+)
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.ids import find_users
 from monitor.pairing.pairs import mix
 from monitor.pipeline import score
-from monitor.pipeline.user_batches import join_segments, join_tables, join_users, pair_users, sort_users, take_kept, take_users
+from monitor.pipeline.user_batches import (
+    join_segments,
+    join_tables,
+    join_users,
+    pair_users,
+    sort_users,
+    take_kept,
+    take_users,
+)
 from monitor.sampling import hash_users, is_sampled, kept_among
-from monitor.summaries import SegmentRows, SummaryAccumulator, ordinary_rows, rows_of_segments, worst_rows
+from monitor.summaries import (
+    SegmentRows,
+    SummaryAccumulator,
+    ordinary_rows,
+    rows_of_segments,
+    worst_rows,
+)
 
 SAMPLED_USERS = 100_000
 """About how many users are looked at together where one user's figures do not add up with another's: to explain a run, to
@@ -60,7 +83,10 @@ class RunPart:
 
 
 class RunAccumulator:
-    """Pairs, scores and adds up one batch of a run's users after the other; ``gather`` is called with each batch's scores."""
+    """Pairs, scores and adds up one batch of a run's users after the other.
+
+    ``gather`` is called with each batch's scores.
+    """
 
     def __init__(
         self,
@@ -74,7 +100,9 @@ class RunAccumulator:
         self.listed = ListedItems()
         self.versions: dict[Arm, dict[str, int]] = {arm: {} for arm in Arm}
         self.input_hash = 0  # of who was asked and all lists, a sum over users
-        self.failed: dict[str, str] = {}  # by name of a metric that failed for some users, why: nothing is to be told of it
+        self.failed: dict[
+            str, str
+        ] = {}  # by name of a metric that failed for some users, why: nothing is to be told of it
         self._measured: dict[Metric, None] = {}
         # Of a reason what happened first, and the first users whom it kept from having a list.
         self._notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = {}
@@ -82,7 +110,9 @@ class RunAccumulator:
         self._stage = stage
         self._segments = asked.segments
         self._share = sampled_users / max(1, asked.count)
-        self._summaries = SummaryAccumulator(self._segments, score.wanted_statistics(comparison.judging.similarity_rules))
+        self._summaries = SummaryAccumulator(
+            self._segments, score.wanted_statistics(comparison.judging.similarity_rules)
+        )
         self._coverage: list[Coverage] = []
         self._gather = gather
         self._lists: list[KeptLists] = []
@@ -110,10 +140,16 @@ class RunAccumulator:
             self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
             self._coverage.append(pairing.coverage)
             self._unmeasured |= dict.fromkeys(unmeasured)
-            self._keep_worst(pairing, scores, [metric for metric in metrics if str(metric) not in self.failed])
+            self._keep_worst(
+                pairing, scores, [metric for metric in metrics if str(metric) not in self.failed]
+            )
             for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
                 for reason, note in pull.notes.items():
-                    self._note((arm, reason), note, [user for user, why in pull.failures.items() if why is reason])
+                    self._note(
+                        (arm, reason),
+                        note,
+                        [user for user, why in pull.failures.items() if why is reason],
+                    )
                 count_versions(self.versions[arm], pull.versions.items())
             if measuring.keep_lists is not Keep.NONE:
                 self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
@@ -121,13 +157,25 @@ class RunAccumulator:
             hashes = hash_users(batch.panel.users, self._comparison)
             self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
             is_looked_at = is_sampled(batch.panel, self._share, hashes)
-            is_whole = is_looked_at.all() and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
+            is_whole = (
+                is_looked_at.all()
+                and len(self._coverage) == 1
+                and batch.panel.users.is_monotonic_increasing
+            )
             self._pairing = pairing if is_whole else None
-            self._sampled.append((take_users(batch, is_looked_at), score.take_scores(scores, is_looked_at[pairing.panel_rows])))
+            self._sampled.append(
+                (
+                    take_users(batch, is_looked_at),
+                    score.take_scores(scores, is_looked_at[pairing.panel_rows]),
+                )
+            )
             self._gather(scores)
 
     def part(self, scores: Scores) -> RunPart:
-        """All that was gathered, with these scores of what was gathered elsewhere; nothing may be added from then on."""
+        """All that was gathered, with these scores of what was gathered elsewhere.
+
+        Nothing may be added from then on.
+        """
         self._summaries.compact()
         sampled, of_sampled = self._join_sampled()
         return RunPart(
@@ -148,7 +196,9 @@ class RunAccumulator:
             id_mismatches=self._compares.batches,
         )
 
-    def merge(self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None) -> None:
+    def merge(
+        self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None
+    ) -> None:
         """Take what another one gathered of other users; the part is used up."""
         self._measured |= dict.fromkeys(map(parse, part.metrics))
         self.failed |= part.failed
@@ -176,7 +226,11 @@ class RunAccumulator:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Sentences about what could not be measured, or not of everybody."""
-        return (*self._unmeasured, *self.failed.values(), *filter(None, [self.listed.unweighted_note]))
+        return (
+            *self._unmeasured,
+            *self.failed.values(),
+            *filter(None, [self.listed.unweighted_note]),
+        )
 
     @property
     def id_mismatches(self) -> tuple[IdMismatch, ...]:
@@ -189,7 +243,11 @@ class RunAccumulator:
         told = {}
         for key, (note, users) in self._notes.items():
             is_of_some = users and key[1] is not CoverageReason.UNAVAILABLE
-            told[key] = f"{note}{EXAMPLES}{', '.join(user[:_LONGEST_USER] for user in users)}" if is_of_some else note
+            told[key] = (
+                f"{note}{EXAMPLES}{', '.join(user[:_LONGEST_USER] for user in users)}"
+                if is_of_some
+                else note
+            )
         return told
 
     def _note(self, key: tuple[Arm, CoverageReason], note: str, users: Sequence[str]) -> None:
@@ -220,23 +278,36 @@ class RunAccumulator:
         return self._kept(joined)
 
     def _kept(self, lists: KeptLists) -> KeptLists:
-        return take_kept(lists, kept_among(lists.panel.users, self._comparison.measuring.keep_lists, self._comparison))
+        return take_kept(
+            lists,
+            kept_among(lists.panel.users, self._comparison.measuring.keep_lists, self._comparison),
+        )
 
     def sample(self) -> Sample:
         """The users that are looked at together; what was kept to make it is let go."""
-        # In one order, however they came: what adds up figures of users depends on it in the last bits.
+        # In one order, however they came: what adds up figures of users depends on it in the last
+        # bits.
         sampled, scores = self._join_sampled()
         batch = sort_users(sampled)
         pairing = self._pairing or pair_users(batch, self._comparison.measuring.k)
         users = batch.panel.users[pairing.panel_rows]
         if not users.equals(scores.users):
             rows = find_users(users, scores.users)
-            scores = Scores(users=users, by_metric={name: values[rows] for name, values in scores.by_metric.items()})
-        return Sample(pairing=pairing, segments=rows_of_segments(batch.panel, pairing.panel_rows), scores=scores)
+            scores = Scores(
+                users=users,
+                by_metric={name: values[rows] for name, values in scores.by_metric.items()},
+            )
+        return Sample(
+            pairing=pairing,
+            segments=rows_of_segments(batch.panel, pairing.panel_rows),
+            scores=scores,
+        )
 
     def _join_sampled(self) -> tuple[UserBatch, Scores]:
         parts, self._sampled = self._sampled, []
-        return join_users([users for users, _ in parts], self._segments), score.join_scores([scores for _, scores in parts])
+        return join_users([users for users, _ in parts], self._segments), score.join_scores(
+            [scores for _, scores in parts]
+        )
 
     @property
     def worst(self) -> tuple[Evidence, ...]:
@@ -254,7 +325,9 @@ class RunAccumulator:
         values[sample.scores.users.isin([each.user for each in worst])] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
         ordinary = [
-            score.show_user(sample.pairing, sample.scores, int(row), EvidenceKind.REPRESENTATIVE, position)
+            score.show_user(
+                sample.pairing, sample.scores, int(row), EvidenceKind.REPRESENTATIVE, position
+            )
             for position, row in enumerate(rows)
         ]
         return (*worst, *ordinary)
@@ -272,5 +345,10 @@ class RunAccumulator:
         self._rank_worst(found)
 
     def _rank_worst(self, found: Sequence[tuple[float, str, Evidence]]) -> None:
-        ranked = sorted(found, key=lambda each: each[:2])[: self._comparison.measuring.evidence_users]
-        self._worst = [(value, user, replace(shown, position=place)) for place, (value, user, shown) in enumerate(ranked)]
+        ranked = sorted(found, key=lambda each: each[:2])[
+            : self._comparison.measuring.evidence_users
+        ]
+        self._worst = [
+            (value, user, replace(shown, position=place))
+            for place, (value, user, shown) in enumerate(ranked)
+        ]

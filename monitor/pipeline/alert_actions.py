@@ -1,4 +1,7 @@
-"""What people do about alerts: acknowledge, resolve, silence. Commands and pages do it by these functions."""
+"""What people do about alerts: acknowledge, resolve, silence.
+
+Commands and pages do it by these functions.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,8 +31,14 @@ class Signature:
 def change_firing(
     store: AlertStore, is_meant: Callable[[Transition], bool], signed: Signature, *, ends: bool
 ) -> tuple[Transition, ...]:
-    """Acknowledge, or with ``ends`` resolve, the firings whose start is meant; the changes, none for what was done before."""
-    reason, chosen = signed.reason("resolved" if ends else "acknowledged"), dict[str, list[tuple[str, str]]]()
+    """Acknowledge, or with ``ends`` resolve, the firings whose start is meant.
+
+    The changes, none for what was done before.
+    """
+    reason, chosen = (
+        signed.reason("resolved" if ends else "acknowledged"),
+        dict[str, list[tuple[str, str]]](),
+    )
     for start in filter(is_meant, store.firing()):
         chosen.setdefault(start.comparison, []).append((start.alert, start.segment))
     changed: list[Transition] = []
@@ -37,16 +46,33 @@ def change_firing(
         if ends:
             changed += store.resolve(name, alerts, reason=reason, at=signed.at)
         else:
-            changed += store.acknowledge(name, alerts, author=signed.author, reason=reason, at=signed.at)
+            changed += store.acknowledge(
+                name, alerts, author=signed.author, reason=reason, at=signed.at
+            )
     return tuple(changed)
 
 
-def make_silence(matchers: Sequence[str], signed: Signature, *, starts_at: datetime, ends_at: datetime) -> Silence:
-    """A silence to be stored; ConfigError where a matcher is none, or where it would hold back nothing or everything."""
+def make_silence(
+    matchers: Sequence[str], signed: Signature, *, starts_at: datetime, ends_at: datetime
+) -> Silence:
+    """A silence to be stored.
+
+    ConfigError where a matcher is none, or where it would hold back nothing or everything.
+    """
     if not matchers:
-        raise ConfigError("a silence needs a matcher, such as comparison=home-feed: without one it would hold everything back")
+        raise ConfigError(
+            (
+                "a silence needs a matcher, such as comparison=home-feed: without one it would "
+                "hold everything back"
+            )
+        )
     if ends_at <= max(starts_at, signed.at):
-        raise ConfigError(f"its end {format_instant(ends_at)} is not after its beginning and now: nothing would be held back")
+        raise ConfigError(
+            (
+                f"its end {format_instant(ends_at)} is not after its beginning and now: nothing "
+                "would be held back"
+            )
+        )
     return Silence(
         id=0,
         matchers=tuple(str(Matcher.parse(text)) for text in matchers),

@@ -11,7 +11,12 @@ from monitor.model.comparison import Comparison
 from monitor.model.rankings import RelevanceTable
 from monitor.model.runs import Run, Summary
 from monitor.pipeline.pull import ask_in_time
-from monitor.pipeline.score import draw_scores, relevance_metrics, score_kept_lists, summarize_scores
+from monitor.pipeline.score import (
+    draw_scores,
+    relevance_metrics,
+    score_kept_lists,
+    summarize_scores,
+)
 from monitor.ports import Clock, RelevanceSource, Store
 
 
@@ -20,7 +25,9 @@ class BackfilledRun:
     """What became of one run that waited for relevance."""
 
     run: Run
-    summaries: tuple[Summary, ...] = ()  # those added; empty, with no trouble, when nothing has arrived yet
+    summaries: tuple[
+        Summary, ...
+    ] = ()  # those added; empty, with no trouble, when nothing has arrived yet
     trouble: str | None = None  # what stood in the way
 
 
@@ -43,8 +50,12 @@ def backfill_relevance(
         return
     timeout_s = measuring.deadline.total_seconds()  # it may take no longer than a run
     late = f"relevance of {comparison.name}: no answer within {timeout_s:.0f} s"
-    for run in store.runs.awaiting_relevance(comparison.name, since=start or clock.now() - measuring.relevance_within):
-        if (end is not None and run.slot > end) or clock.now() < run.slot + measuring.relevance_after:
+    for run in store.runs.awaiting_relevance(
+        comparison.name, since=start or clock.now() - measuring.relevance_within
+    ):
+        if (
+            end is not None and run.slot > end
+        ) or clock.now() < run.slot + measuring.relevance_after:
             return
         try:
             table = ask_in_time(partial(source.relevance, run.slot), timeout_s, late)
@@ -54,11 +65,20 @@ def backfill_relevance(
             if not error.permanent:
                 return
         else:
-            yield BackfilledRun(run=run) if table is None else _fill(comparison, store, clock, run, table, metrics)
+            yield (
+                BackfilledRun(run=run)
+                if table is None
+                else _fill(comparison, store, clock, run, table, metrics)
+            )
 
 
 def _fill(
-    comparison: Comparison, store: Store, clock: Clock, run: Run, table: RelevanceTable, metrics: Sequence[Metric]
+    comparison: Comparison,
+    store: Store,
+    clock: Clock,
+    run: Run,
+    table: RelevanceTable,
+    metrics: Sequence[Metric],
 ) -> BackfilledRun:
     try:
         lists = store.history.kept_lists(run.id)
@@ -71,8 +91,12 @@ def _fill(
     # The run was compared at its own k; the configuration may have another by now.
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
-    summaries = summarize_scores(comparison.judging.similarity_rules, k, lists.segments, scores, metrics)
+    summaries = summarize_scores(
+        comparison.judging.similarity_rules, k, lists.segments, scores, metrics
+    )
     kept = draw_scores(scores, comparison.measuring.keep_scores, comparison)
-    if not store.runs.store_relevance(run, summaries=summaries, scores=kept if len(kept.users) else None, at=clock.now()):
+    if not store.runs.store_relevance(
+        run, summaries=summaries, scores=kept if len(kept.users) else None, at=clock.now()
+    ):
         return BackfilledRun(run=run, trouble="it was measured anew meanwhile")
     return BackfilledRun(run=run, summaries=summaries)

@@ -66,12 +66,18 @@ class OutboxSender:
     publisher: DeliveryCounter
     owner: str
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
-    is_sure: Callable[[], bool] = lambda: True  # no other process can be sending by now; asked before each message
+    is_sure: Callable[[], bool] = lambda: (
+        True
+    )  # no other process can be sending by now; asked before each message
     draw: Callable[[], float] = random.random  # uniform in [0, 1)
-    picture_of: Callable[[Message], bytes | None] = lambda _: None  # never raises, takes seconds at most
+    picture_of: Callable[[Message], bytes | None] = lambda _: (
+        None
+    )  # never raises, takes seconds at most
 
     def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> Pause | None:
-        """Send what is due, longest wait first, one message an incident; a pause at the first failure that may pass.
+        """Send what is due, longest wait first, one message an incident.
+
+        A pause at the first failure that may pass.
 
         Any error but DeliveryError is a defect: the deliveries are put off and it is raised.
         """
@@ -89,7 +95,10 @@ class OutboxSender:
         return pause
 
     def repeat_due(self) -> int:
-        """Repeat firings that last and are not acknowledged; how many. DeliveryError when they were not accepted."""
+        """Repeat firings that last and are not acknowledged.
+
+        How many. DeliveryError when they were not accepted.
+        """
         every_s = self.receiver.treatment.repeat_every_s
         if every_s is None:
             return 0
@@ -97,7 +106,11 @@ class OutboxSender:
         due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_CLAIMED)
         named = {(each.transition.comparison, each.transition.incident) for each in due}
         # What joined an incident later is repeated with it.
-        soon = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED) if due else ()
+        soon = (
+            self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
+            if due
+            else ()
+        )
         by_comparison: dict[str, list[Delivery]] = {}
         for each in soon:
             if (each.transition.comparison, each.transition.incident) in named:
@@ -126,13 +139,18 @@ class OutboxSender:
             self.receiver.send(message, now=now)
         return len(delivered)
 
-    def _deliver(self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]) -> Pause | None:
+    def _deliver(
+        self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]
+    ) -> Pause | None:
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
         by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
         for delivery, status, reason in _decide_together(dispatch.decide(claimed)):
             by_outcome.setdefault((status, reason), []).append(delivery)
-        sending = {_change_key(each.transition): each for each in by_outcome.pop((DeliveryStatus.PENDING, None), ())}
+        sending = {
+            _change_key(each.transition): each
+            for each in by_outcome.pop((DeliveryStatus.PENDING, None), ())
+        }
         for (status, reason), of_it in by_outcome.items():
             again = self.clock.now() + RECHECK_AFTER if status is DeliveryStatus.HELD else None
             self._record(of_it, status, reason=reason, again=again)
@@ -142,7 +160,9 @@ class OutboxSender:
                 self._record(list(sending.values()), DeliveryStatus.PENDING, again=now)
                 break
             of_it = [sending.pop(_change_key(change)) for change in message.changes]
-            if (pause := self._send(brief_message(message, self.outbox, self.policy), of_it)) is not None:
+            if (
+                pause := self._send(brief_message(message, self.outbox, self.policy), of_it)
+            ) is not None:
                 # What was not tried waits as long as what failed.
                 self._record(list(sending.values()), DeliveryStatus.PENDING, again=pause.until)
                 return pause
@@ -151,14 +171,22 @@ class OutboxSender:
     def _dispatch(self, comparison: str, changes: Sequence[Transition], now: datetime) -> Dispatch:
         receiver = self.receiver
         snapshot = self.outbox.firing_snapshot(comparison, receiver.name, changes, now=now)
-        return Dispatch(snapshot=snapshot, policy=self.policy, receiver=receiver.name, treatment=receiver.treatment, now=now)
+        return Dispatch(
+            snapshot=snapshot,
+            policy=self.policy,
+            receiver=receiver.name,
+            treatment=receiver.treatment,
+            now=now,
+        )
 
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> Pause | None:
         if not self.is_sure():
             return Pause(until=self.clock.now())
         if message.is_update and self.receiver.treatment.updates is Updates.NONE:
             self._record(
-                deliveries, DeliveryStatus.SENT, reason="joined an incident that was sent before: no message of its own"
+                deliveries,
+                DeliveryStatus.SENT,
+                reason="joined an incident that was sent before: no message of its own",
             )
             return None
         # Marked first: if the process dies while it sends, the message may have arrived.
@@ -173,7 +201,9 @@ class OutboxSender:
             return self._failed(message, deliveries, error)
         except Exception as error:
             what = f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
-            self._failed(message, deliveries, DeliveryError(what, permanent=False, may_be_known=True))
+            self._failed(
+                message, deliveries, DeliveryError(what, permanent=False, may_be_known=True)
+            )
             raise
         self._record(deliveries, DeliveryStatus.SENT)
         return None
@@ -188,49 +218,77 @@ class OutboxSender:
                 raise
             self.receiver.send(message, now=self.clock.now())
 
-    def _failed(self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError) -> Pause | None:
+    def _failed(
+        self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError
+    ) -> Pause | None:
         # One change that is rejected must not keep the others from arriving.
         if error.permanent and error.of_message and len(deliveries) > 1:
             middle = len(deliveries) // 2
             halves = slice(None, middle), slice(middle, None)
             pauses = [
-                self._send(replace(message, changes=message.changes[half], key=None), deliveries[half]) for half in halves
+                self._send(
+                    replace(message, changes=message.changes[half], key=None), deliveries[half]
+                )
+                for half in halves
             ]
             return next(filter(None, reversed(pauses)), None)
         self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
         if error.permanent:
-            self._record(deliveries, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known)
+            self._record(
+                deliveries, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known
+            )
             return None
-        # The delivery with most attempts sets the pace, so that new ones do not restart the backoff.
+        # The delivery with most attempts sets the pace, so that new ones do not restart the
+        # backoff.
         attempts = max(each.attempts for each in deliveries)
-        again = next_attempt(attempts, now=self.clock.now(), draw=self.draw(), retry_after_s=error.retry_after_s)
-        self._record(deliveries, DeliveryStatus.PENDING, reason=str(error), may_be_known=error.may_be_known, again=again)
+        again = next_attempt(
+            attempts, now=self.clock.now(), draw=self.draw(), retry_after_s=error.retry_after_s
+        )
+        self._record(
+            deliveries,
+            DeliveryStatus.PENDING,
+            reason=str(error),
+            may_be_known=error.may_be_known,
+            again=again,
+        )
         return Pause(until=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
         now = self.clock.now()
         dispatch = self._dispatch(due[0].transition.comparison, (), now)
-        repeated = {_change_key(each.transition): each for each in due if dispatch.why_not_again(each.transition) is None}
+        repeated = {
+            _change_key(each.transition): each
+            for each in due
+            if dispatch.why_not_again(each.transition) is None
+        }
         held = [each for each in due if _change_key(each.transition) not in repeated]
         # Those that are held back now are decided on again soon.
         for key, of_it in _by_message(held).items():
-            self.outbox.schedule_repetition(of_it, at=now + min(every, RECHECK_AFTER), message_key=key)
+            self.outbox.schedule_repetition(
+                of_it, at=now + min(every, RECHECK_AFTER), message_key=key
+            )
         group_for = self.policy.group_for.get(due[0].transition.comparison, GROUP_FOR)
         for message in _compose(repeated.values(), dispatch.snapshot, group_for):
             if self.is_sure():
                 again = replace(message, changes=(), firing=message.changes, is_repetition=True)
                 again = replace(again, key=message_key(again, now))
-                self._send_again(again, [repeated[_change_key(start)] for start in again.firing], every)
+                self._send_again(
+                    again, [repeated[_change_key(start)] for start in again.firing], every
+                )
         return len(repeated)
 
-    def _send_again(self, message: Message, deliveries: Sequence[Delivery], every: timedelta) -> None:
+    def _send_again(
+        self, message: Message, deliveries: Sequence[Delivery], every: timedelta
+    ) -> None:
         now = self.clock.now()
         self.outbox.schedule_repetition(deliveries, at=now, message_key=message.key)
         try:
             self._hand_over(message)
         except DeliveryError as error:
             self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
-            soon = next_attempt(_REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
+            soon = next_attempt(
+                _REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s
+            )
             may_be_known = error.may_be_known or deliveries[0].message_key is not None
             self.outbox.schedule_repetition(
                 deliveries,
@@ -253,8 +311,14 @@ class OutboxSender:
         if not deliveries:
             return
         now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
-        repeat_at = None if every_s is None or status is not DeliveryStatus.SENT else now + timedelta(seconds=every_s)
-        fallback = self.policy.fallbacks.get(self.receiver.name) if status is DeliveryStatus.DEAD else None
+        repeat_at = (
+            None
+            if every_s is None or status is not DeliveryStatus.SENT
+            else now + timedelta(seconds=every_s)
+        )
+        fallback = (
+            self.policy.fallbacks.get(self.receiver.name) if status is DeliveryStatus.DEAD else None
+        )
         self.outbox.record(
             *(
                 Notification(
@@ -288,12 +352,13 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
     return replace(message, briefing=briefing)
 
 
-def next_attempt(attempts: int, *, now: datetime, draw: float, retry_after_s: float | None = None) -> datetime:
+def next_attempt(
+    attempts: int, *, now: datetime, draw: float, retry_after_s: float | None = None
+) -> datetime:
     """Time of the next attempt after one more failure, with ``attempts`` made before it.
 
-    Exponential backoff with full jitter: ``draw``, uniform in [0, 1), of min(300 s, 2 s * 2^attempts). A receiver that asks
-    for a pause gets it, up to an hour, and the jitter on top.
-    """
+    Exponential backoff with full jitter: ``draw``, uniform in [0, 1), of min(300 s, 2 s *
+    2^attempts). A receiver that asks for a pause gets it, up to an hour, and the jitter on top."""
     ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
     # Jitter, so that many waiting senders spread out.
     return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
@@ -310,7 +375,10 @@ def drain(
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Deliver in turns until nothing waits or the time is over; the last attempt may outlast it by the receiver's time-out."""
+    """Deliver in turns until nothing waits or the time is over.
+
+    The last attempt may outlast it by the receiver's time-out.
+    """
     if not senders:
         return
     clock, outbox = senders[0].clock, senders[0].outbox
@@ -321,7 +389,9 @@ def drain(
         # Retries that come due within the time are waited for: the process ends afterwards.
         waiting = outbox.waiting(clock.now())
         left = ends_at - clock.monotonic()
-        if left <= 0 or not any(waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders):
+        if left <= 0 or not any(
+            waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders
+        ):
             return
         pause(min(_PAUSE_S, left))
 
@@ -345,14 +415,18 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
         yield strongest._replace(delivery=each.delivery)
 
 
-def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot, group_for: timedelta) -> list[Message]:
+def _compose(
+    deliveries: Iterable[Delivery], snapshot: FiringSnapshot, group_for: timedelta
+) -> list[Message]:
     """Messages that may have arrived as they were, with their keys, then those of everything else."""
     by_key = _by_message(deliveries)
     fresh = [each.transition for each in by_key.pop(None, ())]
     messages = []
     for key, of_it in by_key.items():
         changes = [each.transition for each in of_it]
-        messages += [replace(each, key=key) for each in compose_messages(changes, snapshot, group_for)]
+        messages += [
+            replace(each, key=key) for each in compose_messages(changes, snapshot, group_for)
+        ]
         starts = tuple(change for change in changes if change.is_start)
         known = snapshot.delivered.union(str(start.dedup_key) for start in starts)
         snapshot = replace(snapshot, told=(*snapshot.told, *starts), delivered=known)

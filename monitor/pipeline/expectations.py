@@ -35,7 +35,14 @@ from monitor.pipeline import rule_series
 from monitor.reference.history import find_fault, find_median, find_scale
 from monitor.reference.prediction import WINDOW, Reference, predict, refer, surprise, to_normal
 from monitor.reference.sampling_error import judge_rare
-from monitor.reference.season import TrendEvidence, correlate, count_suspects, discount, no_evidence, update_evidence
+from monitor.reference.season import (
+    TrendEvidence,
+    correlate,
+    count_suspects,
+    discount,
+    no_evidence,
+    update_evidence,
+)
 from monitor.reference.spread import SETTLED_RUNS, PastAlarms
 from monitor.reference.thresholds import Budget
 
@@ -58,7 +65,11 @@ on one core, with 1,000 runs in place of 120 it took 0.9 s."""
 
 def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
     """The rules that look back at earlier runs."""
-    return tuple(rule for rule in comparison.judging.rules if is_learned(rule) or isinstance(rule, StandstillRule))
+    return tuple(
+        rule
+        for rule in comparison.judging.rules
+        if is_learned(rule) or isinstance(rule, StandstillRule)
+    )
 
 
 def compute_expectations(
@@ -77,18 +88,28 @@ def compute_expectations(
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     rows = found.measured.coverage.rows if found.measured.coverage else ()
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
-    figures = Figures.of(found.measured.summaries, rows if learns_coverage else (), found.measured.arm_scores)
+    figures = Figures.of(
+        found.measured.summaries, rows if learns_coverage else (), found.measured.arm_scores
+    )
     if not (figures.summaries or figures.coverage):
         return ()
     series = [
-        rule_series.RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)
+        rule_series.RuleSeries(rule, segment)
+        for rule in rules
+        for segment in segments_of(rule, figures.segments(rule), states)
     ]
     if not series:
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(found.slot):
         return tuple(
-            Expectation(alert=each.rule.alert, segment=each.segment, runs=0, series=describe_series(each.rule), note=HOLIDAY)
+            Expectation(
+                alert=each.rule.alert,
+                segment=each.segment,
+                runs=0,
+                series=describe_series(each.rule),
+                note=HOLIDAY,
+            )
             for each in series
         )
     past, starts, note = [run for run in past if not is_holiday(run.slot)], list[int](), ""
@@ -99,7 +120,12 @@ def compute_expectations(
     known = _find_rows(past, [each for each in accepted if each.at <= found.slot])
     levels = sorted([*known, *((start, start + 1) for start in starts)])
     alarms = replace(alarms, accepted=levels, settled=_runs_of_a_new_normal(past, found.slot))
-    reference = refer(lessons.values, lessons.errors, phases=rule_series.find_phases(past, found.slot), alarms=alarms)
+    reference = refer(
+        lessons.values,
+        lessons.errors,
+        phases=rule_series.find_phases(past, found.slot),
+        alarms=alarms,
+    )
     expected = _build(series, figures, reference, evidence, shares)
     usual = np.nan_to_num(find_median(np.where(np.isnan(reference.taught), np.nan, lessons.lost)))
     notes = [
@@ -121,7 +147,9 @@ def compute_expectations(
     )
 
 
-def find_past_of_models(past: Sequence[PastRun], found: Findings) -> tuple[list[PastRun], list[int], str]:
+def find_past_of_models(
+    past: Sequence[PastRun], found: Findings
+) -> tuple[list[PastRun], list[int], str]:
     """The past runs that say what is normal of a run by its models, rows at which other models begin, and a note for people.
 
     Runs of the same models, after all from before the first of them, which say how much runs vary: a model that comes back
@@ -130,18 +158,25 @@ def find_past_of_models(past: Sequence[PastRun], found: Findings) -> tuple[list[
     """
     names, later = list[tuple[str | None, ...]](), tuple[str | None, ...]((None,) * len(Arm))
     for models in (found.measured.models, *(run.models for run in reversed(past))):
-        later = tuple((models or {}).get(arm, ArmModel()).now or after for arm, after in zip(Arm, later, strict=True))
+        later = tuple(
+            (models or {}).get(arm, ArmModel()).now or after
+            for arm, after in zip(Arm, later, strict=True)
+        )
         names.insert(0, later)
     *names, now = names
     first = names.index(now) if now in names else len(names)
     rows = [row for row, each in enumerate(names) if row < first or each == now]
-    starts = [place for place, (row, after) in enumerate(pairwise(rows), 1) if names[row] != names[after]]
+    starts = [
+        place for place, (row, after) in enumerate(pairwise(rows), 1) if names[row] != names[after]
+    ]
     if rows and first == len(names) and len(rows) - 1 not in starts:
         why = " and ".join(tell_models(found.measured.models, found.slot, past[-1].slot))
         return [], [], f"not judged by what was normal before: {why}"
     note = ""
     if starts and len(rows) - (place := starts[-1]) < SETTLED_RUNS:
-        why = " and ".join(tell_models(found.measured.models, found.slot, past[rows[place - 1]].slot))
+        why = " and ".join(
+            tell_models(found.measured.models, found.slot, past[rows[place - 1]].slot)
+        )
         note = f"{NEW_NORMAL} {format_instant(past[rows[place]].slot)}: {why}"
     return [past[row] for row in rows], starts, note
 
@@ -159,7 +194,9 @@ def _look_back(
     # Evidence against one model says nothing of the next.
     is_last = np.isin(np.arange(len(past)) + 1, starts)
     evidence, was_drifting = _gather(fired | is_last[:, np.newaxis], lessons.steady, shares)
-    alarms = rule_series.find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
+    alarms = rule_series.find_alarms(
+        series, past, {rule.alert for rule in learning_rules(comparison)}
+    )
     calm = np.where(alarms, np.nan, lessons.values)
     is_odd = rule_series.spread_over_segments(series, find_odd(calm, lessons.errors, lessons.z))
     # A run in alarm, in a drift or close to a drop must not become part of what is normal.
@@ -179,7 +216,9 @@ def _describe_level(comparison: str, since: datetime, *, is_new: bool) -> str:
     slot = format_instant(since)
     if not is_new:
         return f"normal again since {slot}"
-    return f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --from {slot}) or roll back"
+    return (
+        f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --from {slot}) or roll back"
+    )
 
 
 def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
@@ -203,7 +242,9 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
     return np.isnan(z) & (np.abs(values - find_median(values)) > ODD_SCALES * scale)
 
 
-def share_out(comparison: Comparison, series: Sequence[rule_series.RuleSeries[SeriesRule]]) -> Floats:
+def share_out(
+    comparison: Comparison, series: Sequence[rule_series.RuleSeries[SeriesRule]]
+) -> Floats:
     """The chance of a false alarm that each series may take in one run, (m,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),
@@ -215,7 +256,11 @@ def share_out(comparison: Comparison, series: Sequence[rule_series.RuleSeries[Se
 
 def _weight(rule: SeriesRule) -> float:
     # On trial is the candidate.
-    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE else 1.0
+    return (
+        WEIGHT_OF_BASELINE
+        if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE
+        else 1.0
+    )
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
@@ -232,7 +277,9 @@ def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Fla
         if fired[row].any():
             # What led to an alert stays left out.
             kept = ~fired[row]
-            evidence = TrendEvidence(mass=evidence.mass * kept, rise=evidence.rise * kept, since=evidence.since * kept)
+            evidence = TrendEvidence(
+                mass=evidence.mass * kept, rise=evidence.rise * kept, since=evidence.since * kept
+            )
     return evidence, drifting
 
 
@@ -250,7 +297,9 @@ def _build(
     found = []
     for n, each in enumerate(series):
         users = each.count_users(figures)
-        is_trend = isinstance(each.rule.limit, LearnedLimit) and each.rule.limit.learning is Learning.TREND
+        is_trend = (
+            isinstance(each.rule.limit, LearnedLimit) and each.rule.limit.learning is Learning.TREND
+        )
         is_known = reference.runs[n] >= MIN_HEALTHY_RUNS
         found.append(
             Expectation(
@@ -277,16 +326,27 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _hold_against(
-    series: Sequence[rule_series.RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
+    series: Sequence[rule_series.RuleSeries[SeriesRule]],
+    reference: Reference,
+    now: tuple[Floats, Floats],
+    shares: Floats,
 ) -> tuple[tuple[Floats, Floats], Floats, Flags]:
     """The limits on the watched side and on the other, how far out the run lies (z), and what chance alone moves, (m,) each."""
     values, errors = now
     prediction = predict(reference, np.nan_to_num(errors), shares)
     far = {side: surprise(reference, values, errors, direction=side) for side in Direction}
     is_below = np.array([each.rule.direction is Direction.BELOW for each in series])
-    can_be_rare = np.array([each.rule.is_share for each in series]) & ~is_below & np.isfinite(values)
-    # The most common list is at least that of one user. Who else has it by chance says nothing of the next run.
-    is_shared = np.array([isinstance(each.rule, CoverageRule) and each.rule.share.lack is Lack.SHARED for each in series])
+    can_be_rare = (
+        np.array([each.rule.is_share for each in series]) & ~is_below & np.isfinite(values)
+    )
+    # The most common list is at least that of one user. Who else has it by chance says nothing of
+    # the next run.
+    is_shared = np.array(
+        [
+            isinstance(each.rule, CoverageRule) and each.rule.share.lack is Lack.SHARED
+            for each in series
+        ]
+    )
     high, p, is_counted = judge_rare(
         can_be_rare,
         (reference.taught, reference.errors),
@@ -296,6 +356,9 @@ def _hold_against(
         always=is_shared.astype(np.float64),
     )
     z = to_normal(np.where(is_below, far[Direction.BELOW], p))
-    limits = np.where(is_below, prediction.low, high), np.where(is_below, prediction.high, prediction.low)
+    limits = (
+        np.where(is_below, prediction.low, high),
+        np.where(is_below, prediction.high, prediction.low),
+    )
     # While too little is known, z is NaN.
     return limits, np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan), is_shared & is_counted

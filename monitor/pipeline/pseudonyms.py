@@ -19,7 +19,10 @@ _PSEUDONYM = re.compile(f"{_MARK}[0-9a-f]{{{_DIGITS}}}")
 
 @dataclass(frozen=True, slots=True)
 class Pseudonyms:
-    """HMAC-SHA-256 of ids in UTF-8, cut to 128 bits: ``hmac-`` and 32 hexadecimal digits. Picklable; 2 s a million users."""
+    """HMAC-SHA-256 of ids in UTF-8, cut to 128 bits: ``hmac-`` and 32 hexadecimal digits.
+
+    Picklable; 2 s a million users.
+    """
 
     key: bytes = field(repr=False)
 
@@ -39,7 +42,10 @@ class Pseudonyms:
         return asked if _PSEUDONYM.fullmatch(asked) else str(self.hide([asked])[0])
 
     def hide_batch(self, batch: UserBatch) -> UserBatch:
-        """The same answers of users who go by their pseudonyms; relevance is hidden where it is read, see `HiddenRelevance`."""
+        """The same answers of users who go by their pseudonyms.
+
+        Relevance is hidden where it is read, see `HiddenRelevance`.
+        """
         ids = batch.panel.users
         hidden = self.hide(ids)
 
@@ -71,4 +77,8 @@ class HiddenRelevance:
             table = self.source.relevance(slot)
         except UserDataError as error:
             raise UserDataError(self.pseudonyms.find(error.user), error.what) from None
-        return None if table is None else replace(table, users=self.pseudonyms.hide(map(str, table.users)))
+        return (
+            None
+            if table is None
+            else replace(table, users=self.pseudonyms.hide(map(str, table.users)))
+        )

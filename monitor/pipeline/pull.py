@@ -50,15 +50,17 @@ TITLES_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
-    """The sources of one comparison, opened; ``weights``, ``relevance`` and ``titles`` where it has any.
+    """The sources of one comparison, opened.
 
-    ``dimensions``: the columns of the users' source that segments are made of. ``again``: the baseline's second
-    lists, where a noise floor is pulled. ``joined``: all of these lists at once, where everybody is asked and whoever holds the
-    lists can join them. ``tell`` and ``kept_at``, of a slot and an arm by its own name, are for each pull's request.
-    ``scores_to``: where all scores are written beside the database. ``pseudonyms``: what users go by in
-    all that leaves this module, where they are not to go by their ids; ``relevance`` hides them itself.
-    ``listed``: the users of an arm's lists, of arms that can name them.
-    """
+    ``weights``, ``relevance`` and ``titles`` where it has any.
+
+    ``dimensions``: the columns of the users' source that segments are made of. ``again``: the
+    baseline's second lists, where a noise floor is pulled. ``joined``: all of these lists at once,
+    where everybody is asked and whoever holds the lists can join them. ``tell`` and ``kept_at``, of
+    a slot and an arm by its own name, are for each pull's request. ``scores_to``: where all scores
+    are written beside the database. ``pseudonyms``: what users go by in all that leaves this
+    module, where they are not to go by their ids; ``relevance`` hides them itself. ``listed``: the
+    users of an arm's lists, of arms that can name them."""
 
     baseline: ports.Source
     candidate: ports.Source
@@ -82,7 +84,11 @@ class Arms:
     def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
         """Sentences about what could not be read, without examples where users are hidden."""
         shows_example = self.pseudonyms is None
-        return list(dict.fromkeys(each.sentence(shows_example=shows_example) for each in unreadable if each.count))
+        return list(
+            dict.fromkeys(
+                each.sentence(shows_example=shows_example) for each in unreadable if each.count
+            )
+        )
 
     def reason(self, error: SourceError) -> str:
         """What the error says, without an example where users are hidden."""
@@ -115,7 +121,10 @@ class Answers:
 def join_all(
     comparison: Comparison, arms: Arms, source: ports.JoinedSource, slot: datetime, timeout_s: float
 ) -> Iterator[Answers]:
-    """Everybody's answers, joined by whoever holds the lists while they are read. SourceError where that fails."""
+    """Everybody's answers, joined by whoever holds the lists while they are read.
+
+    SourceError where that fails.
+    """
     measuring = comparison.measuring
     request = JoinRequest(
         k=measuring.k,
@@ -129,7 +138,9 @@ def join_all(
     weights = _Extra("item_weights", arms.weights, lambda each: each.weights(slot), arms.reason)
     relevance = _Extra("relevance", arms.relevance, lambda each: each.relevance(slot), arms.reason)
     with source.read(request) as joined:
-        lacks = dict.fromkeys(filter(None, (each.wait(deadline, late) for each in (weights, relevance))))
+        lacks = dict.fromkeys(
+            filter(None, (each.wait(deadline, late) for each in (weights, relevance)))
+        )
         lacks |= dict.fromkeys((*joined.lacks, *arms.describe(relevance.unreadable)))
 
         def batches(size: int) -> Iterator[UserBatch]:
@@ -156,41 +167,66 @@ def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: fl
     # What a run keeps is drawn by what users go by, and has to find the fixed users of the panel.
     hidden = arms.pseudonyms.hide(table.users)
     panel = draw(replace(table, users=hidden), comparison, slot)
-    return replace(panel, users=table.users[find_users(panel.users, hidden)], unreadable=table.unreadable)
+    return replace(
+        panel, users=table.users[find_users(panel.users, hidden)], unreadable=table.unreadable
+    )
 
 
 def pull_all(
-    comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, memory: Memory = _NOTHING
+    comparison: Comparison,
+    arms: Arms,
+    panel: Panel,
+    slot: datetime,
+    timeout_s: float,
+    memory: Memory = _NOTHING,
 ) -> Answers:
     """All answers, pulled side by side so that they are of the same moment."""
     measuring, family = comparison.measuring, comparison.family or comparison.name
-    request = PullRequest(users=panel.users, k=measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001))
+    request = PullRequest(
+        users=panel.users, k=measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001)
+    )
     # By family: a baseline that is pulled for several candidates keeps step with all of them.
-    request = replace(request, together="\0".join((str(measuring.seed), family, slot.isoformat(), *panel.users[:1])))
+    request = replace(
+        request,
+        together="\0".join((str(measuring.seed), family, slot.isoformat(), *panel.users[:1])),
+    )
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
     took: dict[Arm, float] = {}
 
     def asked(what: str, whose: str) -> PullRequest:
         kept_s = measuring.deadline.total_seconds()
-        return replace(request, what=what, tell=arms.tell, kept_at=arms.kept_at(slot, whose), kept_s=kept_s)
+        return replace(
+            request, what=what, tell=arms.tell, kept_at=arms.kept_at(slot, whose), kept_s=kept_s
+        )
 
-    # All calls begin before any is waited for: arms asked one after the other would be of different moments.
+    # All calls begin before any is waited for: arms asked one after the other would be of different
+    # moments.
     pulling = {
-        arm: BackgroundCall(partial(_pull, source, asked(arm, whose), arm, took), name=f"{comparison.name}-{arm}")
-        for arm, source, whose in zip(Arm, (arms.baseline, arms.candidate), comparison.arms, strict=True)
+        arm: BackgroundCall(
+            partial(_pull, source, asked(arm, whose), arm, took), name=f"{comparison.name}-{arm}"
+        )
+        for arm, source, whose in zip(
+            Arm, (arms.baseline, arms.candidate), comparison.arms, strict=True
+        )
     }
     weights = _Extra("item_weights", arms.weights, lambda source: source.weights(slot), arms.reason)
-    relevance = _Extra("relevance", arms.relevance, lambda source: source.relevance(slot), arms.reason)
+    relevance = _Extra(
+        "relevance", arms.relevance, lambda source: source.relevance(slot), arms.reason
+    )
     # Else a cache gives the first answer once more, which is no second one.
-    second = replace(asked("noise floor", "noise floor"), is_uncached=measuring.noise_floor is NoiseFloor.SERVE)
+    second = replace(
+        asked("noise floor", "noise floor"), is_uncached=measuring.noise_floor is NoiseFloor.SERVE
+    )
     again = _Extra("noise_floor", arms.again, lambda source: source.pull(second), arms.reason)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     found = {arm: _pulled(call, panel, deadline, late, arms) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
     lacks = [each.wait(deadline, late) for each in (weights, relevance, again)]
     lists = found[Arm.BASELINE].rankings
-    later = {Arm.CANDIDATE.value: found[Arm.CANDIDATE]} | ({"noise_floor": again.answer} if again.answer else {})
+    later = {Arm.CANDIDATE.value: found[Arm.CANDIDATE]} | (
+        {"noise_floor": again.answer} if again.answer else {}
+    )
     doubt = None
     if second.is_uncached and again.answer is not None:
         doubt = doubt_floor(lists, again.answer.rankings, memory.floor_overlaps)
@@ -206,7 +242,11 @@ def pull_all(
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
         users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
     pulls = [*found.values()] if again.answer is None else [*found.values(), again.answer]
-    unreadable = [*panel.unreadable, *relevance.unreadable, *(part for pull in pulls for part in pull.unreadable)]
+    unreadable = [
+        *panel.unreadable,
+        *relevance.unreadable,
+        *(part for pull in pulls for part in pull.unreadable),
+    ]
     cached = (describe_cached(arm, pull.rankings) for arm, pull in found.items())
     return Answers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
@@ -221,13 +261,23 @@ def pull_all(
 
 
 def pull_until_certain(
-    comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, memory: Memory
+    comparison: Comparison,
+    arms: Arms,
+    panel: Panel,
+    slot: datetime,
+    timeout_s: float,
+    memory: Memory,
 ) -> Answers:
-    """All answers as `pull_all` gives them, of as many users as it takes; the deadline is that of all rounds."""
+    """All answers as `pull_all` gives them, of as many users as it takes.
+
+    The deadline is that of all rounds.
+    """
     from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415 - executors of Spark have no scipy
 
     deadline, ends = Deadline.after(timeout_s), round_ends(len(panel))
-    order = np.random.default_rng((comparison.measuring.seed, int(slot.timestamp()))).permutation(len(panel))
+    order = np.random.default_rng((comparison.measuring.seed, int(slot.timestamp()))).permutation(
+        len(panel)
+    )
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
     ordered = cut_panel(replace(panel, users=users), order)
     known = defaultdict[str, Floats](lambda: np.full(len(panel), np.nan))
@@ -252,7 +302,10 @@ def pull_until_certain(
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
         for start, end in pairwise(ends):
-            if watched and all(is_certain(rule, known[rule.metric][rows[rows < start]], len(rows)) for rule, rows in watched):
+            if watched and all(
+                is_certain(rule, known[rule.metric][rows[rows < start]], len(rows))
+                for rule, rows in watched
+            ):
                 return
             found = ask(start, end, replace(arms, weights=None, relevance=None))
             lacks.update(dict.fromkeys(found.lacks))
@@ -262,18 +315,34 @@ def pull_until_certain(
                 yield replace(batch, weights=first.weights, relevance=first.relevance)
 
     asked = replace(first.asked, count=len(panel.segments[ALL]))
-    return replace(first, asked=asked, batches=batches, lacks=lacks.keys(), seconds=seconds, gaps=gaps, scored=take)
+    return replace(
+        first,
+        asked=asked,
+        batches=batches,
+        lacks=lacks.keys(),
+        seconds=seconds,
+        gaps=gaps,
+        scored=take,
+    )
 
 
 def pull_titles(
-    source: ports.ItemTitleSource | None, slot: datetime, items: Collection[str], timeout_s: float = TITLES_S
+    source: ports.ItemTitleSource | None,
+    slot: datetime,
+    items: Collection[str],
+    timeout_s: float = TITLES_S,
 ) -> tuple[Mapping[str, str], str | None]:
-    """Titles of these items where there is a source of them, and why it gave none; waits for `TITLES_S` at most."""
+    """Titles of these items where there is a source of them, and why it gave none.
+
+    Waits for `TITLES_S` at most.
+    """
     if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
     titles = _Extra("item_titles", source, lambda each: each.titles(slot, items))
-    lack = titles.wait(Deadline.after(wait_s), f"no answer within {wait_s:.0f} s: items go by their ids")
+    lack = titles.wait(
+        Deadline.after(wait_s), f"no answer within {wait_s:.0f} s: items go by their ids"
+    )
     return titles.answer or {}, lack
 
 
@@ -286,10 +355,17 @@ def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
 
 
 class _Extra(Generic[T]):
-    """What a run can do without, asked of its source in the background; there may be no such source."""
+    """What a run can do without, asked of its source in the background.
+
+    There may be no such source.
+    """
 
     def __init__(
-        self, what: str, source: S | None, read: Callable[[S], T | None], reason: Callable[[SourceError], str] = str
+        self,
+        what: str,
+        source: S | None,
+        read: Callable[[S], T | None],
+        reason: Callable[[SourceError], str] = str,
     ) -> None:
         self.answer: T | None = None
         self._what, self._reason = what, reason
@@ -320,7 +396,9 @@ def _pull(source: ports.Source, request: PullRequest, arm: Arm, took: dict[Arm, 
         took[arm] = time.monotonic() - begun_at
 
 
-def _pulled(call: BackgroundCall[Pull], panel: Panel, deadline: Deadline, late: str, arms: Arms) -> Pull:
+def _pulled(
+    call: BackgroundCall[Pull], panel: Panel, deadline: Deadline, late: str, arms: Arms
+) -> Pull:
     try:
         return call.wait(deadline)
     except SourceError as error:

@@ -20,9 +20,15 @@ _MOST = 0.5
 
 
 def find_respelled(
-    scene: Scene, finding: Finding | None, name: Callable[[int], str], between_arms: Sequence[IdMismatch]
+    scene: Scene,
+    finding: Finding | None,
+    name: Callable[[int], str],
+    between_arms: Sequence[IdMismatch],
 ) -> Finding | None:
-    """The same finding as a changed spelling where that is what happened; ``between_arms``: what is odd in this run."""
+    """The same finding as a changed spelling where that is what happened.
+
+    ``between_arms``: what is odd in this run.
+    """
     if finding is not None and finding.kind not in _OF_ITEMS:
         return None
     if scene.changes is not None:
@@ -30,7 +36,9 @@ def find_respelled(
             found = _respelled_since(scene, scene.changes, arm, finding, name)
             if found is not None:
                 return found
-    spelling = next((each for each in between_arms if each.is_spelling and each.ids is IdKind.ITEM), None)
+    spelling = next(
+        (each for each in between_arms if each.is_spelling and each.ids is IdKind.ITEM), None
+    )
     if spelling is None:
         return None
     users = len(scene.batch)
@@ -48,20 +56,38 @@ def find_respelled(
 
 
 def _respelled_since(
-    scene: Scene, changes: PairChanges, arm: Arm, finding: Finding | None, name: Callable[[int], str]
+    scene: Scene,
+    changes: PairChanges,
+    arm: Arm,
+    finding: Finding | None,
+    name: Callable[[int], str],
 ) -> Finding | None:
     """The arm's new items and those that it no longer shows, if most of them are the same in another spelling."""
     lists = changes.lists[arm]
-    rows = scene.segments[ALL] if finding is None else rows_of_place(finding.segment, scene.segments)
+    rows = (
+        scene.segments[ALL] if finding is None else rows_of_place(finding.segment, scene.segments)
+    )
     rows = rows[changes.is_known[rows]]
-    new = np.setdiff1d(distinct_items(lists.present[rows]), distinct_items(lists.former), assume_unique=True)
-    old = np.setdiff1d(distinct_items(lists.former[rows]), distinct_items(lists.present[rows]), assume_unique=True)
+    new = np.setdiff1d(
+        distinct_items(lists.present[rows]), distinct_items(lists.former), assume_unique=True
+    )
+    old = np.setdiff1d(
+        distinct_items(lists.former[rows]), distinct_items(lists.present[rows]), assume_unique=True
+    )
     if not len(new) or not len(old):
         return None
     spelling = find_mismatch(
-        [name(code) for code in old.tolist()], [name(code) for code in new.tolist()], IdKind.ITEM, common=0, is_many=False
+        [name(code) for code in old.tolist()],
+        [name(code) for code in new.tolist()],
+        IdKind.ITEM,
+        common=0,
+        is_many=False,
     )
-    if spelling is None or not spelling.is_spelling or spelling.would_match < _MOST * spelling.tried:
+    if (
+        spelling is None
+        or not spelling.is_spelling
+        or spelling.would_match < _MOST * spelling.tried
+    ):
         return None
     others = np.isin(lists.present, new).sum(axis=1)
     hit = changes.is_known & (2 * others > lists.lengths)

@@ -26,7 +26,10 @@ HALF_A_USER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RuleSeries(Generic[RuleT_co]):
-    """One rule on one segment. Shares of users are judged as angles, on which they vary alike wherever they lie."""
+    """One rule on one segment.
+
+    Shares of users are judged as angles, on which they vary alike wherever they lie.
+    """
 
     rule: RuleT_co
     segment: str
@@ -75,7 +78,10 @@ class RuleSeries(Generic[RuleT_co]):
         if not np.isfinite(judged) or (self.rule.is_share and not users):
             return None
         if not self.rule.is_share:
-            low, high = (isinstance(self.rule, SimilarityRule) and self.rule.scores) or (-np.inf, np.inf)
+            low, high = (isinstance(self.rule, SimilarityRule) and self.rule.scores) or (
+                -np.inf,
+                np.inf,
+            )
             return float(np.clip(judged, low, high))
         shown = float(from_angle(judged, users))
         # As angles of rare shares come back: less than half a user is nobody.
@@ -89,7 +95,9 @@ def _as_angle(share: float, users: int) -> tuple[float, float]:
     return float(angle), float(error)
 
 
-def measure_all(series: Sequence[RuleSeries[SeriesRule]], figures: Figures) -> tuple[Floats, Floats]:
+def measure_all(
+    series: Sequence[RuleSeries[SeriesRule]], figures: Figures
+) -> tuple[Floats, Floats]:
     """Values and sampling errors of every series in one run, (m,) each, NaN where the run has none."""
     found = [each.read(figures) for each in series]
     values, errors = np.array(found, dtype=np.float64).reshape(len(series), 2).T
@@ -114,16 +122,21 @@ def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
         for segments, rows in _alike(rule.alert, past).items():
             known = [place for place, name in enumerate(segments) if name in columns]
             numbers = np.stack([past[row].lessons[rule.alert].numbers for row in rows], axis=1)
-            found[:, np.array(rows)[:, np.newaxis], [columns[segments[place]] for place in known]] = numbers[:, :, known]
+            found[
+                :, np.array(rows)[:, np.newaxis], [columns[segments[place]] for place in known]
+            ] = numbers[:, :, known]
         mine, judged = list(columns.values()), describe_series(rule)
-        # Runs from before the rule, or from before it watched this, have summaries in place of a lesson.
+        # Runs from before the rule, or from before it watched this, have summaries in place of a
+        # lesson.
         for row in [row for row, run in enumerate(past) if not run.teaches(rule.alert, judged)]:
             figures = Figures.of(past[row].summaries)
             found[:2, row, mine] = measure_all([series[column] for column in mine], figures)
     return LessonArrays(*found)
 
 
-def _by_rule(series: Sequence[RuleSeries[SeriesRule]]) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
+def _by_rule(
+    series: Sequence[RuleSeries[SeriesRule]],
+) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
     columns: dict[str, dict[str, int]] = defaultdict(dict)
     rules = {each.rule.alert: each.rule for each in series}
     for column, each in enumerate(series):
@@ -140,7 +153,9 @@ def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[in
     return found
 
 
-def find_alarms(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun], alerts: Collection[str]) -> Flags:
+def find_alarms(
+    series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun], alerts: Collection[str]
+) -> Flags:
     """Whether any of these alerts was pending or firing after each past run, in the segment or in all users, (runs, m)."""
     found = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
@@ -169,7 +184,10 @@ def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
-    """Where the runs stand in the day and in the week, by UTC; those of the slot's own hour and day are under way."""
+    """Where the runs stand in the day and in the week, by UTC.
+
+    Those of the slot's own hour and day are under way.
+    """
     slots, now = [run.slot.astimezone(UTC) for run in past], slot.astimezone(UTC)
     in_hour = sum(each.date() == now.date() and each.hour == now.hour for each in slots)
     in_day = sum(each.date() == now.date() for each in slots)

@@ -39,7 +39,8 @@ _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """What a run of the slot needs of earlier ones: the runs that rules learn from, or the few that show what was normal."""
-    # Summaries are large, so without rules that learn only as many runs are read as a message averages over.
+    # Summaries are large, so without rules that learn only as many runs are read as a message
+    # averages over.
     rules, runs = learning_rules(comparison), REMEMBERED
     if needs_recent(comparison):
         rules, runs = comparison.judging.similarity_rules, RECENT
@@ -48,34 +49,52 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         config_hash=comparison.config_hash,
         before=slot,
         runs=runs if rules else 0,
-        series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
+        series={
+            rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)
+        },
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
     )
 
 
 def execute(
-    comparison: Comparison, arms: Arms, claim: Claim, memory: Memory, clock: Clock, scores: RunScores | None = None
+    comparison: Comparison,
+    arms: Arms,
+    claim: Claim,
+    memory: Memory,
+    clock: Clock,
+    scores: RunScores | None = None,
 ) -> RunResult:
-    """Measure and judge one claimed slot. What goes wrong with sources is in the result, never an exception.
+    """Measure and judge one claimed slot.
 
-    ``scores`` gathers those of the users, else memory: readable until the result is closed, OutputError when they cannot be
-    taken. Run again over the same lists it gives the same summaries, and moves no alert twice.
-    """
+    What goes wrong with sources is in the result, never an exception.
+
+    ``scores`` gathers those of the users, else memory: readable until the result is closed,
+    OutputError when they cannot be taken. Run again over the same lists it gives the same
+    summaries, and moves no alert twice."""
     watch = Stopwatch(clock)
     try:
         measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)
     except SourceError as error:
-        return failed_result(comparison, claim, memory, clock, reason=arms.reason(error), stage_seconds=watch.seconds)
+        return failed_result(
+            comparison, claim, memory, clock, reason=arms.reason(error), stage_seconds=watch.seconds
+        )
     status, reason = assess(measurement, comparison)
     if memory.anew_since is not None and learning_rules(comparison):
-        changed = f"the configuration of this comparison changed before the run of {format_instant(memory.anew_since)}"
-        reason = "; ".join(filter(None, (reason, changed, "rules that learn begin again from there")))
+        changed = (
+            "the configuration of this comparison changed before the run of "
+            f"{format_instant(memory.anew_since)}"
+        )
+        reason = "; ".join(
+            filter(None, (reason, changed, "rules that learn begin again from there"))
+        )
     if status is not RunStatus.OK:
         reason = _add_last_ok(reason, memory)
     if arms.scores_to is not None:
         with watch.stage("write"):
-            unwritten = _write_scores(comparison, arms.scores_to, claim, status, measurement.run.scores)
+            unwritten = _write_scores(
+                comparison, arms.scores_to, claim, status, measurement.run.scores
+            )
         reason = "; ".join(filter(None, (reason, unwritten))) or None
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
     found = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
@@ -83,9 +102,16 @@ def execute(
 
 
 def _write_scores(
-    comparison: Comparison, sink: ScoreSink, claim: Claim, status: RunStatus, scores: Iterable[Scores] | None
+    comparison: Comparison,
+    sink: ScoreSink,
+    claim: Claim,
+    status: RunStatus,
+    scores: Iterable[Scores] | None,
 ) -> str | None:
-    """Write all scores to where they are wanted beside the database, before the run is stored; what stood in the way."""
+    """Write all scores to where they are wanted beside the database, before the run is stored.
+
+    What stood in the way.
+    """
     if scores is None or (claim.has_ok and status is not RunStatus.OK):
         return None
     about = {
@@ -128,13 +154,17 @@ def _add_last_ok(reason: str | None, memory: Memory) -> str | None:
     return reason if last is None else f"{reason}; last good run: {format_instant(last.slot)}"
 
 
-def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, found: Findings) -> RunResult:
+def _judge(
+    comparison: Comparison, claim: Claim, memory: Memory, at: datetime, found: Findings
+) -> RunResult:
     judgement = judge_findings(comparison, found, memory, at)
     if any(change.is_start for change in judgement.transitions):
         told = recall_fault(found.measured.explanation, memory.explained)
         found = replace(found, measured=replace(found.measured, explanation=told))
     last, models, k = memory.last_ok, found.measured.models, comparison.measuring.k
-    changes = () if last is None else tell_changes(last, found.slot, comparison.config_hash, k, models)
+    changes = (
+        () if last is None else tell_changes(last, found.slot, comparison.config_hash, k, models)
+    )
     explanation = _told(comparison, found.measured.explanation)
     return RunResult(
         claim=claim,
@@ -144,7 +174,9 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
         config_hash=comparison.config_hash,
         k=k,
         states=judgement.states,
-        transitions=add_explanations(judgement.transitions, explanation, write_models(models, found.slot)),
+        transitions=add_explanations(
+            judgement.transitions, explanation, write_models(models, found.slot)
+        ),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
         labels_until=_labels_until(comparison, claim) if found.status is RunStatus.OK else None,
@@ -153,7 +185,11 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
 
 
 def _told(comparison: Comparison, explanation: Explanation | None) -> Explanation | None:
-    return explanation if explanation is None or comparison.judging.shows_items else explanation.without_items
+    return (
+        explanation
+        if explanation is None or comparison.judging.shows_items
+        else explanation.without_items
+    )
 
 
 def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
@@ -165,17 +201,25 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
     kept = {name: rows for name, rows in segments.items() if name not in thin}
     return replace(
         measured,
-        summaries=tuple(each for each in measured.summaries if is_compared and each.segment not in thin),
-        arm_scores=tuple(each for each in measured.arm_scores if is_compared and each.segment not in thin),
+        summaries=tuple(
+            each for each in measured.summaries if is_compared and each.segment not in thin
+        ),
+        arm_scores=tuple(
+            each for each in measured.arm_scores if is_compared and each.segment not in thin
+        ),
         scores=_kept_scores(comparison, measured.scores),
-        lists=replace(measured.lists, segments=kept) if is_ok and measured.lists is not None else None,
+        lists=replace(measured.lists, segments=kept)
+        if is_ok and measured.lists is not None
+        else None,
         is_labelled=is_ok and measured.is_labelled,
         split=measured.split if is_ok else None,
         explanation=measured.explanation if is_ok else None,
     )
 
 
-def _kept_scores(comparison: Comparison, scores: Iterable[Scores] | None) -> Iterable[Scores] | None:
+def _kept_scores(
+    comparison: Comparison, scores: Iterable[Scores] | None
+) -> Iterable[Scores] | None:
     """Those that the comparison keeps."""
     keep = comparison.measuring.keep_scores
     if scores is None or keep is Keep.NONE or keep is Keep.ALL:
@@ -188,7 +232,11 @@ def _kept_scores(comparison: Comparison, scores: Iterable[Scores] | None) -> Ite
 
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
     within = comparison.measuring.relevance_within
-    return claim.slot + within if within is not None and relevance_metrics(comparison.measuring) else None
+    return (
+        claim.slot + within
+        if within is not None and relevance_metrics(comparison.measuring)
+        else None
+    )
 
 
 def assess(measurement: Measurement, comparison: Comparison) -> tuple[RunStatus, str | None]:
@@ -198,7 +246,10 @@ def assess(measurement: Measurement, comparison: Comparison) -> tuple[RunStatus,
     is_ok = whole.paired > 0 and whole.paired >= least * whole.asked
     # Sources know no more of the deadline than what is left.
     deadline = f"the run's deadline (deadline: {comparison.measuring.deadline.total_seconds():g}s)"
-    told = (each.replace("the run's deadline", deadline) for each in _obstacles(measurement, _EXPECTED if is_ok else ()))
+    told = (
+        each.replace("the run's deadline", deadline)
+        for each in _obstacles(measurement, _EXPECTED if is_ok else ())
+    )
     asked = [row.segment for row in measurement.coverage.rows if row.asked]
     unmatched = find_unmatched(comparison, asked)
     hints = [*map(write_mismatch, measurement.run.id_mismatches), *map(write_unmatched, unmatched)]
@@ -223,10 +274,17 @@ def _obstacles(measurement: Measurement, passed_over: Collection[CoverageReason]
             found.setdefault(arm, []).append((count, cause, users))
     told, lost = [], {arm: sum(count for count, *_ in of_it) for arm, of_it in found.items()}
     for arm in sorted(filter(found.__contains__, Arm), key=lambda arm: -lost[arm]):
-        causes = (cause if len(found[arm]) == 1 else f"{cause} ({count:,} of them)" for count, cause, _ in found[arm])
+        causes = (
+            cause if len(found[arm]) == 1 else f"{cause} ({count:,} of them)"
+            for count, cause, _ in found[arm]
+        )
         told.append(f"{describe_lost(arm, lost[arm], whole.asked)}: {', '.join(causes)}")
     if len(lost) == len(Arm) and 2 * min(lost.values()) >= whole.asked:
         told[0] = f"{BOTH_FAILED}: {told[0]}"
-    told += [f"the {arm} answered {whole.asked:,} of {whole.asked:,}" for arm in Arm if found and arm not in found]
+    told += [
+        f"the {arm} answered {whole.asked:,} of {whole.asked:,}"
+        for arm in Arm
+        if found and arm not in found
+    ]
     named = [of_it[0][2] for arm, of_it in found.items() if lost[arm] < whole.asked and of_it[0][2]]
     return [*told, *(f"for example {users}" for users in dict.fromkeys(named))]

@@ -10,12 +10,29 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from monitor.attribution.changes import PairChanges, classify, compare_pairs, group_users, share_kinds
-from monitor.attribution.decomposition import ExposureShift, MeanDrop, compare_exposure, decompose_drop, rows_of_place
+from monitor.attribution.changes import (
+    PairChanges,
+    classify,
+    compare_pairs,
+    group_users,
+    share_kinds,
+)
+from monitor.attribution.decomposition import (
+    ExposureShift,
+    MeanDrop,
+    compare_exposure,
+    decompose_drop,
+    rows_of_place,
+)
 from monitor.attribution.faults import Scene, find_fault
 from monitor.attribution.habits import pool_bins, share_bins
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
-from monitor.attribution.sentences import write_alert_text, write_distance, write_drop, write_finding
+from monitor.attribution.sentences import (
+    write_alert_text,
+    write_distance,
+    write_drop,
+    write_finding,
+)
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
 from monitor.model.arrays import Rows
@@ -33,19 +50,28 @@ from monitor.pipeline.respelled import find_respelled
 from monitor.pipeline.score import leading_metric
 
 _MOST, _SOME = 0.5, 0.05
-"""Share of a drop that a fault explains at least to be its cause; where there is no drop, share of users."""
+"""Share of a drop that a fault explains at least to be its cause.
+
+Where there is no drop, share of users.
+"""
 _OTHERS_AGAIN = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 _SINCE = "Since the run of"
 
 HEALTHY_RUNS = 20  # newest ones that a run is held against
 SHOWN_ITEMS = 10  # that gained, and that lost
-SHOWN_EXAMPLES = 3  # most users shown of each kind of change; fewer where the comparison keeps the lists of fewer
-TITLED = 10  # places of an example's lists whose items have titles: what is stored of a run grows with them
+# Most users shown of each kind of change; fewer where the comparison keeps the lists of fewer
+SHOWN_EXAMPLES = 3
+# Places of an example's lists whose items have titles: what is stored of a run grows with them
+TITLED = 10
 
 
 def can_split(metric: Metric) -> bool:
     """Whether distances by this metric come apart: identical lists have a value, and relevance is not needed."""
-    return metric.need is not Need.RELEVANCE and metric.identical is not None and not math.isnan(metric.identical)
+    return (
+        metric.need is not Need.RELEVANCE
+        and metric.identical is not None
+        and not math.isnan(metric.identical)
+    )
 
 
 def split_metric(batch: PairBatch, metric: Metric) -> Parts:
@@ -96,10 +122,17 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         changes=changes,
         is_older=former is not last,
         habits=_pool_habits(known),
-        usually_missing=1 - sum(each.means.n for each in known) / sum(each.asked for each in known) if known else None,
+        usually_missing=1 - sum(each.means.n for each in known) / sum(each.asked for each in known)
+        if known
+        else None,
         drop=drop.whole if drop is not None and drop.is_clear else None,
     )
-    split = Split(metric=str(metric), asked=sample.pairing.coverage.all.asked, means=means, habits=_share_habits(scene))
+    split = Split(
+        metric=str(metric),
+        asked=sample.pairing.coverage.all.asked,
+        means=means,
+        habits=_share_habits(scene),
+    )
     names = _Names(pairing=sample.pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
@@ -110,18 +143,26 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
 def _find_cause(
     scene: Scene, names: _Names, mismatches: Sequence[IdMismatch], *, shows_items: bool
 ) -> tuple[Finding | None, bool | None]:
-    """The fault, or the changed spelling of ids that looks like it; and whether the other arm stood still."""
+    """The fault, or the changed spelling of ids that looks like it.
+
+    And whether the other arm stood still.
+    """
     finding, has_stood = find_fault(scene) or (None, None)
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
         return finding, has_stood
-    return respelled if shows_items else respelled.without_examples, has_stood if len(respelled.arms) == 1 else None
+    return respelled if shows_items else respelled.without_examples, has_stood if len(
+        respelled.arms
+    ) == 1 else None
 
 
 def _compare_metric(
     batch: PairBatch, metric: Metric, former: RecodedLists | None, last: RecodedLists | None
 ) -> PairChanges | None:
-    """How each pair's distance by a metric changed since earlier lists; None where there are none."""
+    """How each pair's distance by a metric changed since earlier lists.
+
+    None where there are none.
+    """
     # What weights and scores the items had then is not known.
     if former is None or metric.need is not None:
         return None
@@ -153,7 +194,9 @@ def _explain(  # noqa: PLR0913 - all that is known of a run
     arm, before = _changed_arm(scene.changes, finding), None
     items = _compare_items(scene, rows, arm, names)
     if scene.changes is not None:
-        before = share_kinds(classify(scene.changes.former.take(rows[scene.changes.is_known[rows]])))
+        before = share_kinds(
+            classify(scene.changes.former.take(rows[scene.changes.is_known[rows]]))
+        )
     return Explanation(
         metric=split.metric,
         sentence=sentence,
@@ -163,7 +206,14 @@ def _explain(  # noqa: PLR0913 - all that is known of a run
         lost=items.lost,
         entered=items.entered,
         left=items.left,
-        groups=group_users(classify(scene.batch), parts, rows, before=before, show=names.show_lists, examples=examples),
+        groups=group_users(
+            classify(scene.batch),
+            parts,
+            rows,
+            before=before,
+            show=names.show_lists,
+            examples=examples,
+        ),
         before=None if drop is None else drop.before,
         causes=() if drop is None else drop.causes,
         falls=() if drop is None else drop.falls,
@@ -174,7 +224,10 @@ def _explain(  # noqa: PLR0913 - all that is known of a run
 
 
 def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
-    """The arm that the finding names, else that which changed the distance more; None where no changes are known."""
+    """The arm that the finding names, else that which changed the distance more.
+
+    None where no changes are known.
+    """
     if changes is None:
         return None
     if finding is not None:
@@ -195,7 +248,10 @@ def _share_habits(scene: Scene) -> dict[str, dict[str, tuple[float, ...]]]:
     """How much lists changed, for later runs."""
     # Over several runs lists change more than from one to the next.
     found = {} if scene.is_older else scene.bins
-    return {str(arm): {str(habit): share_bins(bins) for habit, bins in of_arm.items()} for arm, of_arm in found.items()}
+    return {
+        str(arm): {str(habit): share_bins(bins) for habit, bins in of_arm.items()}
+        for arm, of_arm in found.items()
+    }
 
 
 def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ...]]]:
@@ -205,14 +261,19 @@ def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ..
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
                 runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    return {arm: {habit: pool_bins(shares) for habit, shares in habits.items()} for arm, habits in runs.items()}
+    return {
+        arm: {habit: pool_bins(shares) for habit, shares in habits.items()}
+        for arm, habits in runs.items()
+    }
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
     """Ids of the items that the explanation names, and that its examples have in the places that messages show."""
     if explanation is None:
         return frozenset()
-    lists = (items[:TITLED] for each in explanation.examples for items in (each.baseline, each.candidate))
+    lists = (
+        items[:TITLED] for each in explanation.examples for items in (each.baseline, each.candidate)
+    )
     return frozenset(each.item for each in (*explanation.gained, *explanation.lost)).union(*lists)
 
 
@@ -221,21 +282,29 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
     if explanation is None or not titles:
         return explanation
     gained, lost = (
-        tuple(replace(each, title=titles.get(each.item)) for each in items) for items in (explanation.gained, explanation.lost)
+        tuple(replace(each, title=titles.get(each.item)) for each in items)
+        for items in (explanation.gained, explanation.lost)
     )
     return replace(explanation, gained=gained, lost=lost, titles=titles)
 
 
-def recall_fault(own: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
+def recall_fault(
+    own: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]
+) -> Explanation | None:
     """What is told of a run in which alerts begin: its own explanation, or that of the run in which the fault came.
 
     An alert that comes late, as of a trend, finds no cause in what changed since the last run: then the newest of the
     ``earlier`` faults that explains most of a drop is told, or if there was none concerns enough users.
     """
     finding = None if own is None else own.finding
-    is_others = finding is not None and finding.explained is not None and finding.kind in _OTHERS_AGAIN
+    is_others = (
+        finding is not None and finding.explained is not None and finding.kind in _OTHERS_AGAIN
+    )
     is_told = own is None or (finding is not None and not is_others) or _is_cause(finding)
-    slot, found = next(((slot, each) for slot, each in earlier if not is_told and _is_cause(each.finding)), (None, own))
+    slot, found = next(
+        ((slot, each) for slot, each in earlier if not is_told and _is_cause(each.finding)),
+        (None, own),
+    )
     if found is None or slot is None or found.sentence.startswith(_SINCE):
         return found
     return replace(found, sentence=f"{_SINCE} {format_instant(slot)}: {found.sentence}")
@@ -258,10 +327,21 @@ def add_explanations(
     That is one on similarity, and where a fault was found other than users without a list, any but a condition.
     """
     finding = None if explanation is None else explanation.finding
-    of_lists = (RuleKind.COVERAGE, RuleKind.STANDSTILL) if finding and finding.kind is not FaultKind.MISSING else ()
+    of_lists = (
+        (RuleKind.COVERAGE, RuleKind.STANDSTILL)
+        if finding and finding.kind is not FaultKind.MISSING
+        else ()
+    )
     return tuple(
-        replace(each, explanation=" ".join((write_alert_text(explanation, parse_derived(each.metric)[1], each.segment), *also)))
-        if explanation is not None and each.kind in (RuleKind.SIMILARITY, *of_lists) and each.to_state is not State.QUIET
+        replace(
+            each,
+            explanation=" ".join(
+                (write_alert_text(explanation, parse_derived(each.metric)[1], each.segment), *also)
+            ),
+        )
+        if explanation is not None
+        and each.kind in (RuleKind.SIMILARITY, *of_lists)
+        and each.to_state is not State.QUIET
         else each
         for each in transitions
     )
@@ -283,5 +363,7 @@ class _Names:
 
     def show_lists(self, row: int) -> ExampleLists:
         batch, vocabulary = self.pairing.batch, self.pairing.vocabulary
-        baseline, candidate = (decode(codes[row], vocabulary) for codes in (batch.baseline, batch.candidate))
+        baseline, candidate = (
+            decode(codes[row], vocabulary) for codes in (batch.baseline, batch.candidate)
+        )
         return ExampleLists(user=self.users[row], baseline=baseline, candidate=candidate)

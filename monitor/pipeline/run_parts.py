@@ -14,7 +14,16 @@ from pandas.api.extensions import ExtensionArray
 from monitor.errors import SourceError
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
-from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow, Panel, Pull, RankingTable, UserBatch
+from monitor.model.rankings import (
+    Arm,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    Panel,
+    Pull,
+    RankingTable,
+    UserBatch,
+)
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.model.statistics import Statistic
 from monitor.model.unreadable import Need, Unreadable
@@ -28,14 +37,36 @@ from monitor.summaries import FineBins, Moments, ScoreAccumulator, SummaryAccumu
 _VALUES = {
     each.__name__: each
     for each in (
-        *(RunPart, SummaryAccumulator, ScoreAccumulator, Moments, FineBins, ListedItems, DistinctIds, Coverage, CoverageRow),
-        *(Evidence, Scores, KeptLists, UserBatch, Panel, Pull, RankingTable, Statistic, IdMismatch, Unreadable),
+        *(
+            RunPart,
+            SummaryAccumulator,
+            ScoreAccumulator,
+            Moments,
+            FineBins,
+            ListedItems,
+            DistinctIds,
+            Coverage,
+            CoverageRow,
+        ),
+        *(
+            Evidence,
+            Scores,
+            KeptLists,
+            UserBatch,
+            Panel,
+            Pull,
+            RankingTable,
+            Statistic,
+            IdMismatch,
+            Unreadable,
+        ),
     )
 }
 _ENUMS: dict[str, type[Enum]] = {
     each.__name__: each for each in (Arm, CoverageReason, EvidenceKind, IdKind, MismatchKind, Need)
 }
-_LARGE = 10_000  # numbers; of as many that mostly are zero, such as counts in bins, only the others are packed
+# Numbers; of as many that mostly are zero, such as counts in bins, only the others are packed
+_LARGE = 10_000
 _FASTEST = 1  # of zlib: what compresses at all compresses well
 
 
@@ -67,7 +98,11 @@ def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - 
     if isinstance(value, np.ndarray):
         if value.size >= _LARGE and 4 * np.count_nonzero(value) < value.size:
             places = np.flatnonzero(value)
-            return {"size": value.size, "places": _packed(places, arrays), "at": _packed(value[places], arrays)}
+            return {
+                "size": value.size,
+                "places": _packed(places, arrays),
+                "at": _packed(value[places], arrays),
+            }
         arrays.append(np.ascontiguousarray(value).tobytes())
         return {"dtype": value.dtype.str, "shape": value.shape}
     if isinstance(value, pd.Index | ExtensionArray):
@@ -75,13 +110,22 @@ def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - 
         arrays.append("\0".join(value).encode())
         return {"texts": len(value), "bytes": len(arrays[-1]), "index": isinstance(value, pd.Index)}
     if isinstance(value, Mapping):
-        return {"pairs": [[_packed(key, arrays), _packed(each, arrays)] for key, each in value.items()]}
+        return {
+            "pairs": [[_packed(key, arrays), _packed(each, arrays)] for key, each in value.items()]
+        }
     if isinstance(value, list):
         return [_packed(each, arrays) for each in value]
     if isinstance(value, tuple):
         return {"tuple": [_packed(each, arrays) for each in value]}
-    held = {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else vars(value)
-    return {"class": type(value).__name__, "held": {name: _packed(each, arrays) for name, each in held.items()}}
+    held = (
+        {each.name: getattr(value, each.name) for each in fields(value)}
+        if is_dataclass(value)
+        else vars(value)
+    )
+    return {
+        "class": type(value).__name__,
+        "held": {name: _packed(each, arrays) for name, each in held.items()},
+    }
 
 
 class _Unpacking:
@@ -106,7 +150,9 @@ class _Unpacking:
         if "dtype" in packed:
             return self._numbers(np.dtype(packed["dtype"]), packed["shape"])
         if "texts" in packed:
-            found = bytes(self._take(packed["bytes"])).decode().split("\0") if packed["texts"] else []
+            found = (
+                bytes(self._take(packed["bytes"])).decode().split("\0") if packed["texts"] else []
+            )
             return pd.Index(found, dtype="str") if packed["index"] else pd.array(found, dtype="str")
         if "pairs" in packed:
             return {self.value(key): self.value(each) for key, each in packed["pairs"]}
@@ -130,7 +176,10 @@ class _Unpacking:
 
 
 class RemoteMeasurer:
-    """Measures as `RunAccumulator` does and packs the result; picklable. ``keep``: whose scores come back. Port: Measurer."""
+    """Measures as `RunAccumulator` does and packs the result.
+
+    Picklable. ``keep``: whose scores come back. Port: Measurer.
+    """
 
     def __init__(
         self,
@@ -150,7 +199,11 @@ class RemoteMeasurer:
     def measure(self, users: UserBatch) -> bytes:
         """What is found of some users."""
         users = users if self._pseudonyms is None else self._pseudonyms.hide_batch(users)
-        return self._gathered(lambda found: found.add(replace(users, weights=self._weights, relevance=self._relevance)))
+        return self._gathered(
+            lambda found: found.add(
+                replace(users, weights=self._weights, relevance=self._relevance)
+            )
+        )
 
     def merge(self, parts: Iterable[bytes]) -> bytes:
         """What is found of the users of all of these parts together."""
@@ -166,11 +219,16 @@ class RemoteMeasurer:
         try:
             return unpack_part(part)
         except ValueError as error:
-            msg = f"the engine sent back what is no part of a run ({error}): run the same version of rankwatch everywhere"
+            msg = (
+                f"the engine sent back what is no part of a run ({error}): run the same "
+                "version of rankwatch everywhere"
+            )
             raise SourceError(msg, permanent=False) from None
 
     def _gathered(self, take: Callable[[RunAccumulator], None]) -> bytes:
         scores: list[Scores] = []
-        found = RunAccumulator(self._comparison, self._asked, sampled_users=self._sampled_users, gather=scores.append)
+        found = RunAccumulator(
+            self._comparison, self._asked, sampled_users=self._sampled_users, gather=scores.append
+        )
         take(found)
         return pack_part(found.part(draw_scores(join_scores(scores), self._keep, self._comparison)))

@@ -1,4 +1,7 @@
-"""From paired lists to scores, summaries and evidence, those of the noise floor too; and a run's scores, given by user."""
+"""From paired lists to scores, summaries and evidence, those of the noise floor too.
+
+And a run's scores, given by user.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +36,9 @@ GIVEN_USERS = 100_000
 """Users whose scores are given at once."""
 
 
-def scorable_metrics(measuring: MeasuringPlan, batch: PairBatch) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
+def scorable_metrics(
+    measuring: MeasuringPlan, batch: PairBatch
+) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
     """The wanted metrics that this batch can be scored by, and sentences about the others."""
     metrics = tuple(parse(name) for name in measuring.metrics)
     lacking: dict[Need, list[str]] = {}
@@ -42,14 +47,18 @@ def scorable_metrics(measuring: MeasuringPlan, batch: PairBatch) -> tuple[tuple[
             lacking.setdefault(metric.need, []).append(str(metric))
     # No sentence about relevance that is not known: it may arrive later.
     left_out = tuple(
-        f"{', '.join(names)} not measured: {_NOT_KNOWN[need]}" for need, names in lacking.items() if need in _NOT_KNOWN
+        f"{', '.join(names)} not measured: {_NOT_KNOWN[need]}"
+        for need, names in lacking.items()
+        if need in _NOT_KNOWN
     )
     return tuple(metric for metric in metrics if can_score(metric, batch)), left_out
 
 
 def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
     """The wanted metrics that need relevance."""
-    return tuple(metric for metric in map(parse, measuring.metrics) if metric.need is Need.RELEVANCE)
+    return tuple(
+        metric for metric in map(parse, measuring.metrics) if metric.need is Need.RELEVANCE
+    )
 
 
 def summarize_scores(
@@ -78,12 +87,18 @@ def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:
     return {str(metric): metric.bounds(k) for metric in metrics}
 
 
-def score_kept_lists(lists: KeptLists, k: int, metrics: Sequence[Metric], relevance: RelevanceTable | None = None) -> Scores:
+def score_kept_lists(
+    lists: KeptLists, k: int, metrics: Sequence[Metric], relevance: RelevanceTable | None = None
+) -> Scores:
     """Scores of the users of kept lists, cut to k."""
-    baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
+    baseline, candidate = (
+        Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
+    )
     # All of them had been compared, so rows and segments stay as they were.
     pairing = pair(lists.panel, baseline, candidate, k, relevance=relevance)
-    return Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics, failed={}))
+    return Scores(
+        users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics, failed={})
+    )
 
 
 def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
@@ -95,7 +110,9 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
     return by_name.get(next((name for name in watched if name in by_name), next(iter(by_name), "")))
 
 
-def show_user(pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, position: int) -> Evidence:
+def show_user(
+    pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, position: int
+) -> Evidence:
     """Both lists of the user in this row of the pairing and of the scores, with ids in place of codes."""
     return Evidence(
         kind=kind,
@@ -103,7 +120,10 @@ def show_user(pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, po
         user=scores.users[row],
         baseline=decode(pairing.batch.baseline[row], pairing.vocabulary),
         candidate=decode(pairing.batch.candidate[row], pairing.vocabulary),
-        scores={name: None if np.isnan(values[row]) else float(values[row]) for name, values in scores.by_metric.items()},
+        scores={
+            name: None if np.isnan(values[row]) else float(values[row])
+            for name, values in scores.by_metric.items()
+        },
     )
 
 
@@ -123,13 +143,18 @@ def measure_floor(
     rows = rows[pairing.panel_rows]
     wanted = [metric for metric in metrics if can_score(metric, again.batch)]
     found = score_all(again.batch, wanted, failed=failed) if wanted else {}
-    return {name: np.append(values, np.nan)[rows] for name, values in found.items()}  # row -1 is the NaN
+    return {
+        name: np.append(values, np.nan)[rows] for name, values in found.items()
+    }  # row -1 is the NaN
 
 
 def add_floor(
     scores: Mapping[str, Floats], floor: Mapping[str, Floats], metrics: Sequence[Metric], k: int
 ) -> tuple[dict[str, Floats], dict[str, Bounds]]:
-    """The scores with the series of the floor behind them, and the bounds of those; each (n,), NaN where undefined."""
+    """The scores with the series of the floor behind them, and the bounds of those.
+
+    Each (n,), NaN where undefined.
+    """
     series: dict[str, Floats] = dict(scores)
     bounds: dict[str, Bounds] = {}
     for metric in metrics:
@@ -137,23 +162,37 @@ def add_floor(
         if name not in floor:
             continue
         low, high = metric.bounds(k)
-        # Above 0 the candidate is farther from the baseline than the baseline from itself, whatever the direction of the
-        # metric.
-        excess = floor[name] - scores[name] if metric.higher_is_more_alike else scores[name] - floor[name]
-        series |= {DerivedMetric.FLOOR.of(name): floor[name], DerivedMetric.OVER_FLOOR.of(name): excess}
-        bounds |= {DerivedMetric.FLOOR.of(name): (low, high), DerivedMetric.OVER_FLOOR.of(name): (low - high, high - low)}
+        # Above 0 the candidate is farther from the baseline than the baseline from itself, whatever
+        # the direction of the metric.
+        excess = (
+            floor[name] - scores[name]
+            if metric.higher_is_more_alike
+            else scores[name] - floor[name]
+        )
+        series |= {
+            DerivedMetric.FLOOR.of(name): floor[name],
+            DerivedMetric.OVER_FLOOR.of(name): excess,
+        }
+        bounds |= {
+            DerivedMetric.FLOOR.of(name): (low, high),
+            DerivedMetric.OVER_FLOOR.of(name): (low - high, high - low),
+        }
     return series, bounds
 
 
 def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict[str, _T]:
     """What is known by metric or derived series, but of metrics that failed for any user."""
-    return {name: found for name, found in by_metric.items() if parse_derived(name)[1] not in failed}
+    return {
+        name: found for name, found in by_metric.items() if parse_derived(name)[1] not in failed
+    }
 
 
 class RunScores:
     """The scores of a run, each user once: batches with the same metrics, users ascending, readable until it is closed."""
 
-    def __init__(self, open_spool: Callable[[], ScoreSpool] | None = None, held_users: int = HELD_USERS) -> None:
+    def __init__(
+        self, open_spool: Callable[[], ScoreSpool] | None = None, held_users: int = HELD_USERS
+    ) -> None:
         self.count = 0
         self.failed: Collection[str] = ()  # metrics that are left out of what is given
         self._open_spool = open_spool
@@ -162,7 +201,10 @@ class RunScores:
         self._spool: ScoreSpool | None = None
 
     def add(self, scores: Scores) -> None:
-        """Take scores of users who have not come before. OutputError where the spool cannot take them."""
+        """Take scores of users who have not come before.
+
+        OutputError where the spool cannot take them.
+        """
         self.count += len(scores.users)
         self._held.append(scores)
         if self._open_spool is not None and self.count > self._most:
@@ -173,7 +215,9 @@ class RunScores:
 
     def __iter__(self) -> Iterator[Scores]:
         given = self._spool.batches() if self._spool is not None else self._sorted()
-        return (replace(each, by_metric=without_failed(each.by_metric, self.failed)) for each in given)
+        return (
+            replace(each, by_metric=without_failed(each.by_metric, self.failed)) for each in given
+        )
 
     def _sorted(self) -> Iterator[Scores]:
         if not self._held:
@@ -198,8 +242,15 @@ def take_scores(scores: Scores, is_taken: Flags) -> Scores:
 
 
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
-    """The scores of those users of whom a run keeps them. What is drawn of batches can be drawn once more, see `kept_among`."""
-    return scores if keep is Keep.ALL else take_scores(scores, kept_among(scores.users, keep, comparison))
+    """The scores of those users of whom a run keeps them.
+
+    What is drawn of batches can be drawn once more, see `kept_among`.
+    """
+    return (
+        scores
+        if keep is Keep.ALL
+        else take_scores(scores, kept_among(scores.users, keep, comparison))
+    )
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:
@@ -209,11 +260,16 @@ def join_scores(parts: Sequence[Scores]) -> Scores:
     names = dict.fromkeys(name for part in parts for name in part.by_metric)
 
     def column(name: str) -> Floats:
-        return np.concatenate([part.by_metric.get(name, np.full(len(part.users), np.nan)) for part in parts])
+        return np.concatenate(
+            [part.by_metric.get(name, np.full(len(part.users), np.nan)) for part in parts]
+        )
 
     users: pd.Index[str] = parts[0].users.append([part.users for part in parts[1:]])
     return Scores(users=users, by_metric={name: column(name) for name in names})
 
 
 def _at(scores: Scores, rows: slice | np.ndarray) -> Scores:
-    return Scores(users=scores.users[rows], by_metric={name: values[rows] for name, values in scores.by_metric.items()})
+    return Scores(
+        users=scores.users[rows],
+        by_metric={name: values[rows] for name, values in scores.by_metric.items()},
+    )

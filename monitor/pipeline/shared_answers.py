@@ -42,14 +42,23 @@ class SharedAnswers:
 
         def share(role: str, what: str) -> _SharedSource:
             self._names[what].add(comparison.name)
-            return _SharedSource(getattr(arms, role), partial(self._take, comparison.name, what, lasts_s))
+            return _SharedSource(
+                getattr(arms, role), partial(self._take, comparison.name, what, lasts_s)
+            )
 
         baseline, candidate = map(share, Arm, comparison.arms)
         again = arms.again and share("again", "again")
-        return replace(arms, baseline=baseline, candidate=candidate, users=share("users", "users"), again=again)
+        return replace(
+            arms, baseline=baseline, candidate=candidate, users=share("users", "users"), again=again
+        )
 
-    def _take(self, name: str, what: str, lasts_s: float, asked: object, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """The answer, asked for by whoever comes first. Waits as long as the source takes: whoever calls has a deadline."""
+    def _take(
+        self, name: str, what: str, lasts_s: float, asked: object, ask: Callable[[], Any]
+    ) -> Any:  # noqa: ANN401
+        """The answer, asked for by whoever comes first.
+
+        Waits as long as the source takes: whoever calls has a deadline.
+        """
         key = what, asked
         with self._lock:
             answer = self._kept.get(key)
@@ -94,7 +103,10 @@ class _SharedSource:
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
         # Those who stop asking once they are certain ask round by round.
-        asked, pull = self._take((request.slot, *request.users[:1]), lambda: (request.users, self._source.pull(request)))
-        # Of users that were read at another moment, as when a run of the family was repeated, lists are no answer to this one.
+        asked, pull = self._take(
+            (request.slot, *request.users[:1]), lambda: (request.users, self._source.pull(request))
+        )
+        # Of users that were read at another moment, as when a run of the family was repeated, lists
+        # are no answer to this one.
         found: Pull = pull if asked.equals(request.users) else self._source.pull(request)
         return found

@@ -23,7 +23,10 @@ def users_at_once(k: int) -> int:
 
 
 def pair_users(users: UserBatch, k: int, compares: IdComparison | None = None) -> Pairing:
-    """Both arms' lists cut to k and paired, with weights and relevance; ``compares`` looks at the ids of both arms."""
+    """Both arms' lists cut to k and paired, with weights and relevance.
+
+    ``compares`` looks at the ids of both arms.
+    """
     return pair(
         users.panel,
         users.baseline,
@@ -48,7 +51,10 @@ def sort_users(users: UserBatch) -> UserBatch:
 
 
 def split_users(whole: UserBatch, size: int) -> Iterator[UserBatch]:
-    """Batches of at most so many users, in the order of the panel; at least one, which may be the very same."""
+    """Batches of at most so many users, in the order of the panel.
+
+    At least one, which may be the very same.
+    """
     n = len(whole.panel)
     if n <= size:
         return iter([whole])
@@ -56,7 +62,9 @@ def split_users(whole: UserBatch, size: int) -> Iterator[UserBatch]:
 
 
 def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBatch:
-    """One batch of the users of all of them, in their order; weights and relevance are those of the first.
+    """One batch of the users of all of them, in their order.
+
+    Weights and relevance are those of the first.
 
     ``segments``: their names in the order that they shall have.
     """
@@ -65,7 +73,9 @@ def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBat
     panels = [each.panel for each in batches]
     panel = Panel(
         users=panels[0].users.append([each.users for each in panels[1:]]),
-        segments=join_segments([len(each) for each in panels], [each.segments for each in panels], segments),
+        segments=join_segments(
+            [len(each) for each in panels], [each.segments for each in panels], segments
+        ),
     )
     again = [each.again for each in batches if each.again is not None]
     return replace(
@@ -77,8 +87,13 @@ def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBat
     )
 
 
-def join_segments(counts: Sequence[int], parts: Sequence[SegmentRows], names: Sequence[str]) -> dict[str, Rows]:
-    """Rows by segment where parts of so many users stand one after the other; segments that none of them has are left out."""
+def join_segments(
+    counts: Sequence[int], parts: Sequence[SegmentRows], names: Sequence[str]
+) -> dict[str, Rows]:
+    """Rows by segment where parts of so many users stand one after the other.
+
+    Segments that none of them has are left out.
+    """
     joined: dict[str, list[Rows]] = {name: [] for name in names}
     for start, segments in zip(np.cumsum([0, *counts]), parts, strict=False):
         for name, rows in segments.items():
@@ -87,7 +102,10 @@ def join_segments(counts: Sequence[int], parts: Sequence[SegmentRows], names: Se
 
 
 def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
-    """The lists of all tables, in their order; an arm's table without scores has NaN where another has them."""
+    """The lists of all tables, in their order.
+
+    An arm's table without scores has NaN where another has them.
+    """
     if len(tables) == 1:
         return tables[0]
     lengths = np.concatenate([np.diff(table.offsets) for table in tables])
@@ -100,7 +118,10 @@ def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
 
 
 def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
-    """The lists of those of the users, bool (n,), in the order of their keys; a segment of nobody is left out."""
+    """The lists of those of the users, bool (n,), in the order of their keys.
+
+    A segment of nobody is left out.
+    """
     rows, users = np.flatnonzero(is_taken), lists.panel.users
     if not users.is_monotonic_increasing:
         rows = rows[users[rows].argsort()]
@@ -116,7 +137,9 @@ def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
 
 def _cut(whole: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
     """A batch for each part, positions of the panel."""
-    baseline, candidate = (_PanelPull(whole.panel, pull) for pull in (whole.baseline, whole.candidate))
+    baseline, candidate = (
+        _PanelPull(whole.panel, pull) for pull in (whole.baseline, whole.candidate)
+    )
     again = None if whole.again is None else _PanelPull(whole.panel, whole.again)
     for positions in parts:
         yield replace(
@@ -155,7 +178,10 @@ class _PanelPull:
     def take(self, positions: Rows) -> Pull:
         rows, failed = self._rows[positions], self._failed[positions]
         users = [self._failures[place] for place in failed[failed >= 0]]
-        versions, self._versions = self._versions, {}  # those of all users are counted with the first of them
+        versions, self._versions = (
+            self._versions,
+            {},
+        )  # those of all users are counted with the first of them
         return replace(
             self._pull,
             rankings=take_table(self._pull.rankings, rows[rows >= 0]),
@@ -188,12 +214,20 @@ def _join_ids(parts: Sequence[Ids]) -> Ids:
     numbers = [part for part in filled if isinstance(part, np.ndarray)]
     if len(numbers) == len(filled):
         return np.concatenate(numbers)
-    # Numbers in one batch, text in another: one of them spells its numbers, and as text both are the same items.
-    joined: ExtensionArray = pd.concat([pd.Series(part).astype("str") for part in filled], ignore_index=True).array
+    # Numbers in one batch, text in another: one of them spells its numbers, and as text both are
+    # the same items.
+    joined: ExtensionArray = pd.concat(
+        [pd.Series(part).astype("str") for part in filled], ignore_index=True
+    ).array
     return joined
 
 
 def _join_scores(tables: Sequence[RankingTable]) -> Floats | None:
     if all(table.scores is None for table in tables):
         return None
-    return np.concatenate([np.full(len(table.items), np.nan) if table.scores is None else table.scores for table in tables])
+    return np.concatenate(
+        [
+            np.full(len(table.items), np.nan) if table.scores is None else table.scores
+            for table in tables
+        ]
+    )

@@ -1,8 +1,9 @@
-"""What the pipeline and the service ask of the world, as Protocols. The docstrings are the contract of every implementation.
+"""What the pipeline and the service ask of the world, as Protocols.
 
-All instants are aware UTC. Vendors' errors become those of `monitor.errors` at the edge, SourceError for sources, which hold
-nothing that would have to be closed.
-"""
+The docstrings are the contract of every implementation.
+
+All instants are aware UTC. Vendors' errors become those of `monitor.errors` at the edge,
+SourceError for sources, which hold nothing that would have to be closed."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -10,10 +11,26 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from monitor.model.notifications import Message, Treatment
-from monitor.model.rankings import AskedUsers, ItemWeights, Pull, RelevanceTable, UserBatch, UserTable
+from monitor.model.rankings import (
+    AskedUsers,
+    ItemWeights,
+    Pull,
+    RelevanceTable,
+    UserBatch,
+    UserTable,
+)
 from monitor.model.runs import JoinRequest, PullRequest, Scores
 from monitor.model.unreadable import Unreadable
-from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, PageStore, RunStore, Store
+from monitor.ports.stores import (
+    AlertStore,
+    History,
+    Leases,
+    Maintenance,
+    Outbox,
+    PageStore,
+    RunStore,
+    Store,
+)
 
 
 class Clock(Protocol):
@@ -27,11 +44,17 @@ class Clock(Protocol):
 
 
 class Receiver(Protocol):
-    """Somebody who is notified; it holds nothing that would have to be closed. The same message twice must be harmless."""
+    """Somebody who is notified.
+
+    It holds nothing that would have to be closed. The same message twice must be harmless.
+    """
 
     @property
     def name(self) -> str:
-        """Name from configuration, unique, free of secrets; a metric label and a key of the outbox."""
+        """Name from configuration, unique, free of secrets.
+
+        A metric label and a key of the outbox.
+        """
 
     @property
     def treatment(self) -> Treatment:
@@ -40,8 +63,8 @@ class Receiver(Protocol):
     def send(self, message: Message, *, now: datetime) -> None:
         """Deliver this message. DeliveryError when it was not accepted.
 
-        ``permanent`` if it never will be, ``of_message`` if due to its content, ``may_be_known`` if it may have arrived.
-        """
+        ``permanent`` if it never will be, ``of_message`` if due to its content, ``may_be_known`` if
+        it may have arrived."""
 
 
 class DeliveryCounter(Protocol):
@@ -58,16 +81,21 @@ class Source(Protocol):
     """Where one arm's lists come from."""
 
     def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users, in any order; never a user that was not asked for, never one twice.
+        """Lists of the requested users, in any order.
 
-        Returns within about ``request.timeout_s`` and with bounded memory, whatever the other side does. What goes wrong for
-        one user is a reason in ``failures``; SourceError only when nothing can be read at all (file or column missing,
-        query refused). Safe to call from several threads.
-        """
+        Never a user that was not asked for, never one twice.
+
+        Returns within about ``request.timeout_s`` and with bounded memory, whatever the other side
+        does. What goes wrong for one user is a reason in ``failures``; SourceError only when
+        nothing can be read at all (file or column missing, query refused). Safe to call from
+        several threads."""
 
 
 class Answered(Protocol):
-    """Both arms' lists of everybody, to be closed by who asked; of an arm that cannot be read all are ``unavailable``."""
+    """Both arms' lists of everybody, to be closed by who asked.
+
+    Of an arm that cannot be read all are ``unavailable``.
+    """
 
     @property
     def asked(self) -> AskedUsers:
@@ -86,7 +114,10 @@ class JoinedAnswers(Answered, Protocol):
     """Lists that come here."""
 
     def batches(self, size: int) -> Iterator[UserBatch]:
-        """All users, each in one batch, about ``size`` in each, in any order. SourceError when reading fails halfway."""
+        """All users, each in one batch, about ``size`` in each, in any order.
+
+        SourceError when reading fails halfway.
+        """
 
 
 class Measurer(Protocol):
@@ -104,7 +135,10 @@ class RemoteAnswers(Answered, Protocol):
     """Lists that stay where they are, and are measured there."""
 
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
-        """Parts that cover each user once; about ``size`` are measured at once. SourceError when that fails halfway."""
+        """Parts that cover each user once.
+
+        About ``size`` are measured at once. SourceError when that fails halfway.
+        """
 
 
 class JoinedSource(Protocol):
@@ -118,28 +152,40 @@ class UserSource(Protocol):
     """Where the users of a panel come from."""
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users for this slot with these dimensions, each once; SourceError for a dimension missing, or not one user."""
+        """All users for this slot with these dimensions, each once.
+
+        SourceError for a dimension missing, or not one user.
+        """
 
 
 class ItemWeightSource(Protocol):
     """Where the weights of items come from."""
 
     def weights(self, slot: datetime) -> ItemWeights:
-        """Weights as of this slot. SourceError when they cannot be read, or when one is missing, not above zero or infinite."""
+        """Weights as of this slot.
+
+        SourceError when they cannot be read, or when one is missing, not above zero or infinite.
+        """
 
 
 class ItemTitleSource(Protocol):
     """Where the titles of items come from."""
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-        """Titles as of this slot of those of the items that have one, for people to read. SourceError when not readable."""
+        """Titles as of this slot of those of the items that have one, for people to read.
+
+        SourceError when not readable.
+        """
 
 
 class RelevanceSource(Protocol):
     """Where it is known what users found relevant."""
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """What is known of this slot's users; None when nothing has arrived yet. SourceError when it cannot be read."""
+        """What is known of this slot's users.
+
+        None when nothing has arrived yet. SourceError when it cannot be read.
+        """
 
 
 class ScoreSink(Protocol):
@@ -156,13 +202,19 @@ class ScoreSink(Protocol):
 
 
 class ScoreSpool(Protocol):
-    """A run's scores outside of memory until they are stored; one thread. OutputError when they cannot be taken or read."""
+    """A run's scores outside of memory until they are stored.
+
+    One thread. OutputError when they cannot be taken or read.
+    """
 
     def add(self, scores: Scores) -> None:
         """Take scores of users who have not come before."""
 
     def batches(self) -> Iterator[Scores]:
-        """All of them by user, ascending, as often as it is called; each batch has all metrics, NaN where there is no score."""
+        """All of them by user, ascending, as often as it is called.
+
+        Each batch has all metrics, NaN where there is no score.
+        """
 
     def close(self) -> None:
         """Delete them; may be called twice."""

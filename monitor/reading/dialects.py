@@ -21,7 +21,11 @@ _DIALECTS = (
         "write json.dumps(array.tolist())",
     ),
     Dialect(r"\[.*\]|\(.*\)", "a list as Python prints it", "write json.dumps(items)"),
-    Dialect(r"[^\[\]{},;|]+([,;|][^\[\]{},;|]+)+", "text with separators", "write a JSON array, or one item a row"),
+    Dialect(
+        r"[^\[\]{},;|]+([,;|][^\[\]{},;|]+)+",
+        "text with separators",
+        "write a JSON array, or one item a row",
+    ),
 )
 
 

@@ -27,7 +27,10 @@ from monitor.model.unreadable import Need
 MAX_ID_LENGTH = 1000
 """Characters of the longest id. A longer text is somebody's mistake."""
 EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
-"""Whole numbers below are exact in a float of so many bits. At the limit two whole numbers are already one float."""
+"""Whole numbers below are exact in a float of so many bits.
+
+At the limit two whole numbers are already one float.
+"""
 
 _INT64 = range(-(2**63), 2**63)
 _MAX_BYTES = 4 * MAX_ID_LENGTH
@@ -54,9 +57,15 @@ def canonical_id(value: object) -> int | str | None:  # noqa: PLR0911 - one line
     if isinstance(value, float | np.floating):
         bits = 8 * value.itemsize if isinstance(value, np.floating) else 64
         number = float(value)
-        return int(number) if number.is_integer() and abs(number) < EXACT.get(bits, EXACT[64]) else None
+        return (
+            int(number)
+            if number.is_integer() and abs(number) < EXACT.get(bits, EXACT[64])
+            else None
+        )
     if isinstance(value, Decimal):
-        return _whole(int(value)) if value.is_finite() and value == value.to_integral_value() else None
+        return (
+            _whole(int(value)) if value.is_finite() and value == value.to_integral_value() else None
+        )
     if isinstance(value, bytes):
         try:
             return canonical_id(value.decode())
@@ -72,7 +81,10 @@ def user_key(value: object) -> str | None:
 
 
 def item_ids(value: object, k: int) -> Sequence[int | str] | None:
-    """The first k ids of a list as ints and texts; None when it is no list or one of those k is no id."""
+    """The first k ids of a list as ints and texts.
+
+    None when it is no list or one of those k is no id.
+    """
     if not isinstance(value, list | tuple):
         return None
     head = value[:k]
@@ -87,7 +99,11 @@ def item_ids(value: object, k: int) -> Sequence[int | str] | None:
 
 def is_id_text(text: str) -> bool:
     """Whether text may be an id."""
-    return 0 < len(text) <= MAX_ID_LENGTH and "\0" not in text and (text.isascii() or not _SURROGATE.search(text))
+    return (
+        0 < len(text) <= MAX_ID_LENGTH
+        and "\0" not in text
+        and (text.isascii() or not _SURROGATE.search(text))
+    )
 
 
 def _whole(value: int) -> int | str | None:
@@ -113,32 +129,46 @@ def describe_value(value: object) -> str:  # noqa: PLR0911 - one word for each t
     if isinstance(value, bool | np.bool_):
         return "a boolean"
     if isinstance(value, float | np.floating | Decimal):
-        is_whole = value == value // 1 if not isinstance(value, Decimal) or value.is_finite() else False
-        return "a number that is not exact in its type" if is_whole else "a number that is not whole"
+        is_whole = (
+            value == value // 1 if not isinstance(value, Decimal) or value.is_finite() else False
+        )
+        return (
+            "a number that is not exact in its type" if is_whole else "a number that is not whole"
+        )
     if isinstance(value, tuple) and len(value) == 2:  # noqa: PLR2004 - a pair
         return "a pair"
-    return "a list" if isinstance(value, list | tuple) else f"a value of type {type(value).__name__}"
+    return (
+        "a list" if isinstance(value, list | tuple) else f"a value of type {type(value).__name__}"
+    )
 
 
 def id_array(values: Iterable[object]) -> pa.Array:
     """Ids from Python's values, null where one is no id."""
     given = list(values)
     types = set(map(type, given)) - {type(None)}
-    with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):  # one of them needs a look of its own
+    with suppress(
+        pa.ArrowInvalid, OverflowError, UnicodeEncodeError
+    ):  # one of them needs a look of its own
         if types == {int}:
             return pa.array(given, pa.int64())
         if types == {str}:
             return _usable_text(pa.array(given, pa.large_string()), "", "")
     ids = list(map(canonical_id, given))
     if any(isinstance(known, str) for known in ids):
-        return pa.array([None if known is None else str(known) for known in ids], type=pa.large_string())
+        return pa.array(
+            [None if known is None else str(known) for known in ids], type=pa.large_string()
+        )
     return pa.array(ids, type=pa.int64())
 
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column holds text, dictionary encoded or not."""
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain))
+    return bool(
+        pa.types.is_string(plain)
+        or pa.types.is_large_string(plain)
+        or pa.types.is_string_view(plain)
+    )
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -148,11 +178,16 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+    return bool(
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    )
 
 
 def id_column(values: pa.Array, column: str, where: str) -> pa.Array:  # noqa: C901, PLR0911 - one line for each type
-    """Ids as int32, int64 or large_string, null where a value is no id; SourceError when the type holds no ids."""
+    """Ids as int32, int64 or large_string, null where a value is no id.
+
+    SourceError when the type holds no ids.
+    """
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
         return id_array(values.to_pylist())
@@ -167,20 +202,28 @@ def id_column(values: pa.Array, column: str, where: str) -> pa.Array:  # noqa: C
             return id_array(values.to_pylist())
     if pa.types.is_null(kind):
         return values.cast(pa.int64())
-    if pa.types.is_uint64(kind) and pc.max(values).as_py() is not None and pc.max(values).as_py() >= 2**63:
+    if (
+        pa.types.is_uint64(kind)
+        and pc.max(values).as_py() is not None
+        and pc.max(values).as_py() >= 2**63
+    ):
         return values.cast(pa.large_string())
     if pa.types.is_integer(kind):
         return values if pa.types.is_int32(kind) else values.cast(pa.int64())
     if pa.types.is_floating(kind):
         wide = values.cast(pa.float64())
-        is_exact = pc.and_(pc.equal(wide, pc.floor(wide)), pc.less(pc.abs(wide), EXACT[kind.bit_width]))
+        is_exact = pc.and_(
+            pc.equal(wide, pc.floor(wide)), pc.less(pc.abs(wide), EXACT[kind.bit_width])
+        )
         return pc.if_else(is_exact, wide, None).cast(pa.int64())
     if pa.types.is_decimal(kind):
         try:
             return pc.if_else(pc.equal(values, pc.floor(values)), values, None).cast(pa.int64())
         except pa.ArrowInvalid:  # some of it is beyond 64 bits
             return id_array(values.to_pylist())
-    raise SourceError(f"column {column!r} of {where} holds {describe_type(kind)}: {_advice(kind, column)}")
+    raise SourceError(
+        f"column {column!r} of {where} holds {describe_type(kind)}: {_advice(kind, column)}"
+    )
 
 
 def user_column(values: pa.Array, column: str, where: str) -> pa.Array:
@@ -191,7 +234,10 @@ def user_column(values: pa.Array, column: str, where: str) -> pa.Array:
 def describe_type(kind: pa.DataType) -> str:
     """A column's type in words."""
     if pa.types.is_struct(kind):
-        return f"objects with {', '.join(kind.field(place).name for place in range(min(5, kind.num_fields)))}"
+        return (
+            "objects with "
+            f"{', '.join(kind.field(place).name for place in range(min(5, kind.num_fields)))}"
+        )
     if is_list(kind):
         return f"lists of {describe_type(kind.value_type)}"
     return next((word for test, word in _TYPE_WORDS if test(kind)), str(kind))
@@ -212,9 +258,13 @@ def _usable_text(values: pa.Array, column: str, where: str) -> pa.Array:
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        raise SourceError(f"column {column!r} of {where} holds text that is not UTF-8: write it again as UTF-8") from None
+        raise SourceError(
+            f"column {column!r} of {where} holds text that is not UTF-8: write it again as UTF-8"
+        ) from None
     lengths = pc.min_max(pc.binary_length(values)).as_py()
-    if lengths["min"] is None or (lengths["min"] > 0 and lengths["max"] <= MAX_ID_LENGTH and not _has_zero_byte(values)):
+    if lengths["min"] is None or (
+        lengths["min"] > 0 and lengths["max"] <= MAX_ID_LENGTH and not _has_zero_byte(values)
+    ):
         return values
     length = pc.utf8_length(values)
     odd = pc.or_(pc.equal(length, 0), pc.greater(length, MAX_ID_LENGTH))
@@ -228,13 +278,18 @@ def _has_zero_byte(texts: pa.Array) -> bool:
 
 
 def id_sql(kind: pa.DataType, value: str) -> str:
-    """DuckDB's expression for a value of this Arrow type as `user_column` has it; the type can hold ids."""
+    """DuckDB's expression for a value of this Arrow type as `user_column` has it.
+
+    The type can hold ids.
+    """
     if pa.types.is_integer(kind):
         return f"CAST({value} AS VARCHAR)"
     if pa.types.is_floating(kind):
         return _whole_sql(value, EXACT[kind.bit_width])
     if pa.types.is_decimal(kind):
-        return f"CASE WHEN {value} = floor({value}) THEN CAST(CAST({value} AS HUGEINT) AS VARCHAR) END"
+        return (
+            f"CASE WHEN {value} = floor({value}) THEN CAST(CAST({value} AS HUGEINT) AS VARCHAR) END"
+        )
     if _is_binary(kind):
         return _text_sql(f"TRY(decode({value}))")
     return _text_sql(f"CAST({value} AS VARCHAR)" if pa.types.is_dictionary(kind) else value)
@@ -244,7 +299,10 @@ def json_id_sql(value: str) -> str:
     """The same of a value of JSON."""
     text, raw = f"({value} ->> '$')", f"CAST({value} AS VARCHAR)"
     whole = f"WHEN regexp_full_match({raw}, '0|-?[1-9][0-9]{{0,299}}') THEN {raw}"
-    numbers = f"WHEN json_type({value}) IN ('DOUBLE', 'BIGINT') THEN {_whole_sql(f'CAST({value} AS DOUBLE)', EXACT[64])}"
+    numbers = (
+        f"WHEN json_type({value}) IN ('DOUBLE', 'BIGINT') THEN "
+        f"{_whole_sql(f'CAST({value} AS DOUBLE)', EXACT[64])}"
+    )
     return f"CASE WHEN json_type({value}) = 'VARCHAR' THEN {_text_sql(text)} {whole} {numbers} END"
 
 
@@ -259,7 +317,10 @@ def exact_half_sql(value: str) -> str:
 
 
 def _text_sql(text: str) -> str:
-    is_id = f"strlen({text}) <= {_MAX_BYTES} AND length({text}) BETWEEN 1 AND {MAX_ID_LENGTH} AND NOT contains({text}, chr(0))"
+    is_id = (
+        f"strlen({text}) <= {_MAX_BYTES} AND length({text}) BETWEEN 1 AND {MAX_ID_LENGTH} "
+        f"AND NOT contains({text}, chr(0))"
+    )
     return f"CASE WHEN {is_id} THEN {text} END"
 
 

@@ -19,7 +19,9 @@ NoItems: TypeAlias = Collection[int | str | None] | None
 """Values that are no item; None stands for null."""
 
 
-def drop_padding(items: Sequence[object], scores: object, no_item: Collection[object]) -> tuple[list[object], object]:
+def drop_padding(
+    items: Sequence[object], scores: object, no_item: Collection[object]
+) -> tuple[list[object], object]:
     """A list of Python's without these values, and without their scores where there are as many."""
     keys = {None if each is None else str(each) for each in no_item}
     is_item = [_key(item) not in keys for item in items]
@@ -38,7 +40,11 @@ def is_padding(values: pa.Array, no_item: NoItems) -> Flags:
     if None in (no_item or ()):
         found |= values.is_null().to_numpy(zero_copy_only=False)
     if "" in (no_item or ()) and is_text(values.type):
-        found |= pc.equal(values.cast(pa.large_string()), "").fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        found |= (
+            pc.equal(values.cast(pa.large_string()), "")
+            .fill_null(False)
+            .to_numpy(zero_copy_only=False)
+        )  # noqa: FBT003
     return found
 
 

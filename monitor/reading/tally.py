@@ -29,23 +29,36 @@ class Tally:
 
     def ids(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:
         """The ids of a column as `id_column` has them. Counts the values that are no ids."""
-        ids = id_column(values, column, self.where) if isinstance(values, pa.Array) else id_array(values)
+        ids = (
+            id_column(values, column, self.where)
+            if isinstance(values, pa.Array)
+            else id_array(values)
+        )
         example = values[pc.index(ids.is_null(), True).as_py()] if ids.null_count else None
         self.count(column, Need.IDS, ids.null_count, len(ids), example)
         return ids
 
     def list_items(self, values: pa.Array, column: str, lengths: Integers) -> pa.Array:
-        """The ids of a column of lists, one behind the other. Counts the lists that hold a value that is no id."""
+        """The ids of a column of lists, one behind the other.
+
+        Counts the lists that hold a value that is no id.
+        """
         ids = id_column(values, column, self.where)
         count, example = 0, None
         if ids.null_count:
             odd = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))
-            count, example = len(np.unique(np.repeat(np.arange(len(lengths)), lengths)[odd])), values[int(odd[0])]
+            count, example = (
+                len(np.unique(np.repeat(np.arange(len(lengths)), lengths)[odd])),
+                values[int(odd[0])],
+            )
         self.count(column, Need.IDS, count, len(lengths), example)
         return ids
 
     def convert(self, values: Sequence[object], column: str) -> pa.Array:
-        """The ids of Python's values, null where one is no id. Keeps the first of these for `ids`, which counts."""
+        """The ids of Python's values, null where one is no id.
+
+        Keeps the first of these for `ids`, which counts.
+        """
         ids = id_array(values)
         if ids.null_count:
             self._odd.setdefault(column, values[pc.index(ids.is_null(), True).as_py()])
@@ -67,7 +80,9 @@ class Tally:
         self._parts.append(unreadable_of(self.where, column, need, count, rows, value))
 
 
-def unreadable_of(where: str, column: str, need: Need, count: int, rows: int, value: object) -> Unreadable:
+def unreadable_of(
+    where: str, column: str, need: Need, count: int, rows: int, value: object
+) -> Unreadable:
     """So many of so many rows, of which one holds ``value``."""
     found = describe_value(value)
     hint = name_a_field(column, str(next(iter(value)))) if isinstance(value, dict) and value else ""

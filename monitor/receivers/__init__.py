@@ -14,7 +14,8 @@ from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
-# Every kind of receiver, by the key that stands for it in the configuration: its options, and what they open.
+# Every kind of receiver, by the key that stands for it in the configuration: its options, and what
+# they open.
 BUILT_IN: Mapping[str, ReceiverKind] = {
     "alertmanager": (AlertmanagerOptions, Alertmanager),
     "pagerduty": (PagerDutyOptions, PagerDuty),
@@ -26,7 +27,9 @@ BUILT_IN: Mapping[str, ReceiverKind] = {
 RECEIVERS = Registry("receivers", BUILT_IN, read_kind)
 
 
-@with_kinds(RECEIVERS, lambda kinds: {name: (options, None) for name, (options, _) in kinds.items()})
+@with_kinds(
+    RECEIVERS, lambda kinds: {name: (options, None) for name, (options, _) in kinds.items()}
+)
 class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""
 
@@ -37,8 +40,13 @@ class ReceiverOptions(OneOf):
         return given.names(self.kind)
 
 
-def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> tuple[Receiver, ...]:
-    """Receivers in the configuration's order, one for each Alertmanager peer; messages link to pages at ``external_url``."""
+def open_receivers(
+    options: Sequence[ReceiverOptions], *, external_url: str
+) -> tuple[Receiver, ...]:
+    """Receivers in the configuration's order, one for each Alertmanager peer.
+
+    Messages link to pages at ``external_url``.
+    """
     return tuple(
         RECEIVERS[entry.kind][1](entry.given, name, external_url=external_url)
         for entry in options

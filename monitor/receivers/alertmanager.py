@@ -19,8 +19,12 @@ from monitor.receivers.message.safe_text import page_url
 
 PATH = "/api/v2/alerts"
 
-_PeerUrl = Annotated[Url, without_path(PATH, "write http://host:9093, with the path prefix if there is one")]
-_are_once = must(lambda urls: 0 < len(urls) == len(set(urls)), "list at least one peer, and none twice")
+_PeerUrl = Annotated[
+    Url, without_path(PATH, "write http://host:9093, with the path prefix if there is one")
+]
+_are_once = must(
+    lambda urls: 0 < len(urls) == len(set(urls)), "list at least one peer, and none twice"
+)
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
 # So that a thousand alerts are sent well within a lease.
@@ -30,7 +34,9 @@ _BATCH = 250
 class BasicAuth(Options):
     """User and password for HTTP basic authentication."""
 
-    username: str = Field(min_length=1, pattern=r"^[^:]*$", description="User name, without a colon.")
+    username: str = Field(
+        min_length=1, pattern=r"^[^:]*$", description="User name, without a colon."
+    )
     password: SecretStr = Field(description="Password.")
 
 
@@ -42,20 +48,27 @@ class AlertmanagerOptions(HttpReceiverEntry):
         json_schema_extra={"minItems": 1, "uniqueItems": True},
     )
     name: ReceiverName | None = Field(
-        None, description="Name in metrics and in the outbox (default: alertmanager). Several urls get -0, -1, ... behind it."
+        None,
+        description=(
+            "Name in metrics and in the outbox (default: alertmanager). Several urls get "
+            "-0, -1, ... behind it."
+        ),
     )
     basic_auth: BasicAuth | None = Field(None, description="Basic authentication.")
-    bearer_token: HeaderSecret | None = Field(None, description="Token of an Authorization: Bearer header.")
+    bearer_token: HeaderSecret | None = Field(
+        None, description="Token of an Authorization: Bearer header."
+    )
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict,
-        description="Further labels of every alert sent here: those that Prometheus gives its alerts of this rankwatch (`job`, "
-        "`namespace`, `cluster`), so that alerts of both inhibit each other and those of other environments none.",
+        description="Further labels of every alert sent here: those that Prometheus gives its "
+        "alerts of this rankwatch (`job`, `namespace`, `cluster`), so that alerts of "
+        "both inhibit each other and those of other environments none.",
         examples=[{"job": "rankwatch"}],
     )
     resend_every: Duration = Field(
         timedelta(minutes=1),
-        description="How often a firing alert is sent again. `run-once` takes the comparison's interval where that is longer; "
-        "if it is started less often, write how often.",
+        description="How often a firing alert is sent again. `run-once` takes the comparison's "
+        "interval where that is longer; if it is started less often, write how often.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -65,13 +78,23 @@ class AlertmanagerOptions(HttpReceiverEntry):
     def names(self, kind: str) -> tuple[str, ...]:
         """One name a peer, in the order of ``urls``."""
         base = self.name or kind
-        return (base,) if len(self.urls) == 1 else tuple(f"{base}-{number}" for number in range(len(self.urls)))
+        return (
+            (base,)
+            if len(self.urls) == 1
+            else tuple(f"{base}-{number}" for number in range(len(self.urls)))
+        )
 
 
 def alert_of(
-    transition: Transition, firing_ends_at: datetime, external_url: str, labels: Mapping[str, str] | None = None
+    transition: Transition,
+    firing_ends_at: datetime,
+    external_url: str,
+    labels: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """One alert with these labels besides; an end names its firing's slot, as Alertmanager keeps the earliest start."""
+    """One alert with these labels besides.
+
+    An end names its firing's slot, as Alertmanager keeps the earliest start.
+    """
     starts_at = transition.at if transition.is_start else min(transition.since, transition.at)
     incident = {"incident": transition.incident} if transition.incident else {}
     ends_at = max(firing_ends_at, starts_at) if transition.is_start else transition.at
@@ -90,7 +113,9 @@ class Alertmanager(HttpReceiver):
     def __init__(self, options: AlertmanagerOptions, name: str, *, external_url: str) -> None:
         url = options.urls[options.names("alertmanager").index(name)].rstrip("/") + PATH
         # Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself.
-        treatment = Treatment(resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH)
+        treatment = Treatment(
+            resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH
+        )
         super().__init__(url, name, options, treatment=treatment)
         self._options, self._external_url = options, external_url
         self.intervals: Mapping[str, timedelta] = {}
@@ -98,12 +123,20 @@ class Alertmanager(HttpReceiver):
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post starts and ends in batches, no acknowledgements; DeliveryError when the peer did not accept one."""
+        """Post starts and ends in batches, no acknowledgements.
+
+        DeliveryError when the peer did not accept one.
+        """
         every = max(self._options.resend_every, self.intervals.get(message.comparison, timedelta()))
         ends_at = now + max(_RESENDS_AHEAD * every, _SHORTEST_END)
         # A message without changes says again what fires.
-        changes = [change for change in message.changes or message.firing if not change.is_acknowledgement]
-        alerts = [alert_of(transition, ends_at, self._external_url, self._options.labels) for transition in changes]
+        changes = [
+            change for change in message.changes or message.firing if not change.is_acknowledgement
+        ]
+        alerts = [
+            alert_of(transition, ends_at, self._external_url, self._options.labels)
+            for transition in changes
+        ]
         for start in range(0, len(alerts), _BATCH):
             self._post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers, now)
 

@@ -1,4 +1,7 @@
-"""Apprise, an extra: chat and mail services without a receiver of their own, each by a URL; README.md says what is retried."""
+"""Apprise, an extra: chat and mail services without a receiver of their own, each by a URL.
+
+README.md says what is retried.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,8 @@ def open_service(name: str, url: str) -> apprise.Apprise:
         raise ConfigError("needs Apprise: pip install 'rankwatch[apprise]'") from None
     # Apprise logs what it cannot read, and answers of services, which may hold what is secret.
     logging.getLogger("apprise").setLevel(_SILENT)
-    # No plugins from files, nothing kept on disk, no redirects, no templates, no emoji or escapes made of the text.
+    # No plugins from files, nothing kept on disk, no redirects, no templates, no emoji or escapes
+    # made of the text.
     asset = apprise.AppriseAsset(
         plugin_paths=(),
         storage_mode=apprise.PersistentStoreMode.MEMORY,
@@ -52,16 +56,25 @@ def open_service(name: str, url: str) -> apprise.Apprise:
     )
     service = apprise.Apprise(asset=asset)
     if not service.add(url) or len(service) != 1:
-        raise ConfigError(f"{name} is no URL that Apprise can read: see its list of services for the form")
+        raise ConfigError(
+            f"{name} is no URL that Apprise can read: see its list of services for the form"
+        )
     if "overflow=" not in url.lower():
-        # By itself Apprise sends what is too long for a service, which then refuses it; what matters comes first.
+        # By itself Apprise sends what is too long for a service, which then refuses it; what
+        # matters comes first.
         for each in service:
             each.overflow_mode = apprise.OverflowMode.TRUNCATE
     return service
 
 
 def notify_service(
-    service: apprise.Apprise, *, title: str, body: str, is_bad: bool, timeout_s: float, picture: bytes | None = None
+    service: apprise.Apprise,
+    *,
+    title: str,
+    body: str,
+    is_bad: bool,
+    timeout_s: float,
+    picture: bytes | None = None,
 ) -> str:
     """Notify a service, with a picture if it takes files: ``success``, ``failure``, ``partial``, ``nomatch`` or ``timeout``."""
     import apprise  # noqa: PLC0415 - likewise
@@ -92,15 +105,23 @@ def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 
 
 class AppriseOptions(ReceiverEntry):
-    """Notify services that have no receiver of their own here through Apprise; needs the extra ``apprise``."""
+    """Notify services that have no receiver of their own here through Apprise.
+
+    Needs the extra ``apprise``.
+    """
 
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1,
         max_length=20,
-        description="Services: a name for messages, and one of Apprise's URLs, or `NAME_file`. Secrets, never shown.",
+        description=(
+            "Services: a name for messages, and one of Apprise's URLs, or `NAME_file`. "
+            "Secrets, never shown."
+        ),
         examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}],
     )
-    timeout: Timeout = Field(timedelta(seconds=20), description="How long all of them together may take for one message.")
+    timeout: Timeout = Field(
+        timedelta(seconds=20), description="How long all of them together may take for one message."
+    )
     repeat_every: RepeatEvery = timedelta(hours=24)
 
 
@@ -110,16 +131,23 @@ class AppriseReceiver:
     def __init__(self, options: AppriseOptions, name: str, *, external_url: str) -> None:
         self._external_url, self._timeout_s = external_url, options.timeout.total_seconds()
         self.name, self.treatment = name, repeated(options.repeat_every, shows_pictures=True)
-        self._services = {name: open_service(name, url.get_secret_value()) for name, url in options.urls.items()}
+        self._services = {
+            name: open_service(name, url.get_secret_value()) for name, url in options.urls.items()
+        }
         self._delivered = DeliveredRecipients()
         self._refusing: set[str] = set()
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Send a message to the services that do not have it yet. DeliveryError when one of them did not accept it."""
+        """Send a message to the services that do not have it yet.
+
+        DeliveryError when one of them did not accept it.
+        """
         key, names = message_key(message, now), tuple(self._services)
         waiting = self._delivered.without(key, names)
         outcomes = self._notify_each(message, waiting)
-        self._delivered.add(key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS])
+        self._delivered.add(
+            key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS]
+        )
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
         # What fails with a picture gets none, until it fails without one too.
         self._refusing ^= failed.keys() if message.picture else self._refusing & failed.keys()
@@ -127,8 +155,16 @@ class AppriseReceiver:
             ended = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
             taken = len(names) - len(failed)
             may_be_known = taken > 0 or not _NEVER_SENT.issuperset(failed.values())
-            msg = f"{self.name}: {ended}; {taken} of {len(names)} services have the message, and it will be tried again"
-            raise DeliveryError(msg, permanent=False, may_be_known=may_be_known, of_message=message.picture is not None)
+            msg = (
+                f"{self.name}: {ended}; {taken} of {len(names)} services have the message, and "
+                "it will be tried again"
+            )
+            raise DeliveryError(
+                msg,
+                permanent=False,
+                may_be_known=may_be_known,
+                of_message=message.picture is not None,
+            )
 
     def _notify_each(self, message: Message, waiting: Sequence[str]) -> dict[str, str]:
         """The outcome for each, one after the other until the time is over."""

@@ -1,4 +1,7 @@
-"""E-mail over SMTP: a mail for each message, one thread for each incident; README.md says what addresses get it again."""
+"""E-mail over SMTP: a mail for each message, one thread for each incident.
+
+README.md says what addresses get it again.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,11 @@ LEGEND = (
     "The candidate is the recommender on trial, the baseline the one it is compared with; "
     "users are those that rankwatch asks for, not your traffic."
 )
-_COLOURS = {MessageStatus.FIRING: "#b00020", MessageStatus.ACKNOWLEDGED: "#8a6d00", MessageStatus.RESOLVED: "#1b6e20"}
+_COLOURS = {
+    MessageStatus.FIRING: "#b00020",
+    MessageStatus.ACKNOWLEDGED: "#8a6d00",
+    MessageStatus.RESOLVED: "#1b6e20",
+}
 PORTS = {"starttls": 587, "implicit": 465, "none": 25}
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ADDRESS = rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*$"
@@ -41,33 +48,62 @@ _HOST = r"^[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$"
 
 MailAddress = Annotated[str, Field(pattern=_ADDRESS, max_length=254)]
 _are_once = must(lambda to: len({each.lower() for each in to}) == len(to), "list no address twice")
-_is_plain = must(lambda text: text and text.isascii() and text.isprintable(), "must be printable ASCII text on one line")
+_is_plain = must(
+    lambda text: text and text.isascii() and text.isprintable(),
+    "must be printable ASCII text on one line",
+)
 
 
 class EmailOptions(ReceiverEntry):
     """Write a mail over SMTP."""
 
-    host: str = Field(pattern=_HOST, description="Host of the mail server, without a port.", examples=["smtp.example.com"])
-    port: int | None = Field(None, ge=1, le=65535, description="Its port (default: 587; with `tls: implicit` 465, `none` 25).")
+    host: str = Field(
+        pattern=_HOST,
+        description="Host of the mail server, without a port.",
+        examples=["smtp.example.com"],
+    )
+    port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="Its port (default: 587; with `tls: implicit` 465, `none` 25).",
+    )
     tls: Literal["starttls", "implicit", "none"] = Field(
         "starttls",
-        description="`starttls`: never without it; `implicit`: TLS from the first byte; `none`: readable on the way.",
+        description=(
+            "`starttls`: never without it; `implicit`: TLS from the first byte; `none`: "
+            "readable on the way."
+        ),
     )
-    username: str | None = Field(None, pattern=r"^[ -~]+$", description="Name to log in with; needs `password` and TLS.")
-    password: Annotated[SecretStr, _is_plain] | None = Field(None, description="Password to log in with.")
-    sender: MailAddress = Field(description="Address that the mail comes from.", examples=["rankwatch@example.com"])
+    username: str | None = Field(
+        None, pattern=r"^[ -~]+$", description="Name to log in with; needs `password` and TLS."
+    )
+    password: Annotated[SecretStr, _is_plain] | None = Field(
+        None, description="Password to log in with."
+    )
+    sender: MailAddress = Field(
+        description="Address that the mail comes from.", examples=["rankwatch@example.com"]
+    )
     to: Annotated[tuple[MailAddress, ...], _are_once] = Field(
-        min_length=1, max_length=50, description="Addresses that it goes to.", json_schema_extra={"uniqueItems": True}
+        min_length=1,
+        max_length=50,
+        description="Addresses that it goes to.",
+        json_schema_extra={"uniqueItems": True},
     )
     ca_file: CaFile = None
-    timeout: Timeout = Field(timedelta(seconds=20), description="How long one mail may take from connecting to its acceptance.")
+    timeout: Timeout = Field(
+        timedelta(seconds=20),
+        description="How long one mail may take from connecting to its acceptance.",
+    )
     repeat_every: RepeatEvery = timedelta(hours=24)
 
     def _problems(self) -> Iterator[str]:
         if (self.username is None) != (self.password is None):
             yield "give both username and password, or neither"
         if self.password is not None and self.tls == "none":
-            yield "a password is not sent without TLS: leave out username and password, or tls: none"
+            yield (
+                "a password is not sent without TLS: leave out username and password, or tls: none"
+            )
 
     @property
     def port_in_use(self) -> int:
@@ -96,10 +132,15 @@ class Email:
         self._delivered = DeliveredRecipients()
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Mail a message to the addresses that do not have it yet. DeliveryError when one was refused."""
+        """Mail a message to the addresses that do not have it yet.
+
+        DeliveryError when one was refused.
+        """
         key, options = message_key(message, now), self._options
         content = content_of(message, self._external_url)
-        mail = compose_mail(message, content, sender=options.sender, to=options.to, key=key, now=now)
+        mail = compose_mail(
+            message, content, sender=options.sender, to=options.to, key=key, now=now
+        )
         waiting = self._delivered.without(key, options.to)
         try:
             refused = self._client.send(mail.as_bytes(), sender=options.sender, to=waiting)
@@ -111,17 +152,27 @@ class Email:
             raise self._refused_by_some(refused)
 
     def _refused_by_some(self, refused: Mapping[str, Refusal]) -> DeliveryError:
-        # The others have the mail. As long as one refusal may pass, it is tried again, for these addresses alone.
+        # The others have the mail. As long as one refusal may pass, it is tried again, for these
+        # addresses alone.
         is_permanent = all(refusal.is_permanent for refusal in refused.values())
         named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
         advice = "check these addresses" if is_permanent else "it will be tried again for these"
         who, others = self._client.who, len(self._options.to) - len(refused)
-        msg = f"{who} refused {named}: {advice}; {others} of {len(self._options.to)} recipients have the mail"
+        msg = (
+            f"{who} refused {named}: {advice}; {others} of {len(self._options.to)} recipients "
+            "have the mail"
+        )
         return DeliveryError(msg, permanent=is_permanent, may_be_known=True)
 
 
 def compose_mail(
-    message: Message, content: MessageContent, *, sender: str, to: tuple[str, ...], key: str, now: datetime
+    message: Message,
+    content: MessageContent,
+    *,
+    sender: str,
+    to: tuple[str, ...],
+    key: str,
+    now: datetime,
 ) -> EmailMessage:
     """The mail; the same ``key`` makes the same Message-ID."""
     mail = EmailMessage(policy=SMTP)
@@ -141,15 +192,28 @@ def compose_mail(
     mail.add_alternative(mail_page(content, cid), subtype="html", cte="quoted-printable")
     if message.picture is not None:
         _, page = mail.iter_parts()
-        page.add_related(message.picture, "image", "png", cid=f"<{cid}>", filename="chart.png", disposition="inline")
+        page.add_related(
+            message.picture,
+            "image",
+            "png",
+            cid=f"<{cid}>",
+            filename="chart.png",
+            disposition="inline",
+        )
     return mail
 
 
 def mail_subject(message: Message) -> str:
     """Status, severity, comparison, what the incident was first told by, and a mark of it: Gmail threads by subjects."""
-    name, first = clean(message.comparison, _LONGEST_NAME), message.first or message.firing or message.changes
+    name, first = (
+        clean(message.comparison, _LONGEST_NAME),
+        message.first or message.firing or message.changes,
+    )
     cause = cause_of(min(find_leads(first), key=weight_of))
-    return f"[{message.status.upper()}] {message.severity}: {name}: {cause} (incident {_digest(message.incident)[:8]})"
+    return (
+        f"[{message.status.upper()}] {message.severity}: {name}: {cause} (incident "
+        f"{_digest(message.incident)[:8]})"
+    )
 
 
 def _digest(text: str) -> str:
@@ -157,8 +221,13 @@ def _digest(text: str) -> str:
 
 
 def mail_page(content: MessageContent, cid: str | None = None) -> str:
-    """The content as an HTML page: everything escaped, nothing loaded from anywhere, few tags; ``cid``: of its picture."""
-    return _template().render(content=content, colour=_COLOURS[content.status], cid=cid, legend=LEGEND)
+    """The content as an HTML page: everything escaped, nothing loaded from anywhere, few tags.
+
+    ``cid``: of its picture.
+    """
+    return _template().render(
+        content=content, colour=_COLOURS[content.status], cid=cid, legend=LEGEND
+    )
 
 
 @cache
@@ -167,6 +236,10 @@ def _template() -> jinja2.Template:
 
     loader = jinja2.PackageLoader("monitor.receivers")
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        loader=loader,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
     )
     return environment.get_template("mail.html")

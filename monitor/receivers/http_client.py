@@ -53,17 +53,31 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """Posts to one URL, each time over a new connection, from any thread; ``self.who`` is name and origin, for messages."""
+    """Posts to one URL, each time over a new connection, from any thread.
+
+    ``self.who`` is name and origin, for messages.
+    """
 
     def __init__(
-        self, url: str, *, who: str, timeout_s: float, ca_file: str | None = None, proxy: SecretStr | None = None
+        self,
+        url: str,
+        *,
+        who: str,
+        timeout_s: float,
+        ca_file: str | None = None,
+        proxy: SecretStr | None = None,
     ) -> None:
         self._url, self._timeout_s, self._ca_file = url, timeout_s, ca_file
         self._proxy = open_proxy(proxy)
         self.who = f"{who} at {origin(url)}"
 
-    def post(self, content: bytes, headers: Mapping[str, str], *, method: str = "POST") -> HttpAnswer:
-        """Send, and wait for status, headers, perhaps the body. DeliveryError for none, ``may_be_known`` once it is sent."""
+    def post(
+        self, content: bytes, headers: Mapping[str, str], *, method: str = "POST"
+    ) -> HttpAnswer:
+        """Send, and wait for status, headers, perhaps the body.
+
+        DeliveryError for none, ``may_be_known`` once it is sent.
+        """
         from monitor.receivers import http_transport as http  # noqa: PLC0415 - requests is imported where something is sent
 
         body, deadline, reason = http.RequestBody(content), Deadline.after(self._timeout_s), ""
@@ -85,24 +99,33 @@ class HttpClient:
         if exchange.head is not None:
             status, found = exchange.head
             return HttpAnswer(status=status, headers=found, body=exchange.content)
-        # Raised out here so that no traceback chains to the vendor's error, whose text holds the URL.
+        # Raised out here so that no traceback chains to the vendor's error, whose text holds the
+        # URL.
         raise DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=body.is_sent)
 
 
 class HttpReceiver:
     """What receivers over HTTP share: name, treatment and a client of their own."""
 
-    is_bounded: ClassVar[bool] = False  # messages have one size for any number of changes: a part would be refused as well
+    is_bounded: ClassVar[bool] = (
+        False  # messages have one size for any number of changes: a part would be refused as well
+    )
 
-    def __init__(self, url: str, name: str, entry: HttpReceiverEntry, *, treatment: Treatment) -> None:
+    def __init__(
+        self, url: str, name: str, entry: HttpReceiverEntry, *, treatment: Treatment
+    ) -> None:
         self.name, self.treatment = name, treatment
         timeout_s = entry.timeout.total_seconds()
-        self._client = HttpClient(url, who=name, timeout_s=timeout_s, ca_file=entry.ca_file, proxy=entry.proxy)
+        self._client = HttpClient(
+            url, who=name, timeout_s=timeout_s, ca_file=entry.ca_file, proxy=entry.proxy
+        )
 
     def _post(self, content: bytes, headers: Mapping[str, str], now: datetime) -> HttpAnswer:
         answer = self._client.post(content, headers)
         reason = self._reason(answer)
-        require_accepted(answer, who=self._client.who, now=now, reason=reason, is_bounded=self.is_bounded)
+        require_accepted(
+            answer, who=self._client.who, now=now, reason=reason, is_bounded=self.is_bounded
+        )
         return answer
 
     def _reason(self, answer: HttpAnswer) -> str | None:  # noqa: ARG002 - for receivers that know what may be shown
@@ -111,7 +134,12 @@ class HttpReceiver:
 
 
 def require_accepted(
-    answer: HttpAnswer, *, who: str, now: datetime, reason: str | None = None, is_bounded: bool = False
+    answer: HttpAnswer,
+    *,
+    who: str,
+    now: datetime,
+    reason: str | None = None,
+    is_bounded: bool = False,
 ) -> None:
     """Return if the receiver accepted the message (2xx), else DeliveryError, with the answer's ``Retry-After``.
 
@@ -121,7 +149,9 @@ def require_accepted(
     if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names
         return
     is_permanent = 400 <= status < 500 and status not in _RETRYABLE  # noqa: PLR2004 - likewise
-    advice = _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
+    advice = _ADVICE.get(
+        status, "it refuses this message" if is_permanent else "it will be tried again"
+    )
     if 300 <= status < 400:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
     msg = f"{who} answered {answer.status_name}: {advice}{f' ({reason})' if reason else ''}"

@@ -57,26 +57,43 @@ class HttpExchange:
     content: bytes | None = None  # the start of the body, where it came to its end
 
     def perform(self) -> None:
-        """Send the request and read its answer. To be called in the background: it is cut once nobody waits for it."""
+        """Send the request and read its answer.
+
+        To be called in the background: it is cut once nobody waits for it.
+        """
         own = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT}
-        data = self.body if self.body.getbuffer() else None  # an empty stream would be sent in chunks
-        request = requests.Request(self.method, self.url, headers={**own, **self.headers}, data=data).prepare()
+        data = (
+            self.body if self.body.getbuffer() else None
+        )  # an empty stream would be sent in chunks
+        request = requests.Request(
+            self.method, self.url, headers={**own, **self.headers}, data=data
+        ).prepare()
         with closing(self._connection()) as connection:
-            # Half the time for each address of the name, so that one that is dead leaves time for another.
+            # Half the time for each address of the name, so that one that is dead leaves time for
+            # another.
             connection.timeout = self.deadline.remaining_s / 2
             if self.proxy is not None:
                 refuse_link_local_behind(self.url)
             connection.connect()
             refuse_link_local(connection.sock.getpeername()[0])  # nothing was sent yet
             self.is_connected = True
-            sock = connection.sock  # the connection forgets it once it knows that the answer ends it
+            sock = (
+                connection.sock
+            )  # the connection forgets it once it knows that the answer ends it
             with interrupt_when_given_up(partial(sock.shutdown, socket.SHUT_RDWR)):
                 connection.timeout = self.deadline.remaining_s
                 headers = dict(request.headers)
                 target = request.path_url
                 if self.proxy is not None and not isinstance(connection, HTTPSConnection):
                     target, headers = str(request.url), headers | self.proxy.headers
-                connection.request(self.method, target, request.body, headers, preload_content=False, decode_content=False)
+                connection.request(
+                    self.method,
+                    target,
+                    request.body,
+                    headers,
+                    preload_content=False,
+                    decode_content=False,
+                )
                 with closing(connection.getresponse()) as response:
                     self.deadline.require_time()  # what was cut looks like the end of headers
                     self.head = response.status, response.headers
@@ -84,7 +101,9 @@ class HttpExchange:
 
     def _connection(self) -> HTTPConnection:
         parts, proxy = urlsplit(self.url), self.proxy
-        host, port = (parts.hostname or "", parts.port) if proxy is None else (proxy.host, proxy.port)
+        host, port = (
+            (parts.hostname or "", parts.port) if proxy is None else (proxy.host, proxy.port)
+        )
         if parts.scheme != "https":
             return HTTPConnection(host, port)
         connection = HTTPSConnection(host, port, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
@@ -94,7 +113,10 @@ class HttpExchange:
 
 
 def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
-    """The beginning of a body that is read to its end as it comes; None where it is too late, too large or broken."""
+    """The beginning of a body that is read to its end as it comes.
+
+    None where it is too late, too large or broken.
+    """
     kept, size = bytearray(), 0
     try:
         while piece := raw.read1(8192, decode_content=False):

@@ -1,4 +1,7 @@
-"""PagerDuty, Events API v2: an incident here is an alert there, under the incident's key; what becomes worse is one more."""
+"""PagerDuty, Events API v2: an incident here is an alert there, under the incident's key.
+
+What becomes worse is one more.
+"""
 
 import json
 import re
@@ -25,7 +28,11 @@ _PATH = "/v2/enqueue"
 MAX_KEY = 255
 MAX_SUMMARY = 1024
 _MAX_NAME = 200
-_ACTIONS = {MessageStatus.FIRING: "trigger", MessageStatus.ACKNOWLEDGED: "acknowledge", MessageStatus.RESOLVED: "resolve"}
+_ACTIONS = {
+    MessageStatus.FIRING: "trigger",
+    MessageStatus.ACKNOWLEDGED: "acknowledge",
+    MessageStatus.RESOLVED: "resolve",
+}
 _LONGEST_REASON = 200
 _LONGEST_WORD = 24
 _WORD = re.compile(r"[0-9A-Za-z]{6,}")
@@ -37,18 +44,28 @@ class PagerDutyOptions(HttpReceiverEntry):
     routing_key: Annotated[SecretStr, _is_key] = Field(
         description="Integration key of the service's Events API v2 integration."
     )
-    url: Annotated[Url, without_path(_PATH, "write https://events.pagerduty.com or https://events.eu.pagerduty.com")] = Field(
+    url: Annotated[
+        Url,
+        without_path(
+            _PATH, "write https://events.pagerduty.com or https://events.eu.pagerduty.com"
+        ),
+    ] = Field(
         "https://events.pagerduty.com",
         description="Where events go; https://events.eu.pagerduty.com for the EU service region.",
     )
     repeat_every: RepeatEvery = None  # PagerDuty escalates by itself
 
 
-def pagerduty_events(message: Message, routing_key: str, external_url: str) -> list[dict[str, object]]:
+def pagerduty_events(
+    message: Message, routing_key: str, external_url: str
+) -> list[dict[str, object]]:
     """Bodies of requests: one, or to acknowledge or resolve one for each time that the incident paged."""
     # The content is bounded, far below the 512 KB that PagerDuty takes.
     content, action = content_of(message, external_url), _ACTIONS[message.status]
-    keys = [message.incident, *(f"{message.incident}:{page}" for page in range(2, message.pages + 1))]
+    keys = [
+        message.incident,
+        *(f"{message.incident}:{page}" for page in range(2, message.pages + 1)),
+    ]
     event = {
         "routing_key": routing_key,
         "event_action": action,
@@ -78,7 +95,8 @@ def _payload(message: Message, content: MessageContent) -> dict[str, object]:
 def _details(content: MessageContent) -> dict[str, object]:
     details: dict[str, object] = {
         "changes": [
-            {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)} for change in content.changes
+            {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)}
+            for change in content.changes
         ],
         "more": content.more,
         "why": content.why,
@@ -86,7 +104,10 @@ def _details(content: MessageContent) -> dict[str, object]:
         "entered or rose": content.entered,
         "left or fell": content.left,
         "lists, baseline | candidate": [
-            {"user": example.user, "lists": [f"{rank} {ours} | {theirs}" for rank, ours, theirs in example.rows]}
+            {
+                "user": example.user,
+                "lists": [f"{rank} {ours} | {theirs}" for rank, ours, theirs in example.rows],
+            }
             for example in content.examples
         ],
         "commands": content.commands,
@@ -106,22 +127,34 @@ class PagerDuty(HttpReceiver):
         self._key, self._external_url = options.routing_key.get_secret_value(), external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Trigger, acknowledge or resolve the incident's alert. DeliveryError when it did not confirm that."""
+        """Trigger, acknowledge or resolve the incident's alert.
+
+        DeliveryError when it did not confirm that.
+        """
         for event in pagerduty_events(message, self._key, self._external_url):
             body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
             answer = self._post(body, {"Content-Type": "application/json"}, now)
             # ``status`` holds a short error where it did not succeed, even with a 202.
             if answer.body is not None and _read(answer.body).get("status") != "success":
                 reason = self._reason(answer)
-                what = f"{self._client.who} answered {answer.status_name} but not success{f' ({reason})' if reason else ''}"
-                raise DeliveryError(f"{what}: check its URL; it will be tried again", permanent=False, may_be_known=True)
+                what = (
+                    f"{self._client.who} answered {answer.status_name} but not "
+                    f"success{f' ({reason})' if reason else ''}"
+                )
+                raise DeliveryError(
+                    f"{what}: check its URL; it will be tried again",
+                    permanent=False,
+                    may_be_known=True,
+                )
 
     def _reason(self, answer: HttpAnswer) -> str | None:
         """What it gives as the error, on one line, without any piece of the key that it may echo."""
         found = _read(answer.body or b"")
         errors = found.get("errors")
         texts = [found.get("message"), *(errors if isinstance(errors, list) else [])]
-        line = clean("; ".join(text for text in texts if isinstance(text, str)), 4 * _LONGEST_REASON)
+        line = clean(
+            "; ".join(text for text in texts if isinstance(text, str)), 4 * _LONGEST_REASON
+        )
         shown = _WORD.sub(lambda word: "***" if _gives_away(word[0], self._key) else word[0], line)
         return clean(shown, _LONGEST_REASON) or None
 

@@ -31,10 +31,16 @@ log = structlog.get_logger(__name__)
 
 
 class PingOptions(Options):
-    """Ping a URL when a run starts, ends well or fails; the service behind it notices when the pings stay away."""
+    """Ping a URL when a run starts, ends well or fails.
+
+    The service behind it notices when the pings stay away.
+    """
 
     url: SecretUrl = Field(
-        description="Where to ping, as with Healthchecks: `/start` and `/fail` go behind its path. A secret, never shown."
+        description=(
+            "Where to ping, as with Healthchecks: `/start` and `/fail` go behind its "
+            "path. A secret, never shown."
+        )
     )
     comparisons: tuple[_Name, ...] | None = Field(
         None, min_length=1, max_length=1000, description="Only runs of these (default: of all)."
@@ -42,14 +48,18 @@ class PingOptions(Options):
     name: ReceiverName = Field("ping", description="Name in the log.")
     ca_file: CaFile = None
     proxy: Proxy = None
-    timeout: Timeout = Field(timedelta(seconds=10), description="How long one ping may take from first to last byte.")
+    timeout: Timeout = Field(
+        timedelta(seconds=10), description="How long one ping may take from first to last byte."
+    )
 
 
 class RunPings:
-    """Pings one URL about each run; never raises, never holds up a run. ``rest`` waits, and returns whether it was called off.
+    """Pings one URL about each run.
 
-    ``on_outcome`` is called with the ping's name and ``sent``, ``failed`` (given up) or ``dropped`` (pushed out by newer ones).
-    """
+    Never raises, never holds up a run. ``rest`` waits, and returns whether it was called off.
+
+    ``on_outcome`` is called with the ping's name and ``sent``, ``failed`` (given up) or ``dropped``
+    (pushed out by newer ones)."""
 
     def __init__(
         self,
@@ -93,10 +103,14 @@ class RunPings:
             if len(self._waiting) == _WAITING:
                 log.warning("ping dropped: too many wait", ping=self._options.name)
                 self._on_outcome(self._options.name, "dropped")
-            self._waiting.append((ping_url(self._options.url.get_secret_value(), suffix, run_uuid(claim)), body))
+            self._waiting.append(
+                (ping_url(self._options.url.get_secret_value(), suffix, run_uuid(claim)), body)
+            )
             self._changed.notify_all()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=f"ping-{self._options.name}", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._work, name=f"ping-{self._options.name}", daemon=True
+                )
                 self._thread.start()
 
     def _work(self) -> None:
@@ -151,4 +165,6 @@ def ping_url(url: str, suffix: str, rid: uuid.UUID) -> str:
     """The URL to post to; a query of the URL's own is kept."""
     parts = urlsplit(url)
     query = f"{parts.query}&" if parts.query else ""
-    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + suffix, query=f"{query}rid={rid}"))
+    return urlunsplit(
+        parts._replace(path=parts.path.rstrip("/") + suffix, query=f"{query}rid={rid}")
+    )

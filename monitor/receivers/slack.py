@@ -21,7 +21,8 @@ _FENCE = "```"
 _MORE = "…"
 MAX_FIELDS = 10
 _MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
-# Its answers are words such as ``invalid_blocks``; no other text is shown, since it could echo anything.
+# Its answers are words such as ``invalid_blocks``; no other text is shown, since it could echo
+# anything.
 _REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
 
 
@@ -29,13 +30,19 @@ class SlackOptions(HttpReceiverEntry):
     """Post to a Slack channel by its incoming webhook."""
 
     url: SecretUrl = Field(
-        description="The incoming webhook's URL, https://hooks.slack.com/services/... A secret: it lets anybody post."
+        description=(
+            "The incoming webhook's URL, https://hooks.slack.com/services/... A secret: "
+            "it lets anybody post."
+        )
     )
     repeat_every: RepeatEvery = timedelta(days=1)
 
 
 def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
-    """The text as mrkdwn of at most ``limit`` characters; what is cut ends in an ellipsis and cuts no escape in two."""
+    """The text as mrkdwn of at most ``limit`` characters.
+
+    What is cut ends in an ellipsis and cuts no escape in two.
+    """
     pieces = [_ESCAPES.get(char, char) for char in text]
     if sum(map(len, pieces)) <= limit:
         return "".join(pieces)
@@ -55,7 +62,10 @@ def bold(text: str) -> str:
 
 
 def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
-    """As many lines as fit, of text that is escaped already and each shorter than the limit; an ellipsis for the others."""
+    """As many lines as fit, of text that is escaped already and each shorter than the limit.
+
+    An ellipsis for the others.
+    """
     kept: list[str] = []
     left = limit - len(_MORE)
     for line in lines:
@@ -81,7 +91,10 @@ def link(name: str, url: str) -> str:
 
 
 def slack_body(content: MessageContent) -> dict[str, object]:
-    """The request: blocks, and the headline as the text that notifications show. No address in it is fetched for a preview."""
+    """The request: blocks, and the headline as the text that notifications show.
+
+    No address in it is fetched for a preview.
+    """
     return {
         "text": escape_mrkdwn(headline_of(content)),
         "blocks": list(_blocks(content)),
@@ -103,7 +116,9 @@ def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
     if why := _why(content):
         yield _section(stack(why))
     if others or content.more:
-        lines = (f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}" for change in others)
+        lines = (
+            f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}" for change in others
+        )
         yield _section(stack([*lines, *map(escape_mrkdwn, content.more)]))
     for example in content.examples:
         yield _section(fence([f"user {example.user}", *list_lines(example)]))
@@ -122,14 +137,21 @@ def _reason(change: ChangeContent, *, is_alone: bool) -> str:
 
 
 def _fields(change: ChangeContent) -> list[dict[str, object]]:
-    texts = [stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD) for name, value in change.facts[:MAX_FIELDS]]
+    texts = [
+        stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD)
+        for name, value in change.facts[:MAX_FIELDS]
+    ]
     return [{"type": "mrkdwn", "text": text, "verbatim": True} for text in texts]
 
 
 def _why(content: MessageContent) -> list[str]:
     lines = [escape_mrkdwn(sentence, MAX_TEXT // 2) for sentence in content.why]
     if content.shares:
-        lines.append(escape_mrkdwn("Of the drop: " + ", ".join(f"{part} {share}" for part, share in content.shares)))
+        lines.append(
+            escape_mrkdwn(
+                "Of the drop: " + ", ".join(f"{part} {share}" for part, share in content.shares)
+            )
+        )
     for caption, items in (("Entered or rose", content.entered), ("Left or fell", content.left)):
         if items:
             lines += [bold(caption), *(f"• {escape_mrkdwn(item)}" for item in items)]
@@ -147,12 +169,22 @@ class Slack(HttpReceiver):
         self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post one message. DeliveryError when Slack did not accept it; of more than one a second it says when to try again."""
-        body = json.dumps(slack_body(content_of(message, self._external_url)), ensure_ascii=False).encode()
+        """Post one message.
+
+        DeliveryError when Slack did not accept it; of more than one a second it says when to try
+        again.
+        """
+        body = json.dumps(
+            slack_body(content_of(message, self._external_url)), ensure_ascii=False
+        ).encode()
         answer = self._post(body, {"Content-Type": "application/json; charset=utf-8"}, now)
-        # Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and is refused for good.
+        # Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and
+        # is refused for good.
         if answer.body is not None and answer.body.strip() != b"ok":
-            msg = f"{self._client.who} answered {answer.status_name} but not ok, as Slack does: check its URL"
+            msg = (
+                f"{self._client.who} answered {answer.status_name} but not ok, as Slack does: "
+                "check its URL"
+            )
             raise DeliveryError(msg, permanent=True, may_be_known=True)
 
     def _reason(self, answer: HttpAnswer) -> str | None:

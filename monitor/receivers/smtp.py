@@ -76,10 +76,17 @@ class SmtpClient:
     timeout_s: float
 
     def send(self, content: bytes, *, sender: str, to: Sequence[str]) -> Mapping[str, Refusal]:
-        """Hand over the mail; those of ``to`` that were refused while others were not. DeliveryError when none has it."""
-        exchange = _Exchange(sender=sender, to=to, content=content, deadline=Deadline.after(self.timeout_s))
+        """Hand over the mail.
+
+        Those of ``to`` that were refused while others were not. DeliveryError when none has it.
+        """
+        exchange = _Exchange(
+            sender=sender, to=to, content=content, deadline=Deadline.after(self.timeout_s)
+        )
         try:
-            BackgroundCall(partial(self._connect_and_send, exchange), name="smtp").wait(exchange.deadline)
+            BackgroundCall(partial(self._connect_and_send, exchange), name="smtp").wait(
+                exchange.deadline
+            )
         except (OSError, aiosmtplib.SMTPException, OverdueError) as error:
             failure = self._explain(error, may_be_known=exchange.may_be_known)
         if exchange.refused is not None:
@@ -88,7 +95,8 @@ class SmtpClient:
         raise failure
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
-        # Half the time for each address of the name, so that one that is dead leaves time for another.
+        # Half the time for each address of the name, so that one that is dead leaves time for
+        # another.
         address, share_s = (self.host, self.port), exchange.deadline.remaining_s / 2
         with closing(socket.create_connection(address, share_s)) as sock:
             asyncio.run(self._send_in_time(exchange, sock))
@@ -117,11 +125,16 @@ class SmtpClient:
                 exchange.transport.abort()  # a closed one would wait for the server to close too
             await asyncio.sleep(0)
 
-    async def _converse(self, client: aiosmtplib.SMTP, exchange: _Exchange) -> Mapping[str, Refusal]:
+    async def _converse(
+        self, client: aiosmtplib.SMTP, exchange: _Exchange
+    ) -> Mapping[str, Refusal]:
         await client.ehlo()
         if self.tls == "starttls":
             if not client.supports_extension("starttls"):
-                msg = f"{self.who} does not offer STARTTLS: write `tls: implicit`, or `tls: none` if nobody listens on the way"
+                msg = (
+                    f"{self.who} does not offer STARTTLS: write `tls: implicit`, or `tls: "
+                    "none` if nobody listens on the way"
+                )
                 raise DeliveryError(msg, permanent=True)
             await client.starttls()
             exchange.transport = client.transport
@@ -133,7 +146,9 @@ class SmtpClient:
         await self._require(client.data(exchange.content), "the message", of_message=True)
         return refused
 
-    async def _name_recipients(self, client: aiosmtplib.SMTP, to: Sequence[str]) -> dict[str, Refusal]:
+    async def _name_recipients(
+        self, client: aiosmtplib.SMTP, to: Sequence[str]
+    ) -> dict[str, Refusal]:
         """Name the recipients; those that were refused."""
         refused: dict[str, Refusal] = {}
         for address in to:
@@ -145,10 +160,14 @@ class SmtpClient:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
             # One that may pass is worth another try of all.
-            raise self._refusal(min(refused.values(), key=lambda each: each.is_permanent), "all recipients")
+            raise self._refusal(
+                min(refused.values(), key=lambda each: each.is_permanent), "all recipients"
+            )
         return refused
 
-    async def _require(self, step: Awaitable[object], name: str, *, of_message: bool = False) -> None:
+    async def _require(
+        self, step: Awaitable[object], name: str, *, of_message: bool = False
+    ) -> None:
         try:
             await step
         except aiosmtplib.SMTPResponseException as error:
@@ -158,29 +177,52 @@ class SmtpClient:
         raise self._refusal(refusal, name, of_message=of_message)
 
     def _refusal(self, refusal: Refusal, step: str, *, of_message: bool = False) -> DeliveryError:
-        advice = _ADVICE.get(step, "it refuses this") if refusal.is_permanent else "it will be tried again"
+        advice = (
+            _ADVICE.get(step, "it refuses this")
+            if refusal.is_permanent
+            else "it will be tried again"
+        )
         msg = f"{self.who} refused {step} with {refusal}: {advice}"
-        return DeliveryError(msg, permanent=refusal.is_permanent, of_message=of_message and refusal.is_permanent)
+        return DeliveryError(
+            msg, permanent=refusal.is_permanent, of_message=of_message and refusal.is_permanent
+        )
 
     def _explain(self, error: Exception, *, may_be_known: bool) -> DeliveryError:
         if isinstance(error, aiosmtplib.SMTPAuthenticationError):
             return self._refusal(Refusal(error.code, error.message), "the login")
-        if isinstance(error, aiosmtplib.SMTPNotSupported) or type(error) is aiosmtplib.SMTPException:
-            msg = f"{self.who} takes no login by any way known here: leave out username and password, or check host and port"
+        if (
+            isinstance(error, aiosmtplib.SMTPNotSupported)
+            or type(error) is aiosmtplib.SMTPException
+        ):
+            msg = (
+                f"{self.who} takes no login by any way known here: leave out username and "
+                "password, or check host and port"
+            )
             return DeliveryError(msg, permanent=True)
         if isinstance(error, aiosmtplib.SMTPResponseException) and error.code > 0:
             refusal = Refusal(error.code, error.message)
-            return DeliveryError(f"{self.who} refused the connection with {refusal}: it will be tried again", permanent=False)
+            return DeliveryError(
+                f"{self.who} refused the connection with {refusal}: it will be tried again",
+                permanent=False,
+            )
         reason = failure_reason(error, self.timeout_s, protocol="SMTP")
         return DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=may_be_known)
 
 
 def trust_context(ca_file: str | None) -> ssl.SSLContext:
-    """The authorities to trust: the usual ones, or those of a file alone. ConfigError when it holds none."""
+    """The authorities to trust: the usual ones, or those of a file alone.
+
+    ConfigError when it holds none.
+    """
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"ca_file {ca_file} cannot be read as PEM: {error.strerror or 'it holds no certificate'}") from None
+        raise ConfigError(
+            (
+                f"ca_file {ca_file} cannot be read as PEM: "
+                f"{error.strerror or 'it holds no certificate'}"
+            )
+        ) from None
 
 
 def _own_name() -> str:

@@ -14,7 +14,13 @@ from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates, message_key
 from monitor.options import HeaderSecret
-from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, SecretUrl, check_further_headers, repeated
+from monitor.receivers.fields import (
+    HttpReceiverEntry,
+    RepeatEvery,
+    SecretUrl,
+    check_further_headers,
+    repeated,
+)
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels, label_fingerprint
 from monitor.receivers.message.safe_text import clean, page_url
@@ -28,14 +34,19 @@ MAX_BYTES = 16_000
 class WebhookOptions(HttpReceiverEntry):
     """Post each message as signed JSON, in the shape of Alertmanager's webhooks."""
 
-    url: SecretUrl = Field(description="Where to post. Treated as a secret: only its scheme and host are ever shown.")
-    secret: SecretStr | None = Field(None, min_length=1, description="Key of the HMAC-SHA256 signature; unsigned without it.")
+    url: SecretUrl = Field(
+        description="Where to post. Treated as a secret: only its scheme and host are ever shown."
+    )
+    secret: SecretStr | None = Field(
+        None, min_length=1, description="Key of the HMAC-SHA256 signature; unsigned without it."
+    )
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
         default_factory=dict, description="Further headers, such as Authorization."
     )
     updates: bool = Field(
         default=False,
-        description='Whether alerts that join an incident are sent at once, as `"update": true`. For programs that page nobody '
+        description='Whether alerts that join an incident are sent at once, as `"update": true`. '
+        "For programs that page nobody "
         "for these; without it the next message of the incident has them.",
     )
     repeat_every: RepeatEvery = None
@@ -43,11 +54,24 @@ class WebhookOptions(HttpReceiverEntry):
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
     """Value of the signature header."""
-    return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return (
+        "sha256="
+        + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    )
 
 
-def verify(secret: str, headers: Mapping[str, str], body: bytes, *, now: datetime, tolerance: timedelta = _TOLERANCE) -> bool:
-    """Whether a request was signed with this secret and sent within ``tolerance`` of ``now``; for the receiving side."""
+def verify(
+    secret: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    now: datetime,
+    tolerance: timedelta = _TOLERANCE,
+) -> bool:
+    """Whether a request was signed with this secret and sent within ``tolerance`` of ``now``.
+
+    For the receiving side.
+    """
     given = {name.lower(): value for name, value in headers.items()}
     timestamp = given.get(TIMESTAMP.lower(), "")
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):  # noqa: PLR2004 - enough until the year 33658
@@ -60,15 +84,22 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, *, now: datetim
 def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:
     """The body, as this module's docstring describes it."""
     changes = _alerts_of(message)
-    acknowledged = {each.dedup_key: clean(each.reason) for each in message.changes if each.is_acknowledgement}
-    due = [_alert(change, external_url, acknowledged.get(change.dedup_key, "")) for change in changes]
+    acknowledged = {
+        each.dedup_key: clean(each.reason) for each in message.changes if each.is_acknowledgement
+    }
+    due = [
+        _alert(change, external_url, acknowledged.get(change.dedup_key, "")) for change in changes
+    ]
     body: dict[str, Any] = {
         "version": "4",
         "groupKey": message.incident,
         "truncatedAlerts": len(due),
         "status": "resolved" if message.status is MessageStatus.RESOLVED else "firing",
         "receiver": receiver,
-        "groupLabels": {"comparison": clean(message.comparison, 256), "severity": message.severity.value},
+        "groupLabels": {
+            "comparison": clean(message.comparison, 256),
+            "severity": message.severity.value,
+        },
         "commonLabels": _common([alert["labels"] for alert in due]),
         "commonAnnotations": {},
         "externalURL": external_url,
@@ -83,7 +114,10 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
 
 
 def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """The first alerts, as many as fit; where not all do in full, those that leave three quarters for the names of others."""
+    """The first alerts, as many as fit.
+
+    Where not all do in full, those that leave three quarters for the names of others.
+    """
     shown: list[dict[str, Any]] = []
     names = 0 if sum(map(_size, alerts)) <= room else room * 3 // 4
     for full in alerts:
@@ -112,13 +146,19 @@ def _alerts_of(message: Message) -> list[Transition]:
     still = sorted(message.firing, key=lambda start: start.dedup_key not in acknowledged)
     ordered = (*find_leads(changes), *changes, *find_leads(still), *still)
     known = {change.dedup_key: change for change in changes}
-    return list({change.dedup_key: known.get(change.dedup_key, change) for change in ordered}.values())
+    return list(
+        {change.dedup_key: known.get(change.dedup_key, change) for change in ordered}.values()
+    )
 
 
 def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[str, Any]:
     """One alert. An end does not know when its firing began; it names the slot of it."""
     labels = alert_labels(change)
-    annotations = {**alert_annotations(change), **_figures(change), "acknowledgement": acknowledgement}
+    annotations = {
+        **alert_annotations(change),
+        **_figures(change),
+        "acknowledgement": acknowledgement,
+    }
     return {
         "status": "firing" if change.is_start else "resolved",
         "labels": labels,
@@ -141,7 +181,9 @@ def _figures(change: Transition) -> dict[str, str]:
         "slot": format_instant(change.slot),
         "at": format_instant(change.at),
         "since": format_instant(change.since),
-        "interval": "" if change.interval is None else " ".join(f"{bound:.6g}" for bound in change.interval),
+        "interval": ""
+        if change.interval is None
+        else " ".join(f"{bound:.6g}" for bound in change.interval),
         "normal": "" if change.normal is None else f"{change.normal:.6g}",
     }
 
@@ -149,14 +191,20 @@ def _figures(change: Transition) -> dict[str, str]:
 def _common(entries: Sequence[Mapping[str, str]]) -> dict[str, str]:
     if not entries:
         return {}
-    return {name: text for name, text in entries[0].items() if all(each.get(name) == text for each in entries)}
+    return {
+        name: text
+        for name, text in entries[0].items()
+        if all(each.get(name) == text for each in entries)
+    }
 
 
 class Webhook(HttpReceiver):
     """One URL."""
 
     def __init__(self, options: WebhookOptions, name: str, *, external_url: str) -> None:
-        treatment = repeated(options.repeat_every, Updates.UNPAGED if options.updates else Updates.NONE)
+        treatment = repeated(
+            options.repeat_every, Updates.UNPAGED if options.updates else Updates.NONE
+        )
         super().__init__(options.url.get_secret_value(), name, options, treatment=treatment)
         self._options, self._external_url = options, external_url
 
@@ -166,10 +214,14 @@ class Webhook(HttpReceiver):
         self._post(body, self._headers(message, body, now), now)
 
     def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
-        headers = {name: secret.get_secret_value() for name, secret in self._options.headers.items()}
+        headers = {
+            name: secret.get_secret_value() for name, secret in self._options.headers.items()
+        }
         headers["Content-Type"] = "application/json"
         headers["Idempotency-Key"] = message_key(message, now)
         headers[TIMESTAMP] = str(int(now.timestamp()))
         if self._options.secret is not None:
-            headers[SIGNATURE] = sign(self._options.secret.get_secret_value(), headers[TIMESTAMP], body)
+            headers[SIGNATURE] = sign(
+                self._options.secret.get_secret_value(), headers[TIMESTAMP], body
+            )
         return headers

@@ -10,15 +10,23 @@ FAR_OUT = 3.0
 
 
 def keep_newest(values: Floats, errors: Floats, count: int) -> tuple[Floats, Floats]:
-    """The newest ``count`` runs that count of every series, oldest first; NaN on top where there are fewer."""
+    """The newest ``count`` runs that count of every series, oldest first.
+
+    NaN on top where there are fewer.
+    """
     if len(values) <= count:
         return values, errors
-    newest = np.argsort(~np.isnan(values), axis=0, kind="stable")[-count:]  # False, a run left out, sorts before True
+    newest = np.argsort(~np.isnan(values), axis=0, kind="stable")[
+        -count:
+    ]  # False, a run left out, sorts before True
     return np.take_along_axis(values, newest, axis=0), np.take_along_axis(errors, newest, axis=0)
 
 
 def find_median(values: Floats) -> Floats:
-    """Median of each column, (m,), NaN passed over; NaN where there is nothing. Sorting all columns beats numpy.nanmedian."""
+    """Median of each column, (m,), NaN passed over.
+
+    NaN where there is nothing. Sorting all columns beats numpy.nanmedian.
+    """
     counts = np.sum(~np.isnan(values), axis=0)
     ordered = np.sort(values, axis=0)
     return (pick_rows(ordered, (counts - 1) // 2) + pick_rows(ordered, counts // 2)) / 2
@@ -37,7 +45,10 @@ def find_scale(values: Floats) -> Floats:
 
 
 def find_fault(z: Floats, firing: Flags) -> Floats:
-    """Median z of the newest runs in which an alert fires, (m,), of (runs, m); NaN where it does not fire."""
+    """Median z of the newest runs in which an alert fires, (m,), of (runs, m).
+
+    NaN where it does not fire.
+    """
     fires_since = np.logical_and.accumulate(firing[::-1])[::-1]
     return find_median(np.where(fires_since, z, np.nan))
 

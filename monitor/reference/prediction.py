@@ -13,10 +13,12 @@ from monitor.reference.history import keep_newest
 from monitor.reference.season import Phases, remove_seasons
 from monitor.reference.spread import PastAlarms, find_levels, measure_spread
 
-# Newest runs that a reference looks at: past 60 the t quantile hardly moves, while what was normal long ago misleads.
+# Newest runs that a reference looks at: past 60 the t quantile hardly moves, while what was normal
+# long ago misleads.
 WINDOW = 60
-# Least spread, as a share of the center or of 1. One step of one user in 10^7 moves a mean by about this much and rounding by
-# far less, so a constant series is left by a change and never by another order of summing.
+# Least spread, as a share of the center or of 1. One step of one user in 10^7 moves a mean by about
+# this much and rounding by far less, so a constant series is left by a change and never by another
+# order of summing.
 RESOLUTION = 1e-9
 LEAST_OF_SAMPLING = 0.5
 """Of its sampling variance a series has at least this. A fixed panel may vary less than its sampling error says, but a rare
@@ -69,11 +71,16 @@ def refer(
     taught = np.where(levels.teaches, seasonal.values, np.nan)
     doubts = np.where(np.isnan(taught), np.nan, doubts)
     own = measure_spread(*keep_newest(taught, doubts, WINDOW))
-    # Seasons are paid for in degrees of freedom, and both they and new levels add doubt to the center.
+    # Seasons are paid for in degrees of freedom, and both they and new levels add doubt to the
+    # center.
     left = 1.0 - seasonal.paid
-    least = np.maximum(LEAST_OF_SAMPLING * own.sampling, (RESOLUTION * np.maximum(1.0, np.abs(own.center))) ** 2)
+    least = np.maximum(
+        LEAST_OF_SAMPLING * own.sampling, (RESOLUTION * np.maximum(1.0, np.abs(own.center))) ** 2
+    )
     # A bound brings no degrees of freedom: the calm may be chance.
-    variance = np.where(own.df > 0, np.maximum(own.variance * seasonal.unrest / left, least), np.nan)
+    variance = np.where(
+        own.df > 0, np.maximum(own.variance * seasonal.unrest / left, least), np.nan
+    )
     return Reference(
         center=own.center,
         center_error=np.sqrt(variance * (own.doubt + seasonal.doubt + levels.doubt)),
@@ -90,7 +97,10 @@ def refer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Where the next run of m series should lie, arrays (m,); infinite limits where the reference is undefined."""
+    """Where the next run of m series should lie, arrays (m,).
+
+    Infinite limits where the reference is undefined.
+    """
 
     low: Floats  # a healthy run lies under it with a chance of at most the share asked for,
     high: Floats  # above this likewise
@@ -111,29 +121,45 @@ def predict(reference: Reference, errors_now: npt.ArrayLike, share: npt.ArrayLik
 
 
 def surprise(
-    reference: Reference, values_now: npt.ArrayLike, errors_now: npt.ArrayLike, *, direction: Direction = Direction.BELOW
+    reference: Reference,
+    values_now: npt.ArrayLike,
+    errors_now: npt.ArrayLike,
+    *,
+    direction: Direction = Direction.BELOW,
 ) -> Floats:
-    """One-sided p-values (m,): the chance that a healthy run lies so far out. NaN where reference or run is undefined."""
+    """One-sided p-values (m,): the chance that a healthy run lies so far out.
+
+    NaN where reference or run is undefined.
+    """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     sign = 1.0 if direction is Direction.BELOW else -1.0
-    p: Floats = scipy.special.stdtr(df, sign * (np.asarray(values_now, dtype=np.float64) - reference.center) / scale)
+    p: Floats = scipy.special.stdtr(
+        df, sign * (np.asarray(values_now, dtype=np.float64) - reference.center) / scale
+    )
     return p
 
 
 def to_normal(p: npt.ArrayLike) -> Floats:
     """Standard normal deviates of the same one-sided chance: large where p is small, finite for 0 and 1; NaN stays NaN."""
-    z: Floats = -scipy.special.ndtri(np.clip(np.asarray(p, dtype=np.float64), LEAST_P, 1.0 - np.finfo(np.float64).epsneg))
+    z: Floats = -scipy.special.ndtri(
+        np.clip(np.asarray(p, dtype=np.float64), LEAST_P, 1.0 - np.finfo(np.float64).epsneg)
+    )
     return z
 
 
 def _scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
-    """Standard deviation of the next value about the center, and its degrees of freedom; NaN where undefined."""
+    """Standard deviation of the next value about the center, and its degrees of freedom.
+
+    NaN where undefined.
+    """
     estimated = reference.spread**2 + reference.center_error**2
-    # Never below what was seen: a run of more users than usual would need the run-to-run part alone, which few runs cannot
-    # estimate.
+    # Never below what was seen: a run of more users than usual would need the run-to-run part
+    # alone, which few runs cannot estimate.
     variance = estimated + np.maximum(errors_now**2 - reference.sampling, 0.0)
-    # The sampling error being known, degrees of freedom grow with its part: by V / s^2 and not by its square as in
-    # Satterthwaite (1946). s^2 may be low by chance, and with the square false alarms at 1e-4 after five runs come 6.6 times
-    # too often.
-    df = np.where(reference.df > 0, np.minimum(reference.df * variance / estimated, MOST_DF), np.nan)
+    # The sampling error being known, degrees of freedom grow with its part: by V / s^2 and not by
+    # its square as in Satterthwaite (1946). s^2 may be low by chance, and with the square false
+    # alarms at 1e-4 after five runs come 6.6 times too often.
+    df = np.where(
+        reference.df > 0, np.minimum(reference.df * variance / estimated, MOST_DF), np.nan
+    )
     return np.sqrt(variance), df

@@ -1,4 +1,7 @@
-"""Sampling error of any statistic of one run; rare shares of users as what they are, counts: how surprising the next one is."""
+"""Sampling error of any statistic of one run.
+
+Rare shares of users as what they are, counts: how surprising the next one is.
+"""
 
 import math
 from dataclasses import dataclass
@@ -19,17 +22,23 @@ LEAST_IN_TAIL = 5
 Interval = tuple[float, float]
 _LEVEL, _Z = 0.975, 1.959963984540054  # the standard normal quantile of it
 RARE = 10.0
-"""Users expected in a run under which they are judged as a count; where there are more, the angle of their share is as good."""
+"""Users expected in a run under which they are judged as a count.
+
+Where there are more, the angle of their share is as good.
+"""
 DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
 """Variance as a multiple of the mean: 1 where users are hit one by one, more where they are hit together."""
-# Measured over 40 runs at a share of 4e-5: counts of dispersion 2 pass their limit 4 times as often as stated, which SAFETY
-# pays for, and 8 of 1,500 users are seen where there was none.
+# Measured over 40 runs at a share of 4e-5: counts of dispersion 2 pass their limit 4 times as often
+# as stated, which SAFETY pays for, and 8 of 1,500 users are seen where there was none.
 PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
 CALM = 0.01
 """Counts that vary so little that chance alone would seldom do it may be judged by how they vary as well."""
 MOST_RARE = 0.5
 """More than this share of the users is no chance where a share is rare, or else a whole segment of 88 users passes at 1e-9."""
-_MOST, _STEPS = 1000.0, 16  # users among whom the limit is looked for, and halvings: to a sixtieth of a user
+_MOST, _STEPS = (
+    1000.0,
+    16,
+)  # users among whom the limit is looked for, and halvings: to a sixtieth of a user
 
 
 def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -59,12 +68,14 @@ def to_count(angle: npt.ArrayLike, error: npt.ArrayLike) -> tuple[Floats, Floats
 
 
 def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
-    """Standard error over users of a mean or percentile, in its own unit; None where the summary does not suffice.
+    """Standard error over users of a mean or percentile, in its own unit.
 
-    Of the mean s / sqrt(n); of a share that of its angle, see `to_angle`; of the percentile at q sqrt(q (1 - q) / n) over the
-    density, from straight lines to known quantiles at least one standard error of q away (nearer ones may be tied), else the
-    farthest, on the sparser side (Woodruff 1952). None with fewer than LEAST_IN_TAIL users beyond the percentile.
-    """
+    None where the summary does not suffice.
+
+    Of the mean s / sqrt(n); of a share that of its angle, see `to_angle`; of the percentile at q
+    sqrt(q (1 - q) / n) over the density, from straight lines to known quantiles at least one
+    standard error of q away (nearer ones may be tied), else the farthest, on the sparser side
+    (Woodruff 1952). None with fewer than LEAST_IN_TAIL users beyond the percentile."""
     q = statistic.quantile
     if q is None:
         return summary.standard_error
@@ -80,7 +91,9 @@ def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
 def _slope(known: dict[float, float], q: float, reach: float) -> float | None:
     """Rise of the quantile function from q towards its neighbour on the side of ``reach``, None without one."""
     side = math.copysign(1.0, reach)
-    others = sorted((side * (other - q), value) for other, value in known.items() if side * (other - q) > 0)
+    others = sorted(
+        (side * (other - q), value) for other, value in known.items() if side * (other - q) > 0
+    )
     if not others or q not in known:
         return None
     distance, value = next((each for each in others if each[0] >= abs(reach)), others[-1])
@@ -88,10 +101,12 @@ def _slope(known: dict[float, float], q: float, reach: float) -> float | None:
 
 
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
-    """Where the statistic of all users like these lies, in its own unit; None where the summary does not suffice.
+    """Where the statistic of all users like these lies, in its own unit.
 
-    Of the mean Student's interval, of a percentile the normal one, within ``scores``, the possible; of shares `share_interval`.
-    """
+    None where the summary does not suffice.
+
+    Of the mean Student's interval, of a percentile the normal one, within ``scores``, the possible;
+    of shares `share_interval`."""
     wanted, value = Statistic.parse(statistic), summary.value(statistic)
     if value is None or not math.isfinite(value):
         return None
@@ -127,12 +142,19 @@ class CountReference:
     def of(cls, counts: Floats, users: Floats) -> Self:
         """From past counts among so many users, (runs, m), NaN where a run does not count.
 
-        Counts are Poisson or, of dispersion d > 1, negative binomial of variance d times the mean; likelihoods weigh d.
-        """
-        runs, total, found = (~np.isnan(counts)).sum(axis=0), np.nansum(users, axis=0), np.nansum(counts, axis=0)
-        # One more than were seen: with it a Poisson count is judged exactly, given the sum of all counts.
+        Counts are Poisson or, of dispersion d > 1, negative binomial of variance d times the mean;
+        likelihoods weigh d."""
+        runs, total, found = (
+            (~np.isnan(counts)).sum(axis=0),
+            np.nansum(users, axis=0),
+            np.nansum(counts, axis=0),
+        )
+        # One more than were seen: with it a Poisson count is judged exactly, given the sum of all
+        # counts.
         rate = np.where(runs > 0, (found + 1.0) / np.maximum(total, 1.0), np.nan)
-        likely = np.nansum(_log_chance(counts, rate * users, np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]), axis=1)
+        likely = np.nansum(
+            _log_chance(counts, rate * users, np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]), axis=1
+        )
         weights = PRIOR * np.exp(likely - likely.max(axis=0))
         mean = found / np.maximum(total, 1.0) * users
         spread = np.nansum((counts - mean) ** 2 / np.where(mean > 0, mean, np.nan), axis=0)
@@ -142,16 +164,21 @@ class CountReference:
     def surprise(self, counts: Floats, users: Floats) -> Floats:
         """The chance (m,) that a healthy run has so many or more; NaN where nothing is known.
 
-        The rate being uncertain, a count of mean M is negative binomial of variance d (1 + users / total) M; with d = 1 that is
-        the exact conditional test of two Poisson counts (Przyborowski and Wilenski 1940).
-        """
+        The rate being uncertain, a count of mean M is negative binomial of variance d (1 + users /
+        total) M; with d = 1 that is the exact conditional test of two Poisson counts (Przyborowski
+        and Wilenski 1940)."""
         wider = DISPERSIONS * (1.0 + users / np.maximum(self.total, 1.0))
-        tails = scipy.special.betainc(np.maximum(counts, 1e-9), self.rate * users / (wider - 1.0), 1.0 - 1.0 / wider)
+        tails = scipy.special.betainc(
+            np.maximum(counts, 1e-9), self.rate * users / (wider - 1.0), 1.0 - 1.0 / wider
+        )
         p: Floats = (self.weights * tails).sum(axis=0)
         return p
 
     def limit(self, users: Floats, share: Floats) -> Floats:
-        """The most users (m,) that are normal: more have at most the chance ``share``. Not rounded; NaN where unknown."""
+        """The most users (m,) that are normal: more have at most the chance ``share``.
+
+        Not rounded; NaN where unknown.
+        """
         low, high = np.zeros(self.rate.shape), np.minimum(users, _MOST)
         for _ in range(_STEPS):
             middle = (low + high) / 2
@@ -187,12 +214,22 @@ def judge_rare(
     counts, users = to_count(*(each[among] for each in now))
     seen, asked = to_count(*keep_newest(past[0][:, among], past[1][:, among], WINDOW))
     is_rare = np.nansum(seen, axis=0) * users < RARE * np.nansum(asked, axis=0)
-    among, counts, users, seen, asked = among[is_rare], counts[is_rare], users[is_rare], seen[:, is_rare], asked[:, is_rare]
+    among, counts, users, seen, asked = (
+        among[is_rare],
+        counts[is_rare],
+        users[is_rare],
+        seen[:, is_rare],
+        asked[:, is_rare],
+    )
     reference = CountReference.of(seen, asked)
     beyond, before = (np.maximum(each - always[among], 0.0) for each in (counts, seen))
-    chance = np.fmin(reference.surprise(counts, users), CountReference.of(before, asked).surprise(beyond, users))
+    chance = np.fmin(
+        reference.surprise(counts, users), CountReference.of(before, asked).surprise(beyond, users)
+    )
     # RARE users, or twice as many as were seen at once, may be hit together in a small segment.
-    most = np.maximum(np.maximum(RARE, MOST_RARE * users), 2.0 * np.fmax.reduce(seen, axis=0, initial=0.0))
+    most = np.maximum(
+        np.maximum(RARE, MOST_RARE * users), 2.0 * np.fmax.reduce(seen, axis=0, initial=0.0)
+    )
     chance = np.where(counts > most, np.fmin(chance, shares[among]), chance)
     exact = to_angle(np.fmin(reference.limit(users, shares[among]), most) / users, users)[0]
     limits[among] = np.where(reference.is_calm, np.fmin(limits[among], exact), exact)

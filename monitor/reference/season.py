@@ -13,7 +13,8 @@ LEAST_IN_PHASE = 3
 """Recurrences that every phase needs before a season is looked for: three weeks of days, three days of hours."""
 RECURRING = 2
 """Recurrences in a row that a phase has to be far out in, the first time in alarm, for these to be a season and no faults."""
-# Part of the squared leave-one-out error that the season has to take away; chance alone seldom takes so much.
+# Part of the squared leave-one-out error that the season has to take away; chance alone seldom
+# takes so much.
 LEAST_GAIN = 0.15
 DOUBTED = 8
 """Runs of a phase from which on it is believed, more than not, that these vary more than others."""
@@ -21,15 +22,19 @@ DOUBTED = 8
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
 """As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
-# Standard errors that are added for each power of ten of the chance of a false alarm, one for a chance of 1 in 1,000. Without
-# them runs that correlate by 0.6 raise false trends to six times their number. Of many series the worst guess counts.
+# Standard errors that are added for each power of ten of the chance of a false alarm, one for a
+# chance of 1 in 1,000. Without them runs that correlate by 0.6 raise false trends to six times
+# their number. Of many series the worst guess counts.
 CORRELATION_CAUTION = 1 / 3
 # With more, hardly anything can be learned about a trend.
 MOST_CORRELATION = 0.95
 DRIFTS = (0.5, 1.0, 1.5, 2.5)
 """Sizes of a lasting shift, in standard deviations of a healthy run, that the evidence is gathered for."""
 MOST_Z = 3.5
-"""One run counts for no more: a single bad run is a drop and no trend. Capping z from above only lowers the evidence."""
+"""One run counts for no more: a single bad run is a drop and no trend.
+
+Capping z from above only lowers the evidence.
+"""
 MOST_EVIDENCE = 1e300
 
 
@@ -40,7 +45,10 @@ class Phases:
     past: npt.NDArray[np.intp]
     now: int
     under_way: int = 0
-    """Newest runs in the same recurrence as the next one, such as the runs of today. They teach no season."""
+    """Newest runs in the same recurrence as the next one, such as the runs of today.
+
+    They teach no season.
+    """
     is_known_at_once: bool = False
     """Whether a recurrence in alarm from its first run to its last one is a season: of weekdays, as a week is long."""
 
@@ -51,11 +59,15 @@ class Seasonal:
 
     values: Floats  # (runs, m)
     paid: Floats  # part of the degrees of freedom that went into the effects, under a third a cycle
-    doubt: Floats  # variance of the effect of the next run's phase as a multiple of that between runs,
+    doubt: (
+        Floats  # variance of the effect of the next run's phase as a multiple of that between runs,
+    )
     unrest: Floats  # and that of runs of this phase
 
 
-def remove_seasons(values: Floats, phases: Sequence[Phases], alarms: Flags | None = None) -> Seasonal:
+def remove_seasons(
+    values: Floats, phases: Sequence[Phases], alarms: Flags | None = None
+) -> Seasonal:
     """Remove one cycle after another from (runs, m) values, NaN for none, those of runs in ``alarms`` included.
 
     A season is learned from finished recurrences only. Runs in alarm count once their phase was in alarm, or as far out, in
@@ -66,16 +78,19 @@ def remove_seasons(values: Floats, phases: Sequence[Phases], alarms: Flags | Non
     for cycle in phases if len(values) else ():
         one = _remove(found.values, cycle, alarms)
         paid, doubt = found.paid + one.paid, found.doubt + one.doubt
-        found = Seasonal(values=one.values, paid=paid, doubt=doubt, unrest=np.maximum(found.unrest, one.unrest))
+        found = Seasonal(
+            values=one.values, paid=paid, doubt=doubt, unrest=np.maximum(found.unrest, one.unrest)
+        )
     return found
 
 
 def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
-    """Shrunk means of the phases (James and Stein 1961), far-out values pulled in; only of series in which they show.
+    """Shrunk means of the phases (James and Stein 1961), far-out values pulled in.
 
-    Of n runs a mean keeps B = T / (T + W / n) of its distance from the overall mean, T and W the variances between and within
-    phases, which costs about the sum of the B degrees of freedom.
-    """
+    Only of series in which they show.
+
+    Of n runs a mean keeps B = T / (T + W / n) of its distance from the overall mean, T and W the
+    variances between and within phases, which costs about the sum of the B degrees of freedom."""
     runs = len(values) - phases.under_way
     if runs == 0:
         return _without_season(values)
@@ -92,17 +107,32 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     deviations = pull_in(learned, middle)
     counts, means = _average(member, deviations)
     kept = _shrink(deviations, counts, means)
-    seen = _average(member[blocks], np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan))[0]
-    shows = _is_enough(seen, patterns.least, names == phases.now) & _falls(member, deviations, (counts, means, kept))
+    seen = _average(member[blocks], np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan))[
+        0
+    ]
+    shows = _is_enough(seen, patterns.least, names == phases.now) & _falls(
+        member, deviations, (counts, means, kept)
+    )
     effects = np.where(shows, kept * means, 0.0)
     here = int(np.argmax(names == phases.now))  # where the phase was never seen nothing shows
     echo = np.where(shows & ~patterns.is_new, np.nan, patterns.echo)
     moved = values.copy()  # runs under way stand where the next one does
-    moved[:runs] = finished - member @ effects + effects[here] + np.nan_to_num(echo - effects[here]) * ~patterns.stays
+    moved[:runs] = (
+        finished
+        - member @ effects
+        + effects[here]
+        + np.nan_to_num(echo - effects[here]) * ~patterns.stays
+    )
     return Seasonal(
         values=moved,
-        paid=np.where(shows, kept.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1), 0.0),
-        doubt=np.where(np.isnan(echo), np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0), 1.0),
+        paid=np.where(
+            shows,
+            kept.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1),
+            0.0,
+        ),
+        doubt=np.where(
+            np.isnan(echo), np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0), 1.0
+        ),
         unrest=np.where(shows, _measure_unrest(member, learned - middle, here), 1.0),
     )
 
@@ -113,7 +143,10 @@ def _without_season(values: Floats) -> Seasonal:
 
 
 def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
-    """How many times as much runs of the phase vary as those of most phases do, at least 1; of few runs it is doubted."""
+    """How many times as much runs of the phase vary as those of most phases do, at least 1.
+
+    Of few runs it is doubted.
+    """
     counts, sizes = _average(member, np.abs(residuals))
     usual = find_median(np.where(counts > 0, sizes, np.nan))
     ratio = (sizes[here] / np.where(usual > 0, usual, np.inf)) ** 2
@@ -122,7 +155,10 @@ def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
 
 
 def _any_of(flags: Flags, blocks: Integers) -> Flags:
-    """Whether any run of each block has the flag, (blocks, m); ``blocks`` are the rows that they begin with."""
+    """Whether any run of each block has the flag, (blocks, m).
+
+    ``blocks`` are the rows that they begin with.
+    """
     found: Flags = np.logical_or.reduceat(flags, blocks, axis=0)
     return found
 
@@ -144,16 +180,28 @@ class _Patterns:
     faults: Flags  # (runs, m), runs in alarm that belong to no pattern
     outdated: Flags  # (runs, m), runs of a phase from before its pattern
     least: Integers  # (m,), recurrences that each phase needs
-    echo: Floats  # (m,), how far out the next run's phase is expected by its pattern alone, NaN without one
-    is_new: Flags  # (m,), the phase was ill only in its last recurrence: the pattern counts for more than the season
+    # (m,), how far out the next run's phase is expected by its pattern alone, NaN without one
+    echo: Floats
+    # (m,), the phase was ill only in its last recurrence: the pattern counts for more than the
+    # season
+    is_new: Flags
     stays: Flags  # (runs, m), runs of that pattern: they lie there already
 
 
-def _find_patterns(values: Floats, phases: Phases, rows: Integers, blocks: Integers, alarms: Flags) -> _Patterns:
-    """Look for phases that were far out again and again; ``rows``: phases by number, ``blocks``: where recurrences begin."""
+def _find_patterns(
+    values: Floats, phases: Phases, rows: Integers, blocks: Integers, alarms: Flags
+) -> _Patterns:
+    """Look for phases that were far out again and again.
+
+    ``rows``: phases by number, ``blocks``: where recurrences begin.
+    """
     runs, series = len(rows), values.shape[1]
     faults, outdated, stays = (np.zeros((runs, series), dtype=np.bool_) for _ in range(3))
-    least, echo, is_new = np.full(series, LEAST_IN_PHASE), np.full(series, np.nan), np.zeros(series, dtype=np.bool_)
+    least, echo, is_new = (
+        np.full(series, LEAST_IN_PHASE),
+        np.full(series, np.nan),
+        np.zeros(series, dtype=np.bool_),
+    )
     if (alarmed := np.flatnonzero(alarms.any(axis=0))).size:
         cycle = runs * (rows.max() + 1) / len(blocks)
         lasting = _find_lasting(alarms[:, alarmed], cycle)[:runs]
@@ -170,29 +218,40 @@ def _find_patterns(values: Floats, phases: Phases, rows: Integers, blocks: Integ
             echo[alarmed] = np.where(recurs[mine[-1]], distances[mine[-1]], np.nan)
             is_new[alarmed] = ~ill[mine[-2:][0]]
             stays[:, alarmed] = in_pattern & (phases.past[:runs] == phases.now)[:, np.newaxis]
-    return _Patterns(faults=faults, outdated=outdated, least=least, echo=echo, is_new=is_new, stays=stays)
+    return _Patterns(
+        faults=faults, outdated=outdated, least=least, echo=echo, is_new=is_new, stays=stays
+    )
 
 
-def _find_ill(values: Floats, rows: Integers, blocks: Integers, alarms: Flags, lasting: Flags) -> tuple[Flags, Floats]:
+def _find_ill(
+    values: Floats, rows: Integers, blocks: Integers, alarms: Flags, lasting: Flags
+) -> tuple[Flags, Floats]:
     """Which blocks are in alarm, or as far out as the one in alarm of their phase before, and how far out, (blocks, m) each.
 
     NaN where the mean of the block is not far from what it is in runs without alarm.
     """
     calm = np.where(alarms, np.nan, values)
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
-    distances = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan) - find_median(calm)
+    distances = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(
+        counts > 0, counts, np.nan
+    ) - find_median(calm)
     far = np.where(np.abs(distances) > FAR_OUT * find_scale(calm), distances, np.nan)
     ill, newest = _any_of(alarms & ~lasting, blocks), dict[int, int]()
     for block, phase in enumerate(rows[blocks].tolist()):
         before = newest.get(phase, block)
-        ill[block] |= ill[before] & (np.abs(distances[block] - far[before]) < np.abs(distances[block]))
+        ill[block] |= ill[before] & (
+            np.abs(distances[block] - far[before]) < np.abs(distances[block])
+        )
         newest[phase] = block
     return ill, far
 
 
 def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
     """Runs of a phase, (runs, m), from before RECURRING blocks in a row that are ill, and these blocks, (blocks, m)."""
-    outdated, found = np.zeros((len(rows), ill.shape[1]), dtype=np.bool_), np.zeros(ill.shape, dtype=np.bool_)
+    outdated, found = (
+        np.zeros((len(rows), ill.shape[1]), dtype=np.bool_),
+        np.zeros(ill.shape, dtype=np.bool_),
+    )
     for phase in np.unique(rows[blocks[ill.any(axis=1)]]):
         mine = np.flatnonzero(rows[blocks] == phase)
         for first in range(len(mine) + 1 - RECURRING):
@@ -235,7 +294,8 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
     counts, means, kept = (member @ each for each in effects)
     total = np.sum(~np.isnan(deviations), axis=0)
     plain = deviations * total / np.maximum(total - 1, 1)
-    # Each run is left out of the mean that predicts it: a season must not be credited with fitting itself.
+    # Each run is left out of the mean that predicts it: a season must not be credited with fitting
+    # itself.
     others = (counts * means - deviations) / np.maximum(counts - 1, 1)
     seasonal = deviations - kept * others
     falls: Flags = np.nansum(seasonal**2, axis=0) < (1.0 - LEAST_GAIN) * np.nansum(plain**2, axis=0)
@@ -243,11 +303,13 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
 
 
 def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
-    """Cautious lag-1 correlation of past runs, (m,), in [0, MOST]; ``values`` (runs, m) oldest first, NaN where left out.
+    """Cautious lag-1 correlation of past runs, (m,), in [0, MOST].
 
-    The small-sample bias -(1 + 3 r) / n (Kendall 1954) is taken back, short histories lean on PRIOR, standard errors are added,
-    the more the smaller the ``chance`` of a false alarm. Negative correlation counts as none.
-    """
+    ``values`` (runs, m) oldest first, NaN where left out.
+
+    The small-sample bias -(1 + 3 r) / n (Kendall 1954) is taken back, short histories lean on
+    PRIOR, standard errors are added, the more the smaller the ``chance`` of a false alarm. Negative
+    correlation counts as none."""
     past = np.asarray(values, dtype=np.float64)
     near = pull_in(past, find_median(past))
     products = near[1:] * near[:-1]
@@ -258,7 +320,9 @@ def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
     leaning = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
     doubt = np.sqrt(np.maximum(1.0 - leaning**2, 0.0) / (pairs + PRIOR_RUNS))
     # Too low a correlation costs false pages, too high a one only time.
-    correlation: Floats = np.clip(leaning - CORRELATION_CAUTION * np.log10(chance) * doubt, 0.0, MOST_CORRELATION)
+    correlation: Floats = np.clip(
+        leaning - CORRELATION_CAUTION * np.log10(chance) * doubt, 0.0, MOST_CORRELATION
+    )
     return correlation
 
 
@@ -278,7 +342,8 @@ class TrendEvidence:
     """What is stored of m series from run to run, each (len(DRIFTS), m)."""
 
     mass: Floats  # Shiryaev-Roberts evidence for each size of drift
-    rise: Floats  # log-likelihood ratio since its likeliest start (Page 1954), 0 where none is under way
+    # Log-likelihood ratio since its likeliest start (Page 1954), 0 where none is under way
+    rise: Floats
     since: Integers  # runs since that start
 
     @property
@@ -295,18 +360,23 @@ def no_evidence(series: int) -> TrendEvidence:
 
 
 def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
-    """Evidence after one more run with surprise ``z`` (m,), large on the side that is watched; NaN changes nothing.
+    """Evidence after one more run with surprise ``z`` (m,), large on the side that is watched.
 
-    For a drift d: M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2), the average over the sizes d being the evidence; z is capped at
-    MOST_Z. Promise: with healthy z that are independent N(0, 1) (or any with E[exp(d z_t) | past] <= exp(d^2 / 2)), firing once
-    the evidence reaches 1 / alpha has an average run length (no error rate over a lifetime) of at least 1 / alpha: M_t - t is a
-    supermartingale from 0, so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors).
-    """
+    NaN changes nothing.
+
+    For a drift d: M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2), the average over the sizes d being the
+    evidence; z is capped at MOST_Z. Promise: with healthy z that are independent N(0, 1) (or any
+    with E[exp(d z_t) | past] <= exp(d^2 / 2)), firing once the evidence reaches 1 / alpha has an
+    average run length (no error rate over a lifetime) of at least 1 / alpha: M_t - t is a
+    supermartingale from 0, so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo
+    2023, e-detectors)."""
     now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
     step = np.nan_to_num(drifts * now - drifts**2 / 2)
     is_known = ~np.isnan(now)
-    mass = np.where(is_known, np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE), evidence.mass)
+    mass = np.where(
+        is_known, np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE), evidence.mass
+    )
     rise = np.where(is_known, np.maximum(evidence.rise + step, 0.0), evidence.rise)
     # A run without a value belongs to the rise that it stands in.
     since = np.where(rise > 0, evidence.since + 1, 0)

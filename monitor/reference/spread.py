@@ -15,11 +15,16 @@ REJECTED_WRONGLY = 0.001
 """Share of histories without a bad run that lose one. What is left of those looks far too calm, and at 0.01 the false alarms
 at 1e-4 after ten runs rise to 3.6 times their rate; at 0.001 they keep it."""
 LEAST_RUNS_FOR_OUTLIERS = 5
-"""Of fewer runs none can be called the odd one out. Of five it takes forty times the spread of the others."""
-# At most one run in four (but always one) may be bad; with more, values alone do not distinguish bad from normal.
+"""Of fewer runs none can be called the odd one out.
+
+Of five it takes forty times the spread of the others.
+"""
+# At most one run in four (but always one) may be bad; with more, values alone do not distinguish
+# bad from normal.
 MOST_REJECTED = 4
 
-# Of the typical sampling variance counts as variance between runs at least, so that no single run of many users decides.
+# Of the typical sampling variance counts as variance between runs at least, so that no single run
+# of many users decides.
 LEAST_BETWEEN = 0.1
 LEAST_VARIANCE = 1e-6
 """Of a series' largest variance is the least that a run may claim: bounds the weights where sampling errors are 0."""
@@ -31,7 +36,10 @@ LAST = BACK_RUNS - 1
 AGREE = 3.0
 """Standard errors that the two halves of a level may lie apart."""
 MOVED = 2.5
-"""Scales of healthy runs that a level lies from the one before at least; else the fault has healed, and nothing is new."""
+"""Scales of healthy runs that a level lies from the one before at least.
+
+Else the fault has healed, and nothing is new.
+"""
 ROUNDING = 1e-9
 
 
@@ -48,16 +56,25 @@ def find_outliers(values: Floats) -> Flags:
 
 
 def _ends_kept(ordered: Floats, counts: Integers) -> tuple[Integers, Integers]:
-    """Rows of the lowest and highest value that stay, (m,) each. The farthest from the mean is always one of the two ends."""
+    """Rows of the lowest and highest value that stay, (m,) each.
+
+    The farthest from the mean is always one of the two ends.
+    """
     low, high = np.zeros_like(counts), counts - 1
     kept_low, kept_high = low, high
     total, squares = np.nansum(ordered, axis=0), np.nansum(ordered**2, axis=0)
     limits, rounds = _limits(len(ordered)), np.maximum(counts // MOST_REJECTED, 1)
     for taken in range(int(rounds.max(initial=0))):
         left = np.maximum(counts - taken, 0)
-        farthest, is_low, distance, deviation = _farthest(ordered, low, high, (left, total, squares))
+        farthest, is_low, distance, deviation = _farthest(
+            ordered, low, high, (left, total, squares)
+        )
         low, high = low + is_low, high - ~is_low
-        is_out = (distance > limits[left] * deviation) & (left >= LEAST_RUNS_FOR_OUTLIERS) & (taken < rounds)
+        is_out = (
+            (distance > limits[left] * deviation)
+            & (left >= LEAST_RUNS_FOR_OUTLIERS)
+            & (taken < rounds)
+        )
         kept_low, kept_high = np.where(is_out, low, kept_low), np.where(is_out, high, kept_high)
         total, squares = total - farthest, squares - farthest**2
     return kept_low, kept_high
@@ -78,7 +95,10 @@ def _farthest(
 
 @functools.lru_cache(maxsize=8)
 def _limits(most: int) -> Floats:
-    """Rosner's limit on (farthest - mean) / deviation for 0 to ``most`` values that are left; 0 where they are too few."""
+    """Rosner's limit on (farthest - mean) / deviation for 0 to ``most`` values that are left.
+
+    0 where they are too few.
+    """
     n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=np.float64)
     t = -scipy.special.stdtrit(n - 2, REJECTED_WRONGLY / (2 * n))
     limits = (n - 1) * t / np.sqrt((n - 2 + t * t) * n)
@@ -87,7 +107,10 @@ def _limits(most: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Weighted moments of m series, (m,) each; ``doubt`` is the variance of ``center`` as a multiple of ``variance``."""
+    """Weighted moments of m series, (m,) each.
+
+    ``doubt`` is the variance of ``center`` as a multiple of ``variance``.
+    """
 
     center: Floats
     variance: Floats
@@ -98,11 +121,12 @@ class Spread:
 
 
 def measure_spread(values: Floats, errors: Floats) -> Spread:
-    """Moments of (runs, m) values and their sampling errors, outliers rejected; NaN where a run does not count.
+    """Moments of (runs, m) values and their sampling errors, outliers rejected.
 
-    With weights p that sum to 1: center sum p x; unbiased variance sum p (x - center)^2 / (1 - sum p^2), sampling variance
-    likewise; df 1 / sum p^2 - 1 (Kish 1965), n - 1 with equal errors.
-    """
+    NaN where a run does not count.
+
+    With weights p that sum to 1: center sum p x; unbiased variance sum p (x - center)^2 / (1 - sum
+    p^2), sampling variance likewise; df 1 / sum p^2 - 1 (Kish 1965), n - 1 with equal errors."""
     weights = run_weights(values, errors)
     outlying = find_outliers((values - find_median(values)) * np.sqrt(weights))
     return _sum_up(values, errors, np.where(outlying | np.isnan(values), 0.0, weights))
@@ -126,9 +150,13 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
     once = np.where(runs > 1, 1.0 - doubt, np.nan)
     variance = np.nansum(share * (values - center) ** 2, axis=0) / once
     alone = np.nansum(share * errors**2, axis=0)
-    sampling = np.where(runs > 1, np.nansum(share * (1.0 - share) * errors**2, axis=0) / once, alone)
+    sampling = np.where(
+        runs > 1, np.nansum(share * (1.0 - share) * errors**2, axis=0) / once, alone
+    )
     df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
-    return Spread(center=center, variance=variance, sampling=sampling, df=df, doubt=doubt, runs=runs)
+    return Spread(
+        center=center, variance=variance, sampling=sampling, df=df, doubt=doubt, runs=runs
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +166,15 @@ class PastAlarms:
     healthy: Flags  # these teach
     alarms: Flags  # some alert of the segment was pending or firing after the run
     firing: Flags  # that of this series was
-    far: Flags | None = None  # it lay farther out than healthy runs do when an alert ends; None: nobody knows
-    accepted: Sequence[tuple[int, int]] = ()  # of each level that a person accepted the first row, and the row next then
-    settled: int = SETTLED_RUNS  # runs in alarm at one level, the present one included, that make it normal
+    far: Flags | None = (
+        None  # it lay farther out than healthy runs do when an alert ends; None: nobody knows
+    )
+    accepted: Sequence[
+        tuple[int, int]
+    ] = ()  # of each level that a person accepted the first row, and the row next then
+    settled: int = (
+        SETTLED_RUNS  # runs in alarm at one level, the present one included, that make it normal
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +183,8 @@ class Levels:
 
     shift: Floats  # (runs, m)
     teaches: Flags  # (runs, m)
-    since: Integers  # (m,), row at which the newest level begins, -1 where it is the only one or was accepted
+    # (m,), row at which the newest level begins, -1 where it is the only one or was accepted
+    since: Integers
     has_moved: Flags  # (m,), that level is another one than the level before
     doubt: Floats  # (m,), variance of this level as a multiple of the variance between runs
 
@@ -159,7 +194,11 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
     teaches = past.healthy & ~np.isnan(values)
     none = np.zeros(values.shape[1])
     levels = Levels(
-        shift=np.zeros_like(values), teaches=teaches, since=none.astype(np.intp) - 1, has_moved=none > 0, doubt=none
+        shift=np.zeros_like(values),
+        teaches=teaches,
+        since=none.astype(np.intp) - 1,
+        has_moved=none > 0,
+        doubt=none,
     )
     looked_at = np.flatnonzero(past.alarms.any(axis=0) | bool(past.accepted))
     if not looked_at.size:
@@ -183,8 +222,8 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
 class _Scan:
     """The scan between two runs: ``origin`` is the row at which the newest level begins.
 
-    ``streak`` counts the runs of the last alarm, ``total`` sums their values, ``healed`` counts the runs since.
-    """
+    ``streak`` counts the runs of the last alarm, ``total`` sums their values, ``healed`` counts the
+    runs since."""
 
     def __init__(self, values: Floats, teaches: Flags, enough: int) -> None:
         series = values.shape[1]
@@ -196,7 +235,11 @@ class _Scan:
         self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)
 
     def step(self, row: int, alarmed: Flags, firing: Flags, far: Flags) -> None:
-        """Take in one run; ``firing``: whether the alert fired after each of the last LAST + 1 runs; ``far``: all LAST are."""
+        """Take in one run.
+
+        ``firing``: whether the alert fired after each of the last LAST + 1 runs; ``far``: all LAST
+        are.
+        """
         now = self.values[row]
         is_new = alarmed & (self.healed > 0)
         self.healed = np.where(alarmed, 0, self.healed + 1)
@@ -210,13 +253,15 @@ class _Scan:
         if np.any(self.is_open):
             last = self.values[max(row + 1 - MIN_HEALTHY_RUNS, 0) : row + 1]
             is_nearer = np.abs(last - self.normal) < np.abs(last - self.level)
-            self._leave(self.is_open & (row - self.origin >= MIN_HEALTHY_RUNS) & is_nearer.all(axis=0), row)
+            self._leave(
+                self.is_open & (row - self.origin >= MIN_HEALTHY_RUNS) & is_nearer.all(axis=0), row
+            )
 
     def _look_whether_back(self, row: int, firing: Flags, far: Flags) -> None:
         """Begin a level with the last runs where they are nearer to normal than to the fault.
 
-        Where the alert has ended meanwhile they must be ``far`` from normal: else the fault has healed.
-        """
+        Where the alert has ended meanwhile they must be ``far`` from normal: else the fault has
+        healed."""
         in_alarm = LAST - self.healed
         has_ended = (self.healed > 0) & (in_alarm >= 0)
         still_fires = (self.healed == 0) & firing[1:].all(axis=0)
@@ -235,7 +280,9 @@ class _Scan:
         """Whether a level is another one than that of the healthy runs before it."""
         healthy = self._taught()[:before]
         normal = find_median(healthy)
-        is_other: Flags = np.abs(level - normal) > MOVED * find_scale(healthy) + ROUNDING * np.abs(normal)
+        is_other: Flags = np.abs(level - normal) > MOVED * find_scale(healthy) + ROUNDING * np.abs(
+            normal
+        )
         return is_other
 
     def begin(self, where: Flags, start: int, row: int, *, is_accepted: bool = False) -> None:
@@ -248,16 +295,27 @@ class _Scan:
         normal, level = self._find_normal(start), find_mean(self.values[start : row + 1])
         self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
         self.has_moved = np.where(where, has_moved, self.has_moved)
-        self.normal, self.level = np.where(where, normal, self.normal), np.where(where, level, self.level)
-        self.origin, self.streak = np.where(where, start, self.origin), np.where(where, 0, self.streak)
-        self.total, self.is_open = np.where(where, 0.0, self.total), np.where(where, not is_accepted, self.is_open)
+        self.normal, self.level = (
+            np.where(where, normal, self.normal),
+            np.where(where, level, self.level),
+        )
+        self.origin, self.streak = (
+            np.where(where, start, self.origin),
+            np.where(where, 0, self.streak),
+        )
+        self.total, self.is_open = (
+            np.where(where, 0.0, self.total),
+            np.where(where, not is_accepted, self.is_open),
+        )
 
     def _leave(self, where: Flags, row: int) -> None:
         """The series is back where it was before a level that nobody has accepted."""
         if not where.any():
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
-        self.values -= np.where(where & (rows < self.origin), np.nan_to_num(self.level - self.normal), 0.0)
+        self.values -= np.where(
+            where & (rows < self.origin), np.nan_to_num(self.level - self.normal), 0.0
+        )
         self.teaches &= ~(where & (rows >= self.origin) & (rows <= row - MIN_HEALTHY_RUNS))
         self.origin, self.is_open = np.where(where, -1, self.origin), self.is_open & ~where
 
@@ -270,7 +328,9 @@ class _Scan:
     def finish(self, seen: Floats) -> Levels:
         """Once a level is as long as one that settles its own runs alone say what is normal."""
         is_old = np.arange(len(self.values))[:, np.newaxis] < self.origin
-        new, old = (np.where(self.teaches & part, self.values, np.nan) for part in (~is_old, is_old))
+        new, old = (
+            np.where(self.teaches & part, self.values, np.nan) for part in (~is_old, is_old)
+        )
         runs = np.where(self.origin >= 0, np.sum(~np.isnan(new), axis=0), 0)
         is_short = (runs > 0) & (runs < self.enough)
         shift = np.nan_to_num(self.values - seen + is_old * (find_mean(new) - find_mean(old)))
@@ -288,7 +348,12 @@ def _is_stable(window: Floats) -> Flags:
     half = len(window) // 2
     halves = window[:half], window[-half:]
     first, last = map(find_mean, halves)
-    squares = sum(np.nansum((part - mean) ** 2, axis=0) for part, mean in zip(halves, (first, last), strict=True))
+    squares = sum(
+        np.nansum((part - mean) ** 2, axis=0)
+        for part, mean in zip(halves, (first, last), strict=True)
+    )
     error = np.sqrt(squares / (half - 1) / half)
-    stable: Flags = np.abs(last - first) <= AGREE * error + ROUNDING * np.maximum(1.0, np.abs(first))
+    stable: Flags = np.abs(last - first) <= AGREE * error + ROUNDING * np.maximum(
+        1.0, np.abs(first)
+    )
     return stable

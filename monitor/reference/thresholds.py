@@ -14,8 +14,9 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import Direction
 from monitor.reference.prediction import Reference, predict
 
-# Where runs are independent or correlate by 0.3 a third of it would do. Measured over 40 segments of 5,000 users, whose runs
-# correlate with the one before by 0.6: 0.80 of what is allowed (354 pages in 40,000 runs), as pages then come in clusters.
+# Where runs are independent or correlate by 0.3 a third of it would do. Measured over 40 segments
+# of 5,000 users, whose runs correlate with the one before by 0.6: 0.80 of what is allowed (354
+# pages in 40,000 runs), as pages then come in clusters.
 SAFETY = 5.0
 SHARE_OF_ALL = 0.5
 
@@ -38,10 +39,15 @@ class Budget:
 
     runs: float
     segments: Sequence[str]
-    looks: Mapping[str, float]  # weights of what is judged in every segment, such as ``drop mean of extended_tau``
+    looks: Mapping[
+        str, float
+    ]  # weights of what is judged in every segment, such as ``drop mean of extended_tau``
 
     def share(self, segment: str, look: str) -> float:
-        """Chance of a false alarm that one look at one segment may take in one run; KeyError for an unknown look."""
+        """Chance of a false alarm that one look at one segment may take in one run.
+
+        KeyError for an unknown look.
+        """
         others = len({*self.segments} - {ALL})
         of_all = SHARE_OF_ALL if others and ALL in self.segments else float(ALL in self.segments)
         of_segment = of_all if segment == ALL else (1.0 - of_all) / others
@@ -50,17 +56,27 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """Thresholds of m series on the scale that is judged; arrays (m,), NaN where the reference is undefined."""
+    """Thresholds of m series on the scale that is judged.
+
+    Arrays (m,), NaN where the reference is undefined.
+    """
 
     limit: Floats  # a healthy run passes it with a chance of at most the share asked for
     expected: Floats
-    usually: Floats  # where a fault must move the expected value to be seen in one run with a chance of 50 %,
+    # Where a fault must move the expected value to be seen in one run with a chance of 50 %,
+    usually: Floats
     nearly_always: Floats  # and of 95 %
-    least_share: Floats  # least chance of any threshold short of ``worst``: the history is too short if it is above
+    # Least chance of any threshold short of ``worst``: the history is too short if it is above
+    least_share: Floats
 
 
 def propose(
-    reference: Reference, errors: npt.ArrayLike, share: npt.ArrayLike, *, direction: Direction, worst: float
+    reference: Reference,
+    errors: npt.ArrayLike,
+    share: npt.ArrayLike,
+    *,
+    direction: Direction,
+    worst: float,
 ) -> Threshold:
     """Thresholds on the side of ``direction``, where ``worst`` is the last possible value, at the ``share`` a run.
 
@@ -71,9 +87,16 @@ def propose(
     # Seasons are left in the reference, since a fixed threshold must bear every hour and weekday.
     prediction = predict(reference, errors, share)
     sign = 1.0 if direction is Direction.ABOVE else -1.0
-    limit = np.where(np.isfinite(reference.spread), prediction.high if sign > 0 else prediction.low, np.nan)
-    deviation = np.sqrt(prediction.scale**2 - reference.center_error**2)  # of the run alone: the limit stands fast
-    seen = [limit + sign * deviation * scipy.special.stdtrit(prediction.df, chance) for chance in (USUALLY, NEARLY_ALWAYS)]
+    limit = np.where(
+        np.isfinite(reference.spread), prediction.high if sign > 0 else prediction.low, np.nan
+    )
+    deviation = np.sqrt(
+        prediction.scale**2 - reference.center_error**2
+    )  # of the run alone: the limit stands fast
+    seen = [
+        limit + sign * deviation * scipy.special.stdtrit(prediction.df, chance)
+        for chance in (USUALLY, NEARLY_ALWAYS)
+    ]
     distance = sign * (worst - reference.center) / prediction.scale
     return Threshold(
         limit=limit,
@@ -86,27 +109,41 @@ def propose(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropSearch:
-    """How a drop is looked for, on the scale of the statistic; InputError where a value is out of range."""
+    """How a drop is looked for, on the scale of the statistic.
+
+    InputError where a value is out of range.
+    """
 
     sd: float  # over users
-    wander: float  # standard deviation of the true mean from run to run, which no number of users lessens
+    # Standard deviation of the true mean from run to run, which no number of users lessens
+    wander: float
     learned: float  # healthy runs that define what is normal, infinite where it is known
     share: float  # chance of a healthy look to page falsely
     power: float  # chance that the drop is seen
 
     def __post_init__(self) -> None:
         """Check the ranges: NaN is out of all of them."""
-        if not (self.sd >= 0 and self.wander >= 0 and self.sd + self.wander > 0 and math.isfinite(self.sd + self.wander)):
+        if not (
+            self.sd >= 0
+            and self.wander >= 0
+            and self.sd + self.wander > 0
+            and math.isfinite(self.sd + self.wander)
+        ):
             raise InputError("sd and wander must be finite and at least 0, and one of them above")
         if not (0 < self.share < 0.5 and self.share < self.power < 1 and self.learned >= 2):  # noqa: PLR2004 - see the docstring
-            msg = "the share must lie between 0 and 0.5, the power between it and 1, and two healthy runs are the least"
+            msg = (
+                "the share must lie between 0 and 0.5, the power between it and 1, and two "
+                "healthy runs are the least"
+            )
             raise InputError(msg)
 
     @property
     def shift(self) -> float:
         """The least drop seen with chance ``power``, in standard deviations: Student's non-centrality (Johnson, Welch 1940)."""
         df = min(self.learned - 1, _NORMAL_DF)
-        return float(scipy.special.nctdtrinc(df, 1.0 - self.power, -scipy.special.stdtrit(df, self.share)))
+        return float(
+            scipy.special.nctdtrinc(df, 1.0 - self.power, -scipy.special.stdtrit(df, self.share))
+        )
 
     def least_drop(self, users: float, runs: float = 1) -> float:
         """The least drop of the mean that is seen when ``runs`` runs of ``users`` users each are judged together."""
@@ -116,7 +153,9 @@ class DropSearch:
         """Chance that a drop of this size is seen."""
         df = min(self.learned - 1, _NORMAL_DF)
         deviation = math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
-        return 1.0 - float(scipy.special.nctdtr(df, drop / deviation, -scipy.special.stdtrit(df, self.share)))
+        return 1.0 - float(
+            scipy.special.nctdtr(df, drop / deviation, -scipy.special.stdtrit(df, self.share))
+        )
 
     def users_for(self, drop: float, runs: float = 1) -> int | None:
         """Users a run from which on the drop is seen; None where no number helps."""

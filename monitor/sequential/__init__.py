@@ -1,1 +1,4 @@
-"""Decisions that stay valid however often one looks: bets on means of scores in [0, 1]. What they promise: README beside."""
+"""Decisions that stay valid however often one looks: bets on means of scores in [0, 1].
+
+What they promise: README beside.
+"""

@@ -1,18 +1,26 @@
-"""Is the mean below a margin or above it? An answer at any time, for one sample or several; none while both are possible.
+"""Is the mean below a margin or above it? An answer at any time, for one sample or several.
 
-It rests on the capital of one who bets that the mean lies below m: it rarely grows where that is wrong, whenever one looks.
-On a score x the bet of stake s in (0, 1) multiplies the capital by y = 1 + s (m - x) / (1 - m), which is at least 1 - s.
-Where the mean is at least m, y is at most 1 in expectation, and so the capital is a supermartingale: it ever reaches 1/alpha
-with probability at most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4). The capital starts in parts on a few
-fixed stakes, each twice the next, in place of a stake that is learned on the way. Fixed stakes cost a constant (at most 3.7 of
-log capital, and 1.2 where the boldest is best, which it is for scores that use little of their range) and buy three things:
+None while both are possible.
 
-- the order of users does not matter, so that a verdict depends on nobody's choice of it, and equal scores may be counted;
-- the mean may move: the product of 1 + s (m - mean_i) / (1 - m) is at most 1 as soon as the *average* of the means so far is
-  at least m (arithmetic over geometric mean), so that the promise is about the average over what was looked at;
-- a run's users may be drawn without replacement from a population of unknown size, as long as one looks between runs only:
-  the expected product over a sample is the normalized elementary symmetric mean, which Maclaurin's inequality (1729) puts
-  under the power of the mean.
+It rests on the capital of one who bets that the mean lies below m: it rarely grows where that is
+wrong, whenever one looks. On a score x the bet of stake s in (0, 1) multiplies the capital by y = 1
++ s (m - x) / (1 - m), which is at least 1 - s. Where the mean is at least m, y is at most 1 in
+expectation, and so the capital is a supermartingale: it ever reaches 1/alpha with probability at
+most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4). The capital starts in parts on a
+few fixed stakes, each twice the next, in place of a stake that is learned on the way. Fixed stakes
+cost a constant (at most 3.7 of log capital, and 1.2 where the boldest is best, which it is for
+scores that use little of their range) and buy three things:
+
+- the order of users does not matter, so that a verdict depends on nobody's choice of it, and equal
+  scores may be counted;
+- the mean may move: the product of 1 + s (m - mean_i) / (1 - m) is at most 1 as soon as the
+  *average* of the means so far is
+  at least m (arithmetic over geometric mean), so that the promise is about the average over what
+  was looked at;
+- a run's users may be drawn without replacement from a population of unknown size, as long as one
+  looks between runs only:
+  the expected product over a sample is the normalized elementary symmetric mean, which Maclaurin's
+  inequality (1729) puts under the power of the mean.
 """
 
 import math
@@ -31,23 +39,33 @@ from monitor.model.rules import SimilarityRule
 
 # What a score may lie outside its range by rounding alone, as a share of the range.
 _ROUNDING = 1e-9
-# By how much the scores that are due have to exceed the users not drawn yet before that is no rounding.
+# By how much the scores that are due have to exceed the users not drawn yet before that is no
+# rounding.
 _IMPOSSIBLE = 1e-6
 
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
 """From all but everything, for means near the end of the range, down to what suits ten million users at its middle."""
-WEIGHTS: tuple[float, ...] = tuple(1 / place / sum(1 / each for each in range(1, 14)) for place in range(1, 14))
-"""Parts of the capital that begin on the stakes. Equal ones ask for a fifth more users of an excess over a noise floor."""
+WEIGHTS: tuple[float, ...] = tuple(
+    1 / place / sum(1 / each for each in range(1, 14)) for place in range(1, 14)
+)
+"""Parts of the capital that begin on the stakes.
+
+Equal ones ask for a fifth more users of an excess over a noise floor.
+"""
 CERTAIN = 0.01
 """How often all users may lie on the other side of a limit than what was taken for certain, each rule and segment."""
 _HALVINGS = 30
-# More distinct scores than these are moved up to multiples of one 65,536th, which can only widen the bounds.
+# More distinct scores than these are moved up to multiples of one 65,536th, which can only widen
+# the bounds.
 _GRID = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The range of a score, both ends included. InputError unless both are finite and ``low`` < ``high``."""
+    """The range of a score, both ends included.
+
+    InputError unless both are finite and ``low`` < ``high``.
+    """
 
     low: float
     high: float
@@ -55,21 +73,40 @@ class Scale:
     def __post_init__(self) -> None:
         """InputError for a range that no bounded mean has."""
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InputError(f"scores from {self.low} to {self.high} have no finite range: choose a measure that is normalized")
+            raise InputError(
+                (
+                    f"scores from {self.low} to {self.high} have no finite range: choose a measure "
+                    "that is normalized"
+                )
+            )
 
     def to_unit(self, values: Floats) -> Floats:
-        """The scores on [0, 1]. InputError for NaN, and for one outside of the range by more than rounding."""
+        """The scores on [0, 1].
+
+        InputError for NaN, and for one outside of the range by more than rounding.
+        """
         unit = (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
         is_outside = ~((unit >= -_ROUNDING) & (unit <= 1 + _ROUNDING))
         if is_outside.any():
             worst = np.asarray(values)[np.flatnonzero(is_outside)[0]]
-            raise InputError(f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, where no bet holds")
+            raise InputError(
+                (
+                    f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, "
+                    "where no bet holds"
+                )
+            )
         return np.clip(unit, 0.0, 1.0)
 
     def margin(self, value: float) -> float:
-        """The margin on (0, 1). InputError unless it lies inside of the range: at its ends nothing could be decided."""
+        """The margin on (0, 1).
+
+        InputError unless it lies inside of the range: at its ends nothing could be decided.
+        """
         if not self.low < value < self.high:
-            msg = f"margin {value:g} lies outside of what is possible: write one between {self.low:g} and {self.high:g}"
+            msg = (
+                f"margin {value:g} lies outside of what is possible: write one between "
+                f"{self.low:g} and {self.high:g}"
+            )
             raise InputError(msg)
         return (value - self.low) / (self.high - self.low)
 
@@ -129,7 +166,9 @@ class UserSample:
         return self.scored.n + self.missing
 
     def _with_missing_at(self, value: float) -> Tally:
-        return Tally(np.append(self.scored.values, value), np.append(self.scored.counts, float(self.missing)))
+        return Tally(
+            np.append(self.scored.values, value), np.append(self.scored.counts, float(self.missing))
+        )
 
 
 def log_capital(scores: Tally, mean: float) -> float:
@@ -138,22 +177,32 @@ def log_capital(scores: Tally, mean: float) -> float:
     That it lies above: `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
     """
     gains = (mean - scores.values) / (1.0 - mean)
-    return float(scipy.special.logsumexp([scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS))
+    return float(
+        scipy.special.logsumexp(
+            [scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS
+        )
+    )
 
 
 def follow_capital(scores: Floats, mean: float, population: int | None = None) -> Floats:
     """The same after every score, (..., n), of users in random order, however often one looks.
 
-    Drawn from a ``population`` without replacement, each is held against the mean of those not drawn before (Waudby-Smith and
-    Ramdas 2020); infinite where no scores of the rest could give all that mean.
-    """
+    Drawn from a ``population`` without replacement, each is held against the mean of those not
+    drawn before (Waudby-Smith and Ramdas 2020); infinite where no scores of the rest could give all
+    that mean."""
     gains = (mean - scores) / (1.0 - mean)
     if population is not None:
-        left, due = population - np.arange(scores.shape[-1]), population * mean - np.cumsum(scores, axis=-1)
+        left, due = (
+            population - np.arange(scores.shape[-1]),
+            population * mean - np.cumsum(scores, axis=-1),
+        )
         # Below 0 one bets as if it were 0, and cannot win.
         rest = np.clip((due + scores) / left, 0.0, 1.0 - _ROUNDING)
         gains = np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - scores) / (1.0 - rest))
-    parts = (np.cumsum(np.log1p(stake * gains), axis=-1) + math.log(part) for stake, part in zip(STAKES, WEIGHTS, strict=True))
+    parts = (
+        np.cumsum(np.log1p(stake * gains), axis=-1) + math.log(part)
+        for stake, part in zip(STAKES, WEIGHTS, strict=True)
+    )
     return reduce(np.logaddexp, parts)
 
 
@@ -171,13 +220,19 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
     NaN for who has none: each has the highest one where the mean shall be below a limit, the lowest where above.
     """
     low, high = (0.0, 1.0) if rule.is_share or rule.scores is None else rule.scores
-    values = scores if rule.statistic.floor is None else np.where(np.isnan(scores), np.nan, scores < rule.statistic.floor)
+    values = (
+        scores
+        if rule.statistic.floor is None
+        else np.where(np.isnan(scores), np.nan, scores < rule.statistic.floor)
+    )
     unit = (values - low) / (high - low)
     found = np.count_nonzero(~np.isnan(unit), axis=-1) >= rule.min_users
     for limit in {(each - low) / (high - low) for each in rule.thresholds}:
         below = follow_capital(np.nan_to_num(unit, nan=1.0), limit, total)
         above = follow_capital(1 - np.nan_to_num(unit, nan=0.0), 1 - limit, total)
-        found = found & (np.maximum(below, above)[..., -1:].max(axis=-1, initial=0.0) >= -math.log(CERTAIN))
+        found = found & (
+            np.maximum(below, above)[..., -1:].max(axis=-1, initial=0.0) >= -math.log(CERTAIN)
+        )
     # Of fewer users than it needs a rule says so in any case.
     decided: npt.NDArray[np.bool_] = found | (total < rule.min_users)
     return decided
@@ -196,7 +251,9 @@ def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
 def require_level(alpha: float) -> None:
     """InputError unless 0 < alpha < 1."""
     if not 0 < alpha < 1:
-        raise InputError(f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01")
+        raise InputError(
+            f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01"
+        )
 
 
 def _upper(scores: Tally, alpha: float) -> float:
@@ -206,7 +263,9 @@ def _upper(scores: Tally, alpha: float) -> float:
     coarse, low, high = _coarse(scores), 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if log_capital(coarse, middle) >= -math.log(alpha) else (middle, high)
+        low, high = (
+            (low, middle) if log_capital(coarse, middle) >= -math.log(alpha) else (middle, high)
+        )
     return high
 
 
@@ -228,7 +287,11 @@ def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]
     evidence = np.asarray(log_evidence, dtype=np.float64)
     count = len(evidence)
     order = np.argsort(-evidence, kind="stable")
-    reached = evidence[order] + np.log(np.arange(1, count + 1)) >= math.log(count / alpha) if count else np.zeros(0, bool)
+    reached = (
+        evidence[order] + np.log(np.arange(1, count + 1)) >= math.log(count / alpha)
+        if count
+        else np.zeros(0, bool)
+    )
     is_rejected = np.zeros(count, dtype=np.bool_)
     is_rejected[order[: np.flatnonzero(reached)[-1] + 1 if reached.any() else 0]] = True
     return is_rejected
@@ -261,14 +324,20 @@ class GateResult:
     mean_worst: float | None  # every missing score at the high end
     low: float  # bound of the mean with the missing at the low end, wrong with at most alpha,
     high: float  # and with them at the high end
-    evidence_safe: float  # log10 of the e-value, missing at the high end, this look taken off; alpha 0.01 asks for 2
+    # Log10 of the e-value, missing at the high end, this look taken off; alpha 0.01 asks for 2
+    evidence_safe: float
     evidence_breach: float  # likewise, the missing at the low end
     verdict: GateVerdict
     reason: GateReason
 
 
 def gate_samples(
-    samples: Mapping[str, UserSample], scale: Scale, margin: float, alpha: float, *, share: float = 1.0
+    samples: Mapping[str, UserSample],
+    scale: Scale,
+    margin: float,
+    alpha: float,
+    *,
+    share: float = 1.0,
 ) -> tuple[GateResult, ...]:
     """Judge samples, by segment, together, each verdict by e-BH over the evidence of all: see `reject`.
 
@@ -285,7 +354,13 @@ def gate_samples(
     found = []
     for place, (segment, sample) in enumerate(samples.items()):
         low, high = bounds(sample.least, sample.most, level)
-        verdict = GateVerdict.SAFE if is_safe[place] else GateVerdict.BREACH if is_breach[place] else GateVerdict.INCONCLUSIVE
+        verdict = (
+            GateVerdict.SAFE
+            if is_safe[place]
+            else GateVerdict.BREACH
+            if is_breach[place]
+            else GateVerdict.INCONCLUSIVE
+        )
         result = GateResult(
             segment=segment,
             users=sample.n,
@@ -297,7 +372,9 @@ def gate_samples(
             evidence_safe=(below[place] + math.log(share)) / math.log(10),
             evidence_breach=(above[place] + math.log(share)) / math.log(10),
             verdict=verdict,
-            reason=GateReason.DECIDED if verdict is not GateVerdict.INCONCLUSIVE else _lacking(sample, at, level),
+            reason=GateReason.DECIDED
+            if verdict is not GateVerdict.INCONCLUSIVE
+            else _lacking(sample, at, level),
         )
         found.append(result)
     return tuple(found)
@@ -309,8 +386,11 @@ def _lacking(sample: UserSample, margin: float, level: float) -> GateReason:
         return GateReason.NO_DATA
     if not sample.missing:
         return GateReason.TOO_FEW
-    # They do where their bounds straddle the margin, or where with the other bound there were a verdict.
+    # They do where their bounds straddle the margin, or where with the other bound there were a
+    # verdict.
     would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
     would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
     straddles = sample.least.mean < margin < sample.most.mean
-    return GateReason.NO_DATA if straddles or would_be_safe or would_be_breach else GateReason.TOO_FEW
+    return (
+        GateReason.NO_DATA if straddles or would_be_safe or would_be_breach else GateReason.TOO_FEW
+    )

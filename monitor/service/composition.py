@@ -85,14 +85,20 @@ class Wiring:
 
 
 def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:
-    """Open the sources and receivers that the settings name. ``on_ping`` gets the outcome of each dead-man ping."""
+    """Open the sources and receivers that the settings name.
+
+    ``on_ping`` gets the outcome of each dead-man ping.
+    """
     if (exposed := settings.privacy.exposure) is not None:
         log.warning("key of users readable by every account", reason=exposed)
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
     policy = policy_of(settings)
-    watched = {each.name: watch(each, settings, pseudonyms, shared.get(each.family)) for each in settings.comparisons}
+    watched = {
+        each.name: watch(each, settings, pseudonyms, shared.get(each.family))
+        for each in settings.comparisons
+    }
     selectors = share_selectors(policy.selectors, [each.comparison for each in watched.values()])
     return Wiring(
         settings=settings,
@@ -106,13 +112,17 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_:
     )
 
 
-def _with_selectors(watched: Watched, selectors: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Watched:
+def _with_selectors(
+    watched: Watched, selectors: Mapping[str, Mapping[str, tuple[str, ...]]]
+) -> Watched:
     comparison = watched.comparison
     judging = replace(comparison.judging, selectors=selectors[comparison.name])
     return replace(watched, comparison=replace(comparison, judging=judging))
 
 
-def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Sequence[str] = ()) -> None:
+def set_known_names(
+    publisher: PrometheusPublisher, wiring: Wiring, *, pings: Sequence[str] = ()
+) -> None:
     """Have metrics for the comparisons, receivers and ``pings`` of this wiring, and for no others."""
     publisher.watch(
         tuple(wiring.watched),
@@ -125,15 +135,26 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
 
 
 def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
-    """Publish how many deliveries wait, are held back and were lately given up; DatabaseError when it cannot be read."""
+    """Publish how many deliveries wait, are held back and were lately given up.
+
+    DatabaseError when it cannot be read.
+    """
     outbox = store.outbox
-    publisher.outbox(outbox.waiting(now), outbox.waiting(now, held=True), outbox.given_up(since=now - LATELY))
+    publisher.outbox(
+        outbox.waiting(now), outbox.waiting(now, held=True), outbox.given_up(since=now - LATELY)
+    )
 
 
 def watch(
-    options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms | None = None, shared: SharedAnswers | None = None
+    options: ComparisonOptions,
+    settings: Settings,
+    pseudonyms: Pseudonyms | None = None,
+    shared: SharedAnswers | None = None,
 ) -> Watched:
-    """Open one comparison's sources; ``shared``: what its family asks together. The installation's name labels its alerts."""
+    """Open one comparison's sources.
+
+    ``shared``: what its family asks together. The installation's name labels its alerts.
+    """
     floor = options.noise_floor
     again = None if floor is None else options.baseline if floor.serve else floor.retrain
     relevance = open_relevance(options.relevance) if options.relevance else None
@@ -156,34 +177,52 @@ def watch(
     if shared is not None:
         arms = shared.shared_by(comparison, arms)
     answers = _answers_of(options.family, settings) if is_live else None
-    return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options), answers=answers, is_live=is_live)
+    return Watched(
+        comparison=comparison,
+        arms=arms,
+        schedule=to_schedule(options),
+        answers=answers,
+        is_live=is_live,
+    )
 
 
 def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:
     lists = {Arm.BASELINE: options.baseline, Arm.CANDIDATE: options.candidate}
     everybody = UsersOptions(all=True)
-    return {arm: open_users(everybody, each) for arm, each in lists.items() if all_users_problem(each) is None}
+    return {
+        arm: open_users(everybody, each)
+        for arm, each in lists.items()
+        if all_users_problem(each) is None
+    }
 
 
 def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
     file = file_of(parse_url(settings.database))
     folder = settings.answers_folder or (file and f"{file}-answers")
     count = sum(each.family == family for each in settings.comparisons)
-    return _answer_folder(Path(folder), family, count) if folder and settings.privacy.users == "plain" else None
+    return (
+        _answer_folder(Path(folder), family, count)
+        if folder and settings.privacy.users == "plain"
+        else None
+    )
 
 
 def _installed(comparison: Comparison, settings: Settings) -> Comparison:
     labels = {} if settings.installation is None else {INSTALLATION: settings.installation}
-    rules = tuple(replace(rule, labels={**labels, **rule.labels}) for rule in comparison.judging.rules)
+    rules = tuple(
+        replace(rule, labels={**labels, **rule.labels}) for rule in comparison.judging.rules
+    )
     shows_items = settings.privacy.items == "shown"
-    return replace(comparison, judging=replace(comparison.judging, rules=rules, shows_items=shows_items))
+    return replace(
+        comparison, judging=replace(comparison.judging, rules=rules, shows_items=shows_items)
+    )
 
 
 def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
     """Bring the store in line with the configuration.
 
-    Alerts without a rule or comparison end, and receivers are notified; deliveries to removed receivers are dropped, those that
-    a receiver rejected are retried while the alert still fires.
+    Alerts without a rule or comparison end, and receivers are notified; deliveries to removed
+    receivers are dropped, those that a receiver rejected are retried while the alert still fires.
     """
     # One database belongs to one configuration: what this one does not name counts as removed.
     comparisons = [watched.comparison for watched in wiring.watched.values()]
@@ -202,7 +241,12 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
         "lease": new.lease == old.lease,
     }
     if changed := [key for key, is_same in unchanged.items() if not is_same]:
-        raise ConfigError(f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value")
+        raise ConfigError(
+            (
+                f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put "
+                "back the old value"
+            )
+        )
     return new
 
 
@@ -213,22 +257,40 @@ _MOST = 50_000
 
 
 class TitleCache:
-    """Titles by comparison and item, of the wiring in force. An item without a title is asked for again with the next page."""
+    """Titles by comparison and item, of the wiring in force.
 
-    def __init__(self, wiring: Callable[[], Wiring], monotonic: Callable[[], float] = time.monotonic) -> None:
+    An item without a title is asked for again with the next page.
+    """
+
+    def __init__(
+        self, wiring: Callable[[], Wiring], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._wiring, self._monotonic = wiring, monotonic
         self._known: dict[tuple[str, str], str] = {}
         self._asked_again_at: dict[str, float] = {}
 
-    def __call__(self, comparison: str, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-        """Titles of these items; those of a source that fails, or does not answer in two seconds, are left out."""
+    def __call__(
+        self, comparison: str, slot: datetime, items: Collection[str]
+    ) -> Mapping[str, str]:
+        """Titles of these items.
+
+        Those of a source that fails, or does not answer in two seconds, are left out.
+        """
         unknown = {item for item in items if (comparison, item) not in self._known}
         watched = self._wiring().watched.get(comparison)
-        if unknown and watched is not None and self._monotonic() >= self._asked_again_at.get(comparison, 0.0):
+        if (
+            unknown
+            and watched is not None
+            and self._monotonic() >= self._asked_again_at.get(comparison, 0.0)
+        ):
             found, trouble = pull_titles(watched.arms.titles, slot, unknown, _WAIT_S)
             if trouble is not None:
                 self._asked_again_at[comparison] = self._monotonic() + _PAUSE_S
             if len(self._known) + len(found) > _MOST:
                 self._known.clear()
             self._known |= {(comparison, item): title for item, title in found.items()}
-        return {item: self._known[comparison, item] for item in items if (comparison, item) in self._known}
+        return {
+            item: self._known[comparison, item]
+            for item in items
+            if (comparison, item) in self._known
+        }

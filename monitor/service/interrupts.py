@@ -21,7 +21,10 @@ def _exit(number: int, _: FrameType | None) -> None:
 @contextmanager
 def termination_raised(handle: Callable[[int, FrameType | None], None] = _exit) -> Iterator[None]:
     """Let SIGTERM end the block by what ``handle`` raises, SystemExit (143) by itself, so that what it holds is given back."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    ):
         yield
         return
     before = signal.signal(signal.SIGTERM, handle)

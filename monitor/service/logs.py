@@ -1,4 +1,7 @@
-"""Logs: one line an occurrence, for people on a terminal, as JSON elsewhere; tracebacks without local variables."""
+"""Logs: one line an occurrence, for people on a terminal, as JSON elsewhere.
+
+Tracebacks without local variables.
+"""
 
 import logging
 import sys
@@ -18,7 +21,8 @@ _QUIET = {
     # Overlapping and failing jobs are counted and logged by the daemon, which gets them as events.
     "apscheduler.scheduler": logging.ERROR,
     "apscheduler.executors": logging.CRITICAL + 1,
-    # These log addresses with their paths and queries, and answers of others; their errors are raised as well.
+    # These log addresses with their paths and queries, and answers of others; their errors are
+    # raised as well.
     **dict.fromkeys(("aiohttp", "apprise", "urllib3"), logging.CRITICAL + 1),
 }
 """Libraries of which not even all warnings are logged, and from which level on they are."""
@@ -61,9 +65,13 @@ def configure(
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(exception_formatter=write_error, colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            exception_formatter=write_error, colors=sys.stderr.isatty()
+        )
     )
-    last: list[structlog.typing.Processor] = [structlog.processors.ExceptionRenderer(format_traceback)] if as_json else []
+    last: list[structlog.typing.Processor] = (
+        [structlog.processors.ExceptionRenderer(format_traceback)] if as_json else []
+    )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level.upper()),
@@ -73,7 +81,12 @@ def configure(
     handler = _OpenStreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last, renderer]
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *last,
+                renderer,
+            ],
         )
     )
     handler.addFilter(_is_written)
@@ -87,7 +100,10 @@ def configure(
 
 
 def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
-    """The traceback of an error and of those behind it. Texts of other programs' errors can quote ids, so they are left out."""
+    """The traceback of an error and of those behind it.
+
+    Texts of other programs' errors can quote ids, so they are left out.
+    """
     lines = list[str]()
     for each in reversed(list(_shown_chain(exc_info[1]))):
         lines += ["Traceback (most recent call last):\n", *traceback.format_tb(each.__traceback__)]

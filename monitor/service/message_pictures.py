@@ -27,8 +27,13 @@ from monitor.web.pages.rendering import series_chart
 from monitor.web.pages.site import Query, Site
 
 PATIENCE_S, REST_S = 5.0, 300.0
-"""How long a message waits for its picture; and after that in vain, how long none waits: many may fire at once."""
-_LARGE = "svg text, svg text.tick { font: 19px Arimo, sans-serif; } svg .line { stroke-width: 2.5; }"
+"""How long a message waits for its picture.
+
+And after that in vain, how long none waits: many may fire at once.
+"""
+_LARGE = (
+    "svg text, svg text.tick { font: 19px Arimo, sans-serif; } svg .line { stroke-width: 2.5; }"
+)
 _LIBRARIES = ("fontpkg_arimo", "PIL", "resvg_py")
 _TO_PNG = """
 import io, sys, fontpkg_arimo, resvg_py
@@ -42,7 +47,10 @@ log = structlog.get_logger(__name__)
 
 
 class MessagePictures:
-    """Draws what a message is about for the first receiver, and keeps it for the others. Threads may share it."""
+    """Draws what a message is about for the first receiver, and keeps it for the others.
+
+    Threads may share it.
+    """
 
     def __init__(self, store: Store, wiring: Callable[[], Wiring]) -> None:
         self._store, self._wiring = store, wiring
@@ -52,38 +60,74 @@ class MessagePictures:
             log.info("messages go without pictures: pip install 'rankwatch[pictures]'")
 
     def draw(self, message: Message) -> bytes | None:
-        """PNG of the metric and segment named first, 960 by 322, at most 30 kB; None without data or extra, or by a fault."""
+        """PNG of the metric and segment named first, 960 by 322, at most 30 kB.
+
+        None without data or extra, or by a fault.
+        """
         if time.monotonic() < self._again_at_s:
             return None
         try:
-            return BackgroundCall(partial(self._draw, message), name="picture").wait(Deadline.after(PATIENCE_S))
+            return BackgroundCall(partial(self._draw, message), name="picture").wait(
+                Deadline.after(PATIENCE_S)
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the message is what matters
             self._again_at_s = time.monotonic() + REST_S
-            log.warning("messages go without pictures for a while", reason=describe_error(error), for_s=REST_S)
+            log.warning(
+                "messages go without pictures for a while",
+                reason=describe_error(error),
+                for_s=REST_S,
+            )
             return None
 
     def _draw(self, message: Message) -> bytes | None:
-        name, lead = message.comparison, min(find_leads(message.changes or message.firing), key=weight_of)
+        name, lead = (
+            message.comparison,
+            min(find_leads(message.changes or message.firing), key=weight_of),
+        )
         watched, latest = self._wiring().watched.get(name), self._store.history.latest([name])
         if not latest or watched is None:
             return None
         configured = {name: watched.comparison}
-        site = Site(store=self._store, clock=SystemClock(), comparisons=lambda: configured, latest=lambda: latest)
-        page = read_comparison_page(site, Query(path={"name": name}, chosen={"metric": lead.metric, "segment": lead.segment}))
-        title = element("text", f"{page.metric} of {page.segment[:40]}, {name}", x=LEFT, y=24, class_="head")
+        site = Site(
+            store=self._store,
+            clock=SystemClock(),
+            comparisons=lambda: configured,
+            latest=lambda: latest,
+        )
+        page = read_comparison_page(
+            site,
+            Query(path={"name": name}, chosen={"metric": lead.metric, "segment": lead.segment}),
+        )
+        title = element(
+            "text", f"{page.metric} of {page.segment[:40]}, {name}", x=LEFT, y=24, class_="head"
+        )
         with self._drawing:
-            return _draw_png(title, element("svg", series_chart(page), y=34, width=WIDTH, height=HEIGHT))
+            return _draw_png(
+                title, element("svg", series_chart(page), y=34, width=WIDTH, height=HEIGHT)
+            )
 
 
 @lru_cache(maxsize=16)
 def _draw_png(*parts: Markup) -> bytes:
     # resvg knows neither variables nor media: light colours are written where they are used.
-    light = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", read_style().replace("\n", " "))
+    light = re.sub(
+        r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", read_style().replace("\n", " ")
+    )
     colours = dict(re.findall(r"(--[\w-]+): ([^;]+);", light))
-    style = element("style", re.sub(r"var\((--[\w-]+)\)", lambda found: colours[found[1]], light) + _LARGE)
-    svg = element("svg", style, *parts, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH:g} {HEIGHT + 34:g}")
+    style = element(
+        "style", re.sub(r"var\((--[\w-]+)\)", lambda found: colours[found[1]], light) + _LARGE
+    )
+    svg = element(
+        "svg",
+        style,
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {WIDTH:g} {HEIGHT + 34:g}",
+    )
     command = [sys.executable, "-P", "-c", _TO_PNG]
-    done = subprocess.run(command, input=svg.encode(), capture_output=True, timeout=PATIENCE_S, check=False)  # noqa: S603
+    done = subprocess.run(
+        command, input=svg.encode(), capture_output=True, timeout=PATIENCE_S, check=False
+    )  # noqa: S603
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
     return done.stdout

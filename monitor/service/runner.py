@@ -1,4 +1,7 @@
-"""Runs one slot of one comparison: claim, execute, store, publish. Later measures relevance that arrived after the run."""
+"""Runs one slot of one comparison: claim, execute, store, publish.
+
+Later measures relevance that arrived after the run.
+"""
 
 from __future__ import annotations
 
@@ -59,17 +62,29 @@ class Watched:
     arms: Arms
     schedule: Schedule
     answers: AnswerFolder | None = None  # where those of pulls that last are kept
-    is_live: bool = False  # answers depend on when they are asked for: no later run of a slot can find the same
-    in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)  # held while a run reads from the sources
+    is_live: bool = (
+        False  # answers depend on when they are asked for: no later run of a slot can find the same
+    )
+    in_use: threading.Lock = field(
+        default_factory=threading.Lock, repr=False
+    )  # held while a run reads from the sources
 
     @property
     def staleness_limit(self) -> timedelta:
         """How long no run may end ok before it counts as stale."""
-        return self.comparison.judging.stale_after * self.schedule.longest + self.comparison.measuring.deadline
+        return (
+            self.comparison.judging.stale_after * self.schedule.longest
+            + self.comparison.measuring.deadline
+        )
 
 
-def select_watched(watched: Mapping[str, Watched], name: str | None, *, again: bool = False) -> tuple[Watched, ...]:
-    """Comparisons of that name, of all its candidates, or all for None, else ConfigError. ``again`` forgets kept answers."""
+def select_watched(
+    watched: Mapping[str, Watched], name: str | None, *, again: bool = False
+) -> tuple[Watched, ...]:
+    """Comparisons of that name, of all its candidates, or all for None, else ConfigError.
+
+    ``again`` forgets kept answers.
+    """
     found = tuple(each for each in watched.values() if name in (None, each.comparison.family))
     found = found or (pick_comparison(watched, name or ""),)
     return tuple(replace(each, answers=None) for each in found) if again else found
@@ -78,17 +93,29 @@ def select_watched(watched: Mapping[str, Watched], name: str | None, *, again: b
 def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
     """The one of that name, of all that the configuration has; ConfigError when there is none."""
     if name not in comparisons:
-        raise ConfigError(f"no comparison named {name!r}: the configuration has {', '.join(comparisons)}")
+        raise ConfigError(
+            f"no comparison named {name!r}: the configuration has {', '.join(comparisons)}"
+        )
     return comparisons[name]
 
 
 def backfill_runs(
-    watched: Watched, store: Store, clock: Clock, *, start: datetime | None = None, end: datetime | None = None
+    watched: Watched,
+    store: Store,
+    clock: Clock,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
 ) -> Iterator[BackfilledRun]:
-    """The outcome for each run of the comparison that waits for relevance; nothing without a source of it."""
+    """The outcome for each run of the comparison that waits for relevance.
+
+    Nothing without a source of it.
+    """
     if watched.arms.relevance is None:
         return
-    filling = backfill_relevance(watched.comparison, store, watched.arms.relevance, clock, start=start, end=end)
+    filling = backfill_relevance(
+        watched.comparison, store, watched.arms.relevance, clock, start=start, end=end
+    )
     while True:
         # Held for one run at a time, so that the next slot need not wait for all of them.
         with watched.in_use:
@@ -113,11 +140,17 @@ class Runner:
     owner: str = field(default_factory=whoami)
     publisher: PrometheusPublisher | None = None
     patience_s: float = 120.0  # how long a database that is away is waited for, each time
-    pings: tuple[RunPings, ...] = ()  # get each start and end, but no end of what was given back or taken over
+    pings: tuple[
+        RunPings, ...
+    ] = ()  # get each start and end, but no end of what was given back or taken over
     claims: dict[int, Claim] = field(default_factory=dict)  # what is being run
-    progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)  # of pulls under way, by comparison
+    progress: dict[str, dict[str, PullProgress]] = field(
+        default_factory=dict
+    )  # of pulls under way, by comparison
     on_progress: Callable[[str, PullProgress], object] = lambda *_: None
-    renew_sources: Callable[[str], object] = lambda _: None  # of a comparison whose hung run holds the old ones
+    renew_sources: Callable[[str], object] = lambda _: (
+        None
+    )  # of a comparison whose hung run holds the old ones
     left_behind: int = 0  # runs that hung
 
     def run(
@@ -129,15 +162,21 @@ class Runner:
         rerun: bool = False,
         judged_at: Clock | None = None,
     ) -> RunResult | None:
-        """Run the slot; None when it was not to be had, or when the claim was lost before the result was stored.
+        """Run the slot.
 
-        ``receivers`` get every start and end of a firing. With ``judged_at`` transitions carry that clock's time.
-        """
+        None when it was not to be had, or when the claim was lost before the result was stored.
+
+        ``receivers`` get every start and end of a firing. With ``judged_at`` transitions carry that
+        clock's time."""
         taken: list[Claim] = []
         try:
             self.patiently(partial(self._claim, watched.comparison, slot, taken, rerun=rerun))
             claims = [replace(claim, keeps_earlier=watched.is_live) for claim in taken]
-            return self._run(watched, claims[0], receivers, judged_at or self.clock) if claims else None
+            return (
+                self._run(watched, claims[0], receivers, judged_at or self.clock)
+                if claims
+                else None
+            )
         except BaseException as error:
             for claim in taken:
                 self._give_back(claim)
@@ -149,9 +188,12 @@ class Runner:
                 self.claims.pop(claim.run_id, None)
                 self.progress.pop(claim.comparison, None)
 
-    def _claim(self, comparison: Comparison, slot: datetime, taken: list[Claim], *, rerun: bool) -> None:
+    def _claim(
+        self, comparison: Comparison, slot: datetime, taken: list[Claim], *, rerun: bool
+    ) -> None:
         now = self.clock.now()
-        # What was taken must be in ``taken`` even if somebody interrupts at that moment, or nobody gives it back.
+        # What was taken must be in ``taken`` even if somebody interrupts at that moment, or nobody
+        # gives it back.
         with interrupts_held():
             claim = self.store.runs.claim(
                 comparison.name,
@@ -166,22 +208,34 @@ class Runner:
                 taken.append(claim)
                 self.claims[claim.run_id] = claim
 
-    def _run(self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock) -> RunResult | None:
+    def _run(
+        self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock
+    ) -> RunResult | None:
         bound: dict[str, object] = {
             "comparison": claim.comparison,
             "slot": format_instant(claim.slot),
             "attempt": claim.attempt,
         }
         if claim.attempt == 1 or not claim.keeps_earlier:
-            bound["run"] = claim.run_id  # else that of the earlier attempt; this one has its own once it is stored
-        with structlog.contextvars.bound_contextvars(**bound), closing(RunScores(_open_spool)) as scores:
+            bound["run"] = (
+                claim.run_id
+            )  # else that of the earlier attempt; this one has its own once it is stored
+        with (
+            structlog.contextvars.bound_contextvars(**bound),
+            closing(RunScores(_open_spool)) as scores,
+        ):
             for ping in self.pings:
                 ping.run_started(claim)
             memory = self._remember(watched.comparison, claim)
             try:
-                result = self._end(self._execute(watched, claim, memory, judged_at, scores), receivers)
+                result = self._end(
+                    self._execute(watched, claim, memory, judged_at, scores), receivers
+                )
             except OutputError as error:
-                result = self._end(failed_result(watched.comparison, claim, memory, judged_at, reason=str(error)), receivers)
+                result = self._end(
+                    failed_result(watched.comparison, claim, memory, judged_at, reason=str(error)),
+                    receivers,
+                )
             if watched.answers is not None:
                 watched.answers.run_stored(claim.slot, claim.comparison)
             return result
@@ -192,7 +246,13 @@ class Runner:
             before, pulls[found.what] = pulls.get(found.what), found
             if found.elapsed_s // _LOGGED_S > (before.elapsed_s // _LOGGED_S if before else 0):
                 slot = format_instant(claim.slot)
-                log.info("pull under way", comparison=claim.comparison, slot=slot, pull=found.what, progress=found.words)
+                log.info(
+                    "pull under way",
+                    comparison=claim.comparison,
+                    slot=slot,
+                    pull=found.what,
+                    progress=found.words,
+                )
             self.on_progress(claim.comparison, found)
 
     def _end(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
@@ -206,21 +266,36 @@ class Runner:
             with interrupts_held():
                 self.store.runs.release(claim)
         except DatabaseError as error:
-            log.warning("slot not given back; it is free when the claim runs out", until=claim.until, reason=str(error))
+            log.warning(
+                "slot not given back; it is free when the claim runs out",
+                until=claim.until,
+                reason=str(error),
+            )
 
     def give_back_all(self) -> None:
         """Give back the slots of runs that have not ended, for a process that will not wait for them."""
         for claim in list(self.claims.values()):
-            log.warning("run given back: it did not end in time", comparison=claim.comparison, slot=format_instant(claim.slot))
+            log.warning(
+                "run given back: it did not end in time",
+                comparison=claim.comparison,
+                slot=format_instant(claim.slot),
+            )
             self._give_back(claim)
 
     def _remember(self, comparison: Comparison, claim: Claim) -> Memory:
-        memory = self.patiently(partial(self.store.history.memory_of, memory_request(comparison, claim.slot)))
+        memory = self.patiently(
+            partial(self.store.history.memory_of, memory_request(comparison, claim.slot))
+        )
         for sentence in memory.unreadable:
             log.warning("part of the history not read", reason=sentence)
-        return replace(memory, installation=self.patiently(partial(self.store.alerts.installation, create=True)))
+        return replace(
+            memory,
+            installation=self.patiently(partial(self.store.alerts.installation, create=True)),
+        )
 
-    def _execute(self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores) -> RunResult:
+    def _execute(
+        self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores
+    ) -> RunResult:
         comparison = watched.comparison
         fail = partial(failed_result, comparison, claim, memory, clock)
         try:
@@ -241,7 +316,10 @@ class Runner:
     def _begin(
         self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores
     ) -> BackgroundCall[RunResult]:
-        """Begin to measure, in a thread that is left behind if it hangs; it holds the sources until it ends."""
+        """Begin to measure, in a thread that is left behind if it hangs.
+
+        It holds the sources until it ends.
+        """
         kept_at = watched.answers.place if watched.answers else watched.arms.kept_at
         arms = replace(watched.arms, tell=partial(self._note_progress, claim), kept_at=kept_at)
 
@@ -279,7 +357,12 @@ class Runner:
     def _keep_earlier(self, result: RunResult) -> RunResult:
         # The earlier ok run of the slot is worth more than a rerun that did not end ok.
         self.patiently(partial(self.store.runs.release, result.claim))
-        kept = replace(result, reason=f"{result.reason}; what the slot had before stays", states=(), transitions=())
+        kept = replace(
+            result,
+            reason=f"{result.reason}; what the slot had before stays",
+            states=(),
+            transitions=(),
+        )
         self._publish(kept)
         self._ping_end(kept.claim, f"{kept.status}: {kept.reason}")
         return kept
@@ -294,8 +377,11 @@ class Runner:
         def may_pass(error: Exception) -> bool:
             return isinstance(error, DatabaseError) and not error.permanent
 
-        for attempt in stamina.retry_context(on=may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
-            # A transaction that an interrupt cuts off keeps its lock, and then no slot can be given back.
+        for attempt in stamina.retry_context(
+            on=may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0
+        ):
+            # A transaction that an interrupt cuts off keeps its lock, and then no slot can be given
+            # back.
             with attempt, interrupts_held():
                 return call()
         raise AssertionError  # pragma: no cover - the context raises what the last attempt raised
@@ -303,7 +389,13 @@ class Runner:
     def _publish(self, result: RunResult) -> None:
         paired = result.coverage.all.paired if result.coverage else 0
         write = log.info if result.status is RunStatus.OK else log.warning
-        write("run finished", status=result.status, reason=result.reason, paired=paired, gap_seconds=result.gap_seconds)
+        write(
+            "run finished",
+            status=result.status,
+            reason=result.reason,
+            paired=paired,
+            gap_seconds=result.gap_seconds,
+        )
         for transition in result.transitions:
             log.warning(
                 "alert changed",

@@ -1,1 +1,4 @@
-"""The YAML language: one file becomes typed settings, or all its errors. Import its modules: `excerpt` loads no source."""
+"""The YAML language: one file becomes typed settings, or all its errors.
+
+Import its modules: `excerpt` loads no source.
+"""

@@ -13,8 +13,9 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
 _OTHERS = 2  # further metrics whose mean has a rule: what one metric weighs lightly another may not
-# Runs that a drop or jump has to be over: a fault that comes and goes is one firing. A trend asks for runs no worse than
-# expected, which every second healthy one is not, and an arm that was trained again is not frozen: these end at the first.
+# Runs that a drop or jump has to be over: a fault that comes and goes is one firing. A trend asks
+# for runs no worse than expected, which every second healthy one is not, and an arm that was
+# trained again is not frozen: these end at the first.
 _HELD = 2
 # One rule for each cause, so that users without a list make one alert.
 _LACKS = {
@@ -29,8 +30,8 @@ _LACKS = {
     "FirstItemDiffers": Lack.FIRST_DIFFERS,
     "IdenticalLists": Lack.IDENTICAL,
 }
-# The share of identical lists can vary in proportion, and then passes its limit too often in one run: 7 of 14 false pages
-# of `calibration` over 40 segments. It fires with the second run.
+# The share of identical lists can vary in proportion, and then passes its limit too often in one
+# run: 7 of 14 false pages of `calibration` over 40 segments. It fires with the second run.
 _FOR = {Lack.IDENTICAL: 2}
 _OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
 
@@ -45,11 +46,22 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     """Rules on the first metric in full, on the means of two more, on coverage, on lists as wholes, and on standstill."""
-    metrics = [metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE]
-    rules = [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
+    metrics = [
+        metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE
+    ]
+    rules = (
+        [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
+    )
     jump = {"learned": "jump", "segments": "each", "resolve_after": _HELD}
     coverage = (
-        _rule(**{"alert": f"{prefix}{name}", "coverage": str(CoverageShare(lack, arm)), "for": _FOR.get(lack, 1), **jump})
+        _rule(
+            **{
+                "alert": f"{prefix}{name}",
+                "coverage": str(CoverageShare(lack, arm)),
+                "for": _FOR.get(lack, 1),
+                **jump,
+            }
+        )
         for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline"))
         for name, lack in _LACKS.items()
         if (lack is not Lack.UNCHANGED or options.keep_lists is not Keep.NONE)
@@ -71,13 +83,23 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
     # The mean sees what touches everybody, the tail and distant users what touches few.
     name = str(metric)
-    drop, trend = {"learned": "drop", "segments": "each", "resolve_after": _HELD}, {"learned": "trend", "segments": "each"}
+    drop, trend = (
+        {"learned": "drop", "segments": "each", "resolve_after": _HELD},
+        {"learned": "trend", "segments": "each"},
+    )
     yield _rule(alert="SimilarityDropped", metric=name, **drop)
     yield _rule(alert="SimilarityFalls", metric=name, **trend)
-    yield _rule(alert="TailDropped", metric=name, statistic="p05" if metric.higher_is_more_alike else "p95", **drop)
+    yield _rule(
+        alert="TailDropped",
+        metric=name,
+        statistic="p05" if metric.higher_is_more_alike else "p95",
+        **drop,
+    )
     for word, floor in zip(("Far", "VeryFar"), _floors(metric, options.k), strict=False):
         yield _rule(alert=f"Users{word}", metric=name, statistic=f"share_below({floor:g})", **drop)
-        yield _rule(alert=f"Users{word}More", metric=name, statistic=f"share_below({floor:g})", **trend)
+        yield _rule(
+            alert=f"Users{word}More", metric=name, statistic=f"share_below({floor:g})", **trend
+        )
     if options.noise_floor is not None:
         yield _rule(alert="BeyondNoise", metric=DerivedMetric.OVER_FLOOR.of(name), **drop)
         yield _rule(alert="BeyondNoiseMore", metric=DerivedMetric.OVER_FLOOR.of(name), **trend)
@@ -90,10 +112,17 @@ def _rule(**keys: Hashable) -> RuleOptions:
 
 def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
     for metric in metrics:
-        # ``RboP09Dropped``: with its parameters, so that the name stays when another metric of the family is added.
+        # ``RboP09Dropped``: with its parameters, so that the name stays when another metric of the
+        # family is added.
         name = "".join(word.capitalize() for word in re.findall("[a-z0-9]+", str(metric).lower()))
         change = "Dropped" if metric.higher_is_more_alike else "Rose"
-        yield _rule(alert=f"{name}{change}", metric=str(metric), learned="drop", segments="each", resolve_after=_HELD)
+        yield _rule(
+            alert=f"{name}{change}",
+            metric=str(metric),
+            learned="drop",
+            segments="each",
+            resolve_after=_HELD,
+        )
 
 
 def _floors(metric: Metric, k: int) -> tuple[float, ...]:
@@ -107,7 +136,9 @@ def _floors(metric: Metric, k: int) -> tuple[float, ...]:
 def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
     """The arm metrics to measure: those wanted, traits that rules watch, and churn where one on standstill needs it."""
     rules = rules_of(options)
-    shares = (CoverageShare.parse(rule.coverage).lack for rule in rules if rule.coverage is not None)
+    shares = (
+        CoverageShare.parse(rule.coverage).lack for rule in rules if rule.coverage is not None
+    )
     watched = [lack.value for lack in shares if lack in TRAITS]
     churn = [CHURN] if any(rule.frozen is not None for rule in rules) else []
     return tuple(dict.fromkeys((*options.arm_metrics, *watched, *churn)))

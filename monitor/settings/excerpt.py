@@ -24,18 +24,27 @@ class DatabaseSettings:
 
 
 def load_database_settings(path: Path) -> DatabaseSettings:
-    """The database and names of comparisons, without variables and secrets of others; ConfigError lists all that is wrong."""
+    """The database and names of comparisons, without variables and secrets of others.
+
+    ConfigError lists all that is wrong.
+    """
     text, base = read_text(path), path.absolute().parent
     if (found := _read_keys(read_mapping(text, str(path), None), base)) is not None:
         return found
     from monitor.settings.loader import parse_settings  # noqa: PLC0415 - it loads every source and receiver there is
 
     settings = parse_settings(text, name=str(path), base_dir=base)
-    return DatabaseSettings(database=settings.database, comparison_names=tuple(each.name for each in settings.comparisons))
+    return DatabaseSettings(
+        database=settings.database,
+        comparison_names=tuple(each.name for each in settings.comparisons),
+    )
 
 
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
-    """The names of the comparisons that an entry stands for, by their keys; None for what is no text."""
+    """The names of the comparisons that an entry stands for, by their keys.
+
+    None for what is no text.
+    """
     given = entry if isinstance(entry, Mapping) else {}
     name = found if isinstance(found := given.get("name"), str) else None
     keys = found if isinstance(found := given.get("candidates"), Mapping) else ()
@@ -52,10 +61,15 @@ def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
     entries = comparisons if isinstance(comparisons, list) else []
     names: list[Any] = [name for entry in entries for _, name in names_in(entry)]
     url: Any = document.mapping.get("database")
-    has_problem = any(problem.path[:1] == ("database",) or problem.path[-1:] == ("name",) for problem in document.problems)
+    has_problem = any(
+        problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
+        for problem in document.problems
+    )
     if has_problem or not names or not all(isinstance(each, str) for each in (url, *names)):
         return None
     try:
-        return DatabaseSettings(database=absolute_url(SecretStr(url), base), comparison_names=tuple(names))
+        return DatabaseSettings(
+            database=absolute_url(SecretStr(url), base), comparison_names=tuple(names)
+        )
     except ConfigError:
         return None

@@ -10,7 +10,11 @@ from monitor.options import format_duration
 from monitor.settings.configuration import Settings
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}", "description": "From the environment."}
+_VARIABLE = {
+    "type": "string",
+    "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",
+    "description": "From the environment.",
+}
 _FREE = {"title", "writeOnly"}
 _NARROW = frozenset({"integer", "number", "boolean"})
 
@@ -26,10 +30,19 @@ class _WrittenSchema(GenerateJsonSchema):
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema, draft 2020-12. ``${NAME}`` is allowed wherever a number, a boolean, a choice or a pattern stands."""
-    schema = _relax(Settings.model_json_schema(by_alias=True, mode="validation", schema_generator=_WrittenSchema))
+    """The schema, draft 2020-12.
+
+    ``${NAME}`` is allowed wherever a number, a boolean, a choice or a pattern stands.
+    """
+    schema = _relax(
+        Settings.model_json_schema(
+            by_alias=True, mode="validation", schema_generator=_WrittenSchema
+        )
+    )
     schema["$defs"]["Variable"] = _VARIABLE
-    schema["patternProperties"] = {"^x-": {"description": "Free space, for YAML anchors to be used elsewhere in the file."}}
+    schema["patternProperties"] = {
+        "^x-": {"description": "Free space, for YAML anchors to be used elsewhere in the file."}
+    }
     properties = schema["properties"]
     properties["external_url"].pop("default", None)
     return {"$schema": _DIALECT, "title": "rankwatch configuration", **schema}
@@ -43,17 +56,30 @@ def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
         return node
     # Keys of ``properties`` are names, a setting called ``title`` among them, which must stay.
     copy = {
-        key: {name: _relax(each) for name, each in value.items()} if key in {"properties", "$defs"} else _relax(value)
+        key: {name: _relax(each) for name, each in value.items()}
+        if key in {"properties", "$defs"}
+        else _relax(value)
         for key, value in node.items()
     }
-    copy = {key: value for key, value in copy.items() if key not in _FREE and (key, value) != ("default", None)}
+    copy = {
+        key: value
+        for key, value in copy.items()
+        if key not in _FREE and (key, value) != ("default", None)
+    }
     return _with_variable(copy)
 
 
 def _with_variable(node: dict[str, Any]) -> dict[str, Any]:
-    is_narrow = node.get("type") in _NARROW or "pattern" in node or "enum" in node or node.get("const") is True
+    is_narrow = (
+        node.get("type") in _NARROW
+        or "pattern" in node
+        or "enum" in node
+        or node.get("const") is True
+    )
     if not is_narrow:
         return node
-    kept = {key: value for key, value in node.items() if key in {"description", "default", "examples"}}
+    kept = {
+        key: value for key, value in node.items() if key in {"description", "default", "examples"}
+    }
     own = {key: value for key, value in node.items() if key not in kept}
     return {"anyOf": [own, {"$ref": "#/$defs/Variable"}], **kept}

@@ -56,13 +56,18 @@ class Problem:
 
 
 def dotted_path(path: KeyPath) -> str:
-    """A key path as text: ``comparisons[0].rules[1].alert``. A key that is no plain word is not shown: it may be a secret."""
+    """A key path as text: ``comparisons[0].rules[1].alert``.
+
+    A key that is no plain word is not shown: it may be a secret.
+    """
     text = ""
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            text += ("." if text else "") + (step if _PLAIN_KEY.fullmatch(step) else f"({len(step)} characters)")
+            text += ("." if text else "") + (
+                step if _PLAIN_KEY.fullmatch(step) else f"({len(step)} characters)"
+            )
     return text
 
 
@@ -87,7 +92,10 @@ def _wanted(kind: str, context: Mapping[str, object], value: object) -> str | No
         alternatives = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
         return f"be {alternatives}{suggestion(value, choices)}"
     if kind in _LIMITS:
-        limits = {key: f"{limit:g}" if isinstance(limit, float) else limit for key, limit in context.items()}
+        limits = {
+            key: f"{limit:g}" if isinstance(limit, float) else limit
+            for key, limit in context.items()
+        }
         return _LIMITS[kind].format_map(limits)
     family = kind.split("_", maxsplit=1)[0]
     return f"be {_TEXTS[family]}" if family in _TEXTS else None
@@ -142,7 +150,16 @@ def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
     models: list[type[BaseModel]] = [model]
     for step in path:
         if isinstance(step, str):
-            fields: list[Any] = [field for each in models for name, field in _fields(each) if (field.alias or name) == step]
+            fields: list[Any] = [
+                field
+                for each in models
+                for name, field in _fields(each)
+                if (field.alias or name) == step
+            ]
             # A step that is no key is one of a mapping of options.
-            models = [found for field in fields for found in models_in(field.annotation)] if fields else models
+            models = (
+                [found for field in fields for found in models_in(field.annotation)]
+                if fields
+                else models
+            )
     return list(dict.fromkeys(key for each in models for key in keys_of(each)))

@@ -13,7 +13,16 @@ from monitor.model.statistics import CoverageShare, DerivedMetric, Statistic, pa
 from monitor.options import LabelName, Options, must
 from monitor.settings import value_types
 
-_OF_EVERY_RULE = {"alert", "segments", "for_runs", "resolve_after", "min_users", "severity", "runbook_url", "labels"}
+_OF_EVERY_RULE = {
+    "alert",
+    "segments",
+    "for_runs",
+    "resolve_after",
+    "min_users",
+    "severity",
+    "runbook_url",
+    "labels",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,10 @@ class JudgedMetric:
 
 
 def parse_judged_metric(text: str) -> JudgedMetric:
-    """What a name stands for: ``rbo(p=0.9)``, ``floor(rbo(p=0.9))``, ``over_floor(rbo)``. MetricError for an unknown one."""
+    """What a name stands for: ``rbo(p=0.9)``, ``floor(rbo(p=0.9))``, ``over_floor(rbo)``.
+
+    MetricError for an unknown one.
+    """
     derived, name = parse_derived(text.strip())
     return JudgedMetric(metric=value_types.parse_metric(name), derived=derived)
 
@@ -54,9 +66,18 @@ class RuleOptions(Options):
         json_schema_extra={
             "oneOf": [{"required": [key]} for key in ("below", "above", "learned", "frozen")],
             "anyOf": [
-                {"required": ["metric"], "properties": dict.fromkeys(("coverage", "frozen"), False)},
-                {"required": ["coverage"], "properties": dict.fromkeys(("metric", "statistic", "frozen", "below"), False)},
-                {"required": ["frozen"], "properties": dict.fromkeys(("metric", "statistic", "coverage"), False)},
+                {
+                    "required": ["metric"],
+                    "properties": dict.fromkeys(("coverage", "frozen"), False),
+                },
+                {
+                    "required": ["coverage"],
+                    "properties": dict.fromkeys(("metric", "statistic", "frozen", "below"), False),
+                },
+                {
+                    "required": ["frozen"],
+                    "properties": dict.fromkeys(("metric", "statistic", "coverage"), False),
+                },
             ],
         }
     )
@@ -66,75 +87,112 @@ class RuleOptions(Options):
     )
     metric: JudgedMetricName | None = Field(
         default=None,
-        description="One of the comparison's metrics M; with a noise floor also `floor(M)` or `over_floor(M)`. Or give "
-        "`coverage` or `frozen`.",
+        description="One of the comparison's metrics M; with a noise floor also `floor(M)` or "
+        "`over_floor(M)`. Or give `coverage` or `frozen`.",
         examples=["rbo(p=0.9)"],
     )
     coverage: value_types.CoverageName | None = Field(
         default=None,
-        description="Instead of `metric`: the share of users whose list is `missing`, `empty`, `short` or `duplicated`, whose "
-        "request `failed`, or who could not be compared (`unpaired`); of those compared, who all get one list (`shared_list`), "
-        "whose list is that of the last run although others changed (`unchanged_list`; lists are kept for this), whose first "
-        "three items are those of the baseline but mostly turned round (`top_reversed`), whose first item is another one "
-        "(`first_differs`), or whose list is that of the baseline (`identical_list`). "
-        "Of the candidate unless it names the arm.",
+        description="Instead of `metric`: the share of users whose list is `missing`, `empty`, "
+        "`short` or `duplicated`, whose request `failed`, or who could not be "
+        "compared (`unpaired`); of those compared, who all get one list "
+        "(`shared_list`), whose list is that of the last run although others changed "
+        "(`unchanged_list`; lists are kept for this), whose first three items are "
+        "those of the baseline but mostly turned round (`top_reversed`), whose first "
+        "item is another one (`first_differs`), or whose list is that of the baseline "
+        "(`identical_list`). Of the candidate unless it names the arm.",
         examples=["missing", "failed(baseline)", "shared_list"],
     )
     frozen: Arm | None = Field(
         default=None,
-        description="Instead of `metric`: the lists of this arm stand still while those of the other one change, for longer "
-        "than ever before. Lists are kept for this.",
+        description="Instead of `metric`: the lists of this arm stand still while those of the "
+        "other one change, for longer than ever before. Lists are kept for this.",
         examples=["candidate"],
     )
     statistic: value_types.StatisticName = Field(
         default="mean",
-        description="`mean`, a percentile `p01` to `p99`, or `share_below(x)`: the share of users who score under x.",
+        description=(
+            "`mean`, a percentile `p01` to `p99`, or `share_below(x)`: the share of "
+            "users who score under x."
+        ),
         examples=["mean", "p05", "share_below(0.3)"],
     )
-    segments: Annotated[Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice] = Field(
+    segments: Annotated[
+        Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
+    ] = Field(
         default="all",
-        description="`all` users together, `each` segment (`all` included), or a list such as `[all, country=UK]`.",
+        description=(
+            "`all` users together, `each` segment (`all` included), or a list such as "
+            "`[all, country=UK]`."
+        ),
         examples=["each", ["all", "country=UK"]],
     )
-    below: FiniteFloat | None = Field(default=None, description="In breach while the statistic is below this.")
+    below: FiniteFloat | None = Field(
+        default=None, description="In breach while the statistic is below this."
+    )
     above: FiniteFloat | None = Field(
-        default=None, description="In breach while the statistic is above this; `share_below` grows as lists drift apart."
+        default=None,
+        description=(
+            "In breach while the statistic is above this; `share_below` grows as lists drift apart."
+        ),
     )
     learned: Literal["drop", "trend", "jump"] | None = Field(
         default=None,
-        description="Instead of a threshold, learned from at least five healthy runs before. `drop` (with `coverage`: `jump`) "
-        "is in breach when one run is beyond what is expected, `trend` when runs add up to a lasting change.",
+        description="Instead of a threshold, learned from at least five healthy runs before. "
+        "`drop` (with `coverage`: `jump`) is in breach when one run is beyond what is "
+        "expected, `trend` when runs add up to a lasting change.",
     )
     watch: Literal["drift", "improvement"] = Field(
         default="drift",
-        description="With `learned`: the side that is in breach; `improvement` finds lists that are suspiciously similar.",
+        description=(
+            "With `learned`: the side that is in breach; `improvement` finds lists that "
+            "are suspiciously similar."
+        ),
     )
     for_runs: value_types.RunCount = Field(
         default=1, alias="for", description="Consecutive runs in breach before the alert fires."
     )
     resolve_above: FiniteFloat | None = Field(
         default=None,
-        description="With `below`: a firing alert resolves once the statistic reaches this (default: the threshold).",
+        description=(
+            "With `below`: a firing alert resolves once the statistic reaches this "
+            "(default: the threshold)."
+        ),
     )
     resolve_below: FiniteFloat | None = Field(
         default=None,
-        description="With `above`: a firing alert resolves once the statistic reaches this (default: the threshold).",
+        description=(
+            "With `above`: a firing alert resolves once the statistic reaches this "
+            "(default: the threshold)."
+        ),
     )
     resolve_after: value_types.RunCount = Field(
         default=1,
-        description="Consecutive recovered runs before a firing alert resolves. With more than one an intermittent fault is "
-        "one alert.",
+        description="Consecutive recovered runs before a firing alert resolves. With more than "
+        "one an intermittent fault is one alert.",
     )
     min_users: int = Field(
-        default=30, ge=1, le=10**9, description="With scores of fewer users the verdict is `too_few` and never a breach."
+        default=30,
+        ge=1,
+        le=10**9,
+        description="With scores of fewer users the verdict is `too_few` and never a breach.",
     )
-    severity: rules.Severity = Field(default=rules.Severity.WARNING, description="Severity of the alert.")
+    severity: rules.Severity = Field(
+        default=rules.Severity.WARNING, description="Severity of the alert."
+    )
     dry_run: bool | None = Field(
-        default=None, description="Whether the alert is recorded without notifying anybody (default: as the comparison)."
+        default=None,
+        description=(
+            "Whether the alert is recorded without notifying anybody (default: as the comparison)."
+        ),
     )
-    runbook_url: value_types.PublicUrl | None = Field(default=None, description="Page that tells on-call what to do.")
+    runbook_url: value_types.PublicUrl | None = Field(
+        default=None, description="Page that tells on-call what to do."
+    )
     labels: Mapping[LabelName, str] = Field(
-        default_factory=dict, description="Further labels of the alert, for routing.", examples=[{"team": "recs"}]
+        default_factory=dict,
+        description="Further labels of the alert, for routing.",
+        examples=[{"team": "recs"}],
     )
 
     def to_rule(self, k: int) -> rules.Rule:
@@ -143,9 +201,16 @@ class RuleOptions(Options):
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)
         if self.metric is None:
-            return rules.CoverageRule(share=CoverageShare.parse(self.coverage or ""), limit=self._limit, **common)
-        scores, statistic = parse_judged_metric(self.metric).bounds(k), Statistic.parse(self.statistic)
-        return rules.SimilarityRule(metric=self.metric, statistic=statistic, limit=self._limit, scores=scores, **common)
+            return rules.CoverageRule(
+                share=CoverageShare.parse(self.coverage or ""), limit=self._limit, **common
+            )
+        scores, statistic = (
+            parse_judged_metric(self.metric).bounds(k),
+            Statistic.parse(self.statistic),
+        )
+        return rules.SimilarityRule(
+            metric=self.metric, statistic=statistic, limit=self._limit, scores=scores, **common
+        )
 
     @property
     def _limit(self) -> rules.Limit:
@@ -156,25 +221,41 @@ class RuleOptions(Options):
             return rules.LearnedLimit(learning=learning, direction=direction, value=last)
         if self.below is not None:
             end = self.below if self.resolve_above is None else self.resolve_above
-            return rules.FixedLimit(direction=rules.Direction.BELOW, value=self.below, resolve_at=end)
+            return rules.FixedLimit(
+                direction=rules.Direction.BELOW, value=self.below, resolve_at=end
+            )
         above = self.above or 0.0
         return rules.FixedLimit(
-            direction=rules.Direction.ABOVE, value=above, resolve_at=above if self.resolve_below is None else self.resolve_below
+            direction=rules.Direction.ABOVE,
+            value=above,
+            resolve_at=above if self.resolve_below is None else self.resolve_below,
         )
 
     @property
     def _watched(self) -> tuple[rules.Direction, float]:
         """The side that a rule that learns watches, and the value that the statistic never passes there."""
         if self.coverage is not None:
-            return (rules.Direction.ABOVE, 1.0) if self.watch == "drift" else (rules.Direction.BELOW, 0.0)
-        judged, floor = parse_judged_metric(self.metric or ""), Statistic.parse(self.statistic).floor
-        is_above = (judged.drifts is rules.Direction.ABOVE) ^ (floor is not None) ^ (self.watch == "improvement")
+            return (
+                (rules.Direction.ABOVE, 1.0)
+                if self.watch == "drift"
+                else (rules.Direction.BELOW, 0.0)
+            )
+        judged, floor = (
+            parse_judged_metric(self.metric or ""),
+            Statistic.parse(self.statistic).floor,
+        )
+        is_above = (
+            (judged.drifts is rules.Direction.ABOVE)
+            ^ (floor is not None)
+            ^ (self.watch == "improvement")
+        )
         low, high = (0.0, 1.0) if floor is not None else judged.bounds(None)
         return (rules.Direction.ABOVE, high) if is_above else (rules.Direction.BELOW, low)
 
 
 RulesOrDefault = BeforeValidator(
     must(lambda given: not isinstance(given, str), "must be default, or a list of rules").func,
-    json_schema_input_type=Literal["default"] | Annotated[tuple[RuleOptions, ...], Field(max_length=200)],
+    json_schema_input_type=Literal["default"]
+    | Annotated[tuple[RuleOptions, ...], Field(max_length=200)],
 )
 """A list of rules, or the word ``default`` in its place."""

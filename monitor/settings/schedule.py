@@ -31,11 +31,16 @@ _MACROS = {
     "@annually": "0 0 1 1 *",
 }
 _PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,4}))?")
-_FURTHEST_DAYS = 9 * 366  # no day of a calendar is further from its next like than 29 February across a year 2100
+_FURTHEST_DAYS = (
+    9 * 366
+)  # no day of a calendar is further from its next like than 29 February across a year 2100
 
 
 class Schedule(ABC):
-    """A series of slots without begin or end. Every instant that goes in is aware, every one that comes out is UTC."""
+    """A series of slots without begin or end.
+
+    Every instant that goes in is aware, every one that comes out is UTC.
+    """
 
     __slots__ = ()
 
@@ -62,7 +67,10 @@ class Schedule(ABC):
         return True
 
     def between(self, start: datetime, end: datetime) -> list[datetime]:
-        """All slots from ``start`` to ``end`` in order, both ends included; none when ``end`` lies before ``start``."""
+        """All slots from ``start`` to ``end`` in order, both ends included.
+
+        None when ``end`` lies before ``start``.
+        """
         slots = []
         slot = self.next(start - _INSTANT)
         while slot <= end:
@@ -125,7 +133,10 @@ class _Field:
     def _error(self, text: str) -> ValueError:
         words = f" or {self.words[0]}-{self.words[-1]}" if self.words else ""
         return ValueError(
-            f"{text!r} is no {self.name} of a cron expression: use {self.low}-{self.high}{words}, *, a-b, a,b or */n"
+            (
+                f"{text!r} is no {self.name} of a cron expression: use "
+                f"{self.low}-{self.high}{words}, *, a-b, a,b or */n"
+            )
         )
 
 
@@ -142,9 +153,9 @@ _FIELDS = (
 class Cron(Schedule):
     """Slots of a cron expression: minute, hour, day of month, month, weekday (0 and 7 are Sunday).
 
-    Of two restricted day fields (without ``*``) one must match. When clocks change, slots of every hour follow the wall, none
-    in a skipped hour, two in a repeated one; those of certain hours run at the jump, and at the first of the two.
-    """
+    Of two restricted day fields (without ``*``) one must match. When clocks change, slots of every
+    hour follow the wall, none in a skipped hour, two in a repeated one; those of certain hours run
+    at the jump, and at the first of the two."""
 
     text: str
     zone: ZoneInfo
@@ -160,8 +171,15 @@ class Cron(Schedule):
         """Read an expression; ValueError when it is none, never occurs, or the zone is unknown."""
         words = _MACROS.get(text.strip(), text).split()
         if len(words) != len(_FIELDS):
-            raise ValueError(f"a cron expression has five fields (minute hour day month weekday), found {len(words)}")
-        minutes, hours, days, months, weekdays = (each.parse(word) for each, word in zip(_FIELDS, words, strict=True))
+            raise ValueError(
+                (
+                    "a cron expression has five fields (minute hour day month weekday), found "
+                    f"{len(words)}"
+                )
+            )
+        minutes, hours, days, months, weekdays = (
+            each.parse(word) for each, word in zip(_FIELDS, words, strict=True)
+        )
         cron = cls(
             text=text.strip(),
             zone=parse_zone(zone),
@@ -210,7 +228,8 @@ class Cron(Schedule):
         is_wanted: Callable[[datetime], bool],
         pick: Callable[[list[datetime]], datetime],
     ) -> datetime:
-        # A slot of a skipped day lands on the next one, hence a look at the neighbours before the nearest is known.
+        # A slot of a skipped day lands on the next one, hence a look at the neighbours before the
+        # nearest is known.
         start = instant.astimezone(self.zone).date() - step
         for day in (day for n in range(_FURTHEST_DAYS) if self.has_day(day := start + n * step)):
             if found := [slot for slot in self._around(day) if is_wanted(slot)]:
@@ -219,7 +238,12 @@ class Cron(Schedule):
 
     def _around(self, day: date) -> Iterator[datetime]:
         # Clocks may change across midnight: hence the day's neighbours.
-        return (slot for n in (-1, 0, 1) if self.has_day(near := day + n * _DAY) for slot in _slots(self, near))
+        return (
+            slot
+            for n in (-1, 0, 1)
+            if self.has_day(near := day + n * _DAY)
+            for slot in _slots(self, near)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +279,11 @@ class OnlyBetween(Schedule):
 
 
 def schedule_of(
-    every: timedelta | None, cron: str | None, zone: str, offset: timedelta | None = None, hours: str | None = None
+    every: timedelta | None,
+    cron: str | None,
+    zone: str,
+    offset: timedelta | None = None,
+    hours: str | None = None,
 ) -> Schedule:
     """The schedule of either a period, with its offset, or a cron expression, within these hours. ValueError without a slot."""
     slots = Cron.parse(cron or "", zone) if every is None else Every(every, offset or timedelta(0))
@@ -270,7 +298,10 @@ def schedule_of(
 
 
 def parse_hours(text: str, zone: str = "UTC") -> tuple[Cron, Cron]:
-    """When hours of the day such as ``22:00-06:00`` begin, and when they end; ValueError for none."""
+    """When hours of the day such as ``22:00-06:00`` begin, and when they end.
+
+    ValueError for none.
+    """
     first, _, end = (part.strip() for part in text.partition("-"))
     try:
         walls = time.fromisoformat(first), time.fromisoformat("00:00" if end == "24:00" else end)
@@ -278,7 +309,9 @@ def parse_hours(text: str, zone: str = "UTC") -> tuple[Cron, Cron]:
         walls = time(), time()
     opens, closes = (Cron.parse(f"{wall.minute} {wall.hour} * * *", zone) for wall in walls)
     if opens == closes:
-        raise ValueError("must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight")
+        raise ValueError(
+            "must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight"
+        )
     return opens, closes
 
 
@@ -286,18 +319,29 @@ def parse_zone(name: str) -> ZoneInfo:
     """The time zone of that IANA name; ValueError when there is none."""
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # a directory, a path that climbs out, a name that is not there
-        raise ValueError("not a time zone: use an IANA name such as UTC, Europe/Berlin or America/New_York") from None
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+    ):  # a directory, a path that climbs out, a name that is not there
+        raise ValueError(
+            "not a time zone: use an IANA name such as UTC, Europe/Berlin or America/New_York"
+        ) from None
 
 
 @lru_cache(maxsize=4096)
 def _slots(cron: Cron, day: date) -> tuple[datetime, ...]:
     walls = (datetime.combine(day, at, cron.zone) for at in cron.times)
-    return tuple(sorted({slot for wall in walls for slot in _instants(wall, every_hour=cron.every_hour)}))
+    return tuple(
+        sorted({slot for wall in walls for slot in _instants(wall, every_hour=cron.every_hour)})
+    )
 
 
 def _instants(wall: datetime, *, every_hour: bool) -> tuple[datetime, ...]:
-    """Instants of a wall time: usually one; none or the end of the gap if skipped, two or the first if repeated."""
+    """Instants of a wall time: usually one.
+
+    None or the end of the gap if skipped, two or the first if repeated.
+    """
     first, second = (wall.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
     if first == second:
         return (first,)
@@ -311,7 +355,9 @@ def _gap_end(wall: datetime, before: datetime, after: datetime) -> datetime:
     old_offset = before.astimezone(wall.tzinfo).utcoffset()
 
     def has_jumped(seconds: int) -> bool:
-        return (before + timedelta(seconds=seconds)).astimezone(wall.tzinfo).utcoffset() != old_offset
+        return (before + timedelta(seconds=seconds)).astimezone(
+            wall.tzinfo
+        ).utcoffset() != old_offset
 
     seconds = range(int((after - before).total_seconds()))
     return before + timedelta(seconds=bisect_left(seconds, x=True, key=has_jumped))
@@ -323,7 +369,9 @@ def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
     days = [n for n in range(_FURTHEST_DAYS) if cron.has_day(date(2000, 1, 1) + n * _DAY)]
     apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
     overnight = apart * 24 * 60 + minutes[0] - minutes[-1]
-    return timedelta(minutes=pick([overnight, *(after - before for before, after in pairwise(minutes))]))
+    return timedelta(
+        minutes=pick([overnight, *(after - before for before, after in pairwise(minutes))])
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -31,7 +31,17 @@ _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
 
 _HASHED = (
-    *("k", "baseline", "candidate", "users", "seed", "item_weights", "relevance", "catalogue_size", "noise_floor"),
+    *(
+        "k",
+        "baseline",
+        "candidate",
+        "users",
+        "seed",
+        "item_weights",
+        "relevance",
+        "catalogue_size",
+        "noise_floor",
+    ),
     "reference",
 )
 _ARMS = ("baseline", "candidate", "noise_floor")
@@ -40,18 +50,33 @@ _FOLDER = re.compile(r'"(/[^"{]*)/')
 
 def to_schedule(options: ComparisonOptions) -> Schedule:
     """When the comparison runs."""
-    return schedule_of(options.every, options.cron, options.timezone, options.offset, options.only_between)
+    return schedule_of(
+        options.every, options.cron, options.timezone, options.offset, options.only_between
+    )
 
 
 def policy_of(settings: Settings) -> NotificationPolicy:
-    """The notification policy. A name that stands for several peers of one receiver means all of them."""
+    """The notification policy.
+
+    A name that stands for several peers of one receiver means all of them.
+    """
     peers = receivers_by_name(settings.receivers)
     fallbacks = settings.fallbacks.items()
     return NotificationPolicy(
         routes=tuple(route.to_route(peers) for route in settings.routes),
         windows=tuple(each.to_window() for each in settings.maintenance),
-        muted=frozenset((each.name, rule.alert) for each in settings.comparisons for rule in _rules(each) if rule.is_dry_run),
-        fallbacks={peer: peers[to][0] for name, to in fallbacks for peer in peers.get(name, ()) if to in peers},
+        muted=frozenset(
+            (each.name, rule.alert)
+            for each in settings.comparisons
+            for rule in _rules(each)
+            if rule.is_dry_run
+        ),
+        fallbacks={
+            peer: peers[to][0]
+            for name, to in fallbacks
+            for peer in peers.get(name, ())
+            if to in peers
+        },
         group_for={each.name: _group_for(each) for each in settings.comparisons},
         shows_items=settings.privacy.items == "shown",
     )
@@ -78,7 +103,8 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         sample=options.users.sample_size,
         seed=options.seed,
         max_segment_values=options.max_segment_values,
-        deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
+        deadline=options.deadline
+        or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
         noise_floor=NoiseFloor(options.noise_floor.kind) if options.noise_floor else None,
         catalogue_size=options.catalogue_size,
         relevance_within=options.relevance.within if options.relevance else None,
@@ -103,7 +129,9 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
         stale_after=options.conditions.stale.after,
         group_for=_group_for(options),
         by_model=options.reference == "model_version",
-        holidays=tuple(_period(days, ZoneInfo(options.timezone)) for days in map(parse_days, options.holidays)),
+        holidays=tuple(
+            _period(days, ZoneInfo(options.timezone)) for days in map(parse_days, options.holidays)
+        ),
     )
 
 
@@ -114,11 +142,19 @@ def _period(days: tuple[date, date], zone: ZoneInfo) -> tuple[datetime, datetime
 
 
 def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
-    """Rules on drift, then those on conditions whose name is free. What a rule leaves open the comparison decides: dry runs."""
+    """Rules on drift, then those on conditions whose name is free.
+
+    What a rule leaves open the comparison decides: dry runs.
+    """
     on_drift = [(rule.dry_run, rule.to_rule(options.k)) for rule in rules_of(options)]
     taken = {rule.alert for _, rule in on_drift}
-    on_conditions = [(None, rule) for rule in options.conditions.to_rules() if rule.alert not in taken]
-    return tuple(replace(rule, is_dry_run=options.dry_run if own is None else own) for own, rule in (*on_drift, *on_conditions))
+    on_conditions = [
+        (None, rule) for rule in options.conditions.to_rules() if rule.alert not in taken
+    ]
+    return tuple(
+        replace(rule, is_dry_run=options.dry_run if own is None else own)
+        for own, rule in (*on_drift, *on_conditions)
+    )
 
 
 def kept_lists(options: ComparisonOptions) -> Keep | int:
@@ -126,21 +162,26 @@ def kept_lists(options: ComparisonOptions) -> Keep | int:
     if options.keep_lists is not None:
         return options.keep_lists
     is_temporal = options.noise_floor is not None and bool(options.noise_floor.temporal)
-    is_compared = is_temporal or any(parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in arm_metrics_of(options))
+    is_compared = is_temporal or any(
+        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in arm_metrics_of(options)
+    )
     return Keep.ALL if options.relevance is not None or is_compared else Keep.NONE
 
 
 def config_hash(options: ComparisonOptions) -> str:
     """SHA-256 over everything that changes what a score means.
 
-    Not where files lie (of the arms' files their common folder is left out), nor rules, schedule, storage and `NOT_IN_HASH`. Of
-    secrets only URLs enter, without user and password.
-    """
+    Not where files lie (of the arms' files their common folder is left out), nor rules, schedule,
+    storage and `NOT_IN_HASH`. Of secrets only URLs enter, without user and password."""
     measured: dict[str, Any] = {"metrics": sorted(str(parse(metric)) for metric in options.metrics)}
-    measured |= {name: _meaning(found) for name in _HASHED if (found := getattr(options, name)) is not None}
+    measured |= {
+        name: _meaning(found) for name in _HASHED if (found := getattr(options, name)) is not None
+    }
     arms = _without_folder({name: measured.pop(name) for name in _ARMS if name in measured})
     others = {name: _without_folder({name: found})[name] for name, found in measured.items()}
-    return hashlib.sha256(json.dumps({**arms, **others}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps({**arms, **others}, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
@@ -155,8 +196,13 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
 def _meaning(value: object) -> object:
     if isinstance(value, BaseModel):
         fields = type(value).model_fields
-        named = ((name, getattr(value, name)) for name, field in fields.items() if NOT_IN_HASH not in field.metadata)
-        # A setting that is added later and left out must not change the hash of what stood before: hence no nulls.
+        named = (
+            (name, getattr(value, name))
+            for name, field in fields.items()
+            if NOT_IN_HASH not in field.metadata
+        )
+        # A setting that is added later and left out must not change the hash of what stood before:
+        # hence no nulls.
         return {
             name: _meaning(found)
             for name, found in named
@@ -166,7 +212,11 @@ def _meaning(value: object) -> object:
         parts = urlsplit(value.get_secret_value())
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if isinstance(value, Mapping):
-        return {str(key): _meaning(found) for key, found in value.items() if not isinstance(found, SecretStr)}
+        return {
+            str(key): _meaning(found)
+            for key, found in value.items()
+            if not isinstance(found, SecretStr)
+        }
     if isinstance(value, list | tuple):
         return [_meaning(found) for found in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,4 +1,7 @@
-"""Validation of a document against a model: every problem with its key path and line. Knows no setting."""
+"""Validation of a document against a model: every problem with its key path and line.
+
+Knows no setting.
+"""
 
 import errno
 import os
@@ -29,7 +32,8 @@ from monitor.settings.problems import (
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument, parse_yaml
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
-_SHORTEST_SECRET = 4  # of a variable that messages hide: hiding shorter values would take letters out of ordinary words
+# Of a variable that messages hide: hiding shorter values would take letters out of ordinary words
+_SHORTEST_SECRET = 4
 
 _ADVICE = "write one with `rankwatch init`, or name another with --config"
 
@@ -54,9 +58,17 @@ class Partial:
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - a value of whatever type the field has
         """The key's value, its default when it is absent; None when it could not be read."""
-        name, field = next((name, field) for name, field in self._model.model_fields.items() if (field.alias or name) == key)
+        name, field = next(
+            (name, field)
+            for name, field in self._model.model_fields.items()
+            if (field.alias or name) == key
+        )
         if key not in self.raw:
-            return None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
+            return (
+                None
+                if field.is_required()
+                else field.get_default(call_default_factory=True, validated_data={})
+            )
         try:
             return _adapter(self._model, name).validate_python(self.raw[key], context=self._context)
         except ValidationError:
@@ -71,12 +83,19 @@ class Partial:
 @cache
 def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
     field = model.model_fields[name]
-    annotation: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    annotation: Any = (
+        Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    )
     return TypeAdapter(annotation)
 
 
-def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, may_be_pipe: bool = True) -> str:
-    """Text of a configuration file of at most ``most`` bytes; ConfigError when there is none that could be one."""
+def read_text(
+    path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, may_be_pipe: bool = True
+) -> str:
+    """Text of a configuration file of at most ``most`` bytes.
+
+    ConfigError when there is none that could be one.
+    """
     try:
         content = read_bounded(path, most, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
@@ -84,7 +103,10 @@ def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, m
     except OSError as error:
         size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
         too_large = f"is larger than {size}, which is no configuration"
-        msg = f"{path}: {too_large if error.errno == errno.EFBIG else f'cannot be read: {error.strerror}'}"
+        msg = (
+            f"{path}: "
+            f"{too_large if error.errno == errno.EFBIG else f'cannot be read: {error.strerror}'}"
+        )
         raise ConfigError(msg) from None
     try:
         return content.decode("utf-8-sig")
@@ -99,7 +121,12 @@ def read_mapping(
     """The document of a text that is a mapping; ConfigError naming ``name`` for any other text."""
     document = parse_yaml(text, name, os.environ if environ is None else environ)
     if not isinstance(document.data, dict):
-        raise ConfigError(f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as {example}")
+        raise ConfigError(
+            (
+                f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, "
+                f"such as {example}"
+            )
+        )
     return document
 
 
@@ -114,7 +141,9 @@ def validate_document(
     return found, [*document.problems, *except_known(_shape(model, errors, raw), document.problems)]
 
 
-def validate(model: type[_ModelT], raw: object, context: Mapping[str, object]) -> tuple[_ModelT | None, list[Any]]:
+def validate(
+    model: type[_ModelT], raw: object, context: Mapping[str, object]
+) -> tuple[_ModelT | None, list[Any]]:
     """The model's value where all of it is right, else None and pydantic's errors."""
     try:
         return model.model_validate(raw, context=dict(context)), []
@@ -123,7 +152,8 @@ def validate(model: type[_ModelT], raw: object, context: Mapping[str, object]) -
 
 
 def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -> bool:
-    # What looks like a number may be meant as text, ``name: 2024`` or ``token: ${DIGITS}``, and only the model knows.
+    # What looks like a number may be meant as text, ``name: 2024`` or ``token: ${DIGITS}``, and
+    # only the model knows.
     changed = False
     for error in errors:
         path, _ = _resolve(error["loc"], raw)
@@ -145,13 +175,21 @@ def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterat
         value = _at(raw, path)
         lacks_valid_items = error["type"] == "too_short" and isinstance(value, list) and bool(value)
         if error["type"] == "default_factory_not_called" or lacks_valid_items:
-            continue  # a default that waits for what is wrong elsewhere; a list that has items, only none that is right
+            # A default that waits for what is wrong elsewhere; a list that has items, only none
+            # that is right
+            continue
         if is_guess:
             guesses.add(path)
         found[path].append(_message(model, error, path, raw, seeks=len(found) <= MAX_PROBLEMS))
-    meant = {(*path[:-1], match[1]) for path, (first, *_) in found.items() if (match := DID_YOU_MEAN.search(first))}
+    meant = {
+        (*path[:-1], match[1])
+        for path, (first, *_) in found.items()
+        if (match := DID_YOU_MEAN.search(first))
+    }
     for path, messages in found.items():
-        is_beside = path in guesses and any(other[: len(path)] == path and len(other) > len(path) for other in found)
+        is_beside = path in guesses and any(
+            other[: len(path)] == path and len(other) > len(path) for other in found
+        )
         if not is_beside and not (messages[0] == MISSING and path in meant):
             yield Problem(path, one_message(messages))
 
@@ -161,13 +199,17 @@ def _message(model: type[BaseModel], error: Any, path: KeyPath, raw: object, *, 
     if kind == "extra_forbidden":
         # Searching for a similar key is slow, and a file may hold thousands of unknown ones.
         known = keys_at(model, path[:-1]) if seeks else []
-        return "unknown key" + (suggestion(path[-1], known) or (f"; known here: {', '.join(known)}" if known else ""))
+        return "unknown key" + (
+            suggestion(path[-1], known) or (f"; known here: {', '.join(known)}" if known else "")
+        )
     if kind == "missing":
         return MISSING
     return error_text(kind, error["msg"], error.get("ctx", {}), _at(raw, path))
 
 
-def _resolve(location: Sequence[str | int], raw: object, *, may_be_absent: bool = False) -> tuple[KeyPath, bool]:
+def _resolve(
+    location: Sequence[str | int], raw: object, *, may_be_absent: bool = False
+) -> tuple[KeyPath, bool]:
     """The key path of pydantic's location, and whether names of union members had to be left out of it."""
     path: KeyPath = ()
     here, is_guess = raw, False
@@ -201,15 +243,29 @@ def except_known(found: Iterable[Problem], known: Sequence[Problem]) -> Iterator
     return (problem for problem in found if problem.path not in wrong)
 
 
-def report_lines(document: YamlDocument, problems: Iterable[Problem], name: str, inside: KeyPath = ()) -> Iterator[str]:
-    """Problems as ``name:line: key: message``, by line, at most MAX_PROBLEMS. Key paths below ``inside`` begin there."""
-    outside = sorted((value for value in document.expanded if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
-    placed = sorted(((each.line or document.line(each.path), each) for each in problems), key=lambda pair: pair[0])
+def report_lines(
+    document: YamlDocument, problems: Iterable[Problem], name: str, inside: KeyPath = ()
+) -> Iterator[str]:
+    """Problems as ``name:line: key: message``, by line, at most MAX_PROBLEMS.
+
+    Key paths below ``inside`` begin there.
+    """
+    outside = sorted(
+        (value for value in document.expanded if len(value) >= _SHORTEST_SECRET),
+        key=len,
+        reverse=True,
+    )
+    placed = sorted(
+        ((each.line or document.line(each.path), each) for each in problems),
+        key=lambda pair: pair[0],
+    )
     for line, problem in placed[:MAX_PROBLEMS]:
         message = " ".join(problem.message.split())
         for value in outside:
             message = message.replace(value, "...")
-        where = dotted_path(problem.path[len(inside) :] if problem.path[: len(inside)] == inside else problem.path)
+        where = dotted_path(
+            problem.path[len(inside) :] if problem.path[: len(inside)] == inside else problem.path
+        )
         yield f"{name}:{line}: {where}: {message}" if where else f"{name}:{line}: {message}"
     if len(placed) > MAX_PROBLEMS:
         yield f"{name}: and {len(placed) - MAX_PROBLEMS} problems more"

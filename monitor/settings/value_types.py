@@ -32,7 +32,10 @@ _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
 def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
-    """Store a text in the form in which prints what it parses to; a MonitorError of the parser is the setting's problem."""
+    """Store a text in the form in which prints what it parses to.
+
+    A MonitorError of the parser is the setting's problem.
+    """
 
     def check(text: str) -> str:
         try:
@@ -44,22 +47,39 @@ def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
 
 
 def parse_metric(text: str) -> Metric:
-    """The metric of that name; ValueError for one that was cut at its comma, MetricError for an unknown one."""
+    """The metric of that name.
+
+    ValueError for one that was cut at its comma, MetricError for an unknown one.
+    """
     if text.count("(") != text.count(")"):
         example = "ndcg(arm=candidate, gain=linear)"
-        raise ValueError(f'is part of a name that was cut at its comma: put the whole name in quotes, such as "{example}"')
+        raise ValueError(
+            (
+                "is part of a name that was cut at its comma: put the whole name in quotes, such "
+                "as "
+                f'"{example}"'
+            )
+        )
     return parse(text)
 
 
 def parse_days(text: str) -> tuple[date, date]:
-    """First and last of the days that a text such as ``2026-12-24..2026-12-26`` names; ValueError for none."""
+    """First and last of the days that a text such as ``2026-12-24..2026-12-26`` names.
+
+    ValueError for none.
+    """
     first, _, last = text.partition("..")
     try:
         days = date.fromisoformat(first.strip()), date.fromisoformat((last or first).strip())
     except ValueError:
         days = date.max, date.min
     if not 1970 <= days[0].year <= days[1].year < 9999 or days[0] > days[1]:  # noqa: PLR2004 - the years that slots may have
-        raise ValueError("must be a day such as 2026-12-24, or the first and the last of several: 2026-12-24..2026-12-26")
+        raise ValueError(
+            (
+                "must be a day such as 2026-12-24, or the first and the last of several: "
+                "2026-12-24..2026-12-26"
+            )
+        )
     return days
 
 
@@ -86,7 +106,11 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
 
 ComparisonName = Annotated[str, must(is_name, NO_NAME)]
 AlertName = Annotated[
-    str, must(_ALERT, "must be 1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow")
+    str,
+    must(
+        _ALERT,
+        "must be 1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow",
+    ),
 ]
 MetricName = Annotated[str, as_printed_by(parse_metric)]
 ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
@@ -97,7 +121,9 @@ HoursText = Annotated[str, readable_by(parse_hours)]
 CronText = Annotated[str, readable_by(Cron.parse)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]
 SegmentName = Annotated[
-    str, must(_SEGMENT, f"must be {ALL} or dimension=value, such as country=UK"), AfterValidator(name_segment)
+    str,
+    must(_SEGMENT, f"must be {ALL} or dimension=value, such as country=UK"),
+    AfterValidator(name_segment),
 ]
 _is_choice = must(
     lambda given: not isinstance(given, str) or given in {ALL, "each"},
@@ -109,15 +135,27 @@ _is_no_time = must(
     "counts consecutive runs, not time: write a whole number, such as 2",
 )
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_no_time.func)]
-KeepChoice = Annotated[Keep | int, BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)])]
+KeepChoice = Annotated[
+    Keep | int,
+    BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)]),
+]
 Address = Annotated[str, readable_by(split_address)]
 PublicUrl = Annotated[
     str,
     must(web_url_of, "must be a URL: https://host/path"),
-    must(lambda url: "@" not in urlsplit(url).netloc, "must not hold a user or password: everybody who is notified sees it"),
+    must(
+        lambda url: "@" not in urlsplit(url).netloc,
+        "must not hold a user or password: everybody who is notified sees it",
+    ),
 ]
-LeaseTime = Annotated[Duration, must(lambda lasts: _SHORTEST <= lasts <= 60 * _SHORTEST, "must be from 5s to 5m")]
+LeaseTime = Annotated[
+    Duration, must(lambda lasts: _SHORTEST <= lasts <= 60 * _SHORTEST, "must be from 5s to 5m")
+]
 ItemUrl = Annotated[
-    PublicUrl, must(_ITEM_URL, "must hold {item} behind its host, and no other braces: https://shop.example.com/{item}")
+    PublicUrl,
+    must(
+        _ITEM_URL,
+        "must hold {item} behind its host, and no other braces: https://shop.example.com/{item}",
+    ),
 ]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]

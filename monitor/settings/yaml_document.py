@@ -16,7 +16,9 @@ from yaml.composer import Composer
 from monitor.errors import ConfigError
 from monitor.settings.problems import KeyPath, Problem
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{")
+_REFERENCE = re.compile(
+    r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
+)
 
 MAX_BYTES = 1 << 20
 _MAX_VALUES = 100_000
@@ -24,10 +26,17 @@ _MAX_DEPTH = 40
 _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?\d{1,18}", re.ASCII)
-_FLOAT = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", re.ASCII)
-_UNFIT = re.compile("[\0\ud800-\udfff]")  # escapes, or a variable that is no UTF-8; JSON's halves come in pairs, YAML's do not
+_FLOAT = re.compile(
+    r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    re.ASCII,
+)
+_UNFIT = re.compile(
+    "[\0\ud800-\udfff]"
+)  # escapes, or a variable that is no UTF-8; JSON's halves come in pairs, YAML's do not
 _IS_UNFIT = 'holds "\\0" or half of a character: neither can stand in a text'
-_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
+)
 _STRING_TAG = "tag:yaml.org,2002:str"
 _SYNTAX_ADVICE = {
     "found undefined alias": "an alias without its anchor; a value that begins with * must be quoted",
@@ -45,7 +54,10 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # not every PyYAML
 
 
 class _Fast(Composer, _Parser):  # type: ignore[misc]
-    """Reads eight times as fast, by libyaml; nodes are made in Python, where nesting too deep is an error and not a crash."""
+    """Reads eight times as fast, by libyaml.
+
+    Nodes are made in Python, where nesting too deep is an error and not a crash.
+    """
 
     def __init__(self, stream: str) -> None:
         _Parser.__init__(self, stream)
@@ -53,7 +65,10 @@ class _Fast(Composer, _Parser):  # type: ignore[misc]
 
 
 def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The text with variables put in, and their values. ValueError names a variable that is not set."""
+    """The text with variables put in, and their values.
+
+    ValueError names a variable that is not set.
+    """
     used: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
@@ -68,12 +83,22 @@ def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
 def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     name, default = match["name"], match["default"]
     if name is None:
-        raise ValueError("a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a literal ${")
+        raise ValueError(
+            (
+                "a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a "
+                "literal ${"
+            )
+        )
     value = environ.get(name)
     if default is not None:
         return value or str(default)
     if value is None:
-        raise ValueError(f"environment variable {name} is not set: set it, or give a default: ${{{name}:-default}}")
+        raise ValueError(
+            (
+                f"environment variable {name} is not set: set it, or give a default: "
+                f"${{{name}:-default}}"
+            )
+        )
     return value
 
 
@@ -87,7 +112,9 @@ class YamlDocument:
 
     data: object = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
-    texts: dict[KeyPath, str] = field(default_factory=dict)  # unquoted numbers and words as written, for settings that are text
+    texts: dict[KeyPath, str] = field(
+        default_factory=dict
+    )  # unquoted numbers and words as written, for settings that are text
     problems: list[Problem] = field(default_factory=list)
     expanded: set[str] = field(default_factory=set)
 
@@ -104,7 +131,10 @@ class YamlDocument:
 
 
 def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument:
-    """Read a text as plain data, with ``${NAME}`` expanded. ConfigError naming ``name`` when it is no YAML document."""
+    """Read a text as plain data, with ``${NAME}`` expanded.
+
+    ConfigError naming ``name`` when it is no YAML document.
+    """
     node = _compose(text, name)
     if node is None:
         raise EmptyConfigError(f"{name}: is empty; write a configuration with: rankwatch init")
@@ -115,7 +145,9 @@ def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument
 
 def _compose(text: str, name: str) -> yaml.Node | None:
     if not _UNLIKE.search(text):
-        with suppress(yaml.YAMLError, ValueError, RecursionError):  # said below, in the words of the other
+        with suppress(
+            yaml.YAMLError, ValueError, RecursionError
+        ):  # said below, in the words of the other
             return yaml.compose(text, Loader=_Fast)
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
@@ -125,7 +157,11 @@ def _compose(text: str, name: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         msg = f"{name}:{mark.line + 1}: {_syntax(error)}" if mark else f"{name}: {_syntax(error)}"
-    except (RecursionError, ValueError, OverflowError):  # deep nesting; "\U00110000"; "%YAML 9999..."
+    except (
+        RecursionError,
+        ValueError,
+        OverflowError,
+    ):  # deep nesting; "\U00110000"; "%YAML 9999..."
         msg = f"{name}: nested too deeply, or an escape or directive out of range"
     raise ConfigError(msg)
 
@@ -137,7 +173,9 @@ def _syntax(error: yaml.MarkedYAMLError) -> str:
     for sign, advice in _SYNTAX_ADVICE.items():
         if sign in whole:
             return f"not valid YAML: {advice}"
-    return "not valid YAML: " + _QUOTED.sub(lambda match: match[0] if _HARMLESS.fullmatch(match[0]) else "...", whole)
+    return "not valid YAML: " + _QUOTED.sub(
+        lambda match: match[0] if _HARMLESS.fullmatch(match[0]) else "...", whole
+    )
 
 
 class _Builder:
@@ -152,7 +190,9 @@ class _Builder:
         self._admit(node, path)
         self.document.lines[path] = line
         if node.tag not in _TAGS and not _is_implicit(node):
-            self._report(path, line, "a tag is not allowed here; a value that begins with ! must be quoted")
+            self._report(
+                path, line, "a tag is not allowed here; a value that begins with ! must be quoted"
+            )
             return None
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path, line)
@@ -160,7 +200,10 @@ class _Builder:
         try:
             if isinstance(node, yaml.MappingNode):
                 return self._mapping(node, path)
-            return [self.build(item, (*path, n), item.start_mark.line + 1) for n, item in enumerate(node.value)]
+            return [
+                self.build(item, (*path, n), item.start_mark.line + 1)
+                for n, item in enumerate(node.value)
+            ]
         finally:
             self._open.discard(id(node))
 
@@ -185,7 +228,11 @@ class _Builder:
                 merged.extend(self._merged(value, path))
             elif (name := self._key(key, path)) is not None and name in built:
                 first = self.document.lines[*path, name]
-                self._report((*path, name), key.start_mark.line + 1, f"given twice; it already stands on line {first}")
+                self._report(
+                    (*path, name),
+                    key.start_mark.line + 1,
+                    f"given twice; it already stands on line {first}",
+                )
             elif name is not None:
                 built[name] = self.build(value, (*path, name), key.start_mark.line + 1)
         for key, value in merged:
@@ -198,7 +245,11 @@ class _Builder:
         for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             self._admit(source, path)
             if not isinstance(source, yaml.MappingNode):
-                self._report(path, node.start_mark.line + 1, "<< takes an alias of a mapping, such as <<: *defaults")
+                self._report(
+                    path,
+                    node.start_mark.line + 1,
+                    "<< takes an alias of a mapping, such as <<: *defaults",
+                )
                 continue
             self._open.add(id(source))
             for key, value in source.value:
@@ -215,7 +266,11 @@ class _Builder:
                 self._report(path, node.start_mark.line + 1, _IS_UNFIT)
                 return None
             return str(node.value)
-        self._report(path, node.start_mark.line + 1, "a key must be plain text; text with {braces} must be quoted")
+        self._report(
+            path,
+            node.start_mark.line + 1,
+            "a key must be plain text; text with {braces} must be quoted",
+        )
         return None
 
     def _scalar(self, node: yaml.ScalarNode, path: KeyPath, line: int) -> object:
@@ -237,7 +292,8 @@ class _Builder:
 
 
 def _is_implicit(node: yaml.Node) -> bool:
-    # The parser derives some tags by YAML 1.1's own rules (dates, ``=``) rather than reading them from the text.
+    # The parser derives some tags by YAML 1.1's own rules (dates, ``=``) rather than reading them
+    # from the text.
     return isinstance(node, yaml.ScalarNode) and not node.style and node.tag in _DERIVED
 
 
@@ -251,4 +307,8 @@ def _plain(node: yaml.ScalarNode, text: str, *, is_variable: bool) -> object:
         return text.lower() == "true"
     if _INT.fullmatch(text):
         return int(text)
-    return float(text.replace(".inf", "inf").replace(".nan", "nan")) if _FLOAT.fullmatch(text) else text
+    return (
+        float(text.replace(".inf", "inf").replace(".nan", "nan"))
+        if _FLOAT.fullmatch(text)
+        else text
+    )

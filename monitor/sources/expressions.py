@@ -26,7 +26,9 @@ def require_expression(expression: str) -> str:
     try:
         jmespath.compile(expression)
     except JMESPathError as error:
-        raise ValueError(f"is no JMESPath expression{_place_in(error)}: see jmespath.org for its syntax") from None
+        raise ValueError(
+            f"is no JMESPath expression{_place_in(error)}: see jmespath.org for its syntax"
+        ) from None
     return expression
 
 
@@ -47,7 +49,8 @@ class _TensorFunctions(Functions):
         try:
             # Without data an array may have any number of rows.
             return {
-                each["name"]: each["data"] and np.array(each["data"], object).reshape(each["shape"]).tolist()
+                each["name"]: each["data"]
+                and np.array(each["data"], object).reshape(each["shape"]).tolist()
                 for each in outputs
             }
         except (KeyError, TypeError, ValueError) as error:
@@ -57,7 +60,10 @@ class _TensorFunctions(Functions):
     def _func_rows(self, columns: dict[str, object]) -> list[dict[str, object]]:
         arrays = {name: each for name, each in columns.items() if isinstance(each, list)}
         count = max(map(len, arrays.values()), default=0)
-        return [{name: each[row] for name, each in arrays.items() if len(each) == count} for row in range(count)]
+        return [
+            {name: each[row] for name, each in arrays.items() if len(each) == count}
+            for row in range(count)
+        ]
 
 
 _OPTIONS = jmespath.Options(custom_functions=_TensorFunctions())
@@ -81,11 +87,19 @@ def shape_of(answer: object, users: Collection[str] = ()) -> str:
     if not isinstance(answer, dict):
         if not isinstance(answer, list):
             return "a single value"
-        first = f", the first {shape_of(answer[0], users)}" if answer and isinstance(answer[0], dict) else ""
+        first = (
+            f", the first {shape_of(answer[0], users)}"
+            if answer and isinstance(answer[0], dict)
+            else ""
+        )
         return f"an array of {len(answer):,}{first}"
     hidden = set(users)
     names = [name if is_plain(name) and name not in hidden else "..." for name in answer]
-    return f"an object of {', '.join(names[:_NAMES])}{', ...' * (len(names) > _NAMES)}" if names else "an empty object"
+    return (
+        f"an object of {', '.join(names[:_NAMES])}{', ...' * (len(names) > _NAMES)}"
+        if names
+        else "an empty object"
+    )
 
 
 def is_plain(text: str) -> bool:

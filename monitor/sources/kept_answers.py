@@ -36,13 +36,18 @@ class AnswerFolder:
         of_slot, is_last = f"{self._start}{_digest(slot)}-", len(self._stored) == self._count
         for file in self._path.glob(f"{_PREFIX}*"):
             with suppress(OSError):
-                is_over = file.name.startswith(self._start) and (is_last or not file.name.startswith(of_slot))
+                is_over = file.name.startswith(self._start) and (
+                    is_last or not file.name.startswith(of_slot)
+                )
                 if is_over or utc_now().timestamp() - file.stat().st_mtime > _ABANDONED_S:
                     file.unlink()
 
 
 class AnswerFile:
-    """The file of one pull. ``question``: all that decides what is answered. ``trouble``: why nothing is kept."""
+    """The file of one pull.
+
+    ``question``: all that decides what is answered. ``trouble``: why nothing is kept.
+    """
 
     def __init__(self, place: str | None, question: str) -> None:
         self._path = None if place is None else Path(f"{place}-{_digest(question)}")
@@ -50,11 +55,18 @@ class AnswerFile:
         self.trouble: str | None = None
 
     def recall(self, users: list[str], lists: ListCollector, lasts_s: float) -> list[str]:
-        """Give the answers of these users that are there, and not too old, to ``lists``; the other users."""
+        """Give the answers of these users that are there, and not too old, to ``lists``.
+
+        The other users.
+        """
         wanted, now_s = dict.fromkeys(users), utc_now().timestamp()
         with suppress(OSError), (self._path or Path(os.devnull)).open("rb") as file:
             for checksum, _, content in (line.partition(b" ") for line in file):
-                at, rows, versions = json.loads(content) if checksum == b"%08x" % zlib.crc32(content) else (0.0, (), {})
+                at, rows, versions = (
+                    json.loads(content)
+                    if checksum == b"%08x" % zlib.crc32(content)
+                    else (0.0, (), {})
+                )
                 if 0 <= now_s - at <= lasts_s:
                     count_versions(lists.versions, versions.items())
                     for user, items, scores in rows:
@@ -79,7 +91,9 @@ class AnswerFile:
             content = json.dumps([utc_now().timestamp(), rows, versions]).encode() + b"\n"
             self._path.touch(mode=0o600)
             with self._path.open("ab") as file:
-                file.write(b"\n%08x %s" % (zlib.crc32(content), content))  # the line before may have been cut
+                file.write(
+                    b"\n%08x %s" % (zlib.crc32(content), content)
+                )  # the line before may have been cut
         except OSError as error:
             self.trouble = f"{self._path.parent}: {error.strerror or 'it cannot be written to'}"
 

@@ -29,7 +29,10 @@ except ImportError:  # on Spark's executors
 
 def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
     """Return the pull with these users' lists taken away for this reason."""
-    failures, notes = {**pull.failures, **dict.fromkeys(users, reason)}, {reason: note, **pull.notes}
+    failures, notes = (
+        {**pull.failures, **dict.fromkeys(users, reason)},
+        {reason: note, **pull.notes},
+    )
     return _without_failed(replace(pull, failures=failures, notes=notes))
 
 
@@ -40,27 +43,38 @@ def _without_failed(pull: Pull) -> Pull:
         is_left = np.repeat(kept, lengths)
         scores = None if table.scores is None else table.scores[is_left]
         offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
-        table = RankingTable(users=table.users[kept], offsets=offsets, items=table.items[is_left], scores=scores)
+        table = RankingTable(
+            users=table.users[kept], offsets=offsets, items=table.items[is_left], scores=scores
+        )
     return replace(pull, rankings=table)
 
 
 def spell_items(pull: Pull, forms: Forms) -> Pull:
-    """The same lists of items that are spelled so; items of a list that become one are ``duplicated``."""
+    """The same lists of items that are spelled so.
+
+    Items of a list that become one are ``duplicated``.
+    """
     if not forms:
         return pull
     codes, distinct = pd.Series(pull.rankings.items, copy=False).factorize()
     texts = speller(forms)([str(item) for item in distinct])
     items = pd.array(texts, dtype="str").take(codes)
-    note = {CoverageReason.DUPLICATED: "item_ids make one of several items"} if len(set(texts)) < len(texts) else {}
+    note = (
+        {CoverageReason.DUPLICATED: "item_ids make one of several items"}
+        if len(set(texts)) < len(texts)
+        else {}
+    )
     return replace(pull, rankings=replace(pull.rankings, items=items), notes={**pull.notes, **note})
 
 
 class ListCollector:
-    """Takes each user's list or failure and hands back one Pull. Keeps at most k items a user, 8 bytes for each integer.
+    """Takes each user's list or failure and hands back one Pull.
 
-    A failure outweighs a list. A user whose list comes twice ends as ``duplicate_user``. With ``has_scores`` every list needs
-    its scores beside it, as many as items. Values of ``no_item`` are left out.
-    """
+    Keeps at most k items a user, 8 bytes for each integer.
+
+    A failure outweighs a list. A user whose list comes twice ends as ``duplicate_user``. With
+    ``has_scores`` every list needs its scores beside it, as many as items. Values of ``no_item``
+    are left out."""
 
     def __init__(self, k: int, *, has_scores: bool = False, no_item: NoItems = None) -> None:
         self._k = k
@@ -76,16 +90,29 @@ class ListCollector:
         self.example: object = None
 
     def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
-        """Take the user's list, of this model; ``malformed`` when it is no list of ids, or the scores do not fit it."""
+        """Take the user's list, of this model.
+
+        ``malformed`` when it is no list of ids, or the scores do not fit it.
+        """
         if self._no_item and isinstance(value, list | tuple):
             value, scores = drop_padding(value, scores, self._no_item)
         items = item_ids(value, self._k)
-        numbers = number_list(scores, len(value)) if self._has_scores and isinstance(value, list | tuple) else ()
+        numbers = (
+            number_list(scores, len(value))
+            if self._has_scores and isinstance(value, list | tuple)
+            else ()
+        )
         if items is None:
             self._count(_odd_item(value))
-            self.fail(user, CoverageReason.MALFORMED, f"expected a list of ids, found {_kind(value)}")
+            self.fail(
+                user, CoverageReason.MALFORMED, f"expected a list of ids, found {_kind(value)}"
+            )
         elif numbers is None:
-            self.fail(user, CoverageReason.MALFORMED, "expected a list of numbers as scores, as many as items")
+            self.fail(
+                user,
+                CoverageReason.MALFORMED,
+                "expected a list of numbers as scores, as many as items",
+            )
         elif user in self._lengths:
             self.fail(user, CoverageReason.DUPLICATE_USER, "a user has more than one list")
         else:
@@ -94,7 +121,9 @@ class ListCollector:
             self._append(items)
             self._scores.extend(numbers[: self._k])
 
-    def add_cell(self, user: str, value: object, scores: object = None, version: object = None) -> None:
+    def add_cell(
+        self, user: str, value: object, scores: object = None, version: object = None
+    ) -> None:
         """Take the user's list from a table's cell: a list, the text of a JSON array, or null for ``missing``."""
         if value is None:
             self.fail(user, CoverageReason.MISSING, "the user's list is null")
@@ -124,7 +153,9 @@ class ListCollector:
             items=self._array(),
             scores=np.array(self._scores, dtype=np.float64) if self._has_scores else None,
         )
-        return _without_failed(Pull(rankings=table, failures=self._failures, notes=self._notes, versions=self.versions))
+        return _without_failed(
+            Pull(rankings=table, failures=self._failures, notes=self._notes, versions=self.versions)
+        )
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -134,12 +165,17 @@ class ListCollector:
         users = list(islice(self._lengths, count, None))
         lengths = [self._lengths[user] for user in users]
         ends = accumulate(lengths, initial=len(self._items) - sum(lengths))
-        return [(u, list(self._items[a:b]), list(self._scores[a:b])) for u, (a, b) in zip(users, pairwise(ends), strict=True)]
+        return [
+            (u, list(self._items[a:b]), list(self._scores[a:b]))
+            for u, (a, b) in zip(users, pairwise(ends), strict=True)
+        ]
 
     @property
     def nbytes(self) -> int:
         """About how much memory the items take."""
-        return len(self._items) * (8 if isinstance(self._items, array) else 64) + 8 * len(self._scores)
+        return len(self._items) * (8 if isinstance(self._items, array) else 64) + 8 * len(
+            self._scores
+        )
 
     def _append(self, items: Sequence[int | str]) -> None:
         if isinstance(self._items, array):
@@ -157,7 +193,10 @@ class ListCollector:
 
 
 def from_json(cell: object) -> object:
-    """What the text or bytes of JSON say, and any other value as it is; ValueError when they say nothing."""
+    """What the text or bytes of JSON say, and any other value as it is.
+
+    ValueError when they say nothing.
+    """
     if not isinstance(cell, str | bytes):
         return cell
     try:
@@ -182,7 +221,9 @@ def _kind(value: object) -> str:
     # The value is not repeated: it came from outside.
     if isinstance(value, list | tuple):
         return f"a list with {describe_value(_odd_item(value))} in it"
-    return {str: "a text", int: "a number", float: "a number"}.get(type(value)) or describe_value(value)
+    return {str: "a text", int: "a number", float: "a number"}.get(type(value)) or describe_value(
+        value
+    )
 
 
 def _no_json(cell: object) -> str:

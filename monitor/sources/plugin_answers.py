@@ -18,7 +18,10 @@ MOST_ITEMS = 10_000
 
 
 class AskedLists(ListCollector):
-    """Takes what a plugin has of the users asked. Where it has lists of others, those asked without one are ``wrong_user``."""
+    """Takes what a plugin has of the users asked.
+
+    Where it has lists of others, those asked without one are ``wrong_user``.
+    """
 
     def __init__(self, request: PullRequest, *, has_scores: bool) -> None:
         super().__init__(request.k, has_scores=has_scores)
@@ -50,7 +53,10 @@ class AskedLists(ListCollector):
 
 
 class PluginAnswers:
-    """Asks what a plugin opened. Ports: Source, and those of a `Table`, which checks what it reads."""
+    """Asks what a plugin opened.
+
+    Ports: Source, and those of a `Table`, which checks what it reads.
+    """
 
     def __init__(self, opened: Any, who: str, options: Options) -> None:  # noqa: ANN401 - of any port
         self._opened, self._has_scores = opened, getattr(options, "scores", None) is not None
@@ -65,4 +71,6 @@ class PluginAnswers:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if isinstance(self._opened, Table):
             return lambda *asked: self._guard.run(lambda: getattr(self._opened, name)(*asked))
-        raise SourceError(f"{type(self._opened).__name__} reads nothing but lists: it must be derived from Table")
+        raise SourceError(
+            f"{type(self._opened).__name__} reads nothing but lists: it must be derived from Table"
+        )

@@ -1,4 +1,7 @@
-"""Lists of a table's rows, in either form: one list a row, or one item a row. Needs numpy, pandas and pyarrow, nothing else."""
+"""Lists of a table's rows, in either form: one list a row, or one item a row.
+
+Needs numpy, pandas and pyarrow, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,28 @@ _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text e
 
 ArrowBatch = Mapping[str, pa.Array]
 
-_NOTES = {CoverageReason.MISSING: "the user's list is null", CoverageReason.DUPLICATE_USER: "a user has more than one list"}
+_NOTES = {
+    CoverageReason.MISSING: "the user's list is null",
+    CoverageReason.DUPLICATE_USER: "a user has more than one list",
+}
 _MALFORMED = "null or no id among the items, or two items at one rank"
 _MALFORMED_SCORES = _MALFORMED + ", or scores that are no numbers or not as many as the items"
-TableBatch = Mapping[str, Any]  # some rows: columns by name, Arrow arrays or sequences of Python values
+TableBatch = Mapping[
+    str, Any
+]  # some rows: columns by name, Arrow arrays or sequences of Python values
 
 
 def merge_batches(batches: Iterable[ArrowBatch], rows: int) -> Iterator[ArrowBatch]:
     """Batches of at least so many rows, joined from smaller ones."""
-    # Looking up the users of a batch costs as much as the panel is long, however small the batch is.
+    # Looking up the users of a batch costs as much as the panel is long, however small the batch
+    # is.
     waiting: list[ArrowBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if _row_count(waiting) >= rows or sum(each.nbytes for part in waiting for each in part.values()) > _MERGED_BYTES:
+        if (
+            _row_count(waiting) >= rows
+            or sum(each.nbytes for part in waiting for each in part.values()) > _MERGED_BYTES
+        ):
             yield join_batches(waiting)
             waiting = []
     if waiting:
@@ -103,22 +115,39 @@ class WantedUsers:
 
 
 def wide_lists(
-    wanted: WantedUsers, rows: Integers, cells: ArrowBatch, options: ListColumnOptions | ListColumns, tally: Tally
+    wanted: WantedUsers,
+    rows: Integers,
+    cells: ArrowBatch,
+    options: ListColumnOptions | ListColumns,
+    tally: Tally,
 ) -> Pull:
-    """Lists from a column of lists, and perhaps one of scores, as many, else ``malformed``; ``rows`` says whose each is."""
+    """Lists from a column of lists, and perhaps one of scores, as many, else ``malformed``.
+
+    ``rows`` says whose each is.
+    """
     lists = cells[str(options.items)]
     values, lengths = columns.flat_lists(lists)
-    is_null, is_bad = lists.is_null().to_numpy(zero_copy_only=False), np.zeros(len(rows), dtype=np.bool_)
+    is_null, is_bad = (
+        lists.is_null().to_numpy(zero_copy_only=False),
+        np.zeros(len(rows), dtype=np.bool_),
+    )
     numbers = None
     if options.scores:
-        numbers, is_bad = columns.numbers_beside(lengths, cells[options.scores], options.scores, tally.where)
+        numbers, is_bad = columns.numbers_beside(
+            lengths, cells[options.scores], options.scores, tally.where
+        )
     if options.no_item and (is_empty := is_padding(values, options.no_item)).any():
         places = np.repeat(np.arange(len(rows)), lengths)[~is_empty]
-        values, lengths = values.filter(pa.array(~is_empty)), np.bincount(places, minlength=len(rows))
+        values, lengths = (
+            values.filter(pa.array(~is_empty)),
+            np.bincount(places, minlength=len(rows)),
+        )
         numbers = None if numbers is None else numbers[~is_empty]
     items = tally.list_items(values, str(options.items), lengths)
     if items.null_count:
-        is_bad[np.repeat(np.arange(len(rows)), lengths)[items.is_null().to_numpy(zero_copy_only=False)]] = True
+        is_bad[
+            np.repeat(np.arange(len(rows)), lengths)[items.is_null().to_numpy(zero_copy_only=False)]
+        ] = True
     is_repeated = np.bincount(rows, minlength=len(wanted))[rows] > 1
     reasons = {
         CoverageReason.DUPLICATE_USER: rows[is_repeated],
@@ -134,22 +163,36 @@ def wide_lists(
 
 
 def long_lists(
-    wanted: WantedUsers, rows: Integers, cells: ArrowBatch, options: ListColumnOptions | ListColumns, tally: Tally
+    wanted: WantedUsers,
+    rows: Integers,
+    cells: ArrowBatch,
+    options: ListColumnOptions | ListColumns,
+    tally: Tally,
 ) -> Pull:
-    """Lists from an item column with one of ranks, of scores, or both; ``rows`` says whose each item is.
+    """Lists from an item column with one of ranks, of scores, or both.
 
-    The lowest rank is first; without ranks the highest score, and of equal ones the id first as text. ``malformed``: two items
-    at one rank, a null item or rank, without ranks a null score, or a score that is no number.
-    """
+    ``rows`` says whose each item is.
+
+    The lowest rank is first; without ranks the highest score, and of equal ones the id first as
+    text. ``malformed``: two items at one rank, a null item or rank, without ranks a null score, or
+    a score that is no number."""
     if options.no_item:
         is_item = ~is_padding(cells[str(options.item)], options.no_item)
-        rows, cells = rows[is_item], {name: column.filter(pa.array(is_item)) for name, column in cells.items()}
+        rows, cells = (
+            rows[is_item],
+            {name: column.filter(pa.array(is_item)) for name, column in cells.items()},
+        )
     items = tally.ids(cells[str(options.item)], str(options.item))
     is_odd = items.is_null().to_numpy(zero_copy_only=False)
     numbers = ranks = None
     if options.scores:
         numbers, is_bad = columns.number_column(cells[options.scores], options.scores, tally.where)
-        tally.flags(options.scores, Need.NUMBERS, is_bad | (np.isnan(numbers) & (options.rank is None)), cells[options.scores])
+        tally.flags(
+            options.scores,
+            Need.NUMBERS,
+            is_bad | (np.isnan(numbers) & (options.rank is None)),
+            cells[options.scores],
+        )
         is_odd = is_odd | is_bad
     if options.rank:
         ranks, _ = columns.number_column(cells[options.rank], options.rank, tally.where)
@@ -159,7 +202,12 @@ def long_lists(
     is_odd = is_odd | np.isnan(places)
     order = _order(rows, places, None if ranks is not None else items)
     if order is not None:
-        rows, places, is_odd, items = rows[order], places[order], is_odd[order], items.take(pa.array(order))
+        rows, places, is_odd, items = (
+            rows[order],
+            places[order],
+            is_odd[order],
+            items.take(pa.array(order)),
+        )
         numbers = None if numbers is None else numbers[order]
     is_bad_user = np.zeros(len(wanted), dtype=np.bool_)
     is_bad_user[rows[is_odd]] = True
@@ -167,7 +215,11 @@ def long_lists(
         is_bad_user[rows[1:][(rows[1:] == rows[:-1]) & (places[1:] == places[:-1])]] = True
     kept = ~is_bad_user[rows]
     if not kept.all():
-        rows, items, numbers = rows[kept], items.filter(pa.array(kept)), None if numbers is None else numbers[kept]
+        rows, items, numbers = (
+            rows[kept],
+            items.filter(pa.array(kept)),
+            None if numbers is None else numbers[kept],
+        )
     lengths = np.bincount(rows, minlength=len(wanted)).astype(np.int64)
     present = np.flatnonzero(lengths)
     reasons = {CoverageReason.MALFORMED: np.flatnonzero(is_bad_user)}
@@ -175,7 +227,10 @@ def long_lists(
 
 
 def _order(rows: Integers, places: Floats, items: pa.Array | None) -> npt.NDArray[np.intp] | None:
-    """Order by user and place, and by the items' text where they share one and items are given; None where it is so already."""
+    """Order by user and place, and by the items' text where they share one and items are given.
+
+    None where it is so already.
+    """
     ahead = (rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (places[1:] > places[:-1]))
     if bool(ahead.all()):
         return None
@@ -196,7 +251,12 @@ def _pull(
     reasons: Mapping[CoverageReason, Integers],
     scores: Floats | None,
 ) -> Pull:
-    table = RankingTable(users=wanted.take(rows), offsets=offsets_of(lengths), items=columns.join_items([items]), scores=scores)
+    table = RankingTable(
+        users=wanted.take(rows),
+        offsets=offsets_of(lengths),
+        items=columns.join_items([items]),
+        scores=scores,
+    )
     notes = _NOTES | {CoverageReason.MALFORMED: _MALFORMED if scores is None else _MALFORMED_SCORES}
     return Pull(
         rankings=table,
@@ -235,7 +295,10 @@ class TableLists:
     max_bytes: int | None = None
 
     def pull(self, batches: Iterable[TableBatch]) -> Pull:
-        """The lists that batches of the table hold. SourceError when its columns cannot hold lists."""
+        """The lists that batches of the table hold.
+
+        SourceError when its columns cannot hold lists.
+        """
         tally = Tally(self.where)
         pull = self._pull(batches, tally)
         notes = {reason: f"{self.where}: {note}" for reason, note in pull.notes.items()}
@@ -264,7 +327,9 @@ class TableLists:
             return pull
         placed, first = np.unique(rows, return_index=True)
         is_listed = ~wanted.take(placed).isin(list(pull.failures))
-        versions = cells[options.model_version].take(pa.array(first[is_listed])).cast(pa.large_string())
+        versions = (
+            cells[options.model_version].take(pa.array(first[is_listed])).cast(pa.large_string())
+        )
         return replace(pull, versions=count_versions({}, Counter(versions.to_pylist()).items()))
 
     def _lists(self, wanted: WantedUsers, rows: Integers, cells: ArrowBatch, tally: Tally) -> Pull:
@@ -278,21 +343,40 @@ class TableLists:
         spellings = cells[options.user].to_pandas().groupby(rows).nunique()
         merged = wanted.take(spellings.index[spellings > 1].to_numpy())
         return (
-            pull_without(pull, merged, CoverageReason.DUPLICATE_USER, "user_ids make one of several") if len(merged) else pull
+            pull_without(
+                pull, merged, CoverageReason.DUPLICATE_USER, "user_ids make one of several"
+            )
+            if len(merged)
+            else pull
         )
 
-    def _rows_of(self, wanted: WantedUsers, batches: Iterable[TableBatch], tally: Tally) -> tuple[Integers, ArrowBatch]:
-        """Whose each row is of the users asked, and the other columns of these rows; rows of others are dropped at once."""
+    def _rows_of(
+        self, wanted: WantedUsers, batches: Iterable[TableBatch], tally: Tally
+    ) -> tuple[Integers, ArrowBatch]:
+        """Whose each row is of the users asked, and the other columns of these rows.
+
+        Rows of others are dropped at once.
+        """
         options, rows, kept, nbytes = self.options, list[Integers](), list[ArrowBatch](), 0
         user = options.user if options.user_ids and options.item else None
-        given = (options.items, options.item, options.rank, options.scores, options.model_version, user)
+        given = (
+            options.items,
+            options.item,
+            options.rank,
+            options.scores,
+            options.model_version,
+            user,
+        )
         names = [name for name in given if name is not None]
         for batch in merge_batches(map(partial(self._arrays, tally), batches), len(wanted)):
             found = wanted.rows(columns.spell_column(batch[options.user], options.user_ids))
             part = {name: batch[name] for name in names}
             is_wanted = found >= 0
             if not is_wanted.all():
-                part, found = {name: part[name].filter(pa.array(is_wanted)) for name in names}, found[is_wanted]
+                part, found = (
+                    {name: part[name].filter(pa.array(is_wanted)) for name in names},
+                    found[is_wanted],
+                )
             rows.append(found)
             kept.append(part)
             nbytes += found.nbytes + sum(column.nbytes for column in part.values())
@@ -308,17 +392,23 @@ class TableLists:
             elif name == options.item:
                 arrays[name] = tally.convert(column, name)
             else:
-                arrays.setdefault(name, arrow_array(column, is_number=name in {options.rank, options.scores}))
+                arrays.setdefault(
+                    name, arrow_array(column, is_number=name in {options.rank, options.scores})
+                )
         return arrays
 
     def _cells(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
         options, wanted, name = self.options, set(self.users), str(self.options.items)
-        lists = ListCollector(self.k, has_scores=options.scores is not None, no_item=options.no_item)
+        lists = ListCollector(
+            self.k, has_scores=options.scores is not None, no_item=options.no_item
+        )
         spell, cells = speller(options.user_ids), 0
         for batch in batches:
             values = batch[name]
             scores = batch[options.scores] if options.scores else [None] * len(values)
-            versions = batch[options.model_version] if options.model_version else [None] * len(values)
+            versions = (
+                batch[options.model_version] if options.model_version else [None] * len(values)
+            )
             users = spell(tally.users(batch[options.user], options.user).to_pylist())
             for user, value, numbers, version in zip(users, values, scores, versions, strict=True):
                 if user is not None and user in wanted:
@@ -345,7 +435,12 @@ def arrow_errors(where: str) -> Iterator[None]:
 def check_size(nbytes: int, most: int | None, where: str) -> None:
     """SourceError when what is kept of a table grew beyond its limit."""
     if most is not None and nbytes > most:
-        raise SourceError(f"{where} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes")
+        raise SourceError(
+            (
+                f"{where} holds more than {most} bytes for the users asked: sample fewer users, or "
+                "raise max_bytes"
+            )
+        )
 
 
 def arrow_arrays(batch: TableBatch, numbers: Collection[str | None] = ()) -> dict[str, pa.Array]:
@@ -364,5 +459,8 @@ def require_lists(column: pa.Array, name: str, where: str, beside: str) -> None:
     """SourceError when the column does not hold lists."""
     if not is_list(column.type):
         held = describe_type(column.type)
-        msg = f"column {name!r} of {where} holds {held}, expected lists: for one item a row give item and {beside}"
+        msg = (
+            f"column {name!r} of {where} holds {held}, expected lists: for one item a row give "
+            f"item and {beside}"
+        )
         raise SourceError(msg)

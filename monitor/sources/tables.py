@@ -22,9 +22,14 @@ class MissingTableError(SourceError):
 
 
 class Table(ABC):
-    """Rows of columns, read whole. Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by its options."""
+    """Rows of columns, read whole.
 
-    max_bytes: int | None = None  # most memory for what is kept of the rows, None where their number is bounded already
+    Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by its options.
+    """
+
+    max_bytes: int | None = (
+        None  # most memory for what is kept of the rows, None where their number is bounded already
+    )
 
     def __init__(self, options: Any) -> None:  # noqa: ANN401 - those of what is read
         self._options = options
@@ -35,7 +40,10 @@ class Table(ABC):
 
     @abstractmethod
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[table_lists.TableBatch]:
-        """Rows of these columns as of a slot. MissingTableError, or another SourceError when they cannot be read."""
+        """Rows of these columns as of a slot.
+
+        MissingTableError, or another SourceError when they cannot be read.
+        """
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users of the table, with these columns as segments."""
@@ -57,11 +65,15 @@ class Table(ABC):
         return float(getattr(self._options, "max_unreadable", MAX_UNREADABLE))
 
     def _users(self, batch: table_lists.TableBatch, tally: Tally) -> pa.Array:
-        return spell_column(tally.users(batch[self._options.user], self._options.user), self._options.user_ids)
+        return spell_column(
+            tally.users(batch[self._options.user], self._options.user), self._options.user_ids
+        )
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights of the table as of this slot."""
-        return item_weights(self._batches(slot), (self._options.item, self._options.weight), self.where(slot))
+        return item_weights(
+            self._batches(slot), (self._options.item, self._options.weight), self.where(slot)
+        )
 
     def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, pa.Array]]:
         size, item, weight = 0, self._options.item, self._options.weight
@@ -74,14 +86,22 @@ class Table(ABC):
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
         """Titles that the table has of these items as of this slot."""
         item, title, tally = self._options.item, self._options.title, Tally(self.where(slot))
-        batches = ((tally.ids(batch[item], item), batch[title]) for batch in self.batches(slot, (item, title)))
+        batches = (
+            (tally.ids(batch[item], item), batch[title])
+            for batch in self.batches(slot, (item, title))
+        )
         return item_titles(batches, items, tally)
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """The slot's table of what users found relevant, perhaps nothing; None while it is not there or gives no batch."""
+        """The slot's table of what users found relevant, perhaps nothing.
+
+        None while it is not there or gives no batch.
+        """
         where, has_arrived = self.where(slot), False
         options, tally = self._options, Tally(where)
-        graded = GradedItems(tally, str(options.item or options.items), str(options.grade or options.grades))
+        graded = GradedItems(
+            tally, str(options.item or options.items), str(options.grade or options.grades)
+        )
         try:
             with table_lists.arrow_errors(where):
                 for batch in self.batches(slot, options.columns):
@@ -96,14 +116,20 @@ class Table(ABC):
     def _add(self, graded: GradedItems, batch: table_lists.TableBatch, tally: Tally) -> None:
         options, users = self._options, self._users(batch, tally)
         if options.item:
-            grades = table_lists.arrow_array(batch[options.grade], is_number=True) if options.grade else None
+            grades = (
+                table_lists.arrow_array(batch[options.grade], is_number=True)
+                if options.grade
+                else None
+            )
             graded.add_rows(users, table_lists.arrow_array(batch[options.item]), grades)
             return
         lists, grades = batch[str(options.items)], batch[options.grades] if options.grades else None
         if not isinstance(lists, pa.Array):
             graded.add_cells(users, lists, grades)
         elif is_text(lists.type):
-            graded.add_cells(users, lists.to_pylist(), None if grades is None else grades.to_pylist())
+            graded.add_cells(
+                users, lists.to_pylist(), None if grades is None else grades.to_pylist()
+            )
         else:
             table_lists.require_lists(lists, str(options.items), tally.where, "grade")
             graded.add_lists(users, lists, grades)

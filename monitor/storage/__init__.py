@@ -1,4 +1,7 @@
-"""The database: SQLite or PostgreSQL behind the port Store. Runs, scores, alert states, the outbox; the schema's versions."""
+"""The database: SQLite or PostgreSQL behind the port Store.
+
+Runs, scores, alert states, the outbox; the schema's versions.
+"""
 
 from contextlib import closing
 
@@ -64,5 +67,8 @@ def opened_store(url: SecretStr | str) -> closing[SqlStore]:
 
 
 def unopened_store(url: SecretStr | str) -> SqlStore:
-    """A store that has not used its database yet; `SqlMaintenance.prepare` must have succeeded before it is used."""
+    """A store that has not used its database yet.
+
+    `SqlMaintenance.prepare` must have succeeded before it is used.
+    """
     return SqlStore(Database(parse_url(url)))

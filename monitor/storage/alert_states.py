@@ -1,8 +1,9 @@
-"""What a transaction may change of alert states, transitions and their deliveries; the rows, and back as dataclasses.
+"""What a transaction may change of alert states, transitions and their deliveries.
 
-Another run may have moved a state since a run read it: `admit` compares with what is stored when the result is written, and
-what it refuses the next run judges again.
-"""
+The rows, and back as dataclasses.
+
+Another run may have moved a state since a run read it: `admit` compares with what is stored when
+the result is written, and what it refuses the next run judges again."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,18 +46,27 @@ def key_of(item: AlertState | Transition) -> AlertKey:
 
 
 def store_alerts(
-    connection: Connection, states: Sequence[AlertState], changes: Sequence[Transition], receivers: Sequence[str]
+    connection: Connection,
+    states: Sequence[AlertState],
+    changes: Sequence[Transition],
+    receivers: Sequence[str],
 ) -> None:
     """Write what may be written of these states and transitions, and the deliveries."""
     names = {state.comparison for state in states} | {change.comparison for change in changes}
     lock_comparisons(connection, names)
-    admitted, caused = _with_free_keys(connection, *admit(stored_states(connection, names), states, changes))
+    admitted, caused = _with_free_keys(
+        connection, *admit(stored_states(connection, names), states, changes)
+    )
     upsert(connection, admitted)
     announce(connection, caused, receivers)
-    _deliver_lasting_starts(connection, [state for state in admitted if state.state is State.FIRING], receivers)
+    _deliver_lasting_starts(
+        connection, [state for state in admitted if state.state is State.FIRING], receivers
+    )
 
 
-def upsert(connection: Connection, states: Sequence[AlertState], *, keeps_acknowledgement: bool = True) -> None:
+def upsert(
+    connection: Connection, states: Sequence[AlertState], *, keeps_acknowledgement: bool = True
+) -> None:
     """Write states in place of the stored ones."""
     if not states:
         return
@@ -71,7 +81,9 @@ def upsert(connection: Connection, states: Sequence[AlertState], *, keeps_acknow
 
 
 def admit(
-    stored: Mapping[AlertKey, AlertState], states: Sequence[AlertState], changes: Sequence[Transition]
+    stored: Mapping[AlertKey, AlertState],
+    states: Sequence[AlertState],
+    changes: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
     """States of newer slots than the stored ones that follow from them, and the transitions that belong to these.
 
@@ -79,16 +91,22 @@ def admit(
     nothing is stored the state is quiet.
     """
     causes = {key_of(change): change for change in reversed(changes)}
-    admitted = [state for state in states if _follows(stored.get(key_of(state)), state, causes.get(key_of(state)))]
+    admitted = [
+        state
+        for state in states
+        if _follows(stored.get(key_of(state)), state, causes.get(key_of(state)))
+    ]
     keys = {key_of(state) for state in admitted}
     return admitted, [change for change in changes if key_of(change) in keys]
 
 
-def announce(connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]) -> None:
+def announce(
+    connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]
+) -> None:
     """Store transitions that are not stored yet, and their deliveries: of starts to all receivers.
 
-    Ends and acknowledgements go to receivers that have a delivery of the start, and where there are none, to nobody.
-    """
+    Ends and acknowledgements go to receivers that have a delivery of the start, and where there are
+    none, to nobody."""
     known = _ids_of(connection, changes)
     fresh = [change for change in changes if _identity(change) not in known]
     if not fresh:
@@ -100,7 +118,9 @@ def announce(connection: Connection, changes: Sequence[Transition], receivers: S
         pending_delivery(ids[_identity(change)], receiver, change.at)
         for change in fresh
         if change.is_announced
-        for receiver in dict.fromkeys(receivers if change.is_start else of_starts.get(change.dedup_key, ()))
+        for receiver in dict.fromkeys(
+            receivers if change.is_start else of_starts.get(change.dedup_key, ())
+        )
     ]
     if pending:
         connection.execute(deliveries.insert(), pending)
@@ -110,7 +130,10 @@ def in_free_slots(connection: Connection, changes: Sequence[Transition]) -> list
     """The changes, each in the first slot from its own on in which none like it is stored."""
     free = list(changes)
     while known := _ids_of(connection, free):
-        moved = [replace(each, slot=each.slot + _NEXT) if _identity(each) in known else each for each in free]
+        moved = [
+            replace(each, slot=each.slot + _NEXT) if _identity(each) in known else each
+            for each in free
+        ]
         if moved == free:
             break
         free = moved
@@ -133,9 +156,13 @@ def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey
     return {key_of(state): state for name in names for state in read_states(connection, name)}
 
 
-def read_states(connection: Connection, comparison: str | None, *, state: State | None = None) -> tuple[AlertState, ...]:
+def read_states(
+    connection: Connection, comparison: str | None, *, state: State | None = None
+) -> tuple[AlertState, ...]:
     """Alert states of one comparison or of all, and of one state where it is given, by comparison, alert and segment."""
-    query = select(alert_states).order_by(alert_states.c.comparison, alert_states.c.alert, alert_states.c.segment)
+    query = select(alert_states).order_by(
+        alert_states.c.comparison, alert_states.c.alert, alert_states.c.segment
+    )
     if comparison is not None:
         query = query.where(alert_states.c.comparison == comparison)
     if state is not None:
@@ -148,19 +175,30 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
     query = select(transitions).join(alert_states, IS_LASTING_START)
     if comparison is not None:
         query = query.where(transitions.c.comparison == comparison)
-    newest = {(row.comparison, row.alert, row.segment): row for row in connection.execute(query.order_by(transitions.c.id))}
+    newest = {
+        (row.comparison, row.alert, row.segment): row
+        for row in connection.execute(query.order_by(transitions.c.id))
+    }
     return tuple(transition_of_row(row) for row in sorted(newest.values(), key=lambda row: row.id))
 
 
 def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, ...]:
     """The levels of the comparison that somebody accepted, in this order."""
-    query = select(transitions).where(transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED)
-    return tuple(transition_of_row(row) for row in connection.execute(query.order_by(transitions.c.id)))
+    query = select(transitions).where(
+        transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED
+    )
+    return tuple(
+        transition_of_row(row) for row in connection.execute(query.order_by(transitions.c.id))
+    )
 
 
 def transition_of_row(row: Row[Any]) -> Transition:
     """The transition that a row holds."""
-    return from_row(Transition, row, interval=None if row.interval_low is None else (row.interval_low, row.interval_high))
+    return from_row(
+        Transition,
+        row,
+        interval=None if row.interval_low is None else (row.interval_low, row.interval_high),
+    )
 
 
 def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
@@ -176,24 +214,31 @@ def _with_free_keys(
     connection: Connection, states: Sequence[AlertState], changes: Sequence[Transition]
 ) -> tuple[list[AlertState], list[Transition]]:
     """The same, distinct from what was stored of these slots before, and the ends as receivers know their starts."""
-    # A slot comes again when a clock was set back, or when a rule was removed and put back: what begins to fire in it then is
-    # another firing than the one that receivers know.
+    # A slot comes again when a clock was set back, or when a rule was removed and put back: what
+    # begins to fire in it then is another firing than the one that receivers know.
     moved = in_free_slots(connection, changes)
     keys = {
-        new.dedup_key: hashlib.sha256(f"{new.dedup_key} {new.slot.isoformat()}".encode()).hexdigest()[:32]
+        new.dedup_key: hashlib.sha256(
+            f"{new.dedup_key} {new.slot.isoformat()}".encode()
+        ).hexdigest()[:32]
         for old, new in zip(changes, moved, strict=True)
         if new != old and new.is_start
     }
-    renamed = [replace(state, dedup_key=keys.get(state.dedup_key, state.dedup_key)) for state in states]
+    renamed = [
+        replace(state, dedup_key=keys.get(state.dedup_key, state.dedup_key)) for state in states
+    ]
     return renamed, [
-        replace(change, dedup_key=keys.get(change.dedup_key, change.dedup_key)) for change in _as_started(connection, moved)
+        replace(change, dedup_key=keys.get(change.dedup_key, change.dedup_key))
+        for change in _as_started(connection, moved)
     ]
 
 
 def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
     keys = {change.dedup_key for change in changes if change.is_end} - {None}
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
-    starts = {row.dedup_key: transition_of_row(row) for row in connection.execute(query)} if keys else {}
+    starts = (
+        {row.dedup_key: transition_of_row(row) for row in connection.execute(query)} if keys else {}
+    )
     return [
         # Receivers find them by these, whatever the rule says now.
         replace(change, labels=start.labels, metric=start.metric, statistic=start.statistic)
@@ -203,24 +248,38 @@ def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[T
     ]
 
 
-def _deliver_lasting_starts(connection: Connection, lasting: Sequence[AlertState], receivers: Sequence[str]) -> None:
+def _deliver_lasting_starts(
+    connection: Connection, lasting: Sequence[AlertState], receivers: Sequence[str]
+) -> None:
     """Add a pending delivery of each firing's start for every receiver that has none yet."""
     keys = [state.dedup_key for state in lasting]
     if not keys or not receivers:
         return
-    starts = select(transitions.c.id, transitions.c.changed_at).where(transitions.c.dedup_key.in_(keys), IS_START)
+    starts = select(transitions.c.id, transitions.c.changed_at).where(
+        transitions.c.dedup_key.in_(keys), IS_START
+    )
     begun = {row.id: row.changed_at for row in connection.execute(starts)}
-    stored = select(deliveries.c.transition_id, deliveries.c.receiver).where(deliveries.c.transition_id.in_(list(begun)))
+    stored = select(deliveries.c.transition_id, deliveries.c.receiver).where(
+        deliveries.c.transition_id.in_(list(begun))
+    )
     known = {(row.transition_id, key(row.receiver)) for row in connection.execute(stored)}
     wanted = dict.fromkeys(receivers)
-    # So a receiver that was added later is notified, and so is everybody when the firing began in a replay without receivers.
-    missing = [(start, receiver) for start in begun for receiver in wanted if (start, key(receiver)) not in known]
+    # So a receiver that was added later is notified, and so is everybody when the firing began in a
+    # replay without receivers.
+    missing = [
+        (start, receiver)
+        for start in begun
+        for receiver in wanted
+        if (start, key(receiver)) not in known
+    ]
     if missing:
         rows = [pending_delivery(start, receiver, begun[start]) for start, receiver in missing]
         connection.execute(deliveries.insert(), rows)
 
 
-def _receivers_of_starts(connection: Connection, changes: Sequence[Transition]) -> dict[str | None, list[str]]:
+def _receivers_of_starts(
+    connection: Connection, changes: Sequence[Transition]
+) -> dict[str | None, list[str]]:
     """Receivers with a delivery of the start, by the keys of those of these changes that are no starts."""
     keys = {change.dedup_key for change in changes if change.is_announced and not change.is_start}
     query = (
@@ -242,7 +301,9 @@ def _identity(change: Transition) -> tuple[object, ...]:
 
 def _ids_of(connection: Connection, changes: Sequence[Transition]) -> dict[tuple[object, ...], int]:
     names, slots = {change.comparison for change in changes}, {change.slot for change in changes}
-    query = select(transitions).where(transitions.c.comparison.in_(names), transitions.c.scheduled_for.in_(slots))
+    query = select(transitions).where(
+        transitions.c.comparison.in_(names), transitions.c.scheduled_for.in_(slots)
+    )
     return {_identity(transition_of_row(row)): row.id for row in connection.execute(query)}
 
 

@@ -30,7 +30,9 @@ from monitor.storage.tables.alert_tables import alert_states, silences, transiti
 from monitor.storage.transactions import Database
 
 _JUST_BEFORE = timedelta(microseconds=1)
-_REMOVE_STATE = delete(alert_states).where(*(alert_states.c[name] == bindparam(f"its_{name}") for name in KEY_COLUMNS))
+_REMOVE_STATE = delete(alert_states).where(
+    *(alert_states.c[name] == bindparam(f"its_{name}") for name in KEY_COLUMNS)
+)
 
 
 class SqlAlertStore:
@@ -46,7 +48,9 @@ class SqlAlertStore:
                 self._installation = installation_of(connection, create=create)
         return self._installation
 
-    def states(self, comparison: str | None = None, *, state: State | None = None) -> tuple[AlertState, ...]:
+    def states(
+        self, comparison: str | None = None, *, state: State | None = None
+    ) -> tuple[AlertState, ...]:
         with self._database.read() as connection:
             return read_states(connection, comparison, state=state)
 
@@ -61,7 +65,11 @@ class SqlAlertStore:
         return tuple(transition_of_row(row) for row in reversed(self._database.rows(query)))
 
     def store_states(
-        self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]
+        self,
+        states: Sequence[AlertState],
+        transitions: Sequence[Transition],
+        *,
+        receivers: Sequence[str],
     ) -> None:
         with self._database.write() as connection:
             store_alerts(connection, states, transitions, receivers)
@@ -74,26 +82,43 @@ class SqlAlertStore:
             ended = []
             for change in transitions:
                 state = stored.pop(key_of(change), None)
-                if state is not None and (state.state, state.dedup_key) == (change.from_state, change.dedup_key):
+                if state is not None and (state.state, state.dedup_key) == (
+                    change.from_state,
+                    change.dedup_key,
+                ):
                     ended.append(change)
             if ended:
-                keys = [{f"its_{name}": getattr(change, name) for name in KEY_COLUMNS} for change in ended]
+                keys = [
+                    {f"its_{name}": getattr(change, name) for name in KEY_COLUMNS}
+                    for change in ended
+                ]
                 connection.execute(_REMOVE_STATE, keys)
             announce(connection, in_free_slots(connection, ended), receivers)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        # States stay what they are: only since when and up to which slot they were judged is moved back.
+        # States stay what they are: only since when and up to which slot they were judged is moved
+        # back.
         moved = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
             lock_comparisons(connection, [comparison])
             for column, earlier in moved.items():
-                late = update(alert_states).where(alert_states.c.comparison == comparison, column > now)
+                late = update(alert_states).where(
+                    alert_states.c.comparison == comparison, column > now
+                )
                 connection.execute(late.values({column: earlier}))
 
     def acknowledge(
-        self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
+        self,
+        comparison: str,
+        alerts: Sequence[tuple[str, str]],
+        *,
+        author: str,
+        reason: str,
+        at: datetime,
     ) -> tuple[Transition, ...]:
-        return self._change(comparison, alerts, {"acknowledged_by": author}, State.FIRING, reason, at)
+        return self._change(
+            comparison, alerts, {"acknowledged_by": author}, State.FIRING, reason, at
+        )
 
     def resolve(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
@@ -103,13 +128,25 @@ class SqlAlertStore:
         return self._change(comparison, alerts, ended, State.QUIET, reason, at)
 
     def _change(
-        self, comparison: str, alerts: Sequence[tuple[str, str]], moved: dict[str, Any], to: State, reason: str, at: datetime
+        self,
+        comparison: str,
+        alerts: Sequence[tuple[str, str]],
+        moved: dict[str, Any],
+        to: State,
+        reason: str,
+        at: datetime,
     ) -> tuple[Transition, ...]:
         with self._database.write() as connection:
             firing = _lock_firing(connection, comparison, alerts)
-            changing = [(state, new, start) for state, start in firing if (new := replace(state, **moved)) != state]
+            changing = [
+                (state, new, start)
+                for state, start in firing
+                if (new := replace(state, **moved)) != state
+            ]
             upsert(connection, [new for _, new, _ in changing], keeps_acknowledgement=False)
-            changes = tuple(_manual_change(start, state, to, reason, at) for state, _, start in changing)
+            changes = tuple(
+                _manual_change(start, state, to, reason, at) for state, _, start in changing
+            )
             announce(connection, changes, ())
             return changes
 
@@ -123,7 +160,9 @@ class SqlAlertStore:
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
         with self._database.write() as connection:
             lock_comparisons(connection, [comparison])
-            found = next((each for each in read_accepted(connection, comparison) if each.slot == slot), None)
+            found = next(
+                (each for each in read_accepted(connection, comparison) if each.slot == slot), None
+            )
             of_it = (
                 transitions.c.comparison == comparison,
                 transitions.c.alert == ACCEPTED,
@@ -145,7 +184,11 @@ class SqlAlertStore:
             return read_silences(connection, ending_after=ending_after)
 
     def expire_silence(self, number: int, *, now: datetime) -> bool:
-        ended = update(silences).where(silences.c.id == number, silences.c.ends_at > now).values(ends_at=now)
+        ended = (
+            update(silences)
+            .where(silences.c.id == number, silences.c.ends_at > now)
+            .values(ends_at=now)
+        )
         with self._database.write() as connection:
             return connection.execute(ended).rowcount == 1
 
@@ -155,7 +198,9 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
     query = select(silences).order_by(silences.c.id)
     if ending_after is not None:
         query = query.where(silences.c.ends_at > ending_after)
-    return tuple(from_row(Silence, row, matchers=tuple(row.matchers)) for row in connection.execute(query))
+    return tuple(
+        from_row(Silence, row, matchers=tuple(row.matchers)) for row in connection.execute(query)
+    )
 
 
 def _lock_firing(
@@ -172,7 +217,9 @@ def _lock_firing(
     ]
 
 
-def _manual_change(start: Transition, state: AlertState, to_state: State, reason: str, at: datetime) -> Transition:
+def _manual_change(
+    start: Transition, state: AlertState, to_state: State, reason: str, at: datetime
+) -> Transition:
     return replace(
         start,
         # It belongs to no slot, so its time stands in place of the slot.

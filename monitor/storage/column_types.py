@@ -1,8 +1,10 @@
-"""Column types: instants, names that stand in keys, free text, documents. What a value looks like in the database, and back.
+"""Column types: instants, names that stand in keys, free text, documents.
 
-What a database does not allow in text (U+0000, lone surrogates) is written as an escape that starts with U+2400. A name longer
-than `KEY_BYTES` would not fit into an index: its first `KEY_PREFIX` characters, an ellipsis and its SHA-256 are stored.
-"""
+What a value looks like in the database, and back.
+
+What a database does not allow in text (U+0000, lone surrogates) is written as an escape that starts
+with U+2400. A name longer than `KEY_BYTES` would not fit into an index: its first `KEY_PREFIX`
+characters, an ellipsis and its SHA-256 are stored."""
 
 # ruff: noqa: D102, ANN401, ARG002 - methods and signatures are those of TypeDecorator
 
@@ -14,7 +16,17 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, String, Text, TypeDecorator
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    Double,
+    Integer,
+    String,
+    Text,
+    TypeDecorator,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
@@ -50,7 +62,10 @@ def unescape(text: str) -> str:
 
 
 def key(name: str) -> str:
-    """The form in which a name is stored and looked up: escaped, and short enough for an index; its own key once read back."""
+    """The form in which a name is stored and looked up: escaped, and short enough for an index.
+
+    Its own key once read back.
+    """
     stored = escape(name)
     if len(stored) * 4 <= KEY_BYTES or len(stored.encode()) <= KEY_BYTES:
         return stored
@@ -61,7 +76,11 @@ def key(name: str) -> str:
 def keys(names: list[str]) -> list[str]:
     """`key` of each; costs next to nothing where all are plain ASCII."""
     joined = "".join(names)
-    if joined.isascii() and "\x00" not in joined and len(max(names, key=len, default="")) <= KEY_BYTES:
+    if (
+        joined.isascii()
+        and "\x00" not in joined
+        and len(max(names, key=len, default="")) <= KEY_BYTES
+    ):
         return names
     return [key(name) for name in names]
 
@@ -85,7 +104,9 @@ class Instant(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(String(27) if dialect.name == "sqlite" else DateTime(timezone=True))
+        return dialect.type_descriptor(
+            String(27) if dialect.name == "sqlite" else DateTime(timezone=True)
+        )
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
         """ValueError for a datetime without time zone, which names no instant."""
@@ -94,7 +115,11 @@ class Instant(TypeDecorator[datetime]):
         if value.tzinfo is None:
             raise ValueError(f"{value.isoformat()} has no time zone; instants are aware")
         utc = value.astimezone(UTC)
-        return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z" if dialect.name == "sqlite" else utc
+        return (
+            utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+            if dialect.name == "sqlite"
+            else utc
+        )
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         if value is None:
@@ -154,14 +179,19 @@ class ArmModels(Document):
 
     def process_bind_param(self, value: Models | None, dialect: Dialect) -> Any:
         known = {
-            arm: asdict(each) | {"since": each.since and format_instant(each.since)} for arm, each in (value or {}).items()
+            arm: asdict(each) | {"since": each.since and format_instant(each.since)}
+            for arm, each in (value or {}).items()
         }
         return super().process_bind_param(known or None, dialect)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Models | None:
-        found = {Arm(arm): each for arm, each in (super().process_result_value(value, dialect) or {}).items()}
+        found = {
+            Arm(arm): each
+            for arm, each in (super().process_result_value(value, dialect) or {}).items()
+        }
         return {
-            arm: ArmModel(**each | {"since": each["since"] and read_instant(each["since"])}) for arm, each in found.items()
+            arm: ArmModel(**each | {"since": each["since"] and read_instant(each["since"])})
+            for arm, each in found.items()
         } or None
 
 

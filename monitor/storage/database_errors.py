@@ -18,9 +18,14 @@ from monitor.storage.database_url import describe, file_of
 _T = DatabaseTrouble
 UPGRADE = "run `rankwatch db upgrade`"
 
-# By SQLite's result code: what is wrong and what to do, whether it stays so by itself, and what kind of trouble it is.
+# By SQLite's result code: what is wrong and what to do, whether it stays so by itself, and what
+# kind of trouble it is.
 _SQLITE = {
-    sqlite3.SQLITE_BUSY: ("is locked by another process: end it, or wait until it has written", False, _T.LOCKED),
+    sqlite3.SQLITE_BUSY: (
+        "is locked by another process: end it, or wait until it has written",
+        False,
+        _T.LOCKED,
+    ),
     sqlite3.SQLITE_LOCKED: ("is locked by another connection: try again", False, _T.LOCKED),
     sqlite3.SQLITE_READONLY: (
         "cannot be written: give this account write permission on the file and its directory",
@@ -33,42 +38,90 @@ _SQLITE = {
         False,
         _T.DISK,
     ),
-    sqlite3.SQLITE_NOTADB: ("is not a SQLite database: name another file, or move this one away", True, _T.DAMAGED),
+    sqlite3.SQLITE_NOTADB: (
+        "is not a SQLite database: name another file, or move this one away",
+        True,
+        _T.DAMAGED,
+    ),
     sqlite3.SQLITE_CORRUPT: ("is damaged: restore it from a backup", True, _T.DAMAGED),
-    sqlite3.SQLITE_PERM: ("cannot be opened, permission denied: give this account access to it", True, _T.DENIED),
-    sqlite3.SQLITE_AUTH: ("cannot be opened, permission denied: give this account access to it", True, _T.DENIED),
+    sqlite3.SQLITE_PERM: (
+        "cannot be opened, permission denied: give this account access to it",
+        True,
+        _T.DENIED,
+    ),
+    sqlite3.SQLITE_AUTH: (
+        "cannot be opened, permission denied: give this account access to it",
+        True,
+        _T.DENIED,
+    ),
 }
 
 # By SQLSTATE or its class (first two characters).
 _POSTGRES = {
     "28P01": ("refused the password: correct the user or password in `database:`", True, _T.DENIED),
-    "28": ("refused this user: correct the user in `database:` or the server's pg_hba.conf", True, _T.DENIED),
-    "3D000": ("does not exist: create it with CREATE DATABASE, or correct its name in `database:`", True, _T.DENIED),
-    "42501": ("does not permit this: grant the user the right to use and create tables in the schema", True, _T.DENIED),
+    "28": (
+        "refused this user: correct the user in `database:` or the server's pg_hba.conf",
+        True,
+        _T.DENIED,
+    ),
+    "3D000": (
+        "does not exist: create it with CREATE DATABASE, or correct its name in `database:`",
+        True,
+        _T.DENIED,
+    ),
+    "42501": (
+        "does not permit this: grant the user the right to use and create tables in the schema",
+        True,
+        _T.DENIED,
+    ),
     "2BP01": ("holds what a view or another object is made of: drop that first", True, _T.OTHER),
     "25P03": ("ended a transaction that stood still: try again", False, _T.CONFLICT),
-    "25006": ("is read-only (a standby?): name the primary server in `database:`", False, _T.READ_ONLY),
-    "42P07": ("has a table of this name already, made elsewhere at this moment: try again", False, _T.CONFLICT),
+    "25006": (
+        "is read-only (a standby?): name the primary server in `database:`",
+        False,
+        _T.READ_ONLY,
+    ),
+    "42P07": (
+        "has a table of this name already, made elsewhere at this moment: try again",
+        False,
+        _T.CONFLICT,
+    ),
     "53100": ("has no disk space left: free some", False, _T.DISK),
-    "53300": ("takes no more connections: raise max_connections or close others", False, _T.OVERLOADED),
+    "53300": (
+        "takes no more connections: raise max_connections or close others",
+        False,
+        _T.OVERLOADED,
+    ),
     "53": ("is out of resources: look at the server's log", False, _T.OVERLOADED),
     "55000": ("changes this table elsewhere at this moment: try again", False, _T.LOCKED),
     "55P03": ("is locked by another transaction: try again", False, _T.LOCKED),
     "57": ("is starting, stopping or ended the statement: try again", False, _T.UNREACHABLE),
-    "08": ("broke the connection: see that the server runs and can be reached", False, _T.UNREACHABLE),
+    "08": (
+        "broke the connection: see that the server runs and can be reached",
+        False,
+        _T.UNREACHABLE,
+    ),
     "40": ("gave way to another transaction: try again", False, _T.CONFLICT),
     "XX": ("reports an internal error: look at the server's log", False, _T.DAMAGED),
 }
 
-_READ_ONLY_DISK = "lies on a file system that is read-only, where not even reading works: mount it writable, or copy the file"
+_READ_ONLY_DISK = (
+    "lies on a file system that is read-only, where not even reading works: mount "
+    "it writable, or copy the file"
+)
 _PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
 _DROPPED = "drops a partition of scores at this moment: try again"
-_AWAY = "cannot be reached: see that the server runs and that host and port in `database:` are right"
+_AWAY = (
+    "cannot be reached: see that the server runs and that host and port in `database:` are right"
+)
 
 
 @contextmanager
 def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
-    """Turn errors of the database below this point into DatabaseError; ``driver`` is the base of what its driver raises."""
+    """Turn errors of the database below this point into DatabaseError.
+
+    ``driver`` is the base of what its driver raises.
+    """
     try:
         yield
     except DBAPIError as error:
@@ -79,9 +132,14 @@ def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
         msg = f"{describe(url)}: every connection of the pool is in use: try again"
         raise DatabaseError(msg, permanent=False, trouble=_T.OVERLOADED) from None
     except StatementError as error:
-        raise error.orig or error from None  # a value that its column refuses, a naive datetime say, is our caller's fault
+        raise (
+            error.orig or error
+        ) from None  # a value that its column refuses, a naive datetime say, is our caller's fault
     except SQLAlchemyError as error:
-        msg = f"{describe(url)}: {type(error).__name__}: this is a fault of the program, please report it"
+        msg = (
+            f"{describe(url)}: {type(error).__name__}: this is a fault of the program, please "
+            "report it"
+        )
         raise DatabaseError(msg) from error
 
 
@@ -107,13 +165,19 @@ def _of_sqlite(error: sqlite3.Error, url: URL) -> DatabaseError:
 def _cannot_open(url: URL) -> DatabaseError:
     file = file_of(url) or Path()
     if not file.parent.is_dir():
-        return DatabaseError(f"{describe(url)} cannot be opened: its directory does not exist: create it", trouble=_T.DENIED)
+        return DatabaseError(
+            f"{describe(url)} cannot be opened: its directory does not exist: create it",
+            trouble=_T.DENIED,
+        )
     if file.is_dir():
-        return DatabaseError(f"{describe(url)} cannot be opened: it is a directory: name a file", trouble=_T.DENIED)
+        return DatabaseError(
+            f"{describe(url)} cannot be opened: it is a directory: name a file", trouble=_T.DENIED
+        )
     if _is_read_only(file):
         return DatabaseError(f"{describe(url)} {_READ_ONLY_DISK}", trouble=_T.READ_ONLY)
     return DatabaseError(
-        f"{describe(url)} cannot be opened: give this account access to the file and its directory", trouble=_T.DENIED
+        f"{describe(url)} cannot be opened: give this account access to the file and its directory",
+        trouble=_T.DENIED,
     )
 
 
@@ -142,5 +206,9 @@ def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
 def _unforeseen(error: BaseException | None, url: URL, state: str = "") -> DatabaseError:
     if error is not None:
         note_error(error)
-    code = f"SQLSTATE {state}" if state else getattr(error, "sqlite_errorname", type(error).__name__)
-    return DatabaseError(f"{describe(url)} refused a statement ({code}): the database's log says more")
+    code = (
+        f"SQLSTATE {state}" if state else getattr(error, "sqlite_errorname", type(error).__name__)
+    )
+    return DatabaseError(
+        f"{describe(url)} refused a statement ({code}): the database's log says more"
+    )

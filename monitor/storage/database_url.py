@@ -20,18 +20,31 @@ _FORMS = "use sqlite:///path/to/file.db or postgresql://user:password@host/datab
 
 
 def parse_url(url: SecretStr | str) -> URL:
-    """Read a database's URL; ConfigError when it names none that can be used. The message never shows the URL."""
+    """Read a database's URL.
+
+    ConfigError when it names none that can be used. The message never shows the URL.
+    """
     text = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
         parsed = make_url(text)
         require_whole_password(parsed)
     except (ArgumentError, ValueError):
-        raise ConfigError(f"database: not a database URL: {_FORMS}; write special characters of the password as %XX") from None
+        raise ConfigError(
+            (
+                f"database: not a database URL: {_FORMS}; write special characters of the password "
+                "as %XX"
+            )
+        ) from None
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:
-        raise ConfigError(f"database: {parsed.drivername!r} is not a database that rankwatch knows: {_FORMS}")
+        raise ConfigError(
+            f"database: {parsed.drivername!r} is not a database that rankwatch knows: {_FORMS}"
+        )
     if driver.startswith("sqlite") and file_of(parsed) is None:
-        msg = "database: a SQLite database in memory would be lost with each connection: name a file, sqlite:///rankwatch.db"
+        msg = (
+            "database: a SQLite database in memory would be lost with each connection: name a "
+            "file, sqlite:///rankwatch.db"
+        )
         raise ConfigError(msg)
     return parsed.set(drivername=driver)
 
@@ -49,7 +62,11 @@ def absolute_url(url: SecretStr, base: Path) -> SecretStr:
 def file_of(url: URL) -> Path | None:
     """The file of a SQLite database; None where there is none."""
     is_file = url.drivername.startswith("sqlite") and url.database and url.database != ":memory:"
-    return Path(url.database) if is_file and url.database and not url.database.startswith("file:") else None
+    return (
+        Path(url.database)
+        if is_file and url.database and not url.database.startswith("file:")
+        else None
+    )
 
 
 def describe(url: URL) -> str:

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import URL, ColumnElement, Connection, Interval, func, literal, or_, select, text, update
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Interval,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from monitor.errors import DatabaseError
 from monitor.model.runs import Lease, Occupied
@@ -24,10 +35,10 @@ _INSTALLATION = "installation"
 
 # Names that only transactions under a lease have, and only while they last; see `LeaseFence`.
 _END_OLDER = text(
-    "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity"
-    " WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"
-    " AND application_name ~ '^rankwatch epoch [0-9]{1,18}$'"
-    " AND CAST(substring(application_name FROM '[0-9]+$') AS bigint) < :epoch"
+    "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname "
+    "= current_database() AND usename = current_user AND pid <> pg_backend_pid() AND "
+    "application_name ~ '^rankwatch epoch [0-9]{1,18}$' AND CAST(substring(application_name FROM "
+    "'[0-9]+$') AS bigint) < :epoch"
 )
 
 
@@ -65,11 +76,18 @@ class PostgresLeases:
         # One that ran out is renewed too, as long as nobody has taken it.
         with self.database.write() as connection:
             until = _now(connection) + literal(self.lasts, Interval)
-            return connection.execute(update(leases).where(is_current(lease)).values(expires_at=until)).rowcount == 1
+            return (
+                connection.execute(
+                    update(leases).where(is_current(lease)).values(expires_at=until)
+                ).rowcount
+                == 1
+            )
 
     def release(self, lease: Lease) -> None:
         with self.database.write() as connection:
-            connection.execute(update(leases).where(is_current(lease)).values(expires_at=_now(connection)))
+            connection.execute(
+                update(leases).where(is_current(lease)).values(expires_at=_now(connection))
+            )
 
     def close(self) -> None:
         self.database.close()
@@ -106,9 +124,17 @@ class SqliteLeases:
 
 
 def installation_of(connection: Connection, *, create: bool) -> str:
-    """This database's random id, kept as the holder of a lease that nobody can take; empty before ``create`` has given one."""
+    """This database's random id, kept as the holder of a lease that nobody can take.
+
+    Empty before ``create`` has given one.
+    """
     if create:
-        made = {"name": _INSTALLATION, "epoch": 0, "holder": secrets.token_hex(16), "acquired_at": _now(connection)}
+        made = {
+            "name": _INSTALLATION,
+            "epoch": 0,
+            "holder": secrets.token_hex(16),
+            "acquired_at": _now(connection),
+        }
         connection.execute(insert(connection, leases).values(made).on_conflict_do_nothing())
     return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION)) or ""
 
@@ -117,8 +143,8 @@ def terminate_older_epochs(database: Database, epoch: int) -> None:
     """End the transactions under older epochs that are open still."""
     if database.is_sqlite:
         return
-    # Of a frozen daemon they would keep their locks. Nothing is lost, they could not be committed any more; where the server
-    # does not permit it, they end by their own limit.
+    # Of a frozen daemon they would keep their locks. Nothing is lost, they could not be committed
+    # any more; where the server does not permit it, they end by their own limit.
     with suppress(DatabaseError), database.write() as connection:
         connection.execute(_END_OLDER, {"epoch": epoch})
 
@@ -135,12 +161,17 @@ def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
 
 
 def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
-    """Take the lease if it is free, for ever where ``lasts`` is None; the epoch, None when it is not free."""
+    """Take the lease if it is free, for ever where ``lasts`` is None.
+
+    The epoch, None when it is not free.
+    """
     now = _now(connection)
     until: Any = None if lasts is None else now + literal(lasts, Interval)
     held = {"holder": holder, "acquired_at": now, "expires_at": until}
     first = insert(connection, leases).values(name=LEADING, epoch=1, **held)
-    is_free = None if lasts is None else or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
+    is_free = (
+        None if lasts is None else or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
+    )
     taken = first.on_conflict_do_update(
         index_elements=[leases.c.name], set_={"epoch": leases.c.epoch + 1, **held}, where=is_free
     ).returning(leases.c.epoch)
@@ -150,4 +181,8 @@ def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int |
 
 def _now(connection: Connection) -> ColumnElement[Any]:
     is_text = is_sqlite(connection)
-    return func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant()) if is_text else func.clock_timestamp()
+    return (
+        func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant())
+        if is_text
+        else func.clock_timestamp()
+    )

@@ -37,18 +37,28 @@ def pack(lists: KeptLists) -> Iterator[tuple[Arm, int, bytes]]:
         for part, start in enumerate(range(0, max(len(table), 1), step)):
             piece = _piece(table, extra[arm], slice(start, min(start + step, len(table))))
             if arm is Arm.BASELINE:
-                piece = piece.replace_schema_metadata({_NAMES: json.dumps(list(lists.segments)).encode()})
+                piece = piece.replace_schema_metadata(
+                    {_NAMES: json.dumps(list(lists.segments)).encode()}
+                )
             yield arm, part, _written(piece)
 
 
 def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
-    """The lists of these pieces, which stand in order; ValueError when they are damaged or do not belong together."""
-    found = {arm: [_opened(payload).read(use_threads=False) for payload in pieces.get(arm, ())] for arm in Arm}
+    """The lists of these pieces, which stand in order.
+
+    ValueError when they are damaged or do not belong together.
+    """
+    found = {
+        arm: [_opened(payload).read(use_threads=False) for payload in pieces.get(arm, ())]
+        for arm in Arm
+    }
     _require(all(found.values()), "an arm has no pieces")
     wholes = {arm: pa.concat_tables(parts) for arm, parts in found.items()}
     baseline, candidate = (_table(wholes[arm]) for arm in Arm)
     _require(baseline.users.equals(candidate.users), "the arms' users differ")
-    return KeptLists(baseline=baseline, candidate=candidate, segments=_segments(wholes[Arm.BASELINE]))
+    return KeptLists(
+        baseline=baseline, candidate=candidate, segments=_segments(wholes[Arm.BASELINE])
+    )
 
 
 def may_hold(end: bytes, user: str) -> bool:
@@ -65,7 +75,11 @@ def find_user(payload: bytes, user: str) -> tuple[str, ...] | None:
     file = _opened(payload)
     users = file.read(columns=["user"], use_threads=False)["user"]
     row = pc.index(users, pa.scalar(user, pa.large_string())).as_py()
-    return None if row < 0 else tuple(map(str, file.read(columns=["items"], use_threads=False)["items"][row].as_py()))
+    return (
+        None
+        if row < 0
+        else tuple(map(str, file.read(columns=["items"], use_threads=False)["items"][row].as_py()))
+    )
 
 
 def _require(is_so: bool, otherwise: str) -> None:  # noqa: FBT001 - a condition
@@ -75,8 +89,13 @@ def _require(is_so: bool, otherwise: str) -> None:  # noqa: FBT001 - a condition
 
 def _memberships(lists: KeptLists) -> pa.ListArray:
     """For each user the numbers of the segments that the user is in, ascending: list of int32, one a user."""
-    rows = np.concatenate([np.asarray(rows, dtype=np.intp) for rows in (np.empty(0), *lists.segments.values())])
-    numbers = np.repeat(np.arange(len(lists.segments), dtype=np.int32), [len(rows) for rows in lists.segments.values()])
+    rows = np.concatenate(
+        [np.asarray(rows, dtype=np.intp) for rows in (np.empty(0), *lists.segments.values())]
+    )
+    numbers = np.repeat(
+        np.arange(len(lists.segments), dtype=np.int32),
+        [len(rows) for rows in lists.segments.values()],
+    )
     order = np.argsort(rows, kind="stable")
     counts = np.bincount(rows, minlength=len(lists.baseline))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
@@ -92,7 +111,9 @@ def _piece(table: RankingTable, memberships: pa.ListArray | None, users: slice) 
         "items": pa.ListArray.from_arrays(offsets, pa.array(table.items[first:last], type=kind)),
     }
     if table.scores is not None:
-        columns["scores"] = pa.ListArray.from_arrays(offsets, pa.array(table.scores[first:last], type=pa.float64()))
+        columns["scores"] = pa.ListArray.from_arrays(
+            offsets, pa.array(table.scores[first:last], type=pa.float64())
+        )
     if memberships is not None:
         columns["segments"] = memberships[users]
     return pa.table(columns)
@@ -113,7 +134,9 @@ def _opened(payload: bytes) -> pq.ParquetFile:
     """The piece, if it is what was written; Parquet itself does not tell."""
     is_without = payload.startswith(b"PAR1")  # as earlier versions wrote it
     content = payload if is_without else payload[_CHECKED:]
-    _require(is_without or _checksum(content) == payload[:_CHECKED], "a piece is not what was written")
+    _require(
+        is_without or _checksum(content) == payload[:_CHECKED], "a piece is not what was written"
+    )
     return pq.ParquetFile(pa.BufferReader(content))
 
 
@@ -124,7 +147,9 @@ def _table(whole: pa.Table) -> RankingTable:
         users=pd.Index(pd.array(whole["user"], dtype="str")),
         offsets=offsets,
         items=flat.to_numpy(zero_copy_only=False) if is_number else pd.array(flat, dtype="str"),
-        scores=whole["scores"].combine_chunks().flatten().to_numpy(zero_copy_only=False) if has_scores else None,
+        scores=whole["scores"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        if has_scores
+        else None,
     )
 
 
@@ -135,7 +160,10 @@ def _inside(lists: pa.ListArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
 
 def _segments(whole: pa.Table) -> dict[str, npt.NDArray[np.intp]]:
-    """Rows of the baseline's table by segment name, ascending; ValueError for the candidate's, which has none."""
+    """Rows of the baseline's table by segment name, ascending.
+
+    ValueError for the candidate's, which has none.
+    """
     _require("segments" in whole.column_names, "the segments are missing")
     offsets, flat = _inside(whole["segments"].combine_chunks())
     numbers = flat.to_numpy(zero_copy_only=False)

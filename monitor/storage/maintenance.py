@@ -27,19 +27,43 @@ from monitor.storage.transactions import Database, LeaseFence
 CONFIRMED_AFTER = timedelta(days=2)
 """A daemon stores runs under a wrong clock within minutes: only slots at least so old confirm what the clock says."""
 LONGEST_GAP = timedelta(days=8)
-"""How long before that the newest of these slots may lie; for schedules rarer than weekly, twice their interval."""
+"""How long before that the newest of these slots may lie.
+
+For schedules rarer than weekly, twice their interval.
+"""
 
 _SKEW = timedelta(hours=1)
-_ADVICE = "correct the clock; if it is right, old rows are deleted again once runs have been stored for two days"
+_ADVICE = (
+    "correct the clock; if it is right, old rows are deleted again once runs have been "
+    "stored for two days"
+)
 
-_TAKEN_OVER = "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
+_TAKEN_OVER = (
+    "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
+)
 _NAMES = {
     DataKind.SCORES: ("scores",),
     DataKind.LISTS: ("kept_lists",),
     DataKind.EVIDENCE: ("evidence", "explanations"),
-    DataKind.SUMMARIES: ("summaries", "statistics", "coverage", "coverage_reasons", "arm_scores", "expectations"),
+    DataKind.SUMMARIES: (
+        "summaries",
+        "statistics",
+        "coverage",
+        "coverage_reasons",
+        "arm_scores",
+        "expectations",
+    ),
     DataKind.DAILY: ("daily",),
-    DataKind.RUNS: ("runs", "stages", "lessons", "standstills", "splits", "metrics", "score_places", "leases"),
+    DataKind.RUNS: (
+        "runs",
+        "stages",
+        "lessons",
+        "standstills",
+        "splits",
+        "metrics",
+        "score_places",
+        "leases",
+    ),
     DataKind.ALERTS: ("alert_states", "transitions", "deliveries", "notifications", "silences"),
 }
 TABLES: Mapping[DataKind, tuple[Table, ...]] = {
@@ -56,7 +80,10 @@ class SqlMaintenance:
         self._sizes: Mapping[DataKind, int] = {}
 
     def prepare(self, *, create: bool) -> None:
-        """Require a schema that fits; with ``create`` a database without our tables gets them first."""
+        """Require a schema that fits.
+
+        With ``create`` a database without our tables gets them first.
+        """
         if create:
             schema_version.create(self._database)
         self.ping()
@@ -75,17 +102,23 @@ class SqlMaintenance:
         self._database.fence = LeaseFence()
 
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
-        """Write under this lease from now on, while it is held, else LeaseLostError; returns abandoned runs by comparison.
+        """Write under this lease from now on, while it is held, else LeaseLostError.
 
-        First claims and leases of earlier epochs are taken over. ``patience``: how long a transaction may be idle.
-        """
+        Returns abandoned runs by comparison.
+
+        First claims and leases of earlier epochs are taken over. ``patience``: how long a
+        transaction may be idle."""
         # From here on a file put in its place is not written.
         self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         leases.terminate_older_epochs(self._database, lease.epoch)
         is_older = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
         left = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
-        taken = update(runs).where(is_older).values(claimed_until=None, attempt=runs.c.attempt + 1, **left)
+        taken = (
+            update(runs)
+            .where(is_older)
+            .values(claimed_until=None, attempt=runs.c.attempt + 1, **left)
+        )
         with self._database.write() as connection:
             if lease.before is not None:
                 end_leases(connection, lease.before)
@@ -115,7 +148,9 @@ class SqlMaintenance:
             is_free = is_sqlite(connection)
             return DatabaseSize(
                 used_bytes=sum(found.values()),
-                free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size") if is_free else 0,
+                free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size")
+                if is_free
+                else 0,
                 kinds=tuple(_kind(connection, kind, found[kind]) for kind in DataKind),
             )
 
@@ -125,7 +160,10 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
     if not is_sqlite(connection):
         server = connection.execute(select(func.clock_timestamp())).scalar_one()
         if now - server > _SKEW:
-            return f"this machine's clock says {format_instant(now)}, the database's {format_instant(server)}: {_ADVICE}"
+            return (
+                f"this machine's clock says {format_instant(now)}, the database's "
+                f"{format_instant(server)}: {_ADVICE}"
+            )
     confirming = _newest_slots(connection, now - CONFIRMED_AFTER)
     if not confirming:
         # Without any slot that is old enough nothing is old, and every clock will do.
@@ -134,7 +172,8 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
     if now - CONFIRMED_AFTER - confirming[0] <= gap:
         return None
     said = (
-        f"this machine's clock says {format_instant(now)}, and before that no run is newer than {format_instant(confirming[0])}"
+        f"this machine's clock says {format_instant(now)}, and before that no run is newer "
+        f"than {format_instant(confirming[0])}"
     )
     return f"{said}: {_ADVICE}"
 
@@ -143,22 +182,37 @@ def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
     slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
     found = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
     # Where no run is left the newest day that was rolled up counts.
-    newest_day = None if found else connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
+    newest_day = (
+        None
+        if found
+        else connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
+    )
     return found if newest_day is None else [newest_day]
 
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
-    """Bytes on disk of each kind, indexes included; on SQLite without the room that is free inside the file."""
+    """Bytes on disk of each kind, indexes included.
+
+    On SQLite without the room that is free inside the file.
+    """
     if is_sqlite(connection):
         return _sqlite_bytes(connection)
-    return {kind: sum(bytes_of(connection, table.name) for table in tables) for kind, tables in TABLES.items()}
+    return {
+        kind: sum(bytes_of(connection, table.name) for table in tables)
+        for kind, tables in TABLES.items()
+    }
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    """How many runs hold rows of the kind, and the slot of the oldest; of days likewise, of alerts the oldest transition."""
+    """How many runs hold rows of the kind, and the slot of the oldest.
+
+    Of days likewise, of alerts the oldest transition.
+    """
     table = TABLES[kind][0]
     if table in (alert_states, daily):
-        oldest = connection.scalar(select(func.min(daily.c.day if table is daily else transitions.c.scheduled_for)))
+        oldest = connection.scalar(
+            select(func.min(daily.c.day if table is daily else transitions.c.scheduled_for))
+        )
         return KindSize(kind=kind, used_bytes=used, runs=0, oldest=oldest)
     query = select(func.count(), func.min(runs.c.scheduled_for))
     if table is not runs:
@@ -174,14 +228,19 @@ def _pragma(connection: Connection, name: str) -> int:
 def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
     # Scores fill most of the pages: they are what is left over, so that they need not be read.
     pages = text(
-        "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE"
-        " AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = :table)"
+        "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE AND name IN (SELECT "
+        "name FROM sqlite_master WHERE tbl_name = :table)"
     )
     found = {
-        kind: sum(int(connection.execute(pages, {"table": table.name}).scalar_one()) for table in tables)
+        kind: sum(
+            int(connection.execute(pages, {"table": table.name}).scalar_one()) for table in tables
+        )
         for kind, tables in TABLES.items()
         if kind is not DataKind.SCORES
     }
-    # Scores have the pages that no other table fills: counting their own would read most of the file.
+    # Scores have the pages that no other table fills: counting their own would read most of the
+    # file.
     pages_used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
-    return {DataKind.SCORES: max(0, pages_used * _pragma(connection, "page_size") - sum(found.values()))} | found
+    return {
+        DataKind.SCORES: max(0, pages_used * _pragma(connection, "page_size") - sum(found.values()))
+    } | found

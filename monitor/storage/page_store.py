@@ -11,7 +11,16 @@ from sqlalchemy import Connection, Row, Select, Text, and_, case, func, or_, sel
 
 from monitor.model.alerts import State, normal_band
 from monitor.model.explanation import Explanation
-from monitor.model.pages import Attempt, FiringChange, IncidentHistory, SegmentMeans, SeriesKey, SeriesPoint, UserLists, UserRun
+from monitor.model.pages import (
+    Attempt,
+    FiringChange,
+    IncidentHistory,
+    SegmentMeans,
+    SeriesKey,
+    SeriesPoint,
+    UserLists,
+    UserRun,
+)
 from monitor.model.rankings import CoverageRow
 from monitor.model.runs import Histogram, RunStatus
 from monitor.storage.alert_states import transition_of_row
@@ -21,7 +30,15 @@ from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, is_sqlite
 from monitor.storage.run_results import coverage_of, explanations_of, newest_ok
 from monitor.storage.tables.alert_tables import deliveries, notifications, transitions
-from monitor.storage.tables.run_tables import evidence, expectations, metrics, runs, score_places, scores, summaries
+from monitor.storage.tables.run_tables import (
+    evidence,
+    expectations,
+    metrics,
+    runs,
+    score_places,
+    scores,
+    summaries,
+)
 from monitor.storage.transactions import Database
 
 _IS_FINISHED = runs.c.status != RunStatus.RUNNING
@@ -34,7 +51,9 @@ class SqlPageStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def neighbours(self, comparison: str, slot: datetime) -> tuple[datetime | None, datetime | None]:
+    def neighbours(
+        self, comparison: str, slot: datetime
+    ) -> tuple[datetime | None, datetime | None]:
         column = runs.c.scheduled_for
         query = select(column).where(runs.c.comparison == comparison, _IS_FINISHED).limit(1)
         with self._database.read() as connection:
@@ -46,12 +65,23 @@ class SqlPageStore:
         self, series: SeriesKey, *, alert: str | None, since: datetime, until: datetime, most: int
     ) -> tuple[SeriesPoint, ...]:
         comparison, metric, segment = series
-        measured = and_(summaries.c.run_id == runs.c.id, summaries.c.segment == segment, summaries.c.metric == metric)
+        measured = and_(
+            summaries.c.run_id == runs.c.id,
+            summaries.c.segment == segment,
+            summaries.c.metric == metric,
+        )
         of_segment = and_(expectations.c.run_id == runs.c.id, expectations.c.segment == segment)
         expected = and_(of_segment, expectations.c.alert == (alert or ""))
         query: Select[Any] = (
             select(
-                *(runs.c.id, runs.c.scheduled_for, runs.c.status, summaries.c.mean, summaries.c.standard_error, summaries.c.n),
+                *(
+                    runs.c.id,
+                    runs.c.scheduled_for,
+                    runs.c.status,
+                    summaries.c.mean,
+                    summaries.c.standard_error,
+                    summaries.c.n,
+                ),
                 *(expectations.c.expected, expectations.c.bound, expectations.c.opposite_bound),
                 *(runs.c.config_hash, runs.c.k, runs.c.models),
             )
@@ -59,24 +89,53 @@ class SqlPageStore:
             .outerjoin(expectations, expected)
             .order_by(runs.c.scheduled_for)
         )
-        is_wanted = and_(runs.c.comparison == comparison, _IS_FINISHED, runs.c.scheduled_for.between(since, until))
+        is_wanted = and_(
+            runs.c.comparison == comparison,
+            _IS_FINISHED,
+            runs.c.scheduled_for.between(since, until),
+        )
         number, total = func.row_number().over(order_by=runs.c.scheduled_for), func.count().over()
         # Not as a join, for which PostgreSQL starts processes that take longer than these look-ups.
         mean = select(summaries.c.mean).where(measured).scalar_subquery()
         found = select(runs.c.id, mean.label("mean"), number.label("number"), total.label("total"))
-        return tuple(map(_point, self._database.rows(query.where(runs.c.id.in_(_lowest(found.where(is_wanted), most))))))
+        return tuple(
+            map(
+                _point,
+                self._database.rows(
+                    query.where(runs.c.id.in_(_lowest(found.where(is_wanted), most)))
+                ),
+            )
+        )
 
-    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> Mapping[int, Histogram]:
-        columns = (summaries.c.histogram_low, summaries.c.histogram_high, summaries.c.histogram_counts)
-        is_wanted = and_(summaries.c.run_id.in_(run_ids), summaries.c.segment == segment, summaries.c.metric == metric)
+    def histograms(
+        self, run_ids: Sequence[int], metric: str, segment: str
+    ) -> Mapping[int, Histogram]:
+        columns = (
+            summaries.c.histogram_low,
+            summaries.c.histogram_high,
+            summaries.c.histogram_counts,
+        )
+        is_wanted = and_(
+            summaries.c.run_id.in_(run_ids),
+            summaries.c.segment == segment,
+            summaries.c.metric == metric,
+        )
         found = self._database.rows(select(summaries.c.run_id, *columns).where(is_wanted))
-        return {run_id: Histogram(low=low, high=high, counts=tuple(counts)) for run_id, low, high, counts in found}
+        return {
+            run_id: Histogram(low=low, high=high, counts=tuple(counts))
+            for run_id, low, high, counts in found
+        }
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
         with self._database.read() as connection:
-            return {run_id: each.all for run_id, each in coverage_of(connection, run_ids, segment=segment).items()}
+            return {
+                run_id: each.all
+                for run_id, each in coverage_of(connection, run_ids, segment=segment).items()
+            }
 
-    def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
+    def segments(
+        self, comparison: str, metric: str, *, until: datetime, runs: int
+    ) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
             ids = connection.scalars(_newest_ok(comparison, until, runs)).all()[::-1]
             # Each name comes once a run: it is taken as it is stored, and read once.
@@ -91,20 +150,29 @@ class SqlPageStore:
             if run_id == ids[-1]:
                 users[segment] = n
         return tuple(
-            SegmentMeans(segment=unescape(segment), users=users.get(segment, 0), means=tuple(of_run.values()))
+            SegmentMeans(
+                segment=unescape(segment), users=users.get(segment, 0), means=tuple(of_run.values())
+            )
             for segment, of_run in means.items()
         )
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
-        query = select(summaries.c.segment, summaries.c.metric, summaries.c.mean).where(summaries.c.run_id == run_id)
+        query = select(summaries.c.segment, summaries.c.metric, summaries.c.mean).where(
+            summaries.c.run_id == run_id
+        )
         return {(row.segment, row.metric): row.mean for row in self._database.rows(query)}
 
     def explanation(self, run_id: int) -> Explanation | None:
         with self._database.read() as connection:
             return explanations_of(connection, [run_id]).get(run_id)
 
-    def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[FiringChange, ...]:
-        is_start, key = transitions.c.to_state == State.FIRING, func.coalesce(transitions.c.incident, transitions.c.dedup_key)
+    def changes(
+        self, comparison: str, segment: str | None, *, since: datetime, until: datetime
+    ) -> tuple[FiringChange, ...]:
+        is_start, key = (
+            transitions.c.to_state == State.FIRING,
+            func.coalesce(transitions.c.incident, transitions.c.dedup_key),
+        )
         columns = (transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for)
         query = select(*columns, is_start.label("is_start"), key.label("key")).where(
             transitions.c.comparison == comparison,
@@ -113,11 +181,18 @@ class SqlPageStore:
         )
         if segment is not None:
             query = query.where(transitions.c.segment == segment)
-        return tuple(from_row(FiringChange, row) for row in self._database.rows(query.order_by(transitions.c.id)))
+        return tuple(
+            from_row(FiringChange, row)
+            for row in self._database.rows(query.order_by(transitions.c.id))
+        )
 
-    def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
+    def user_scores(
+        self, comparison: str, user: str, *, until: datetime, runs: int
+    ) -> tuple[UserRun, ...]:
         with self._database.read() as connection:
-            rows = connection.execute(_scores_of_user(connection, comparison, user, until, runs)).all()
+            rows = connection.execute(
+                _scores_of_user(connection, comparison, user, until, runs)
+            ).all()
         by_slot: dict[datetime, dict[str, float | None]] = defaultdict(dict)
         for row in rows:
             by_slot[row.scheduled_for][row.name] = getattr(row, f"v{row.place}")
@@ -126,21 +201,36 @@ class SqlPageStore:
     def user_lists(self, run_id: int, user: str) -> UserLists | None:
         is_it = and_(evidence.c.run_id == run_id, evidence.c.user_id == user)
         with self._database.read() as connection:
-            row = connection.execute(select(evidence.c.baseline, evidence.c.candidate).where(is_it)).first()
+            row = connection.execute(
+                select(evidence.c.baseline, evidence.c.candidate).where(is_it)
+            ).first()
             if row is not None:
                 return UserLists(baseline=tuple(row.baseline), candidate=tuple(row.candidate))
             return lists_of_user(connection, run_id, user)
 
-    def former_lists(self, comparison: str, user: str, slot: datetime) -> tuple[datetime | None, UserLists | None]:
+    def former_lists(
+        self, comparison: str, user: str, slot: datetime
+    ) -> tuple[datetime | None, UserLists | None]:
         with self._database.read() as connection:
-            former = last_run_with_lists(connection, comparison, min(slot, onset_of(connection, comparison) or slot))
+            former = last_run_with_lists(
+                connection, comparison, min(slot, onset_of(connection, comparison) or slot)
+            )
             found = None if former is None else lists_of_user(connection, former, user)
-            at = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former)) if found else None
+            at = (
+                connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former))
+                if found
+                else None
+            )
         return at, found
 
     def incident(self, key: str) -> IncidentHistory:
         is_of_it = or_(transitions.c.incident == key, transitions.c.dedup_key == key)
-        log = (deliveries.c.receiver, notifications.c.attempted_at, notifications.c.status, notifications.c.reason)
+        log = (
+            deliveries.c.receiver,
+            notifications.c.attempted_at,
+            notifications.c.status,
+            notifications.c.reason,
+        )
         sent = (
             select(transitions.c.id, *log)
             .join(deliveries, transitions.c.id == deliveries.c.transition_id)
@@ -151,7 +241,10 @@ class SqlPageStore:
         changes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         with self._database.read() as connection:
             found = connection.execute(
-                select(transitions).where(is_of_it).order_by(transitions.c.id).limit(_MOST_TRANSITIONS)
+                select(transitions)
+                .where(is_of_it)
+                .order_by(transitions.c.id)
+                .limit(_MOST_TRANSITIONS)
             ).all()
             places = {row.id: place for place, row in enumerate(found)}
             for number, *attempt in connection.execute(sent):
@@ -160,13 +253,18 @@ class SqlPageStore:
             Attempt(receiver=receiver, at=at, status=status, reason=reason, changes=tuple(of_it))
             for (receiver, at, status, reason), of_it in changes.items()
         )
-        return IncidentHistory(transitions=tuple(map(transition_of_row, found)), attempts=tuple(attempts))
+        return IncidentHistory(
+            transitions=tuple(map(transition_of_row, found)), attempts=tuple(attempts)
+        )
 
 
 def _lowest(found: Select[Any], most: int) -> Select[Any]:
     """Ids of at most so many runs: the newest, and of each group of neighbours the one without a mean, or with the lowest."""
     run = found.subquery().c
-    group = case((run.number == run.total, -1), else_=(run.number - 1) // ((run.total + most - 3) // (most - 1)))
+    group = case(
+        (run.number == run.total, -1),
+        else_=(run.number - 1) // ((run.total + most - 3) // (most - 1)),
+    )
     place = func.row_number().over(partition_by=group, order_by=(run.mean.is_not(None), run.mean))
     ranked = select(run.id, place.label("place")).subquery().c
     return select(ranked.id).where(ranked.place == 1)
@@ -181,14 +279,30 @@ def _newest_ok(comparison: str, until: datetime, most: int) -> Select[Any]:
     return newest_ok(comparison, runs.c.scheduled_for <= until).limit(most)
 
 
-def _scores_of_user(connection: Connection, comparison: str, user: str, until: datetime, most: int) -> Select[Any]:
-    """A row a run and metric; by the key of ``scores``, so that each run costs one lookup a part."""
+def _scores_of_user(
+    connection: Connection, comparison: str, user: str, until: datetime, most: int
+) -> Select[Any]:
+    """A row a run and metric.
+
+    By the key of ``scores``, so that each run costs one lookup a part.
+    """
     newest = _newest_ok(comparison, until, most).subquery()
-    is_users = and_(scores.c.run_id == score_places.c.run_id, scores.c.part == score_places.c.part, scores.c.user_id == user)
+    is_users = and_(
+        scores.c.run_id == score_places.c.run_id,
+        scores.c.part == score_places.c.part,
+        scores.c.user_id == user,
+    )
     if not is_sqlite(connection):
-        is_users = and_(is_users, scores.c.day == utc_day(runs.c.scheduled_for))  # one partition, not each
+        is_users = and_(
+            is_users, scores.c.day == utc_day(runs.c.scheduled_for)
+        )  # one partition, not each
     return (
-        select(runs.c.scheduled_for, metrics.c.name, score_places.c.place, *(scores.c[f"v{place}"] for place in range(1, 9)))
+        select(
+            runs.c.scheduled_for,
+            metrics.c.name,
+            score_places.c.place,
+            *(scores.c[f"v{place}"] for place in range(1, 9)),
+        )
         .join(newest, newest.c.id == runs.c.id)
         .join(score_places, score_places.c.run_id == runs.c.id)
         .join(metrics, metrics.c.id == score_places.c.metric_id)

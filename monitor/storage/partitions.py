@@ -39,16 +39,20 @@ LOCK_WAIT_S = 2.0
 """How long making or dropping a partition waits for those who use the table: everybody else queues behind it meanwhile."""
 
 _DAY = timedelta(days=1)
-_TAKE_TURNS = text(f"SELECT pg_advisory_xact_lock({0x72616E6B73})")  # "ranks": partitions are made one at a time
+_TAKE_TURNS = text(
+    f"SELECT pg_advisory_xact_lock({0x72616E6B73})"
+)  # "ranks": partitions are made one at a time
 _DEFAULT = table("scores_default", column("run_id", BigInteger))
 _BOUNDS = re.compile(r"FROM \('(\d{4}-\d\d-\d\d)'\) TO \('(\d{4}-\d\d-\d\d)'\)")
 _ATTACHED = text(
-    "SELECT CAST(CAST(c.oid AS regclass) AS text) AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds"
-    " FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST('scores' AS regclass)"
+    "SELECT CAST(CAST(c.oid AS regclass) AS text) AS name, pg_get_expr(c.relpartbound, c.oid) AS "
+    "bounds FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
+    "CAST('scores' AS regclass)"
 )
 _BYTES = text(
-    "SELECT pg_total_relation_size(to_regclass(:name)) + coalesce(sum(pg_total_relation_size(relid)), 0)"
-    " FROM pg_partition_tree(to_regclass(:name)) WHERE isleaf"
+    "SELECT pg_total_relation_size(to_regclass(:name)) + "
+    "coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name)) "
+    "WHERE isleaf"
 )
 _LOCKED, _DEADLOCK, _IN_ALTERATION = "55P03", "40P01", "55000"
 _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT = "42P01", "2BP01", "42P07", "23514"
@@ -65,7 +69,11 @@ class Partition:
 
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
     """Runs of older slots that nobody has claimed."""
-    return and_(runs.c.scheduled_for < before, runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
+    return and_(
+        runs.c.scheduled_for < before,
+        runs.c.status != RunStatus.RUNNING,
+        runs.c.claimed_until.is_(None),
+    )
 
 
 def day_of_slot(slot: datetime) -> date:
@@ -85,15 +93,22 @@ def of_run(connection: Connection, run_id: int, of: Table = scores) -> ColumnEle
 def read_partitions(connection: Connection) -> list[Partition]:
     """The partitions of days, oldest first; the default partition is not among them."""
     found = [
-        Partition(name=row.name, first=date.fromisoformat(match[1]), end=date.fromisoformat(match[2]))
+        Partition(
+            name=row.name, first=date.fromisoformat(match[1]), end=date.fromisoformat(match[2])
+        )
         for row in connection.execute(_ATTACHED)
-        if (match := _BOUNDS.search(row.bounds or ""))  # NULL for a partition that somebody drops at this moment
+        if (
+            match := _BOUNDS.search(row.bounds or "")
+        )  # NULL for a partition that somebody drops at this moment
     ]
     return sorted(found, key=lambda each: each.first)
 
 
 def ensure_partitions(database: Database, days: Iterable[date]) -> None:
-    """Make the partitions of these days. Where that would have to wait for long, the default partition takes their scores."""
+    """Make the partitions of these days.
+
+    Where that would have to wait for long, the default partition takes their scores.
+    """
     if database.is_sqlite:
         return
     with database.read() as connection:
@@ -111,7 +126,9 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     obstacles: list[str] = []
     for partition in found:
         with database.write() as connection:
-            state, error = _try(connection, partial(_drop, partition=partition, before=before, rows=rows))
+            state, error = _try(
+                connection, partial(_drop, partition=partition, before=before, rows=rows)
+            )
         if error is not None and state != _GONE:
             obstacles.append(f"{partition.name} was not dropped: {translate(error, database.url)}")
             if state != _DEPENDED_ON:
@@ -122,7 +139,9 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
 def runs_in_default(before: datetime) -> Select[tuple[int]]:
     """Settled runs of older slots that have scores in the default partition, oldest slot first."""
     has_rows = exists(select(_DEFAULT.c.run_id).where(_DEFAULT.c.run_id == runs.c.id))
-    return select(runs.c.id).where(is_settled_before(before), has_rows).order_by(runs.c.scheduled_for)
+    return (
+        select(runs.c.id).where(is_settled_before(before), has_rows).order_by(runs.c.scheduled_for)
+    )
 
 
 def bytes_of(connection: Connection, name: str) -> int:
@@ -139,15 +158,23 @@ def rows_of(connection: Connection, name: str) -> int:
 
 
 def is_of_dialect(connection: Connection) -> Callable[..., bool]:
-    """For Alembic: whether a column exists on this database; those of partitions do on PostgreSQL only."""
-    return lambda item, *_: getattr(item, "info", {}).get("only", connection.dialect.name) == connection.dialect.name
+    """For Alembic: whether a column exists on this database.
+
+    Those of partitions do on PostgreSQL only.
+    """
+    return lambda item, *_: (
+        getattr(item, "info", {}).get("only", connection.dialect.name) == connection.dialect.name
+    )
 
 
 def without_partitions(connection: Connection) -> Callable[[str | None, str, Any], bool]:
     """For Alembic: every name but those of partitions, which come and go and are declared nowhere."""
     hidden: set[str] = set()
     if not is_sqlite(connection):
-        is_one = "SELECT relname FROM pg_class WHERE relispartition AND relnamespace = CAST(current_schema() AS regnamespace)"
+        is_one = (
+            "SELECT relname FROM pg_class WHERE relispartition AND relnamespace = "
+            "CAST(current_schema() AS regnamespace)"
+        )
         hidden = set(connection.scalars(text(is_one)))
     return lambda name, kind, _: not (kind == "table" and name in hidden)
 
@@ -162,7 +189,8 @@ def _make(connection: Connection, day: date) -> None:
     connection.execute(_TAKE_TURNS)
     if any(each.name == name for each in read_partitions(connection)):
         return
-    # Attached rather than made as a part: that locks the default partition only, and not those who use any other.
+    # Attached rather than made as a part: that locks the default partition only, and not those who
+    # use any other.
     connection.execute(text(f"CREATE TABLE {name} (LIKE scores INCLUDING ALL)"))
     bounds = f"FROM ('{day.isoformat()}') TO ('{(day + _DAY).isoformat()}')"
     connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {name} FOR VALUES {bounds}"))
@@ -171,7 +199,9 @@ def _make(connection: Connection, day: date) -> None:
 def _is_past(connection: Connection, partition: Partition, before: datetime) -> bool:
     begin, end = (datetime.combine(day, time(), UTC) for day in (partition.first, partition.end))
     is_of_it = and_(runs.c.scheduled_for >= begin, runs.c.scheduled_for < end)
-    return end <= before and not connection.scalar(select(exists().where(is_of_it, ~is_settled_before(before))))
+    return end <= before and not connection.scalar(
+        select(exists().where(is_of_it, ~is_settled_before(before)))
+    )
 
 
 def _drop(connection: Connection, partition: Partition, before: datetime, rows: list[int]) -> None:
@@ -183,15 +213,28 @@ def _drop(connection: Connection, partition: Partition, before: datetime, rows: 
         rows.append(count)
 
 
-def _try(connection: Connection, step: Callable[[Connection], None]) -> tuple[str, BaseException | None]:
-    """Take the step without waiting for long; SQLSTATE and error of what kept it from succeeding, None where it succeeded."""
+def _try(
+    connection: Connection, step: Callable[[Connection], None]
+) -> tuple[str, BaseException | None]:
+    """Take the step without waiting for long.
+
+    SQLSTATE and error of what kept it from succeeding, None where it succeeded.
+    """
     connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
     try:
         with connection.begin_nested():
             step(connection)
     except DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None)
-        if state not in {_LOCKED, _DEADLOCK, _IN_ALTERATION, _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT}:
+        if state not in {
+            _LOCKED,
+            _DEADLOCK,
+            _IN_ALTERATION,
+            _GONE,
+            _DEPENDED_ON,
+            _ALREADY_THERE,
+            _DAY_IN_DEFAULT,
+        }:
             raise
         return str(state), error.orig
     return "", None

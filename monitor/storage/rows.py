@@ -33,7 +33,10 @@ _COLUMNS = {
     "order": "by_order",
     "length": "by_length",
 }
-"""Columns that have another name than their field; where a table has a column of the field's own name, that is it."""
+"""Columns that have another name than their field.
+
+Where a table has a column of the field's own name, that is it.
+"""
 
 _Value = TypeVar("_Value")
 _COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
@@ -42,7 +45,10 @@ IN_LIST = 10_000
 
 
 def to_row(item: DataclassInstance, table: Table, **given: object) -> dict[str, Any]:
-    """What the item's fields put into the table's columns, and what is given beside them; other fields are left out."""
+    """What the item's fields put into the table's columns, and what is given beside them.
+
+    Other fields are left out.
+    """
     known = _columns_of(type(item), tuple(table.c.keys()))
     return {column: getattr(item, name) for name, column in known.items()} | given
 
@@ -55,13 +61,20 @@ def from_row(kind: type[_T], row: Row[Any], **given: object) -> _T:
 
 @cache
 def _columns_of(kind: type[DataclassInstance], columns: Sequence[str]) -> dict[str, str]:
-    named = {each.name: each.name if each.name in columns else _COLUMNS.get(each.name, "") for each in fields(kind)}
+    named = {
+        each.name: each.name if each.name in columns else _COLUMNS.get(each.name, "")
+        for each in fields(kind)
+    }
     return {name: column for name, column in named.items() if column in columns}
 
 
 @cache
-def _places_of(kind: type[DataclassInstance], columns: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    return tuple((name, columns.index(column)) for name, column in _columns_of(kind, columns).items())
+def _places_of(
+    kind: type[DataclassInstance], columns: Sequence[str]
+) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (name, columns.index(column)) for name, column in _columns_of(kind, columns).items()
+    )
 
 
 def is_sqlite(connection: Connection) -> bool:
@@ -77,7 +90,9 @@ def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
 def day_of(connection: Connection, instant: ColumnElement[datetime]) -> ColumnElement[datetime]:
     """Midnight at which the instant's UTC day began."""
     if is_sqlite(connection):
-        return type_coerce(func.substr(instant, 1, 10, type_=String).concat("T00:00:00.000000Z"), Instant)
+        return type_coerce(
+            func.substr(instant, 1, 10, type_=String).concat("T00:00:00.000000Z"), Instant
+        )
     return func.date_trunc("day", instant, "UTC", type_=Instant)
 
 
@@ -92,6 +107,12 @@ def lock_comparisons(connection: Connection, names: Iterable[str]) -> None:
     """Let no other transaction change these comparisons' alerts until this one ends."""
     if is_sqlite(connection):
         return
-    # A row that is not there yet cannot be locked, hence advisory locks; they end with the transaction, so poolers do no harm.
-    for number in sorted({zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}):
-        connection.execute(text("SELECT pg_advisory_xact_lock(:space, :number)"), {"space": _COMPARISON_LOCK, "number": number})
+    # A row that is not there yet cannot be locked, hence advisory locks; they end with the
+    # transaction, so poolers do no harm.
+    for number in sorted(
+        {zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}
+    ):
+        connection.execute(
+            text("SELECT pg_advisory_xact_lock(:space, :number)"),
+            {"space": _COMPARISON_LOCK, "number": number},
+        )

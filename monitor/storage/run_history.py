@@ -16,7 +16,17 @@ from monitor.model.explanation import Explanation, Split
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
-from monitor.model.runs import RUN_MARK, Evidence, KeptLists, LatestRun, Run, RunRecord, RunStatus, Scores, Watermark
+from monitor.model.runs import (
+    RUN_MARK,
+    Evidence,
+    KeptLists,
+    LatestRun,
+    Run,
+    RunRecord,
+    RunStatus,
+    Scores,
+    Watermark,
+)
 from monitor.storage import run_results
 from monitor.storage.alert_states import IS_END, read_accepted, read_states, transition_of_row
 from monitor.storage.list_pieces import HAS_LISTS, last_run_with_lists, onset_of, read_lists
@@ -32,7 +42,10 @@ RUN_ROWS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerj
 """Rows that hold a `Run`."""
 
 WAITS_FOR_RELEVANCE = and_(
-    runs.c.status == RunStatus.OK, runs.c.labels_until.is_not(None), runs.c.labelled_at.is_(None), HAS_LISTS
+    runs.c.status == RunStatus.OK,
+    runs.c.labels_until.is_not(None),
+    runs.c.labelled_at.is_(None),
+    HAS_LISTS,
 )
 """Whether the measures of relevance of a run are missing and can still be added."""
 
@@ -76,32 +89,66 @@ class SqlHistory:
                 splits=_healthy_splits(connection, request),
                 explained=_last_explained(connection, request),
             )
-            last, former = _runs_with_lists(connection, request) if request.wants_last_lists else (None, None)
+            last, former = (
+                _runs_with_lists(connection, request) if request.wants_last_lists else (None, None)
+            )
             slot = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former))
         last_lists = read_kept(last, "lists of the last run")
-        former_lists = last_lists if former == last else read_kept(former, "lists from before the alerts")
-        return replace(memory, last_lists=last_lists, former_lists=former_lists, former_slot=slot, unreadable=tuple(unreadable))
+        former_lists = (
+            last_lists if former == last else read_kept(former, "lists from before the alerts")
+        )
+        return replace(
+            memory,
+            last_lists=last_lists,
+            former_lists=former_lists,
+            former_slot=slot,
+            unreadable=tuple(unreadable),
+        )
 
-    def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
+    def latest(
+        self, comparisons: Sequence[str], *, until: datetime | None = None
+    ) -> tuple[LatestRun, ...]:
         with self._database.read() as connection:
-            is_meant = [runs.c.status != RunStatus.RUNNING, *([runs.c.scheduled_for <= until] if until else [])]
+            is_meant = [
+                runs.c.status != RunStatus.RUNNING,
+                *([runs.c.scheduled_for <= until] if until else []),
+            ]
             newest = [_newest(connection, name, *is_meant) for name in dict.fromkeys(comparisons)]
             records = _records(connection, [run for run in newest if run is not None])
-            expected = run_results.expectations_of(connection, [record.run.id for record in records])
-            return tuple(_latest(connection, record, expected.get(record.run.id, ())) for record in records)
+            expected = run_results.expectations_of(
+                connection, [record.run.id for record in records]
+            )
+            return tuple(
+                _latest(connection, record, expected.get(record.run.id, ())) for record in records
+            )
 
-    def changes(self, comparisons: Sequence[str], seen: Watermark, *, until: datetime) -> tuple[frozenset[str], Watermark]:
+    def changes(
+        self, comparisons: Sequence[str], seen: Watermark, *, until: datetime
+    ) -> tuple[frozenset[str], Watermark]:
         with self._database.read() as connection:
             newest = _marks(connection, comparisons, until) if comparisons else {}
             last: int = connection.scalar(select(func.max(transitions.c.id))) or 0
-            is_later = select(transitions.c.comparison).where(transitions.c.id > seen.transition).distinct()
+            is_later = (
+                select(transitions.c.comparison)
+                .where(transitions.c.id > seen.transition)
+                .distinct()
+            )
             moved = set(connection.scalars(is_later)) if last > seen.transition else set()
         # Numbers that run backwards are those of another database, such as a backup.
-        changed = {name for name in comparisons if newest.get(name) != seen.runs.get(name) or last < seen.transition}
+        changed = {
+            name
+            for name in comparisons
+            if newest.get(name) != seen.runs.get(name) or last < seen.transition
+        }
         return frozenset(changed | moved & {*comparisons}), Watermark(runs=newest, transition=last)
 
     def runs(
-        self, *, comparison: str | None, limit: int, since: datetime | None = None, until: datetime | None = None
+        self,
+        *,
+        comparison: str | None,
+        limit: int,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> tuple[Run, ...]:
         query = RUN_ROWS.order_by(runs.c.scheduled_for.desc(), runs.c.comparison).limit(limit)
         if comparison is not None:
@@ -112,7 +159,9 @@ class SqlHistory:
             query = query.where(runs.c.scheduled_for <= until)
         return tuple(from_row(Run, row) for row in self._database.rows(query))
 
-    def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
+    def run_records(
+        self, comparison: str, *, after: datetime | None, limit: int
+    ) -> tuple[RunRecord, ...]:
         query = RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
         if after is not None:
             query = query.where(runs.c.scheduled_for > after)
@@ -143,20 +192,35 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
     newest = _newest_ok(connection, request, request.runs)
     ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
     lessons = run_results.lessons_of(connection, ids)
-    standstills = run_results.standstills_of(connection, ids[-1:])  # each run counts on from the one before
+    standstills = run_results.standstills_of(
+        connection, ids[-1:]
+    )  # each run counts on from the one before
     past = [
-        PastRun(slot=slot, states=states, lessons=lessons.get(run_id, {}), standstills=standstills.get(run_id, {}))
-        for run_id, slot, states in zip(ids, slots, _states_after(connection, request.comparison, slots), strict=True)
+        PastRun(
+            slot=slot,
+            states=states,
+            lessons=lessons.get(run_id, {}),
+            standstills=standstills.get(run_id, {}),
+        )
+        for run_id, slot, states in zip(
+            ids, slots, _states_after(connection, request.comparison, slots), strict=True
+        )
     ]
     wanted = request.series.items()
-    lacking = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
+    lacking = [
+        run_id
+        for run_id, run in zip(ids, past, strict=True)
+        if not all(run.teaches(*each) for each in wanted)
+    ]
     measured = run_results.summaries_of(connection, lacking) if lacking else {}
     models = connection.execute(select(runs.c.id, runs.c.models).where(runs.c.id.in_(ids)))
     told = {row.id: {"models": row.models, "summaries": measured.get(row.id, ())} for row in models}
     return tuple(replace(run, **told[run_id]) for run_id, run in zip(ids, past, strict=True))
 
 
-def _anew_since(connection: Connection, request: MemoryRequest, past: Sequence[PastRun]) -> datetime | None:
+def _anew_since(
+    connection: Connection, request: MemoryRequest, past: Sequence[PastRun]
+) -> datetime | None:
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
     is_other = runs.c.config_hash != request.config_hash
@@ -166,13 +230,20 @@ def _anew_since(connection: Connection, request: MemoryRequest, past: Sequence[P
     is_it = and_(runs.c.comparison == request.comparison, runs.c.config_hash == request.config_hash)
     is_later = and_(runs.c.scheduled_for > other.slot, runs.c.scheduled_for < request.before)
     # Its first runs may have failed, perhaps because of it.
-    return connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_it, is_later)) or request.before
+    return (
+        connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_it, is_later))
+        or request.before
+    )
 
 
 def _floor_overlaps(connection: Connection, request: MemoryRequest) -> tuple[float, ...]:
     newest = [run_id for run_id, _ in _newest_ok(connection, request, request.splits)]
-    is_floor = and_(summaries.c.segment == ALL, summaries.c.metric == "floor(overlap)", summaries.c.n > 0)
-    return tuple(connection.scalars(select(summaries.c.mean).where(summaries.c.run_id.in_(newest), is_floor)))
+    is_floor = and_(
+        summaries.c.segment == ALL, summaries.c.metric == "floor(overlap)", summaries.c.n > 0
+    )
+    return tuple(
+        connection.scalars(select(summaries.c.mean).where(summaries.c.run_id.in_(newest), is_floor))
+    )
 
 
 def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Split, ...]:
@@ -188,23 +259,37 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
         if len(quiet) >= request.splits or len(newest) < among:
             break
     chosen = quiet[-request.splits :] if request.splits else []
-    # One of many segments is always half the way to some trend: only all users together put a run under suspicion.
+    # One of many segments is always half the way to some trend: only all users together put a run
+    # under suspicion.
     of_all = run_results.expectations_of(connection, chosen, segment=ALL)
-    healthy = [run_id for run_id in chosen if not any(each.is_suspicious for each in of_all.get(run_id, ()))]
+    healthy = [
+        run_id
+        for run_id in chosen
+        if not any(each.is_suspicious for each in of_all.get(run_id, ()))
+    ]
     found = run_results.splits_of(connection, healthy)
     return tuple(found[run_id] for run_id in healthy if run_id in found)
 
 
-def _last_explained(connection: Connection, request: MemoryRequest) -> tuple[tuple[datetime, Explanation], ...]:
+def _last_explained(
+    connection: Connection, request: MemoryRequest
+) -> tuple[tuple[datetime, Explanation], ...]:
     newest = _newest_ok(connection, request, _EXPLAINED) if request.splits else []
     alarms = _states_after(connection, request.comparison, [slot for _, slot in newest])
     # What ended before is another fault.
-    ended = max((place for place, (then, now) in enumerate(pairwise(alarms), 1) if then and not now), default=0)
+    ended = max(
+        (place for place, (then, now) in enumerate(pairwise(alarms), 1) if then and not now),
+        default=0,
+    )
     found = run_results.explanations_of(connection, [run_id for run_id, _ in newest[ended:]])
-    return tuple((slot, found[run_id]) for run_id, slot in reversed(newest[ended:]) if run_id in found)
+    return tuple(
+        (slot, found[run_id]) for run_id, slot in reversed(newest[ended:]) if run_id in found
+    )
 
 
-def _runs_with_lists(connection: Connection, request: MemoryRequest) -> tuple[int | None, int | None]:
+def _runs_with_lists(
+    connection: Connection, request: MemoryRequest
+) -> tuple[int | None, int | None]:
     """The newest ok run of an earlier slot that kept its lists, and the newest one from before the alerts that last."""
     last = last_run_with_lists(connection, request.comparison, request.before)
     onset = onset_of(connection, request.comparison)
@@ -217,20 +302,32 @@ def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
     return runs.c.status == RunStatus.OK, runs.c.scheduled_for < request.before
 
 
-def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
+def _newest_ok(
+    connection: Connection, request: MemoryRequest, limit: int
+) -> list[tuple[int, datetime]]:
     """Number and slot of the newest ``limit`` ok runs of the configuration before the slot, oldest first."""
     is_past = (runs.c.config_hash == request.config_hash, runs.c.scheduled_for < request.before)
     query = run_results.newest_ok(request.comparison, *is_past).limit(limit)
     return [(row.id, row.scheduled_for) for row in connection.execute(query).all()[::-1]]
 
 
-def _states_after(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[tuple[str, str], State]]:
+def _states_after(
+    connection: Connection, comparison: str, slots: Sequence[datetime]
+) -> list[dict[tuple[str, str], State]]:
     """Alerts on drift, by name and segment, that were not quiet after each of the slots, which ascend."""
     # Alerts on conditions, such as coverage, say nothing against a run.
-    query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
-        transitions.c.comparison == comparison, transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION]
+    query = select(
+        transitions.c.alert,
+        transitions.c.segment,
+        transitions.c.scheduled_for,
+        transitions.c.to_state,
+    ).where(
+        transitions.c.comparison == comparison,
+        transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION],
     )
-    changes = connection.execute(query.order_by(transitions.c.scheduled_for, transitions.c.id)).all()
+    changes = connection.execute(
+        query.order_by(transitions.c.scheduled_for, transitions.c.id)
+    ).all()
     states: dict[tuple[str, str], State] = {}
     found: list[dict[tuple[str, str], State]] = []
     done = 0
@@ -244,8 +341,14 @@ def _states_after(connection: Connection, comparison: str, slots: Sequence[datet
 
 def _records(connection: Connection, found: Sequence[Run]) -> tuple[RunRecord, ...]:
     ids = [run.id for run in found]
-    covered, measured = run_results.coverage_of(connection, ids), run_results.summaries_of(connection, ids)
-    of_arms, explained = run_results.arm_scores_of(connection, ids), run_results.explanations_of(connection, ids)
+    covered, measured = (
+        run_results.coverage_of(connection, ids),
+        run_results.summaries_of(connection, ids),
+    )
+    of_arms, explained = (
+        run_results.arm_scores_of(connection, ids),
+        run_results.explanations_of(connection, ids),
+    )
     return tuple(
         RunRecord(
             run=run,
@@ -258,32 +361,59 @@ def _records(connection: Connection, found: Sequence[Run]) -> tuple[RunRecord, .
     )
 
 
-def _marks(connection: Connection, comparisons: Sequence[str], until: datetime) -> dict[str, tuple[object, ...]]:
+def _marks(
+    connection: Connection, comparisons: Sequence[str], until: datetime
+) -> dict[str, tuple[object, ...]]:
     """The mark of each comparison's newest finished run."""
-    given = values(column("name", runs.c.comparison.type), name="given").data([(name,) for name in dict.fromkeys(comparisons)])
+    given = values(column("name", runs.c.comparison.type), name="given").data(
+        [(name,) for name in dict.fromkeys(comparisons)]
+    )
     wanted = given.cte("wanted")
-    is_finished = and_(runs.c.comparison == wanted.c.name, runs.c.status != RunStatus.RUNNING, runs.c.scheduled_for <= until)
+    is_finished = and_(
+        runs.c.comparison == wanted.c.name,
+        runs.c.status != RunStatus.RUNNING,
+        runs.c.scheduled_for <= until,
+    )
     # One look at the index for each name: a grouped query would walk through all runs.
-    newest = select(runs.c.id).where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1).correlate(wanted)
+    newest = (
+        select(runs.c.id)
+        .where(is_finished)
+        .order_by(runs.c.scheduled_for.desc())
+        .limit(1)
+        .correlate(wanted)
+    )
     marked = runs.alias()
     query = select(marked.c.comparison, *(marked.c[name] for name in RUN_MARK))
-    found = connection.execute(query.join_from(wanted, marked, marked.c.id == newest.scalar_subquery()))
+    found = connection.execute(
+        query.join_from(wanted, marked, marked.c.id == newest.scalar_subquery())
+    )
     return {name: tuple(mark) for name, *mark in found}
 
 
-def _newest(connection: Connection, comparison: str, *conditions: ColumnElement[bool]) -> Run | None:
+def _newest(
+    connection: Connection, comparison: str, *conditions: ColumnElement[bool]
+) -> Run | None:
     """The newest run of the comparison that meets these conditions."""
     is_it = and_(runs.c.comparison == comparison, *conditions)
-    row = connection.execute(RUN_ROWS.where(is_it).order_by(runs.c.scheduled_for.desc()).limit(1)).first()
+    row = connection.execute(
+        RUN_ROWS.where(is_it).order_by(runs.c.scheduled_for.desc()).limit(1)
+    ).first()
     return None if row is None else from_row(Run, row)
 
 
-def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectation, ...]) -> LatestRun:
+def _latest(
+    connection: Connection, record: RunRecord, expected: tuple[Expectation, ...]
+) -> LatestRun:
     is_of_it = runs.c.comparison == record.run.comparison
-    ok = run_results.newest_ok(record.run.comparison).with_only_columns(runs.c.scheduled_for, runs.c.finished_at)
+    ok = run_results.newest_ok(record.run.comparison).with_only_columns(
+        runs.c.scheduled_for, runs.c.finished_at
+    )
     ok_slot, ok_at = connection.execute(ok.limit(1)).first() or (None, None)
     waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_it)
-    is_late = and_(IS_END, transitions.c.scheduled_for.between(record.run.slot - timedelta(days=7), record.run.slot))
+    is_late = and_(
+        IS_END,
+        transitions.c.scheduled_for.between(record.run.slot - timedelta(days=7), record.run.slot),
+    )
     ends = select(transitions).where(transitions.c.comparison == record.run.comparison, is_late)
     ended = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
     return LatestRun(
@@ -303,7 +433,13 @@ def _recent(connection: Connection, record: RunRecord) -> tuple[tuple[datetime, 
     metric = record.leading_metric
     if metric is None:
         return ()
-    of_all = and_(summaries.c.run_id == runs.c.id, summaries.c.segment == ALL, summaries.c.metric == metric)
-    newest = run_results.newest_ok(record.run.comparison, runs.c.scheduled_for <= record.run.slot).limit(RECENT_RUNS)
-    means = newest.with_only_columns(runs.c.scheduled_for, summaries.c.mean).outerjoin(summaries, of_all)
+    of_all = and_(
+        summaries.c.run_id == runs.c.id, summaries.c.segment == ALL, summaries.c.metric == metric
+    )
+    newest = run_results.newest_ok(
+        record.run.comparison, runs.c.scheduled_for <= record.run.slot
+    ).limit(RECENT_RUNS)
+    means = newest.with_only_columns(runs.c.scheduled_for, summaries.c.mean).outerjoin(
+        summaries, of_all
+    )
     return tuple((slot, mean) for slot, mean in reversed(connection.execute(means).all()))

@@ -17,7 +17,15 @@ from monitor.model.explanation import Explanation, PartMeans, Split
 from monitor.model.instants import format_instant
 from monitor.model.memory import PARTS, Lesson, to_lessons
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
-from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Histogram, RunResult, RunStatus, Summary
+from monitor.model.runs import (
+    ArmScore,
+    Evidence,
+    EvidenceKind,
+    Histogram,
+    RunResult,
+    RunStatus,
+    Summary,
+)
 from monitor.storage.partitions import of_run
 from monitor.storage.rows import from_row, to_row
 from monitor.storage.tables.metadata import metadata
@@ -44,7 +52,9 @@ _DOUBLES, _DOUBLE_BYTES = "<f8", 8
 _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""
 
-RUN_TABLES: tuple[Table, ...] = tuple(table for table in reversed(metadata.sorted_tables) if "run_id" in table.c)
+RUN_TABLES: tuple[Table, ...] = tuple(
+    table for table in reversed(metadata.sorted_tables) if "run_id" in table.c
+)
 """Tables whose rows belong to a run, in an order in which they can be deleted."""
 _HABITS = "habits"
 
@@ -54,60 +64,105 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     run_id = result.claim.run_id
     for table in RUN_TABLES:
         connection.execute(delete(table).where(of_run(connection, run_id, table)))
-    _put(connection, stages, run_id, [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()])
+    _put(
+        connection,
+        stages,
+        run_id,
+        [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()],
+    )
     rows = result.coverage.rows if result.coverage else ()
     reasons = [
         {"segment": row.segment, "arm": arm, "reason": reason, "users": users}
         for row in rows
         for (arm, reason), users in row.reasons.items()
     ]
-    _put(connection, coverage, run_id, [to_row(row, coverage, position=position) for position, row in enumerate(rows)])
+    _put(
+        connection,
+        coverage,
+        run_id,
+        [to_row(row, coverage, position=position) for position, row in enumerate(rows)],
+    )
     _put(connection, coverage_reasons, run_id, reasons)
     put_summaries(connection, run_id, result.summaries)
-    of_arms = [to_row(each, arm_scores, position=position) for position, each in enumerate(result.arm_scores)]
+    of_arms = [
+        to_row(each, arm_scores, position=position)
+        for position, each in enumerate(result.arm_scores)
+    ]
     _put(connection, arm_scores, run_id, of_arms)
-    _put(connection, expectations, run_id, [to_row(each, expectations) for each in result.expectations])
-    _put(connection, standstills, run_id, [to_row(each, standstills) for each in result.standstills])
+    _put(
+        connection,
+        expectations,
+        run_id,
+        [to_row(each, expectations) for each in result.expectations],
+    )
+    _put(
+        connection, standstills, run_id, [to_row(each, standstills) for each in result.standstills]
+    )
     _put(connection, lessons, run_id, lesson_rows(result.expectations))
     _put(connection, evidence, run_id, [to_row(each, evidence) for each in result.evidence])
     if result.scores is not None:
         store_scores(connection, run_id, result.claim.slot, result.scores)
 
 
-def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary], *, first: int = 0) -> None:
+def put_summaries(
+    connection: Connection, run_id: int, found: Sequence[Summary], *, first: int = 0
+) -> None:
     """Insert summaries of the run, in this order, from position ``first`` on."""
-    _put(connection, summaries, run_id, [_summary_row(position, each) for position, each in enumerate(found, start=first)])
+    _put(
+        connection,
+        summaries,
+        run_id,
+        [_summary_row(position, each) for position, each in enumerate(found, start=first)],
+    )
     _put(connection, statistics, run_id, [row for each in found for row in _statistic_rows(each)])
 
 
 def newest_ok(comparison: str, *which: ColumnElement[bool]) -> Select[Any]:
     """Number and slot of the comparison's ok runs for which all of this holds, the newest first."""
     is_ok = (runs.c.comparison == comparison, runs.c.status == RunStatus.OK)
-    return select(runs.c.id, runs.c.scheduled_for).where(*is_ok, *which).order_by(runs.c.scheduled_for.desc())
+    return (
+        select(runs.c.id, runs.c.scheduled_for)
+        .where(*is_ok, *which)
+        .order_by(runs.c.scheduled_for.desc())
+    )
 
 
-def arm_scores_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[ArmScore, ...]]:
+def arm_scores_of(
+    connection: Connection, run_ids: Sequence[int]
+) -> dict[int, tuple[ArmScore, ...]]:
     """Arm-wide scores of the runs in the order they were stored."""
-    return _by_run(connection, select(arm_scores).order_by(arm_scores.c.position), run_ids, partial(from_row, ArmScore))
+    return _by_run(
+        connection,
+        select(arm_scores).order_by(arm_scores.c.position),
+        run_ids,
+        partial(from_row, ArmScore),
+    )
 
 
 def expectations_of(
     connection: Connection, run_ids: Sequence[int], *, segment: str | None = None
 ) -> dict[int, tuple[Expectation, ...]]:
-    """What was expected of the runs, by alert and segment; of one segment only where it is given."""
+    """What was expected of the runs, by alert and segment.
+
+    Of one segment only where it is given.
+    """
     ordered = select(expectations).order_by(expectations.c.alert, expectations.c.segment)
     if segment is not None:
         ordered = ordered.where(expectations.c.segment == segment)
     return _by_run(connection, ordered, run_ids, partial(from_row, Expectation))
 
 
-def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Standstill]]:
+def standstills_of(
+    connection: Connection, run_ids: Sequence[int]
+) -> dict[int, dict[str, Standstill]]:
     """What the runs counted for each rule on standstill, by alert."""
     found = _by_run(connection, select(standstills), run_ids, partial(from_row, Standstill))
     return {run_id: {each.alert: each for each in of_run} for run_id, of_run in found.items()}
 
 
-def coverage_of(connection: Connection, run_ids: Sequence[int], *, segment: str | None = None) -> dict[int, Coverage]:
+def coverage_of(
+    connection: Connection, run_ids: Sequence[int], *, segment: str | None = None
+) -> dict[int, Coverage]:
     """Coverage of those of the runs that have one; of one segment only where it is given."""
     of_runs, why = (
         [each.c.run_id.in_(run_ids), each.c.segment == segment][: 1 if segment is None else 2]
@@ -130,7 +185,9 @@ def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tu
         values[row.run_id, row.segment, row.metric][row.statistic] = row.value
 
     def summary(row: Row[Any]) -> Summary:
-        histogram = Histogram(low=row.histogram_low, high=row.histogram_high, counts=tuple(row.histogram_counts))
+        histogram = Histogram(
+            low=row.histogram_low, high=row.histogram_high, counts=tuple(row.histogram_counts)
+        )
         of_it = values.get((row.run_id, row.segment, row.metric), {})
         return from_row(Summary, row, statistics=of_it, histogram=histogram)
 
@@ -148,7 +205,10 @@ def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
 
 
 def _by_run(
-    connection: Connection, query: Select[Any], run_ids: Sequence[int], item: Callable[[Row[Any]], _T]
+    connection: Connection,
+    query: Select[Any],
+    run_ids: Sequence[int],
+    item: Callable[[Row[Any]], _T],
 ) -> dict[int, tuple[_T, ...]]:
     """What each of the runs has, made of its rows, in the order of the query."""
     found: dict[int, list[_T]] = defaultdict(list)
@@ -157,7 +217,9 @@ def _by_run(
     return {run_id: tuple(items) for run_id, items in found.items()}
 
 
-def _put(connection: Connection, table: Table, run_id: int, rows: Iterable[Mapping[str, object]]) -> None:
+def _put(
+    connection: Connection, table: Table, run_id: int, rows: Iterable[Mapping[str, object]]
+) -> None:
     owned = [{"run_id": run_id, **row} for row in rows]
     if owned:
         connection.execute(table.insert(), owned)
@@ -166,13 +228,25 @@ def _put(connection: Connection, table: Table, run_id: int, rows: Iterable[Mappi
 def _summary_row(position: int, summary: Summary) -> dict[str, object]:
     low, high = summary.histogram.low, summary.histogram.high
     counts = [int(count) for count in summary.histogram.counts]
-    return to_row(summary, summaries, position=position, histogram_low=low, histogram_high=high, histogram_counts=counts)
+    return to_row(
+        summary,
+        summaries,
+        position=position,
+        histogram_low=low,
+        histogram_high=high,
+        histogram_counts=counts,
+    )
 
 
 def _statistic_rows(summary: Summary) -> list[dict[str, object]]:
     # No value is stored as no row.
     return [
-        {"segment": summary.segment, "metric": summary.metric, "statistic": statistic, "value": value}
+        {
+            "segment": summary.segment,
+            "metric": summary.metric,
+            "statistic": statistic,
+            "value": value,
+        }
         for statistic, value in summary.statistics.items()
         if not math.isnan(value)
     ]
@@ -191,9 +265,17 @@ def lesson_rows(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
 
 
 def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
-    """Lessons of the runs by alert. A run whose numbers do not fit has none: its summaries are used instead."""
-    query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(lessons.c.run_id.in_(run_ids))
-    return {run_id: _unpack(_parse_about(about), numbers) for run_id, about, numbers in connection.execute(query)}
+    """Lessons of the runs by alert.
+
+    A run whose numbers do not fit has none: its summaries are used instead.
+    """
+    query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(
+        lessons.c.run_id.in_(run_ids)
+    )
+    return {
+        run_id: _unpack(_parse_about(about), numbers)
+        for run_id, about, numbers in connection.execute(query)
+    }
 
 
 def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
@@ -218,12 +300,26 @@ def store_explanation(connection: Connection, result: RunResult) -> None:
     """Insert the run's split and explanation, those that it has."""
     run_id, split, explanation = result.claim.run_id, result.split, result.explanation
     if split is not None:
-        about = {"run_id": run_id, "segment": ALL, "position": 0, "metric": split.metric, "asked": split.asked}
-        connection.execute(splits.insert().values(to_row(split.means, splits, **about, kinds={_HABITS: split.habits})))
+        about = {
+            "run_id": run_id,
+            "segment": ALL,
+            "position": 0,
+            "metric": split.metric,
+            "asked": split.asked,
+        }
+        connection.execute(
+            splits.insert().values(
+                to_row(split.means, splits, **about, kinds={_HABITS: split.habits})
+            )
+        )
     if explanation is not None:
         details = {name: value for name, value in asdict(explanation).items() if name != "sentence"}
         details["since"] = explanation.since and format_instant(explanation.since)
-        connection.execute(explanations.insert().values(run_id=run_id, sentence=explanation.sentence, details=details))
+        connection.execute(
+            explanations.insert().values(
+                run_id=run_id, sentence=explanation.sentence, details=details
+            )
+        )
 
 
 def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
@@ -235,13 +331,18 @@ def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int,
 
 def splits_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Split]:
     """Splits of those of the runs that have one."""
-    query = select(splits).where(splits.c.run_id.in_(run_ids), splits.c.segment == ALL, splits.c.n > 0)
+    query = select(splits).where(
+        splits.c.run_id.in_(run_ids), splits.c.segment == ALL, splits.c.n > 0
+    )
     return {row.run_id: _split(row) for row in connection.execute(query)}
 
 
 def _split(row: Any) -> Split:  # noqa: ANN401 - a row of splits
     stored = (row.kinds or {}).get(_HABITS, {})
-    habits = {arm: {habit: tuple(shares) for habit, shares in of_arm.items()} for arm, of_arm in stored.items()}
+    habits = {
+        arm: {habit: tuple(shares) for habit, shares in of_arm.items()}
+        for arm, of_arm in stored.items()
+    }
     return Split(metric=row.metric, asked=row.asked, means=from_row(PartMeans, row), habits=habits)
 
 
@@ -249,7 +350,8 @@ def _explanation(sentence: str, details: Any) -> Explanation | None:  # noqa: AN
     try:
         return _reader().validate_python({**details, "sentence": sentence})
     except (TypeError, ValueError):
-        # A document of another version, which holds what this one does not know, or lacks what it needs.
+        # A document of another version, which holds what this one does not know, or lacks what it
+        # needs.
         return None
 
 

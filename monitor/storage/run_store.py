@@ -8,7 +8,20 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Connection, Row, and_, case, delete, func, literal, or_, select, update
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    case,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from monitor.model.runs import Claim, Run, RunResult, RunStatus, Scores, Summary, kept_name
 from monitor.storage import list_pieces
@@ -33,7 +46,15 @@ class SqlRunStore:
         self._database = database
 
     def claim(  # noqa: PLR0913 - see the port
-        self, comparison: str, slot: datetime, *, owner: str, now: datetime, until: datetime, config_hash: str, rerun: bool
+        self,
+        comparison: str,
+        slot: datetime,
+        *,
+        owner: str,
+        now: datetime,
+        until: datetime,
+        config_hash: str,
+        rerun: bool,
     ) -> Claim | None:
         holder = {"owner": owner, "claimed_until": until, "epoch": self._database.epoch}
         begun = {
@@ -48,14 +69,22 @@ class SqlRunStore:
         is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
         is_finished = runs.c.status.in_(_FINISHED)
         # What a finished run shows stays until `finish` replaces it.
-        kept = {name: case((is_finished, runs.c[name]), else_=_literal(name, value)) for name, value in begun.items()}
-        taken = update(runs).where(_is_slot(comparison, slot), is_free, or_(~is_finished, literal(rerun, Boolean)))
+        kept = {
+            name: case((is_finished, runs.c[name]), else_=_literal(name, value))
+            for name, value in begun.items()
+        }
+        taken = update(runs).where(
+            _is_slot(comparison, slot), is_free, or_(~is_finished, literal(rerun, Boolean))
+        )
         with self._database.write() as connection:
             inserted = connection.execute(
-                insert(connection, runs).values(fresh).on_conflict_do_nothing(), execution_options={"preserve_rowcount": True}
+                insert(connection, runs).values(fresh).on_conflict_do_nothing(),
+                execution_options={"preserve_rowcount": True},
             )
             if inserted.rowcount != 1:
-                claimed = connection.execute(taken.values(attempt=runs.c.attempt + 1, **holder, **kept))
+                claimed = connection.execute(
+                    taken.values(attempt=runs.c.attempt + 1, **holder, **kept)
+                )
                 if claimed.rowcount != 1:
                     return None
             row = connection.execute(select(runs).where(_is_slot(comparison, slot))).one()
@@ -71,10 +100,14 @@ class SqlRunStore:
         with self._database.write() as connection:
             # A slot that was never run leaves no row.
             if connection.execute(delete(runs).where(never_run)).rowcount != 1:
-                connection.execute(update(runs).where(_is_held(claim)).values(claimed_until=None, **left))
+                connection.execute(
+                    update(runs).where(_is_held(claim)).values(claimed_until=None, **left)
+                )
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
-        pieces = list_pieces.encode_lists(result.lists)  # before the transaction, which others wait for
+        pieces = list_pieces.encode_lists(
+            result.lists
+        )  # before the transaction, which others wait for
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
             result = replace(result, scores=_begun(result.scores))
@@ -92,25 +125,37 @@ class SqlRunStore:
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
         # With the attempt counted up, what the holder may still store is refused.
         taken = update(runs).where(_is_held(claim), runs.c.claimed_until.is_not(None))
-        abandoned = taken.values(claimed_until=None, attempt=runs.c.attempt + 1, **as_abandoned(reason, at))
+        abandoned = taken.values(
+            claimed_until=None, attempt=runs.c.attempt + 1, **as_abandoned(reason, at)
+        )
         with self._database.write() as connection:
             return connection.execute(abandoned).rowcount == 1
 
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
         expired = update(runs).where(runs.c.claimed_until <= now, runs.c.id.not_in(list(sparing)))
-        ended = expired.values(claimed_until=None, **as_abandoned(_EXPIRED, now)).returning(runs.c.status)
+        ended = expired.values(claimed_until=None, **as_abandoned(_EXPIRED, now)).returning(
+            runs.c.status
+        )
         with self._database.write() as connection:
             return connection.scalars(ended).all().count(RunStatus.ABANDONED)
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
-        is_wanted = and_(runs.c.comparison == comparison, runs.c.scheduled_for >= since, runs.c.claimed_until.is_(None))
+        is_wanted = and_(
+            runs.c.comparison == comparison,
+            runs.c.scheduled_for >= since,
+            runs.c.claimed_until.is_(None),
+        )
         query = RUN_ROWS.where(WAITS_FOR_RELEVANCE, is_wanted).order_by(runs.c.scheduled_for)
         return tuple(from_row(Run, row) for row in self._database.rows(query))
 
-    def store_relevance(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
+    def store_relevance(
+        self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime
+    ) -> bool:
         if scores is not None:
             ensure_partitions(self._database, [day_of_slot(run.slot)])
-        is_same = and_(runs.c.id == run.id, runs.c.attempt == run.attempt, runs.c.claimed_until.is_(None))
+        is_same = and_(
+            runs.c.id == run.id, runs.c.attempt == run.attempt, runs.c.claimed_until.is_(None)
+        )
         with self._database.write() as connection:
             if connection.execute(update(runs).where(is_same).values(labelled_at=at)).rowcount != 1:
                 return False
@@ -121,7 +166,8 @@ class SqlRunStore:
 
 
 def _begun(batches: Iterable[Scores]) -> Iterable[Scores]:
-    # Many are put in order before the first one comes, which is not to last while others wait for the transaction.
+    # Many are put in order before the first one comes, which is not to last while others wait for
+    # the transaction.
     rest = iter(batches)
     return chain(list(islice(rest, 1)), rest)
 
@@ -132,7 +178,9 @@ def _is_slot(comparison: str, slot: datetime) -> ColumnElement[bool]:
 
 def _is_held(claim: Claim) -> ColumnElement[bool]:
     # Whoever claims the slot anew counts the attempt up.
-    return and_(runs.c.id == claim.run_id, runs.c.owner == claim.owner, runs.c.attempt == claim.attempt)
+    return and_(
+        runs.c.id == claim.run_id, runs.c.owner == claim.owner, runs.c.attempt == claim.attempt
+    )
 
 
 def _literal(name: str, value: object) -> ColumnElement[Any]:
@@ -143,7 +191,10 @@ def as_abandoned(reason: str, at: datetime) -> dict[str, ColumnElement[Any]]:
     """What to set of a run whose claim ends: it is abandoned for this reason, unless it had ended before it was run again."""
     left = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
     was_running = runs.c.status == RunStatus.RUNNING
-    return {name: case((was_running, _literal(name, value)), else_=runs.c[name]) for name, value in left.items()}
+    return {
+        name: case((was_running, _literal(name, value)), else_=runs.c[name])
+        for name, value in left.items()
+    }
 
 
 def _claim(row: Row[Any], **given: object) -> Claim:
@@ -151,29 +202,55 @@ def _claim(row: Row[Any], **given: object) -> Claim:
 
 
 def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
-    """Keep the finished run of the slot under a name of its own; the claim on a new row, or the same where there is none."""
+    """Keep the finished run of the slot under a name of its own.
+
+    The claim on a new row, or the same where there is none.
+    """
     is_earlier = and_(_is_held(claim), runs.c.status.in_(_FINISHED))
-    row = connection.execute(select(runs).where(is_earlier).with_for_update()).mappings().one_or_none()
+    row = (
+        connection.execute(select(runs).where(is_earlier).with_for_update())
+        .mappings()
+        .one_or_none()
+    )
     if row is None:
         return claim
     # The earlier attempt keeps its id, since what it measured refers to it.
-    aside = {"comparison": kept_name(claim.comparison, claim.attempt - 1), "attempt": claim.attempt - 1}
-    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(claimed_until=None, **aside))
+    aside = {
+        "comparison": kept_name(claim.comparison, claim.attempt - 1),
+        "attempt": claim.attempt - 1,
+    }
+    connection.execute(
+        update(runs).where(runs.c.id == claim.run_id).values(claimed_until=None, **aside)
+    )
     fresh = {column: value for column, value in row.items() if column != "id"}
-    return replace(claim, run_id=connection.scalar(runs.insert().values(fresh).returning(runs.c.id)))
+    return replace(
+        claim, run_id=connection.scalar(runs.insert().values(fresh).returning(runs.c.id))
+    )
 
 
 def _finish_claim(connection: Connection, result: RunResult) -> bool:
     """False when somebody else has claimed the slot since."""
     labelled_at = result.finished_at if result.is_labelled else None
-    ended = to_row(result, runs, started_at=result.claim.started_at, claimed_until=None, labelled_at=labelled_at)
-    return connection.execute(update(runs).where(_is_held(result.claim)).values(ended)).rowcount == 1
+    ended = to_row(
+        result,
+        runs,
+        started_at=result.claim.started_at,
+        claimed_until=None,
+        labelled_at=labelled_at,
+    )
+    return (
+        connection.execute(update(runs).where(_is_held(result.claim)).values(ended)).rowcount == 1
+    )
 
 
 def _replace_summaries(connection: Connection, run_id: int, found: Sequence[Summary]) -> None:
     """Store summaries in place of the run's summaries of the same metrics, after those of other metrics."""
     metrics = {summary.metric for summary in found}
     for table in (statistics, summaries):
-        connection.execute(delete(table).where(table.c.run_id == run_id, table.c.metric.in_(metrics)))
-    last = connection.scalar(select(func.max(summaries.c.position)).where(summaries.c.run_id == run_id))
+        connection.execute(
+            delete(table).where(table.c.run_id == run_id, table.c.metric.in_(metrics))
+        )
+    last = connection.scalar(
+        select(func.max(summaries.c.position)).where(summaries.c.run_id == run_id)
+    )
     put_summaries(connection, run_id, found, first=0 if last is None else int(last) + 1)

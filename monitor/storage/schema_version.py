@@ -27,11 +27,14 @@ from monitor.storage.transactions import Database, require_file
 if TYPE_CHECKING:
     from alembic.config import Config
 
-# Alembic is imported where the schema is changed or compared: it loads as slowly as all that reading commands do.
+# Alembic is imported where the schema is changed or compared: it loads as slowly as all that
+# reading commands do.
 
 _LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
 _OLDEST_POSTGRES = (14,)
-_NEWER = "install the newer rankwatch that wrote it, then `rankwatch db upgrade` has nothing left to do"
+_NEWER = (
+    "install the newer rankwatch that wrote it, then `rankwatch db upgrade` has nothing left to do"
+)
 
 
 def migrations() -> Path:
@@ -46,13 +49,19 @@ def head() -> str:
 
 
 def upgrade(url: SecretStr | str, revision: str = "head") -> None:
-    """Move the schema forward, creating a SQLite file that is not there. Everything or nothing; one at a time."""
+    """Move the schema forward, creating a SQLite file that is not there.
+
+    Everything or nothing; one at a time.
+    """
     with _opened(url) as database:
         _migrate(database, revision)
 
 
 def downgrade(url: SecretStr | str, revision: str) -> None:
-    """Move the schema back to ``revision``, ``base`` being no tables at all. What newer versions stored is lost."""
+    """Move the schema back to ``revision``, ``base`` being no tables at all.
+
+    What newer versions stored is lost.
+    """
     from alembic import command
 
     with _existing(url) as database, _migrating(database) as config:
@@ -60,7 +69,10 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
 
 
 def current(url: SecretStr | str) -> str | None:
-    """The version that the database has; None when it has no tables of ours, or when there is no such SQLite file."""
+    """The version that the database has.
+
+    None when it has no tables of ours, or when there is no such SQLite file.
+    """
     file = file_of(parse_url(url))
     if file is not None and not file.exists():
         return None
@@ -69,25 +81,41 @@ def current(url: SecretStr | str) -> str | None:
 
 
 def check(url: SecretStr | str) -> list[str]:
-    """Differences between the database and what this version expects, one a line; empty when there are none."""
+    """Differences between the database and what this version expects, one a line.
+
+    Empty when there are none.
+    """
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
 
     with _existing(url) as database, database.read() as connection:
         version = version_of(connection)
         if version != head():
-            return [f"the schema has version {version or '(none)'}, this program needs {head()}: {advise(version)}"]
+            return [
+                (
+                    f"the schema has version {version or '(none)'}, this program needs {head()}: "
+                    f"{advise(version)}"
+                )
+            ]
         options: dict[str, Any] = {
             "compare_type": True,
             "compare_server_default": True,
             "include_name": without_partitions(connection),
             "include_object": is_of_dialect(connection),
         }
-        return [str(change) for change in compare_metadata(MigrationContext.configure(connection, opts=options), metadata)]
+        return [
+            str(change)
+            for change in compare_metadata(
+                MigrationContext.configure(connection, opts=options), metadata
+            )
+        ]
 
 
 def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
-    """What is wrong with the file of a SQLite database, and what to do; None without a file, as on PostgreSQL."""
+    """What is wrong with the file of a SQLite database, and what to do.
+
+    None without a file, as on PostgreSQL.
+    """
     file = file_of(parse_url(url))
     if file is None or not file.exists():
         return None
@@ -97,7 +125,10 @@ def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
 
 
 def create(database: Database) -> None:
-    """Give a database without our tables those of this version; any other stays as it is. Several may do so at once."""
+    """Give a database without our tables those of this version.
+
+    Any other stays as it is. Several may do so at once.
+    """
     with database.read() as connection:
         if version_of(connection) is not None:
             return
@@ -115,7 +146,10 @@ def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) 
 
 
 def version_of(connection: Connection) -> str | None:
-    """The version of the schema seen over this connection; SchemaError for tables whose version is unknown."""
+    """The version of the schema seen over this connection.
+
+    SchemaError for tables whose version is unknown.
+    """
     if not inspect(connection).has_table("alembic_version"):
         return None
     versions = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
@@ -123,8 +157,9 @@ def version_of(connection: Connection) -> str | None:
         return versions[0]
     if versions or inspect(connection).has_table(runs.name):
         msg = (
-            "alembic_version, the table that holds the version of the schema, is empty or damaged: restore the database from a "
-            "backup, or write the version into it that the tables have"
+            "alembic_version, the table that holds the version of the schema, is empty or "
+            "damaged: restore the database from a backup, or write the version into it that the "
+            "tables have"
         )
         raise SchemaError(msg)
     return None  # as `downgrade base` leaves it
@@ -140,14 +175,22 @@ def rewrite(connection: Connection) -> None:
 
 
 def require_head(connection: Connection, place: str) -> None:
-    """SchemaError unless the schema is the one that this program works with; DatabaseError for a server that is too old."""
+    """SchemaError unless the schema is the one that this program works with.
+
+    DatabaseError for a server that is too old.
+    """
     if not is_sqlite(connection):
         _require_version(connection, place)
     version = _known_version(connection, place)
     if version is None:
         raise SchemaError(f"{place} holds no tables of rankwatch yet: {UPGRADE}")
     if version != head():
-        raise SchemaError(f"{place} has schema version {version}, older than {head()} which this program needs: {UPGRADE}")
+        raise SchemaError(
+            (
+                f"{place} has schema version {version}, older than {head()} which this program "
+                f"needs: {UPGRADE}"
+            )
+        )
 
 
 def advise(version: str | None) -> str:
@@ -179,21 +222,29 @@ def _migrating(database: Database) -> Iterator[Config]:
         except CommandError as error:
             note_error(error)
             known = ", ".join(_known()[::-1])
-            msg = f"{describe(database.url)} cannot be migrated to that version: known versions are base, {known}"
+            msg = (
+                f"{describe(database.url)} cannot be migrated to that version: known versions "
+                f"are base, {known}"
+            )
             raise SchemaError(msg) from None
 
 
 def _require_version(connection: Connection, place: str) -> None:
     found = connection.dialect.server_version_info or _OLDEST_POSTGRES
     if found < _OLDEST_POSTGRES:
-        msg = f"{place} runs PostgreSQL {'.'.join(map(str, found))}: rankwatch needs {_OLDEST_POSTGRES[0]} or newer"
+        msg = (
+            f"{place} runs PostgreSQL {'.'.join(map(str, found))}: rankwatch needs "
+            f"{_OLDEST_POSTGRES[0]} or newer"
+        )
         raise DatabaseError(msg)
 
 
 def _known_version(connection: Connection, place: str) -> str | None:
     version = version_of(connection)
     if version is not None and version not in _known():
-        raise SchemaError(f"{place} has schema version {version}, which this program does not know: {_NEWER}")
+        raise SchemaError(
+            f"{place} has schema version {version}, which this program does not know: {_NEWER}"
+        )
     return version
 
 
@@ -210,7 +261,11 @@ def _config(connection: Connection) -> Config:
 @cache
 def _known() -> tuple[str, ...]:
     # Newest first: the number with which the name of a migration begins.
-    return tuple(sorted((path.name[:4] for path in (migrations() / "versions").glob("[0-9]*.py")), reverse=True))
+    return tuple(
+        sorted(
+            (path.name[:4] for path in (migrations() / "versions").glob("[0-9]*.py")), reverse=True
+        )
+    )
 
 
 def user_of(url: SecretStr | str) -> str | None:
@@ -223,13 +278,23 @@ def user_of(url: SecretStr | str) -> str | None:
 
 
 def _leader(connection: Connection) -> str | None:
-    _, found = read_lease(connection) if inspect(connection).has_table(leases.name) else (None, None)
-    return None if found is None else f"{found.holder} (leads, for {found.free_in_s:.0f} s more if it is not renewed)"
+    _, found = (
+        read_lease(connection) if inspect(connection).has_table(leases.name) else (None, None)
+    )
+    return (
+        None
+        if found is None
+        else f"{found.holder} (leads, for {found.free_in_s:.0f} s more if it is not renewed)"
+    )
 
 
 def _runner(connection: Connection) -> str | None:
     if not inspect(connection).has_table(runs.name):
         return None
-    held = select(runs.c.owner, runs.c.comparison).where(runs.c.claimed_until > func.clock_timestamp()).limit(1)
+    held = (
+        select(runs.c.owner, runs.c.comparison)
+        .where(runs.c.claimed_until > func.clock_timestamp())
+        .limit(1)
+    )
     row = connection.execute(held).one_or_none()
     return None if row is None else f"{row.owner} (runs {row.comparison})"

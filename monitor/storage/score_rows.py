@@ -28,7 +28,9 @@ _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 
 
-def insert_rows(driver: Any, run_id: int, first: int, parts: MetricsByPart, batches: Iterable[Scores]) -> None:  # noqa: ANN401 - sqlite3
+def insert_rows(
+    driver: Any, run_id: int, first: int, parts: MetricsByPart, batches: Iterable[Scores]
+) -> None:  # noqa: ANN401 - sqlite3
     """Add one row a user and part to SQLite; the first part has the number ``first``."""
     cursor = driver.cursor()
     for users, part, values in _chunks(parts, batches):
@@ -37,8 +39,13 @@ def insert_rows(driver: Any, run_id: int, first: int, parts: MetricsByPart, batc
         flat = list(chain.from_iterable(zip(*columns, strict=True)))
         whole = len(flat) - len(flat) % (width * _TOGETHER)
         # Fifty users a statement take less than half the time that one takes.
-        cursor.executemany(_statement(run_id, first + part, width, _TOGETHER), _grouped(flat[:whole], width * _TOGETHER))
-        cursor.executemany(_statement(run_id, first + part, width, 1), _grouped(flat[whole:], width))
+        cursor.executemany(
+            _statement(run_id, first + part, width, _TOGETHER),
+            _grouped(flat[:whole], width * _TOGETHER),
+        )
+        cursor.executemany(
+            _statement(run_id, first + part, width, 1), _grouped(flat[whole:], width)
+        )
     cursor.close()
 
 
@@ -55,7 +62,9 @@ def copy_rows(
     columns = ", ".join(f"v{place}" for place in range(1, width + 1))
     with (
         driver.cursor() as cursor,
-        cursor.copy(f"COPY scores (run_id, day, part, {columns}, user_id) FROM STDIN (FORMAT BINARY)") as copy,
+        cursor.copy(
+            f"COPY scores (run_id, day, part, {columns}, user_id) FROM STDIN (FORMAT BINARY)"
+        ) as copy,
     ):
         copy.write(_SIGNATURE)
         for users, part, values in _chunks(parts, batches):
@@ -63,7 +72,9 @@ def copy_rows(
         copy.write(_TRAILER)
 
 
-def binary_rows(run_id: int, day: date, part: int, values: Sequence[Floats], users: list[str], width: int) -> memoryview:
+def binary_rows(
+    run_id: int, day: date, part: int, values: Sequence[Floats], users: list[str], width: int
+) -> memoryview:
     """Tuples in the format of COPY: number of fields, then each field's length and content, big-endian; NULL is length -1."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -89,7 +100,11 @@ def binary_rows(run_id: int, day: date, part: int, values: Sequence[Floats], use
 
 def _layout(width: int) -> np.dtype[Any]:
     """One row but for the user's name, which stands last."""
-    values = ((f"{kind}{place}", code) for place in range(width) for kind, code in (("length", ">i4"), ("value", ">f8")))
+    values = (
+        (f"{kind}{place}", code)
+        for place in range(width)
+        for kind, code in (("length", ">i4"), ("value", ">f8"))
+    )
     return np.dtype([
         ("fields", ">i2"),
         *(("run_length", ">i4"), ("run", ">i8"), ("day_length", ">i4"), ("day", ">i4")),
@@ -112,11 +127,15 @@ def _without_nulls(rows: np.ndarray[Any, Any], is_null: np.ndarray[Any, Any]) ->
         content = content[is_kept]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return pa.Array.from_buffers(
-        pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
+        pa.binary(),
+        len(rows),
+        [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))],
     )
 
 
-def _chunks(parts: MetricsByPart, batches: Iterable[Scores]) -> Iterator[tuple[list[str], int, list[Floats]]]:
+def _chunks(
+    parts: MetricsByPart, batches: Iterable[Scores]
+) -> Iterator[tuple[list[str], int, list[Floats]]]:
     """Names as they are stored, part, and the part's columns of values, for so many users at once."""
     for batch in batches:
         for start in range(0, len(batch.users), CHUNK):
@@ -130,13 +149,18 @@ def _nullable(column: Floats) -> list[float | None]:
     undefined = np.isnan(column)
     if not undefined.any():
         return list(column.tolist())
-    return [None if missing else value for value, missing in zip(column.tolist(), undefined.tolist(), strict=True)]
+    return [
+        None if missing else value
+        for value, missing in zip(column.tolist(), undefined.tolist(), strict=True)
+    ]
 
 
 def _statement(run_id: int, part: int, width: int, users: int) -> str:
     columns = ", ".join(f"v{place}" for place in range(1, width))
     row = f"({run_id:d}, {part:d}{', ?' * width})"
-    return f"INSERT INTO scores (run_id, part, user_id, {columns}) VALUES {', '.join([row] * users)}"  # noqa: S608 - numbers only
+    return (
+        f"INSERT INTO scores (run_id, part, user_id, {columns}) VALUES {', '.join([row] * users)}"  # noqa: S608 - numbers only
+    )
 
 
 def _grouped(values: list[Any], size: int) -> Iterator[tuple[Any, ...]]:

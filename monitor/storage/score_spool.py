@@ -35,18 +35,29 @@ class DuckSpool:
                 if metric not in self._columns:
                     # Names of our own: DuckDB takes those that differ in case only for the same.
                     self._columns[metric] = f"metric_{len(self._columns)}"
-                    self._database.execute(f"ALTER TABLE spool ADD COLUMN {self._columns[metric]} DOUBLE")
+                    self._database.execute(
+                        f"ALTER TABLE spool ADD COLUMN {self._columns[metric]} DOUBLE"
+                    )
             values = {self._columns[metric]: values for metric, values in scores.by_metric.items()}
-            self._database.register("batch", pa.table({"name": pa.array(scores.users.array), **values}))
+            self._database.register(
+                "batch", pa.table({"name": pa.array(scores.users.array), **values})
+            )
             self._database.execute("INSERT INTO spool BY NAME SELECT * FROM batch")
             self._database.unregister("batch")
 
     def batches(self) -> Iterator[Scores]:
         """See the port. Text is ordered by its bytes, as in the tables of SQLite."""
         with _one_sentence():
-            for record in self._database.sql("SELECT * FROM spool ORDER BY name").to_arrow_reader(BATCH):
-                users: pd.Index[str] = pd.Index(pd.array(record["name"].cast(pa.large_string()), dtype="str"))
-                values = {metric: record[column].to_numpy(zero_copy_only=False) for metric, column in self._columns.items()}
+            for record in self._database.sql("SELECT * FROM spool ORDER BY name").to_arrow_reader(
+                BATCH
+            ):
+                users: pd.Index[str] = pd.Index(
+                    pd.array(record["name"].cast(pa.large_string()), dtype="str")
+                )
+                values = {
+                    metric: record[column].to_numpy(zero_copy_only=False)
+                    for metric, column in self._columns.items()
+                }
                 yield Scores(users=users, by_metric=values)
 
     def close(self) -> None:
@@ -61,5 +72,8 @@ def _one_sentence() -> Iterator[None]:
     # What a stream of batches runs into comes as an error of Arrow's or the system's.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         trouble = room_trouble(str(error)) or file_cause(error)
-        msg = f"the scores of the run were not written to temporary files: {trouble}, or set keep_scores to a number of users"
+        msg = (
+            f"the scores of the run were not written to temporary files: {trouble}, or set "
+            "keep_scores to a number of users"
+        )
         raise OutputError(msg, permanent=False) from None

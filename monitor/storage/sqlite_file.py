@@ -27,7 +27,10 @@ _OF_AN_INDEX = ("missing from index", "wrong # of entries in index", "non-unique
 
 
 def identity(file: Path | int) -> tuple[int, int] | None:
-    """Device and inode, which tell a file, or an open one, from another that replaced it; None when there is no file."""
+    """Device and inode, which tell a file, or an open one, from another that replaced it.
+
+    None when there is no file.
+    """
     try:
         found = os.stat(file)  # noqa: PTH116 - takes open files too
     except OSError:
@@ -36,7 +39,10 @@ def identity(file: Path | int) -> tuple[int, int] | None:
 
 
 def make_private(file: Path) -> None:
-    """Make the file where there is none, for its owner alone whatever the umask; SQLite's log takes its mode from it."""
+    """Make the file where there is none, for its owner alone whatever the umask.
+
+    SQLite's log takes its mode from it.
+    """
     # Never opened where it is there: closing it would release the locks that SQLite holds on it.
     with suppress(OSError):  # what is in the way is SQLite's to say
         number = os.open(file.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -45,9 +51,16 @@ def make_private(file: Path) -> None:
 
 
 def exposure(url: URL) -> str | None:
-    """What to say where every account of this machine may read the file of a SQLite database; None where there is nothing."""
+    """What to say where every account of this machine may read the file of a SQLite database.
+
+    None where there is nothing.
+    """
     file = file_of(url)
-    return None if file is None else describe_exposure(file, "may read users and lists in it", f"chmod o= {file}*")
+    return (
+        None
+        if file is None
+        else describe_exposure(file, "may read users and lists in it", f"chmod o= {file}*")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +89,10 @@ class PinnedFiles:
 
 
 def find_damage(file: Path) -> list[str]:
-    """Read every page of the file and compare indexes with their tables; what is wrong in SQLite's words. sqlite3.Error."""
+    """Read every page of the file and compare indexes with their tables.
+
+    What is wrong in SQLite's words. sqlite3.Error.
+    """
     found: list[str] = []
     with closing(sqlite3.connect(file, timeout=_WAIT_S)) as connection:
         try:
@@ -85,20 +101,28 @@ def find_damage(file: Path) -> list[str]:
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
                 raise
-            found.append("pages do not hold what they should")  # SQLite says no more where it cannot go on
+            found.append(
+                "pages do not hold what they should"
+            )  # SQLite says no more where it cannot go on
     return [] if found == ["ok"] else found[:_MOST_SHOWN]
 
 
 def advise_on(file: Path, damage: Sequence[str]) -> str:
     """What to do about the damage."""
     if all(any(words in line for words in _OF_AN_INDEX) for line in damage):
-        return f"only indexes are wrong: stop rankwatch and make them anew with `sqlite3 {file} REINDEX`"
+        return (
+            f"only indexes are wrong: stop rankwatch and make them anew with `sqlite3 {file} "
+            "REINDEX`"
+        )
     return "restore it from a backup"
 
 
 @dataclass(slots=True, kw_only=True)
 class FileLock:
-    """The lock of the database at ``file``, on a file beside it that stays. The system releases it when the process ends."""
+    """The lock of the database at ``file``, on a file beside it that stays.
+
+    The system releases it when the process ends.
+    """
 
     file: Path
     holder: str
@@ -111,12 +135,17 @@ class FileLock:
         return resolved.with_name(f"{resolved.name}.lock")
 
     def take(self) -> None:
-        """Take the lock, or see that it is held still; DatabaseError naming the holder when another process has it."""
+        """Take the lock, or see that it is held still.
+
+        DatabaseError naming the holder when another process has it.
+        """
         if self._held is not None and identity(self._held) == identity(self.path):
             return
         self.release()
         try:
-            opened = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            opened = os.open(
+                self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
         except OSError as error:
             raise self._refused(error) from None
         try:
@@ -138,11 +167,15 @@ class FileLock:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.truncate(opened, 0)
-            os.pwrite(opened, f"{self.holder} since {format_instant(utc_now().replace(microsecond=0))}\n".encode(), 0)
+            os.pwrite(
+                opened,
+                f"{self.holder} since {format_instant(utc_now().replace(microsecond=0))}\n".encode(),
+                0,
+            )
         except BlockingIOError:
             msg = (
-                f"SQLite database {self.file} is in use by another daemon: {_holder_in(opened)} holds {self.path}: "
-                "end it, or use PostgreSQL, where any number may run"
+                f"SQLite database {self.file} is in use by another daemon: {_holder_in(opened)} "
+                f"holds {self.path}: end it, or use PostgreSQL, where any number may run"
             )
             raise DatabaseError(msg) from None
         except OSError as error:
@@ -150,8 +183,8 @@ class FileLock:
 
     def _refused(self, error: OSError) -> DatabaseError:
         return DatabaseError(
-            f"SQLite database {self.file} cannot be locked: {self.path}: {error.strerror}: put the database in a directory on "
-            "a local disk where this account may write"
+            f"SQLite database {self.file} cannot be locked: {self.path}: {error.strerror}: put the "
+            "database in a directory on a local disk where this account may write"
         )
 
     def release(self) -> None:
@@ -162,7 +195,10 @@ class FileLock:
 
 
 def holder_of(file: Path) -> str | None:
-    """The holder of the lock of the database at ``file`` and where the lock is, in words; None for nobody. Locks nothing."""
+    """The holder of the lock of the database at ``file`` and where the lock is, in words.
+
+    None for nobody. Locks nothing.
+    """
     lock = FileLock(file=file, holder="").path
     try:
         opened = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -31,13 +31,15 @@ QUEUE_WAIT_S = 300.0
 LEADING = "daemon"
 """The name of the lease on leading."""
 
-# FULL: what was committed survives a power cut. It costs one flush a commit, and a run has few commits.
+# FULL: what was committed survives a power cut. It costs one flush a commit, and a run has few
+# commits.
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 # The connection used last is used next: each keeps pages and statements in memory.
 _ENGINE: dict[str, Any] = {"hide_parameters": True, "pool_use_lifo": True}
 
-# Prepared statements would break behind a pooler that hands each transaction to another server connection.
+# Prepared statements would break behind a pooler that hands each transaction to another server
+# connection.
 _POSTGRES_SETTINGS: dict[str, Any] = {
     "application_name": "rankwatch",
     "connect_timeout": 10,
@@ -57,18 +59,29 @@ class LeaseFence:
     def enter(self, connection: Connection) -> None:
         """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
         if self.lease is None:
-            raise LeaseLostError(f"{describe(connection.engine.url)}: this daemon stands by: nothing was written")
+            raise LeaseLostError(
+                f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
+            )
         # The name stands in the list of backends, where the next leader finds what is open still.
         name = func.set_config("application_name", f"rankwatch epoch {self.lease.epoch}", True)  # noqa: FBT003 - SQL
         settings = [] if is_sqlite(connection) else [name, _limit(self.patience)]
-        if not connection.execute(select(exists().where(is_current(self.lease)), *settings)).scalar_one():
+        if not connection.execute(
+            select(exists().where(is_current(self.lease)), *settings)
+        ).scalar_one():
             raise _lost(connection, self.lease)
 
     def leave(self, connection: Connection) -> None:
-        """Right before the commit; LeaseLostError when the lease is not ours any more, else it stays ours until then."""
+        """Right before the commit.
+
+        LeaseLostError when the lease is not ours any more, else it stays ours until then.
+        """
         if is_sqlite(connection) or self.lease is None:
             return
-        query = select(leases.c.epoch, _limit(self.patience / 3)).where(is_current(self.lease)).with_for_update(read=True)
+        query = (
+            select(leases.c.epoch, _limit(self.patience / 3))
+            .where(is_current(self.lease))
+            .with_for_update(read=True)
+        )
         if connection.execute(query).one_or_none() is None:
             raise _lost(connection, self.lease)
 
@@ -85,7 +98,10 @@ class WriterQueue:
 
     @contextmanager
     def turn(self, place: str) -> Iterator[None]:
-        """Wait for the turn, and keep it; DatabaseError when it does not come within `QUEUE_WAIT_S`."""
+        """Wait for the turn, and keep it.
+
+        DatabaseError when it does not come within `QUEUE_WAIT_S`.
+        """
         turn = threading.Event()
         with self._guard:
             self._turns.append(turn)
@@ -93,7 +109,10 @@ class WriterQueue:
         try:
             if not turn.wait(QUEUE_WAIT_S):
                 raise DatabaseError(
-                    f"{place}: other work of this process has been writing for {QUEUE_WAIT_S:g} s: try again",
+                    (
+                        f"{place}: other work of this process has been writing for "
+                        f"{QUEUE_WAIT_S:g} s: try again"
+                    ),
                     permanent=False,
                     trouble=DatabaseTrouble.CONFLICT,
                 )
@@ -111,11 +130,13 @@ def _writers_of(_file: Path) -> WriterQueue:
 
 
 class Database:
-    """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
+    """One database: a pool of connections, and the two kinds of transaction.
 
-    ``on_error`` is called with every error before it is raised, and must not use the database. ``fence``: what transactions
-    that write must pass. ``patience_s``: how long they wait for others, and all for a server that does not answer.
-    """
+    Safe to share between threads.
+
+    ``on_error`` is called with every error before it is raised, and must not use the database.
+    ``fence``: what transactions that write must pass. ``patience_s``: how long they wait for
+    others, and all for a server that does not answer."""
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
         self.url = url
@@ -126,7 +147,8 @@ class Database:
         self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         self._renewals, self._is_closed = 0, False
-        # Both stay with the pools to come. None is added later: another thread may give a connection back just then.
+        # Both stay with the pools to come. None is added later: another thread may give a
+        # connection back just then.
         event.listen(self._engine, "do_connect", self._stamp)
         event.listen(self._engine, "checkin", self._close_old)
         driver = self._engine.dialect.dbapi
@@ -140,7 +162,11 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one moment of the database and changes nothing."""
-        options: dict[str, Any] = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        options: dict[str, Any] = (
+            {}
+            if self.is_sqlite
+            else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        )
         with self._transaction(**options) as connection:
             yield connection
 
@@ -151,7 +177,9 @@ class Database:
 
     @contextmanager
     def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
-        """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception.
+        """A transaction that may write.
+
+        On SQLite the only one at this moment. Rolled back by any exception.
 
         ``is_fenced`` False is for what any daemon may do at any time, leading or not.
         """
@@ -189,11 +217,15 @@ class Database:
 
     def use_write_ahead_log(self) -> None:
         """Let readers and the writer of a SQLite file work side by side; the file remembers it."""
-        # Two that wait for the lock that the change takes would hold each other up until one gives up: we ask again instead.
+        # Two that wait for the lock that the change takes would hold each other up until one gives
+        # up: we ask again instead.
         deadline = time.monotonic() + LOCK_WAIT_S
         while True:
             try:
-                with translated(self.url, self._driver_error), closing(self._engine.raw_connection()) as connection:
+                with (
+                    translated(self.url, self._driver_error),
+                    closing(self._engine.raw_connection()) as connection,
+                ):
                     connection.detach()  # none of the pool's
                     connection.cursor().execute("PRAGMA busy_timeout = 0")
                     connection.cursor().execute("PRAGMA journal_mode = WAL")
@@ -223,7 +255,10 @@ class Database:
             raise
 
     def renew(self) -> None:
-        """Use new connections from now on; those still in use are closed when they are given back."""
+        """Use new connections from now on.
+
+        Those still in use are closed when they are given back.
+        """
         self._renewals += 1
         self._engine.dispose()
 
@@ -251,7 +286,10 @@ def require_file(url: URL) -> None:
     """DatabaseError for a SQLite file that is not there: opening it would make an empty one."""
     file = file_of(url)
     if file is not None and not file.exists():
-        msg = f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or correct its path in `database:`"
+        msg = (
+            f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or "
+            "correct its path in `database:`"
+        )
         raise DatabaseError(msg)
 
 
@@ -266,13 +304,16 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's own
-        connection.isolation_level = None  # the driver begins no transaction by itself; `begin` below does
+        connection.isolation_level = (
+            None  # the driver begins no transaction by itself; `begin` below does
+        )
         for setting in _SQLITE_SETTINGS:
             connection.execute(f"PRAGMA {setting}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later cannot wait for its lock; one that will write takes it at once.
+        # A transaction that reads first and writes later cannot wait for its lock; one that will
+        # write takes it at once.
         is_writing = connection.get_execution_options().get("is_writing")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
@@ -282,26 +323,44 @@ def _sqlite_engine(url: URL) -> Engine:
 def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
     arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
     if patience_s is not None:
-        arguments |= {"connect_timeout": max(2, int(patience_s)), "tcp_user_timeout": int(patience_s * 1000)}
+        arguments |= {
+            "connect_timeout": max(2, int(patience_s)),
+            "tcp_user_timeout": int(patience_s * 1000),
+        }
     try:
-        return create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, **_ENGINE)
+        return create_engine(
+            url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, **_ENGINE
+        )
     except ModuleNotFoundError:
-        raise ConfigError("database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'") from None
+        raise ConfigError(
+            "database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'"
+        ) from None
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
     """Whether nobody has taken the lease since."""
     # The holder is compared too: after a restore epochs may repeat.
-    return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
+    return and_(
+        leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder
+    )
 
 
 def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
-    now = connection.execute(select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)).one_or_none()
-    leader = f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
+    now = connection.execute(
+        select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)
+    ).one_or_none()
+    leader = (
+        f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
+    )
     return LeaseLostError(
-        f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, {leader}: nothing was written"
+        (
+            f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, "
+            f"{leader}: nothing was written"
+        )
     )
 
 
 def _limit(after: timedelta) -> ColumnElement[str]:
-    return func.set_config("idle_in_transaction_session_timeout", str(round(after.total_seconds() * 1000)), True)  # noqa: FBT003 - SQL
+    return func.set_config(
+        "idle_in_transaction_session_timeout", str(round(after.total_seconds() * 1000)), True
+    )  # noqa: FBT003 - SQL

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def store_scores(connection: Connection, run_id: int, slot: datetime, batches: Iterable[Scores]) -> None:
-    """Insert every user's scores of the run of this slot; NaN becomes NULL. Batches hold the same metrics, and come one by one.
+def store_scores(
+    connection: Connection, run_id: int, slot: datetime, batches: Iterable[Scores]
+) -> None:
+    """Insert every user's scores of the run of this slot.
 
-    Users that ascend, from batch to batch too, are appended to the table's key; others cost more time.
-    """
+    NaN becomes NULL. Batches hold the same metrics, and come one by one.
+
+    Users that ascend, from batch to batch too, are appended to the table's key; others cost more
+    time."""
     # Commands that only read need no numpy.
     from monitor.storage.score_rows import copy_rows, insert_rows
 
@@ -34,7 +38,8 @@ def store_scores(connection: Connection, run_id: int, slot: datetime, batches: I
     names = list(head.by_metric)
     parts = [names[start : start + PLACES] for start in range(0, len(names), PLACES)]
     first = _give_places(connection, run_id, parts)
-    # The driver's own connection, inside the transaction that SQLAlchemy began on it: its layer would double the time.
+    # The driver's own connection, inside the transaction that SQLAlchemy began on it: its layer
+    # would double the time.
     driver = connection.connection.driver_connection
     found = chain([head], batches)
     if is_sqlite(connection):
@@ -44,13 +49,20 @@ def store_scores(connection: Connection, run_id: int, slot: datetime, batches: I
 
 
 def replace_scores(connection: Connection, run_id: int, slot: datetime, found: Scores) -> None:
-    """Store these scores in place of the run's scores of the same metrics; the others stay as they are."""
+    """Store these scores in place of the run's scores of the same metrics.
+
+    The others stay as they are.
+    """
     of_these = select(metrics.c.id).where(metrics.c.name.in_(list(found.by_metric)))
     is_of_run = score_places.c.run_id == run_id
-    connection.execute(delete(score_places).where(is_of_run, score_places.c.metric_id.in_(of_these)))
+    connection.execute(
+        delete(score_places).where(is_of_run, score_places.c.metric_id.in_(of_these))
+    )
     # Rows that still hold another metric stay; no place leads to what else is in them.
     placed = select(score_places.c.part).where(is_of_run)
-    connection.execute(delete(scores).where(of_run(connection, run_id), scores.c.part.not_in(placed)))
+    connection.execute(
+        delete(scores).where(of_run(connection, run_id), scores.c.part.not_in(placed))
+    )
     store_scores(connection, run_id, slot, [found])
 
 
@@ -63,29 +75,46 @@ def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scor
         metrics, metrics.c.id == score_places.c.metric_id
     )
     columns: dict[int, dict[str, ColumnElement[float]]] = {}
-    for row in connection.execute(query.where(score_places.c.run_id == run_id, metrics.c.name.in_(names))):
+    for row in connection.execute(
+        query.where(score_places.c.run_id == run_id, metrics.c.name.in_(names))
+    ):
         columns.setdefault(row.part, {})[row.name] = scores.c[f"v{row.place}"]
     tables = [_table(connection, run_id, part, of_part) for part, of_part in columns.items()]
     found = [table for table in tables if len(table)]
-    table = pd.concat(found, axis=1).sort_index() if found else pd.DataFrame(index=pd.Index([], dtype="str"))
-    by_metric = {name: table[name].to_numpy(np.float64) for name in dict.fromkeys(names) if name in table}
+    table = (
+        pd.concat(found, axis=1).sort_index()
+        if found
+        else pd.DataFrame(index=pd.Index([], dtype="str"))
+    )
+    by_metric = {
+        name: table[name].to_numpy(np.float64) for name in dict.fromkeys(names) if name in table
+    }
     return Scores(users=pd.Index(table.index, dtype="str"), by_metric=by_metric)
 
 
-def _table(connection: Connection, run_id: int, part: int, columns: dict[str, ColumnElement[float]]) -> pd.DataFrame:
+def _table(
+    connection: Connection, run_id: int, part: int, columns: dict[str, ColumnElement[float]]
+) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    query = select(scores.c.user_id, *columns.values()).where(of_run(connection, run_id), scores.c.part == part)
+    query = select(scores.c.user_id, *columns.values()).where(
+        of_run(connection, run_id), scores.c.part == part
+    )
     rows = connection.execute(query).all()
-    values = {name: np.array([row[place] for row in rows], dtype=np.float64) for place, name in enumerate(columns, start=1)}
+    values = {
+        name: np.array([row[place] for row in rows], dtype=np.float64)
+        for place, name in enumerate(columns, start=1)
+    }
     return pd.DataFrame(values, index=pd.Index([row[0] for row in rows], dtype="str"))
 
 
 def _give_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:
     """Note in which part and column the run's scores will hold each metric, behind the parts that it has; the first part."""
     numbers = _numbers(connection, [name for names in parts for name in names])
-    last = connection.scalar(select(func.max(score_places.c.part)).where(score_places.c.run_id == run_id))
+    last = connection.scalar(
+        select(func.max(score_places.c.part)).where(score_places.c.run_id == run_id)
+    )
     first = 0 if last is None else int(last) + 1
     placed = [
         {"run_id": run_id, "metric_id": numbers[name], "part": first + part, "place": place}
@@ -99,6 +128,11 @@ def _give_places(connection: Connection, run_id: int, parts: Sequence[Sequence[s
 def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     """The number of each metric, given out when it is seen first."""
     # Sorted, so that two transactions never wait crosswise.
-    connection.execute(insert(connection, metrics).on_conflict_do_nothing(), [{"name": name} for name in sorted(names)])
-    known = {name: number for number, name in connection.execute(select(metrics.c.id, metrics.c.name))}
+    connection.execute(
+        insert(connection, metrics).on_conflict_do_nothing(),
+        [{"name": name} for name in sorted(names)],
+    )
+    known = {
+        name: number for number, name in connection.execute(select(metrics.c.id, metrics.c.name))
+    }
     return {name: known[stored] for name, stored in zip(names, keys(list(names)), strict=True)}

@@ -1,4 +1,7 @@
-"""What every source, metric and receiver promises, whatever is behind it. Our own pass the same tests."""
+"""What every source, metric and receiver promises, whatever is behind it.
+
+Our own pass the same tests.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,8 +24,23 @@ from monitor.service.commands.receiver_test import compose_test
 from monitor.sources import SourceOptions, open_source
 
 SLOT = datetime(2024, 1, 8, 12, 30, tzinfo=UTC)
-ODD_USERS = ["007", "a/b c?d=e&f#g%41", "Zoë 🐙", "O'Brien; DROP TABLE wide", "..x", '{user}"', "null", "NA", "{k}"]
-HOSTILE = ["{{ .Labels }}%s{0}", "<script>x</script>\r\nBcc: x@evil.test", "\ud800\x00\u202e", "x" * 500_000]
+ODD_USERS = [
+    "007",
+    "a/b c?d=e&f#g%41",
+    "Zoë 🐙",
+    "O'Brien; DROP TABLE wide",
+    "..x",
+    '{user}"',
+    "null",
+    "NA",
+    "{k}",
+]
+HOSTILE = [
+    "{{ .Labels }}%s{0}",
+    "<script>x</script>\r\nBcc: x@evil.test",
+    "\ud800\x00\u202e",
+    "x" * 500_000,
+]
 
 
 def request(*users: str, k: int = 10, timeout_s: float = 120) -> PullRequest:
@@ -33,20 +51,28 @@ def request(*users: str, k: int = 10, timeout_s: float = 120) -> PullRequest:
 def as_lists(pull: Pull) -> dict[str, list[str]]:
     """What a pull holds, as plain lists of the ids' texts."""
     items = list(map(str, pull.rankings.items))
-    return {user: items[a:b] for user, (a, b) in zip(pull.rankings.users, pairwise(pull.rankings.offsets), strict=True)}
+    return {
+        user: items[a:b]
+        for user, (a, b) in zip(pull.rankings.users, pairwise(pull.rankings.offsets), strict=True)
+    }
 
 
 class SourceContract:
-    """Of sources of lists. Give the fixture ``serving``: a function of ``{user: [item, ...]}`` that gives a context manager.
+    """Of sources of lists.
 
-    Within it these lists stand where the source reads, and it yields the options that read them, ``{kind: {...}}``.
-    """
+    Give the fixture ``serving``: a function of ``{user: [item, ...]}`` that gives a context
+    manager.
+
+    Within it these lists stand where the source reads, and it yields the options that read them,
+    ``{kind: {...}}``."""
 
     def pulled(self, serving: Any, lists: dict[str, Any], *users: str, k: int = 10) -> Pull:
         with serving(lists) as given, ThreadPoolExecutor(4) as threads:
             source = open_source(SourceOptions.model_validate(given))
             pull, *others = threads.map(source.pull, [request(*users, k=k)] * 4)
-        assert [as_lists(each) for each in others] == [as_lists(pull)] * 3, "several threads may pull at once"
+        assert [as_lists(each) for each in others] == [as_lists(pull)] * 3, (
+            "several threads may pull at once"
+        )
         assert set(pull.failures.values()) <= {CoverageReason.MISSING}
         return pull
 
@@ -55,17 +81,25 @@ class SourceContract:
         pull = self.pulled(serving, lists, "u3", "u1", "nobody", "u2")
         assert as_lists(pull) == {"u1": ["5", "3", "9"], "u2": list("987654321"), "u3": ["1"]}
 
-    def test_duplicates_and_short_lists_are_handed_on_and_ids_are_texts_as_soon_as_one_is(self, serving: Any) -> None:
-        pull = self.pulled(serving, {"u1": ["a", "a", "2"], "u2": ["c"], "u3": [1, 2]}, "u1", "u2", "u3", k=5)
+    def test_duplicates_and_short_lists_are_handed_on_and_ids_are_texts_as_soon_as_one_is(
+        self, serving: Any
+    ) -> None:
+        pull = self.pulled(
+            serving, {"u1": ["a", "a", "2"], "u2": ["c"], "u3": [1, 2]}, "u1", "u2", "u3", k=5
+        )
         assert as_lists(pull) == {"u1": ["a", "a", "2"], "u2": ["c"], "u3": ["1", "2"]}
         assert str(pull.rankings.items.dtype) == "str"
 
     def test_odd_user_keys_survive(self, serving: Any) -> None:
-        pull = self.pulled(serving, {user: [place] for place, user in enumerate(ODD_USERS)}, *ODD_USERS)
+        pull = self.pulled(
+            serving, {user: [place] for place, user in enumerate(ODD_USERS)}, *ODD_USERS
+        )
         assert as_lists(pull) == {user: [str(place)] for place, user in enumerate(ODD_USERS)}
 
     @pytest.mark.parametrize(("lists", "users"), [({"u1": [1]}, ()), ({}, ("u1", "u2"))])
-    def test_nobody_is_answered_who_was_not_asked_or_has_no_list(self, serving: Any, lists: Any, users: Any) -> None:
+    def test_nobody_is_answered_who_was_not_asked_or_has_no_list(
+        self, serving: Any, lists: Any, users: Any
+    ) -> None:
         assert as_lists(self.pulled(serving, lists, *users)) == {}
 
 
@@ -74,53 +108,97 @@ class MetricContract:
 
     def scores(self, metric: Metric, pairs: list[Any], name: str = "{}") -> Any:
         """Scores of the pairs, with all that a metric may need, which follows from the items alone, not from their names."""
-        items: Any = [[[name.format(item) for item in pair[arm]] for pair in pairs] for arm in (0, 1)]
+        items: Any = [
+            [[name.format(item) for item in pair[arm]] for pair in pairs] for arm in (0, 1)
+        ]
         falling: Any = [[[*range(0, -len(ranking), -1)] for ranking in arm] for arm in items]
-        arms = [pd.DataFrame({"user": range(len(pairs)), "items": items[arm], "scores": falling[arm]}) for arm in (0, 1)]
-        graded = {user: {name.format(item): item % 3 for item in {*a, *b}} for user, (a, b) in enumerate(pairs)}
+        arms = [
+            pd.DataFrame({"user": range(len(pairs)), "items": items[arm], "scores": falling[arm]})
+            for arm in (0, 1)
+        ]
+        graded = {
+            user: {name.format(item): item % 3 for item in {*a, *b}}
+            for user, (a, b) in enumerate(pairs)
+        }
         weights = {name.format(item): 1 + item % 4 for item in range(100)}
-        return compare_many(arms[0], arms[1], metric, item_weights=weights, relevance=graded)[str(metric)].to_numpy()
+        return compare_many(arms[0], arms[1], metric, item_weights=weights, relevance=graded)[
+            str(metric)
+        ].to_numpy()
 
-    def test_the_declared_values_are_met_exactly_and_everything_is_told(self, metric: Metric) -> None:
+    def test_the_declared_values_are_met_exactly_and_everything_is_told(
+        self, metric: Metric
+    ) -> None:
         for length in (2, 3, 10, 49):
             top, other = range(length), range(length, 2 * length)
             found = self.scores(metric, [(top, top), (top, other), (top, []), ([], top), ([], [])])
-            declared = [metric.identical, metric.disjoint, metric.one_empty, metric.one_empty, metric.both_empty]
-            expected = [value if told is None else told for value, told in zip(found, declared, strict=True)]
+            declared = [
+                metric.identical,
+                metric.disjoint,
+                metric.one_empty,
+                metric.one_empty,
+                metric.both_empty,
+            ]
+            expected = [
+                value if told is None else told for value, told in zip(found, declared, strict=True)
+            ]
             np.testing.assert_array_equal(found, expected, err_msg=f"{length} items")
         assert all((metric.source, metric.uneven, metric.ties))
-        assert not (type(metric).__doc__ or "").startswith(type(metric).__name__)  # what a dataclass writes when nobody does
+        assert not (type(metric).__doc__ or "").startswith(
+            type(metric).__name__
+        )  # what a dataclass writes when nobody does
         assert str(parse(str(metric))) == str(metric)
 
-    def test_scores_stay_in_bounds_whatever_items_are_called_whoever_else_is_measured(self, metric: Metric) -> None:
+    def test_scores_stay_in_bounds_whatever_items_are_called_whoever_else_is_measured(
+        self, metric: Metric
+    ) -> None:
         rng = np.random.default_rng(5)
         pairs = [
-            [rng.permutation(n)[:size].tolist() for size in sizes] for n in (10, 13) for sizes in product(range(11), repeat=2)
+            [rng.permutation(n)[:size].tolist() for size in sizes]
+            for n in (10, 13)
+            for sizes in product(range(11), repeat=2)
         ]
         found, (low, high) = self.scores(metric, pairs), metric.bounds(10)
         assert metric.low <= low < high <= metric.high
         assert (np.isnan(found) | ((found >= low) & (found <= high))).all()
         np.testing.assert_array_equal(self.scores(metric, pairs, name="item {}"), found)
-        np.testing.assert_allclose(self.scores(metric, pairs[40:170]), found[40:170], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            self.scores(metric, pairs[40:170]), found[40:170], rtol=0, atol=1e-12
+        )
         if metric.is_symmetric:
             np.testing.assert_array_equal(self.scores(metric, [(b, a) for a, b in pairs]), found)
 
     def test_the_declared_direction_is_right(self, metric: Metric) -> None:
-        alike, unlike = self.scores(metric, [(range(6), [0, 1, 2, 3, 5, 4]), (range(6), [5, 1, 0, 4, 3, 2])])
-        assert metric.need == "relevance" or alike == unlike or (alike > unlike) == metric.higher_is_more_alike
+        alike, unlike = self.scores(
+            metric, [(range(6), [0, 1, 2, 3, 5, 4]), (range(6), [5, 1, 0, 4, 3, 2])]
+        )
+        assert (
+            metric.need == "relevance"
+            or alike == unlike
+            or (alike > unlike) == metric.higher_is_more_alike
+        )
 
 
 class ReceiverContract:
-    """Of receivers. Give the fixtures ``present`` and ``away``: options ``{kind: {...}}`` of one that is there, and is not."""
+    """Of receivers.
+
+    Give the fixtures ``present`` and ``away``: options ``{kind: {...}}`` of one that is there, and
+    is not.
+    """
 
     def send(self, options: Any, text: str) -> None:
-        (receiver,) = open_receivers([ReceiverOptions.model_validate(options)], external_url="http://rankwatch.test")
+        (receiver,) = open_receivers(
+            [ReceiverOptions.model_validate(options)], external_url="http://rankwatch.test"
+        )
         for message in compose_test(SystemClock()):
-            changes = tuple(replace(change, reason=text, segment=text) for change in message.changes)
+            changes = tuple(
+                replace(change, reason=text, segment=text) for change in message.changes
+            )
             receiver.send(replace(message, changes=changes), now=SLOT)
 
     @pytest.mark.parametrize("text", HOSTILE, ids=["template", "markup", "controls", "huge"])
-    def test_a_firing_and_its_end_are_taken_whatever_they_say(self, present: Any, text: str) -> None:
+    def test_a_firing_and_its_end_are_taken_whatever_they_say(
+        self, present: Any, text: str
+    ) -> None:
         self.send(present, text)
 
     def test_one_that_is_away_is_to_be_tried_again(self, away: Any) -> None:

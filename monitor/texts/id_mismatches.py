@@ -41,7 +41,10 @@ def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATIO
 
 
 def write_examples(mismatch: IdMismatch) -> str:
-    """``, such as '42' in the baseline and '42.0' in the candidate``; nothing where examples are hidden."""
+    """``, such as '42' in the baseline and '42.0' in the candidate``.
+
+    Nothing where examples are hidden.
+    """
     if mismatch.examples is None:
         return ""
     first, second = map(_quote, mismatch.examples)
@@ -72,7 +75,11 @@ def _write_common(mismatch: IdMismatch) -> str:
 
 def _write_advice(mismatch: IdMismatch, surface: Surface) -> str:
     if mismatch.kind is MismatchKind.PAIRS:
-        beside = ", and the scores as scores=" if surface is Surface.PYTHON else ", and name the scores apart"
+        beside = (
+            ", and the scores as scores="
+            if surface is Surface.PYTHON
+            else ", and name the scores apart"
+        )
         return f"give the items alone{beside}"
     if mismatch.kind is MismatchKind.UNKNOWN:
         return f"check that the same {mismatch.ids}s are meant, and spell them alike"

@@ -6,7 +6,10 @@ _SHOWN = 5
 
 
 def write_unmatched(unmatched: UnmatchedName) -> str:
-    """``nothing matches rule Low: there is no segment country=no. Did you mean country=NO?`` without a full stop."""
+    """``nothing matches rule Low: there is no segment country=no.
+
+    Did you mean country=NO?`` without a full stop.
+    """
     lack = "no alert has" if unmatched.is_matcher else "there is no segment"
     found = f"nothing matches {unmatched.owner}: {lack} {unmatched.name}"
     if unmatched.nearest is not None:

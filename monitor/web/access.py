@@ -26,7 +26,9 @@ _LARGEST_FILE = 1 << 20
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _LOOK_EVERY_S = 1.0
 _CERTIFICATE = re.compile(f"{ssl.PEM_HEADER}.+?{ssl.PEM_FOOTER}", re.DOTALL)
-_VALIDITY = re.compile(rb"\x30[\x1e\x20\x22](?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z")
+_VALIDITY = re.compile(
+    rb"\x30[\x1e\x20\x22](?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z"
+)
 """Beginning and end in a certificate's DER, with years of two digits or four (RFC 5280, 4.1.2.5)."""
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
@@ -41,7 +43,9 @@ class Access:
     credentials: "Credentials" = field(default_factory=lambda: Credentials({}))
     certificates: "CertificateStore | None" = None
     names: frozenset[str] | None = None
-    hosts: frozenset[str] = frozenset()  # names of this server in `Host`, beside loopback names and IP addresses
+    hosts: frozenset[str] = (
+        frozenset()
+    )  # names of this server in `Host`, beside loopback names and IP addresses
     options: AccessOptions = field(default_factory=AccessOptions)  # what it was opened from
 
     @property
@@ -62,10 +66,9 @@ class Access:
     def answers_to(self, host: str) -> bool:
         """Whether a client may read everything that names the server so in ``Host``.
 
-        Where nobody authenticates, the name must be ours. A web page of another name can lead that name
-        to our address (DNS rebinding), and its scripts then read our pages in a browser that reaches us.
-        An IP address cannot be led elsewhere.
-        """
+        Where nobody authenticates, the name must be ours. A web page of another name can lead that
+        name to our address (DNS rebinding), and its scripts then read our pages in a browser that
+        reaches us. An IP address cannot be led elsewhere."""
         name = host_name(host)
         is_ours = name in self.hosts or name == "localhost" or _is_address(name)
         return self.options.authenticates or is_ours
@@ -82,7 +85,9 @@ def open_access(
     hosts: frozenset[str] = frozenset(),
     old: Access | None = None,
 ) -> Access:
-    """Read the certificates and make ready. ConfigError, which begins with the file's ``name``, when they cannot be used.
+    """Read the certificates and make ready.
+
+    ConfigError, which begins with the file's ``name``, when they cannot be used.
 
     ``hosts``: names of this server, in lower case.
     Of the ``old`` one, passwords that were right are kept while the users stay the same.
@@ -94,26 +99,39 @@ def open_access(
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}" if name else str(error)) from None
     return Access(
-        credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
+        credentials=old.credentials
+        if old.options.basic_auth_users == users
+        else Credentials(users),
         certificates=certificates,
-        names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
+        names=None
+        if tls.client_allowed_sans is None
+        else frozenset(map(short_address, tls.client_allowed_sans)),
         hosts=hosts,
         options=options,
     )
 
 
 class Credentials:
-    """Users and the hashes of their passwords. What was right once is remembered under a key of this process alone.
+    """Users and the hashes of their passwords.
+
+    What was right once is remembered under a key of this process alone.
 
     Each attempt costs as many rounds as the costliest hash, whether or not there is such a user.
     """
 
-    def __init__(self, users: Mapping[str, SecretStr], *, compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw) -> None:
+    def __init__(
+        self,
+        users: Mapping[str, SecretStr],
+        *,
+        compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw,
+    ) -> None:
         hashes = {name: secret.get_secret_value() for name, secret in users.items()}
         self._hashes = {name.encode(): hashed.encode() for name, hashed in hashes.items()}
         costs = {cost_of(hashed) for hashed in hashes.values()} or {4}
         self._highest = max(costs)
-        self._decoys = {cost: bcrypt.gensalt(cost) + b"." * 31 for cost in range(min(costs), self._highest + 1)}
+        self._decoys = {
+            cost: bcrypt.gensalt(cost) + b"." * 31 for cost in range(min(costs), self._highest + 1)
+        }
         self._compare = compare
         self._key = secrets.token_bytes(32)
         self._right: set[bytes] = set()
@@ -131,7 +149,9 @@ class Credentials:
         hashed = self._hashes.get(user, self._decoys[self._highest])
         # bcrypt does not hold Python's lock meanwhile.
         is_right = self._compare(cut, hashed)
-        for cost in range(cost_of(hashed.decode()), self._highest):  # 2^c, and 2^c ... 2^(h-1) more, make 2^h
+        for cost in range(
+            cost_of(hashed.decode()), self._highest
+        ):  # 2^c, and 2^c ... 2^(h-1) more, make 2^h
             self._compare(cut, self._decoys[cost])
         if not is_right or user not in self._hashes:
             return False
@@ -146,10 +166,12 @@ class Credentials:
 
 
 class CertificateStore:
-    """The context for new connections, read again once a file has changed. ConfigError for unusable files to begin with.
+    """The context for new connections, read again once a file has changed.
 
-    Later the old ones stay in force and it is tried again, as while one of two is replaced; that is logged once a change.
-    """
+    ConfigError for unusable files to begin with.
+
+    Later the old ones stay in force and it is tried again, as while one of two is replaced; that is
+    logged once a change."""
 
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options, self._clock = options, clock
@@ -201,7 +223,10 @@ def _state_of(path: str) -> tuple[int, ...] | None:
 
 
 def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
-    """Read certificate, key and the clients' authority. ConfigError, which names file and key, when they cannot be used."""
+    """Read certificate, key and the clients' authority.
+
+    ConfigError, which names file and key, when they cannot be used.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[options.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -209,7 +234,9 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
     _load_pair(context, options)
     if options.verifies_certificates:
         _load_authority(context, options)
-        context.verify_mode = ssl.CERT_REQUIRED if options.must_show_certificate else ssl.CERT_OPTIONAL
+        context.verify_mode = (
+            ssl.CERT_REQUIRED if options.must_show_certificate else ssl.CERT_OPTIONAL
+        )
     return context
 
 
@@ -220,13 +247,18 @@ def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
     try:
         context.load_cert_chain(cert, key, password=_no_password)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        msg = f"tls_server_config: cert_file {cert} and key_file {key} cannot be used together: {_why(error)}"
+        msg = (
+            f"tls_server_config: cert_file {cert} and key_file {key} cannot be used together: "
+            f"{_why(error)}"
+        )
         raise ConfigError(msg) from None
 
 
 def _no_password() -> str:
     # Without this OpenSSL would ask for the password on a terminal.
-    raise ValueError("the key is encrypted: give it without a password, readable by rankwatch alone")
+    raise ValueError(
+        "the key is encrypted: give it without a password, readable by rankwatch alone"
+    )
 
 
 def _why(error: Exception) -> str:
@@ -245,7 +277,12 @@ def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
     try:
         context.load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
-        raise ConfigError(f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate in PEM") from None
+        raise ConfigError(
+            (
+                f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate "
+                "in PEM"
+            )
+        ) from None
 
 
 def _read(path: str, key: str) -> str:
@@ -253,14 +290,21 @@ def _read(path: str, key: str) -> str:
         # PEM is ASCII, and what stands around its blocks is read by people only.
         return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
     except OSError as error:
-        raise ConfigError(f"tls_server_config.{key}: cannot read {path}: {error.strerror}") from None
+        raise ConfigError(
+            f"tls_server_config.{key}: cannot read {path}: {error.strerror}"
+        ) from None
 
 
 def certificates_end(path: str) -> datetime | None:
-    """When the first of a PEM file's certificates ends, those that signed it among them; None where none can be read."""
+    """When the first of a PEM file's certificates ends, those that signed it among them.
+
+    None where none can be read.
+    """
     ends = list[datetime]()
     with suppress(OSError, ValueError):
-        for text in _CERTIFICATE.findall(read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")):
+        for text in _CERTIFICATE.findall(
+            read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
+        ):
             if found := _VALIDITY.search(ssl.PEM_cert_to_DER_cert(text)):
                 year, digits = ("%y", found[1]) if found[1] else ("%Y", found[2])
                 ends.append(datetime.strptime(f"{digits.decode()}+0000", f"{year}%m%d%H%M%S%z"))
@@ -268,10 +312,15 @@ def certificates_end(path: str) -> datetime | None:
 
 
 def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
-    """The alternative names (DNS, IP, e-mail, URI) of a certificate as Python's ssl gives it; IP addresses in short form."""
+    """The alternative names (DNS, IP, e-mail, URI) of a certificate as Python's ssl gives it.
+
+    IP addresses in short form.
+    """
     named = (certificate or {}).get("subjectAltName", ())
     pairs = named if isinstance(named, tuple) else ()
-    return frozenset(short_address(value) if kind == "IP Address" else value for kind, value in pairs)
+    return frozenset(
+        short_address(value) if kind == "IP Address" else value for kind, value in pairs
+    )
 
 
 def host_name(host: str) -> str:
@@ -294,7 +343,10 @@ def client_name(certificate: dict[str, object] | None) -> str:
     """The name of a verified client: its certificate's common name, else the first of its alternative names."""
     parts = (certificate or {}).get("subject", ())
     subject = dict(pair for part in parts for pair in part) if isinstance(parts, tuple) else {}
-    return str(subject.get("commonName") or min(alternative_names(certificate), default="a client without a name"))
+    return str(
+        subject.get("commonName")
+        or min(alternative_names(certificate), default="a client without a name")
+    )
 
 
 def short_address(address: str) -> str:

@@ -20,9 +20,17 @@ def cost_of(hashed: str) -> int:
 def _require_hash(hashed: str) -> None:
     found = _HASH.fullmatch(hashed)
     if found is None:
-        raise ValueError("must be a bcrypt hash, such as $2y$10$ and 53 characters more: htpasswd -nBC 10 NAME makes one")
+        raise ValueError(
+            (
+                "must be a bcrypt hash, such as $2y$10$ and 53 characters more: htpasswd -nBC 10 "
+                "NAME makes one"
+            )
+        )
     if not _LEAST_COST <= int(found[1]) <= _MOST_COST:
-        msg = f"is a hash of cost {int(found[1])}: choose one from 10 to {_MOST_COST}, or requests would wait for it too long"
+        msg = (
+            f"is a hash of cost {int(found[1])}: choose one from 10 to {_MOST_COST}, or "
+            "requests would wait for it too long"
+        )
         raise ValueError(msg)
 
 
@@ -36,7 +44,10 @@ _UserName = Annotated[
 
 
 class _Part(BaseModel):
-    """As all options are: unknown keys are errors, values never echo. ``key_file`` is a path here: it is read again later."""
+    """As all options are: unknown keys are errors, values never echo.
+
+    ``key_file`` is a path here: it is read again later.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -44,12 +55,16 @@ class _Part(BaseModel):
 class TlsOptions(_Part):
     """How connections are encrypted, and which certificates clients must show."""
 
-    cert_file: ConfigPath | None = Field(default=None, description="Certificate and those that signed it, PEM.")
-    key_file: ConfigPath | None = Field(default=None, description="Its key, PEM.")
-    client_ca_file: ConfigPath | None = Field(default=None, description="Certificates that sign those of clients, PEM.")
-    client_auth_type: Literal["NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"] = Field(
-        default="NoClientCert", description="Which certificates clients must show."
+    cert_file: ConfigPath | None = Field(
+        default=None, description="Certificate and those that signed it, PEM."
     )
+    key_file: ConfigPath | None = Field(default=None, description="Its key, PEM.")
+    client_ca_file: ConfigPath | None = Field(
+        default=None, description="Certificates that sign those of clients, PEM."
+    )
+    client_auth_type: Literal[
+        "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
+    ] = Field(default="NoClientCert", description="Which certificates clients must show.")
     client_allowed_sans: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         default=None, description="A client's certificate must hold one of these alternative names."
     )
@@ -58,7 +73,11 @@ class TlsOptions(_Part):
     @property
     def is_on(self) -> bool:
         """Whether connections are encrypted."""
-        wants_clients = self.verifies_certificates or self.client_ca_file is not None or self.client_allowed_sans is not None
+        wants_clients = (
+            self.verifies_certificates
+            or self.client_ca_file is not None
+            or self.client_allowed_sans is not None
+        )
         return wants_clients or bool(self.model_fields_set & {"cert_file", "key_file"})
 
     @property
@@ -82,9 +101,15 @@ class TlsOptions(_Part):
             if getattr(self, name) is None:
                 yield f"{name} is missing: encryption needs both a certificate and its key"
         if self.verifies_certificates and self.client_ca_file is None:
-            yield f"client_auth_type: {self.client_auth_type} needs client_ca_file, to verify certificates against"
+            yield (
+                f"client_auth_type: {self.client_auth_type} needs client_ca_file, to verify "
+                "certificates against"
+            )
         if self.client_ca_file is not None and not self.verifies_certificates:
-            yield "client_ca_file is given but no certificate is asked for: set client_auth_type: RequireAndVerifyClientCert"
+            yield (
+                "client_ca_file is given but no certificate is asked for: set "
+                "client_auth_type: RequireAndVerifyClientCert"
+            )
         if self.client_allowed_sans is not None and not self.must_show_certificate:
             yield "client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert"
 

@@ -51,13 +51,19 @@ class Front:
 
 
 class Connection(H11Protocol):
-    """One connection, in its requests' ASGI state. Slow senders and readers and the silent are aborted; idle ones are not."""
+    """One connection, in its requests' ASGI state.
+
+    Slow senders and readers and the silent are aborted; idle ones are not.
+    """
 
     def __init__(self, front: Front, *, app_state: dict[str, Any], **options: Any) -> None:  # noqa: ANN401 - uvicorn's
         # A proxy makes no cycle: what a connection took is free as soon as it ends.
         super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
-        self._born, self._deadline = self.loop.time(), self.loop.call_later(front.limits.exchange_s, self._cut_off)
+        self._born, self._deadline = (
+            self.loop.time(),
+            self.loop.call_later(front.limits.exchange_s, self._cut_off),
+        )
         self._is_busy, self._has_asked, self._answering = True, False, 0
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
@@ -82,7 +88,10 @@ class Connection(H11Protocol):
             self._handshake = self.loop.create_task(self._encrypt(context, access))
 
     def data_received(self, data: bytes) -> None:
-        """Start a new exchange if the last one is over; more bytes of the same do not extend its time."""
+        """Start a new exchange if the last one is over.
+
+        More bytes of the same do not extend its time.
+        """
         if self._handshake is not None:
             self._early.append(data)  # came right behind the handshake
             return
@@ -129,12 +138,18 @@ class Connection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request has come and its answer is being made; not whether its reader takes it."""
+        """Whether a request has come and its answer is being made.
+
+        Not whether its reader takes it.
+        """
         return self._answering > 0 and not self._unsent
 
     @property
     def is_gone(self) -> bool:
-        """Whether it holds nothing any more. One that is only being closed may wait for its client."""
+        """Whether it holds nothing any more.
+
+        One that is only being closed may wait for its client.
+        """
         return self._line.is_closing() and not self._unsent
 
     @property
@@ -144,7 +159,11 @@ class Connection(H11Protocol):
 
     @property
     def _unsent(self) -> int:
-        behind = 0 if self._transport is self._line or self._transport.is_closing() else self._transport.get_write_buffer_size()
+        behind = (
+            0
+            if self._transport is self._line or self._transport.is_closing()
+            else self._transport.get_write_buffer_size()
+        )
         return behind + self._line.get_write_buffer_size()
 
     async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
@@ -159,7 +178,11 @@ class Connection(H11Protocol):
                     ssl_handshake_timeout=self._front.limits.handshake_s,
                     ssl_shutdown_timeout=_GOODBYE_S,
                 )
-        if encrypted is None or encrypted.is_closing() or not access.admits(encrypted.get_extra_info("peercert")):
+        if (
+            encrypted is None
+            or encrypted.is_closing()
+            or not access.admits(encrypted.get_extra_info("peercert"))
+        ):
             self.abort()
             self.connection_lost(None)
             self._handshake = None

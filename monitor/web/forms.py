@@ -1,4 +1,7 @@
-"""Forms that change something, with tokens, and the gate on which deployments wait; HTTPException for what is refused."""
+"""Forms that change something, with tokens, and the gate on which deployments wait.
+
+HTTPException for what is refused.
+"""
 
 import hashlib
 import hmac
@@ -44,7 +47,9 @@ class FormTokens:
 
     def issue(self, user: str, issued: str) -> str:
         """The token of a form that this user is shown at this ISO 8601 time."""
-        signature = hashlib.blake2b(f"{issued}~{user}".encode(), key=self.key, digest_size=32).hexdigest()
+        signature = hashlib.blake2b(
+            f"{issued}~{user}".encode(), key=self.key, digest_size=32
+        ).hexdigest()
         return f"{issued}~{signature}"
 
     def verify(self, token: str, user: str) -> datetime:
@@ -52,7 +57,11 @@ class FormTokens:
         issued = token.partition("~")[0]
         if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
             raise HTTPException(
-                403, "this form is not of this user, of this daemon and since its last start: load its page anew"
+                403,
+                (
+                    "this form is not of this user, of this daemon and since its last start: load "
+                    "its page anew"
+                ),
             )
         return datetime.fromisoformat(issued)
 
@@ -62,7 +71,11 @@ async def read_form(request: Request) -> Mapping[str, str]:
     body = b""
     if not comes_from_here(request.headers):
         raise HTTPException(
-            403, "this form comes from another site, or a proxy without HTTPS changed the header Host: use HTTPS"
+            403,
+            (
+                "this form comes from another site, or a proxy without HTTPS changed the header "
+                "Host: use HTTPS"
+            ),
         )
     async for part in request.stream():
         body += part
@@ -73,7 +86,10 @@ async def read_form(request: Request) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A form as its user sent it; ``key``: of the incident on whose page it stood, empty on the page of all."""
+    """A form as its user sent it.
+
+    ``key``: of the incident on whose page it stood, empty on the page of all.
+    """
 
     user: str
     issued: datetime
@@ -82,10 +98,16 @@ class Form:
 
 
 def act(site: Site, form: Form) -> str:
-    """Do what the form asks for; its outcome, one of `OUTCOMES`. ConfigError where that cannot be done."""
+    """Do what the form asks for.
+
+    Its outcome, one of `OUTCOMES`. ConfigError where that cannot be done.
+    """
     what, alerts, now = form.fields.get("do", ""), site.store.alerts, site.clock.now()
     comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT]
-    signed, number = Signature(author=form.user, comment=comment, at=now), form.fields.get("silence", "")
+    signed, number = (
+        Signature(author=form.user, comment=comment, at=now),
+        form.fields.get("silence", ""),
+    )
     if what in ("acknowledge", "resolve"):
         of_it = lambda start: form.key in (start.incident, start.dedup_key)  # noqa: E731
         is_done = bool(change_firing(alerts, of_it, signed, ends=what == "resolve"))
@@ -105,9 +127,14 @@ def _silence(alerts: AlertStore, form: Form, signed: Signature) -> bool:
         raise ConfigError(f"for how long: {error}") from None
     matchers = [line for line in form.fields.get("matchers", "").splitlines() if line.strip()]
     wanted = make_silence(matchers, signed, starts_at=signed.at, ends_at=ends_at)
-    # A form that is sent again finds what it made: forms are done one after the other, and each by the process that made it.
+    # A form that is sent again finds what it made: forms are done one after the other, and each by
+    # the process that made it.
     for each in alerts.silences(ending_after=form.issued):
-        is_same = (each.matchers, each.author, each.comment) == (wanted.matchers, wanted.author, wanted.comment)
+        is_same = (each.matchers, each.author, each.comment) == (
+            wanted.matchers,
+            wanted.author,
+            wanted.comment,
+        )
         if is_same and each.created_at >= form.issued:
             return False
     alerts.add_silence(wanted)
@@ -137,23 +164,40 @@ class GateQuery(BaseModel, extra="forbid"):
         float,
         Field(
             allow_inf_nan=False,
-            description="Mean excess that would be too much, in the metric's own units. It must lie inside of the range "
-            "of the excess: -1 to 1 for a metric from 0 to 1 with a noise floor, 0 to 1 without.",
+            description="Mean excess that would be too much, in the metric's own units. It must "
+            "lie inside of the range of the excess: -1 to 1 for a metric from 0 to 1 "
+            "with a noise floor, 0 to 1 without.",
         ),
     ]
-    alpha: Annotated[float, Field(gt=0, lt=1, description="How often each wrong verdict is acceptable.")] = 0.01
-    metric: Annotated[str | None, Field(description="Measure to judge; default: the comparison's first.")] = None
-    segments: Annotated[tuple[str, ...], Field(alias="segment", description="Segment to judge, or each; may be repeated.")] = ()
-    since: Annotated[datetime | None, BeforeValidator(_read_since), Field(description="First slot that counts.")] = None
-    reference: Annotated[float | None, Field(allow_inf_nan=False, description="Score that counts as no excess.")] = None
-    verdict: Annotated[Literal["safe", "breach"] | None, Field(description="What status 200 says; of a POST, safe.")] = None
+    alpha: Annotated[
+        float, Field(gt=0, lt=1, description="How often each wrong verdict is acceptable.")
+    ] = 0.01
+    metric: Annotated[
+        str | None, Field(description="Measure to judge; default: the comparison's first.")
+    ] = None
+    segments: Annotated[
+        tuple[str, ...],
+        Field(alias="segment", description="Segment to judge, or each; may be repeated."),
+    ] = ()
+    since: Annotated[
+        datetime | None, BeforeValidator(_read_since), Field(description="First slot that counts.")
+    ] = None
+    reference: Annotated[
+        float | None, Field(allow_inf_nan=False, description="Score that counts as no excess.")
+    ] = None
+    verdict: Annotated[
+        Literal["safe", "breach"] | None,
+        Field(description="What status 200 says; of a POST, safe."),
+    ] = None
 
 
 def answer_gate(site: Site, request: Request) -> Response:
-    """The certificate; where one verdict is asked for, as webhooks do, 200 for it and 409 for all else.
+    """The certificate.
 
-    InputError for options that cannot be read, UnanswerableError for those that this comparison cannot have.
-    """
+    Where one verdict is asked for, as webhooks do, 200 for it and 409 for all else.
+
+    InputError for options that cannot be read, UnanswerableError for those that this comparison
+    cannot have."""
     name, asked = request.path_params["name"], _read_query(request)
     wanted = asked.pop("verdict") or ("safe" if request.method == "POST" else None)
     site.require(name)
@@ -162,38 +206,63 @@ def answer_gate(site: Site, request: Request) -> Response:
     except (ConfigError, InputError) as error:
         raise UnanswerableError(str(error)) from None
     if wanted is not None:  # in few words: controllers quote them
-        text, is_wanted = f"{certificate['verdict']}: {certificate['words']}\n", certificate["verdict"] == wanted
+        text, is_wanted = (
+            f"{certificate['verdict']}: {certificate['words']}\n",
+            certificate["verdict"] == wanted,
+        )
         return PlainTextResponse(text, 200 if is_wanted else 409, headers=PLAIN_HEADERS)
-    return Response(TypeAdapter(Any).dump_json(certificate), media_type="application/json", headers=PLAIN_HEADERS)
+    return Response(
+        TypeAdapter(Any).dump_json(certificate),
+        media_type="application/json",
+        headers=PLAIN_HEADERS,
+    )
 
 
 def _read_query(request: Request) -> dict[str, Any]:
     given = {name: request.query_params.getlist(name) for name in request.query_params}
-    single = {name: values[0] for name, values in given.items() if name != "segment" and len(values) == 1}
+    single = {
+        name: values[0] for name, values in given.items() if name != "segment" and len(values) == 1
+    }
     try:
         return dict(GateQuery.model_validate({**given, **single}))
     except ValidationError as error:
-        faults = "; ".join(f"{each['loc'][0]}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors())
-        raise InputError(f"{faults}. What may be given: {', '.join(GateQuery.model_json_schema()['properties'])}") from None
+        faults = "; ".join(
+            f"{each['loc'][0]}: {each['msg'].removeprefix('Value error, ')}"
+            for each in error.errors()
+        )
+        raise InputError(
+            f"{faults}. What may be given: {', '.join(GateQuery.model_json_schema()['properties'])}"
+        ) from None
 
 
 def describe_gate() -> dict[str, Any]:
     """The route in OpenAPI, whose two methods differ in a default."""
     asked = GateQuery.model_json_schema()
     query = [
-        {"name": name, "in": "query", "required": name in asked["required"], "schema": _without_null(schema)}
+        {
+            "name": name,
+            "in": "query",
+            "required": name in asked["required"],
+            "schema": _without_null(schema),
+        }
         for name, schema in asked["properties"].items()
     ]
     statuses = {
         "200": "The certificate; or the verdict asked for, in words.",
         "400": "An option is unknown, missing or cannot be read.",
         "404": "There is no such comparison.",
-        "409": "Not the verdict asked for, or none yet; or this comparison cannot have such a metric, segment or margin.",
+        "409": (
+            "Not the verdict asked for, or none yet; or this comparison cannot have such a "
+            "metric, segment or margin."
+        ),
         **SERVER_ANSWERS,
     }
     operation = {
         "summary": "Decide on a rollout from stored runs.",
-        "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}, *query],
+        "parameters": [
+            {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}},
+            *query,
+        ],
         "responses": {status: {"description": text} for status, text in statuses.items()},
     }
     return {"get": operation, "post": operation}
@@ -205,5 +274,9 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     (kind,) = [each for each in kinds if each != {"type": "null"}] or ({},)
     return {
         **kind,
-        **{key: value for key, value in schema.items() if key != "anyOf" and (key, value) != ("default", None)},
+        **{
+            key: value
+            for key, value in schema.items()
+            if key != "anyOf" and (key, value) != ("default", None)
+        },
     }

@@ -30,18 +30,23 @@ _POLL_S = 0.005
 _LAST_PORT = 65535
 _EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - only where the caller asks for it
 _ADVICE = {
-    errno.EADDRINUSE: "another program (another rankwatch?) listens there; stop it or choose another port",
+    errno.EADDRINUSE: (
+        "another program (another rankwatch?) listens there; stop it or choose another port"
+    ),
     errno.EACCES: "this user may not; choose a port above 1023",
     errno.EADDRNOTAVAIL: "this machine has no such address; choose one of its own",
 }
 
-# Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason.
+# Answered without credentials, which probes can hardly send; strangers get yes or no, and no
+# reason.
 PROBES = frozenset({"/-/healthy", "/-/ready"})
 
-# Answered under any name in `Host`: monitoring and deployments ask by the names of services, and these show no users.
+# Answered under any name in `Host`: monitoring and deployments ask by the names of services, and
+# these show no users.
 ANY_HOST = re.compile(r"/-/healthy|/-/ready|/metrics|/api/v1/gate/[^/]*")
 
-# Answered only where the web configuration file asks for credentials: without them requests must not change anything.
+# Answered only where the web configuration file asks for credentials: without them requests must
+# not change anything.
 RELOAD = "/-/reload"
 
 IS_AUTHENTICATED = "rankwatch.is_known"
@@ -62,10 +67,19 @@ PLAIN_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff
 
 
 class WebServer:
-    """Serves ``app`` to whom ``access`` admits, until it is stopped for good; an empty host is every address. Thread-safe."""
+    """Serves ``app`` to whom ``access`` admits, until it is stopped for good.
+
+    An empty host is every address. Thread-safe.
+    """
 
     def __init__(
-        self, app: ASGIApp, host: str, port: int, *, access: Access | None = None, limits: Limits | None = None
+        self,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        *,
+        access: Access | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._host = host or _EVERYWHERE
         self._port = port
@@ -76,7 +90,10 @@ class WebServer:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Listen and serve; returns when a request would be answered. ConfigError when the address cannot be had."""
+        """Listen and serve.
+
+        Returns when a request would be answered. ConfigError when the address cannot be had.
+        """
         listener = _listen(self._host, self._port)
         self._port = listener.getsockname()[1]
         self._thread = Thread(target=self._server.run, args=([listener],), name="web", daemon=True)
@@ -86,7 +103,10 @@ class WebServer:
             if deadline.is_past:
                 self.stop()
                 listener.close()
-                msg = f"the web server on {_address(self._host, self._port)} did not start within {_START_S:g} s"
+                msg = (
+                    f"the web server on {_address(self._host, self._port)} did not start "
+                    f"within {_START_S:g} s"
+                )
                 raise MonitorError(msg, permanent=False)
             time.sleep(_POLL_S)
 
@@ -106,14 +126,20 @@ class WebServer:
         return self._thread is not None and self._thread.is_alive()
 
     def follow(self, access: Access) -> None:
-        """Put this access in force. Connections made under another encryption end once they have answered."""
+        """Put this access in force.
+
+        Connections made under another encryption end once they have answered.
+        """
         is_same = access.tls == self._front.access.tls
         self._front.access = self._guard.access = access
         if not is_same:
             self._front.end_connections()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Close the door, let answers under way finish, return after ``timeout_s`` at the latest; may be called twice."""
+        """Close the door, let answers under way finish, return after ``timeout_s`` at the latest.
+
+        May be called twice.
+        """
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
         self._front.is_closing = True
@@ -144,14 +170,24 @@ def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= _LAST_PORT:
-        msg = f"cannot listen on {_address(host, port)}: no such port; choose one from 1 to {_LAST_PORT}, or 0 for any"
+        msg = (
+            f"cannot listen on {_address(host, port)}: no such port; choose one from 1 to "
+            f"{_LAST_PORT}, or 0 for any"
+        )
         raise ConfigError(msg)
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ][0]
         both = host == "::" and socket.has_dualstack_ipv6()
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+        return socket.create_server(
+            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+        )
     except (socket.gaierror, UnicodeError):
-        msg = f"cannot listen on {_address(host, port)}: no such host; write listen as host:port, such as 127.0.0.1:29108"
+        msg = (
+            f"cannot listen on {_address(host, port)}: no such host; write listen as "
+            "host:port, such as 127.0.0.1:29108"
+        )
         raise ConfigError(msg) from None
     except OSError as error:
         number = error.errno or 0
@@ -180,12 +216,17 @@ class RequestGuard:
         connection.begin_answer()
         try:
             refusal = await self._refuse(access, scope)
-            await (refusal or self._app)(scope, receive, send if scope[IS_AUTHENTICATED] else _ending(send))
+            await (refusal or self._app)(
+                scope, receive, send if scope[IS_AUTHENTICATED] else _ending(send)
+            )
         finally:
             connection.end_answer()
 
     async def _refuse(self, access: Access, scope: Scope) -> Response | None:
-        """The refusal of a request; None where it may go on, and then the scope holds whether the client is authenticated."""
+        """The refusal of a request.
+
+        None where it may go on, and then the scope holds whether the client is authenticated.
+        """
         if _is_oversized(scope, self._header_bytes):
             return _say(431, "request header too large")
         if access.options.authenticates and not access.credentials:
@@ -218,12 +259,22 @@ class RequestGuard:
             pair = pair if await self._verify(credentials, pair, who) else None
         scope[IS_AUTHENTICATED] = pair is not None
         scope[USER] = pair and pair[0].decode()
-        return None if pair else _say(401, "unauthorized", {"WWW-Authenticate": 'Basic realm="rankwatch", charset="UTF-8"'})
+        return (
+            None
+            if pair
+            else _say(
+                401,
+                "unauthorized",
+                {"WWW-Authenticate": 'Basic realm="rankwatch", charset="UTF-8"'},
+            )
+        )
 
     async def _verify(self, credentials: Credentials, pair: tuple[bytes, bytes], who: str) -> bool:
         self._waiting[who] += 1
         try:
-            return await run_sync(credentials.verify, *pair, limiter=self._thread, abandon_on_cancel=True)
+            return await run_sync(
+                credentials.verify, *pair, limiter=self._thread, abandon_on_cancel=True
+            )
         finally:
             self._waiting[who] -= 1
             self._waiting += Counter()  # drops addresses that do not wait any more
@@ -232,8 +283,8 @@ class RequestGuard:
 def comes_from_here(headers: Headers) -> bool:
     """Whether no other site's page made a browser send this request.
 
-    Over HTTPS browsers say what kind of site it came from, over HTTP from which. Other clients need not say either.
-    """
+    Over HTTPS browsers say what kind of site it came from, over HTTP from which. Other clients need
+    not say either."""
     kind, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if kind is not None:
         return kind == "same-origin"
@@ -255,7 +306,11 @@ def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
 
 def _is_oversized(scope: Scope, most: int) -> bool:
     """What comes in one piece passes the parser's own limit, which is on what is incomplete."""
-    size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
+    size = (
+        len(scope["raw_path"])
+        + len(scope["query_string"])
+        + sum(len(name) + len(value) for name, value in scope["headers"])
+    )
     return size > most or len(scope["headers"]) > _MOST_HEADERS
 
 
@@ -264,7 +319,10 @@ def _ending(send: Send) -> Send:
 
     async def send_on(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            message = {
+                **message,
+                "headers": [*message.get("headers", ()), (b"connection", b"close")],
+            }
         await send(message)
 
     return send_on

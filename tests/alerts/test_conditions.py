@@ -20,7 +20,9 @@ OK, INSUFFICIENT, FAILED = RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILE
 
 
 def condition(what: Condition, **changes: Any) -> ConditionRule:
-    return replace(ConditionRule(alert=what.name, condition=what, severity=Severity.CRITICAL), **changes)
+    return replace(
+        ConditionRule(alert=what.name, condition=what, severity=Severity.CRITICAL), **changes
+    )
 
 
 EVERY = tuple(map(condition, Condition))
@@ -35,18 +37,25 @@ class Judged:
         self.day = -1
 
     def run(
-        self, summaries: Sequence[Summary] = (), status: RunStatus = OK, coverage: Coverage | None = None
+        self,
+        summaries: Sequence[Summary] = (),
+        status: RunStatus = OK,
+        coverage: Coverage | None = None,
     ) -> tuple[Transition, ...]:
         self.day += 1
         found: dict[str, Any] = {"summaries": summaries, "status": status, "coverage": coverage}
         reason, states = None if status is OK else "candidate is down", tuple(self.states.values())
-        states, changes = evaluate(self.what, slot=SLOT + self.day * DAY, run_reason=reason, states=states, **found)
+        states, changes = evaluate(
+            self.what, slot=SLOT + self.day * DAY, run_reason=reason, states=states, **found
+        )
         return self.remember(states, changes)
 
     def stale(self, wait: Staleness, now: datetime) -> tuple[Transition, ...]:
         return self.remember(*judge_stale(self.what, tuple(self.states.values()), wait, now))
 
-    def remember(self, states: Sequence[AlertState], changes: tuple[Transition, ...]) -> tuple[Transition, ...]:
+    def remember(
+        self, states: Sequence[AlertState], changes: tuple[Transition, ...]
+    ) -> tuple[Transition, ...]:
         self.states |= {(state.alert, state.segment): state for state in states}
         return changes
 
@@ -100,16 +109,25 @@ def test_each_condition_meets_each_run(run, alert, was):
 
 
 def test_a_failed_run_between_two_without_data_leaves_them_in_a_row():
-    judged = Judged(rule(), condition(Condition.NO_DATA, for_runs=2), condition(Condition.ERROR, for_runs=2))
+    judged = Judged(
+        rule(), condition(Condition.NO_DATA, for_runs=2), condition(Condition.ERROR, for_runs=2)
+    )
     judged.run(FEW, INSUFFICIENT)
     judged.run((), FAILED)
     changes = judged.run(FEW, INSUFFICIENT)
-    assert [(change.alert, change.to_state) for change in changes] == [("NO_DATA", FIRING), ("ERROR", QUIET)]
+    assert [(change.alert, change.to_state) for change in changes] == [
+        ("NO_DATA", FIRING),
+        ("ERROR", QUIET),
+    ]
 
 
 def test_what_one_rule_lacks_is_no_want_of_data_or_users():
     frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
-    lacking = rule(alert="Metric", metric="overlap"), rule(alert="Learns", learned=Learning.DROP), frozen
+    lacking = (
+        rule(alert="Metric", metric="overlap"),
+        rule(alert="Learns", learned=Learning.DROP),
+        frozen,
+    )
     judged = Judged(rule(), *lacking, *EVERY)
     judged.run(GOOD)
     outcomes = [judged.states[each.alert, "all"].outcome for each in lacking]
@@ -118,7 +136,11 @@ def test_what_one_rule_lacks_is_no_want_of_data_or_users():
 
 
 def covering(*names: str) -> Coverage:
-    return Coverage(rows=tuple(CoverageRow(segment=name, asked=100, paired=100, reasons={}) for name in ("all", *names)))
+    return Coverage(
+        rows=tuple(
+            CoverageRow(segment=name, asked=100, paired=100, reasons={}) for name in ("all", *names)
+        )
+    )
 
 
 def test_conditions_speak_of_all_users_only_unless_each_segment_is_asked_for():
@@ -130,7 +152,9 @@ def test_conditions_speak_of_all_users_only_unless_each_segment_is_asked_for():
 
 def test_of_each_segment_one_that_vanished_has_no_data_until_it_is_back():
     both = (*GOOD, summary(segment="country=UK")), OK, covering("country=UK")
-    judged = Judged(rule(segments="each"), condition(Condition.NO_DATA, segments="each", for_runs=2))
+    judged = Judged(
+        rule(segments="each"), condition(Condition.NO_DATA, segments="each", for_runs=2)
+    )
     judged.run(*both)
     assert judged.alarms() == set()
     for _ in range(2):
@@ -154,7 +178,9 @@ LOW = (summary(mean=0.1),)
 @pytest.mark.parametrize("is_ignored", [False, True])
 @pytest.mark.parametrize("was", [QUIET, PENDING, FIRING])
 def test_an_alert_that_cannot_be_judged_is_kept_or_ends_unseen(condition_, was, *, is_ignored):
-    judged = Judged(rule(min_users=30, for_runs=2), ignored=frozenset({condition_} if is_ignored else ()))
+    judged = Judged(
+        rule(min_users=30, for_runs=2), ignored=frozenset({condition_} if is_ignored else ())
+    )
     for _ in range([QUIET, PENDING, FIRING].index(was)):
         judged.run(LOW)
 
@@ -184,7 +210,9 @@ def test_learning_anew_ends_no_firing_though_too_few_is_ignored():
     assert judged.alarms() == {"SimilarityLow"}
 
 
-WAIT = Staleness(since=SLOT, has_succeeded=True, overdue_at=SLOT + 3 * HOUR, seen_s=7200.0, needed_s=3660.0)
+WAIT = Staleness(
+    since=SLOT, has_succeeded=True, overdue_at=SLOT + 3 * HOUR, seen_s=7200.0, needed_s=3660.0
+)
 STALE, LOW_RULE = condition(Condition.STALE), rule(for_runs=1)
 NOW = SLOT + 4 * HOUR
 
@@ -210,7 +238,9 @@ def test_a_comparison_without_success_for_too_long_is_stale_once_and_two_daemons
     (other,) = Judged(STALE, LOW_RULE).stale(WAIT, NOW + HOUR)
     assert replace(other, at=start.at) == start
     (never,) = Judged(STALE, LOW_RULE).stale(replace(WAIT, has_succeeded=False), NOW)
-    assert never.reason.startswith("no run has succeeded yet, waited for since 2024-01-08 00:00 UTC")
+    assert never.reason.startswith(
+        "no run has succeeded yet, waited for since 2024-01-08 00:00 UTC"
+    )
 
 
 def test_the_next_run_that_succeeds_ends_it_and_one_that_fails_does_not():

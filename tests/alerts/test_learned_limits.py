@@ -1,4 +1,7 @@
-"""Rules that hold a run against what was normal before it; arms whose lists no longer change, from the count to the verdict."""
+"""Rules that hold a run against what was normal before it.
+
+Arms whose lists no longer change, from the count to the verdict.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +23,14 @@ TREND = {**DROP, "learned": Learning.TREND}
 
 
 def expectation(**changes: Any) -> Expectation:
-    base: dict[str, Any] = {"alert": "SimilarityLow", "segment": "all", "runs": 9, "expected": 0.53, "limit": 0.41, "z": 0.2}
+    base: dict[str, Any] = {
+        "alert": "SimilarityLow",
+        "segment": "all",
+        "runs": 9,
+        "expected": 0.53,
+        "limit": 0.41,
+        "z": 0.2,
+    }
     return Expectation(**{**base, **changes})
 
 
@@ -30,43 +40,72 @@ def verdict(watched: SimilarityRule, value: float, expected: Expectation | None)
 
 def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected():
     found = verdict(rule(**DROP), 0.254, expectation(z=6.1))
-    assert (found.outcome, found.value, found.users, found.is_recovered) == (Outcome.BREACH, 0.254, 1874, False)
+    assert (found.outcome, found.value, found.users, found.is_recovered) == (
+        Outcome.BREACH,
+        0.254,
+        1874,
+        False,
+    )
     assert found.reason == (
         "mean of extended_tau is 0.254 over 1,874 users, below 0.41, the least that is normal; "
         "0.53 was expected after 9 healthy runs"
     )
-    above = rule(**{**DROP, "statistic": "share_below(0)", "direction": Direction.ABOVE, "threshold": 1.0})
+    above = rule(
+        **{**DROP, "statistic": "share_below(0)", "direction": Direction.ABOVE, "threshold": 1.0}
+    )
     other = verdict(above, 0.27, expectation(expected=0.07, limit=0.2, z=5.0))
     assert other.outcome is Outcome.BREACH
     assert other.reason.startswith(
-        "share_below(0) of extended_tau is 0.27 over 1,874 users, above 0.2, the most that is normal;"
+        (
+            "share_below(0) of extended_tau is 0.27 over 1,874 users, above 0.2, the most that is "
+            "normal;"
+        )
     )
 
 
 def test_value_and_limit_are_shown_on_their_sides_of_each_other():
     for value, limit in ((0.4098, 0.4103), (0.410001, 0.41), (0.1, 0.1)):
         found = verdict(rule(**DROP), value, expectation(limit=limit, z=6.1)).reason
-        shown = [float(found.split(word)[1].split(end)[0]) for word, end in ((" is ", " over"), ("below ", ","))]
+        shown = [
+            float(found.split(word)[1].split(end)[0])
+            for word, end in ((" is ", " over"), ("below ", ","))
+        ]
         assert (shown[0] < shown[1]) == (value < limit)
 
 
 def test_a_share_of_users_is_told_with_what_is_normal():
-    watched = coverage_rule("failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0)
-    found = judge_reading(watched, Reading(1.0, 704, "all"), expectation(expected=0.001, limit=0.0614, z=9.0)).reason
-    said = "the candidate gave no usable answer for 704 of 704 users, normally 0.1 %, at most 6.14 % (after 9 healthy runs)"
+    watched = coverage_rule(
+        "failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
+    )
+    found = judge_reading(
+        watched, Reading(1.0, 704, "all"), expectation(expected=0.001, limit=0.0614, z=9.0)
+    ).reason
+    said = (
+        "the candidate gave no usable answer for 704 of 704 users, normally 0.1 %, at most "
+        "6.14 % (after 9 healthy runs)"
+    )
     assert found == said
 
 
 @pytest.mark.parametrize(("z", "outcome"), [(1.0, Outcome.OK), (4.0, Outcome.TOO_FEW)])
 def test_a_rule_whose_limit_no_value_can_cross_says_so(z, outcome):
     similarity = verdict(rule(**DROP), -0.9, expectation(limit=-1.0, z=z))
-    watched = coverage_rule("missing(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0)
-    coverage = judge_reading(watched, Reading(0.9, 30, "all"), expectation(expected=0.2, limit=1.0, z=z))
+    watched = coverage_rule(
+        "missing(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
+    )
+    coverage = judge_reading(
+        watched, Reading(0.9, 30, "all"), expectation(expected=0.2, limit=1.0, z=z)
+    )
 
     said = "this rule cannot judge: after 9 healthy runs no possible value is"
     assert (similarity.outcome, coverage.outcome) == (outcome, outcome)
-    assert similarity.reason == f"mean of extended_tau is -0.9 over 1,874 users, normally 0.53; {said} lower than normal"
-    assert coverage.reason.endswith(f"27 of 30 users (90 %), normally 20 %; {said} higher than normal")
+    assert (
+        similarity.reason
+        == f"mean of extended_tau is -0.9 over 1,874 users, normally 0.53; {said} lower than normal"
+    )
+    assert coverage.reason.endswith(
+        f"27 of 30 users (90 %), normally 20 %; {said} higher than normal"
+    )
     assert similarity.is_recovered is (outcome is Outcome.OK)
 
 
@@ -92,13 +131,19 @@ def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back_and_
 ):
     watched = rule(**{**DROP, "learned": Learning(learning)})
     of_fault = None if fault == "nan" else float(fault)
-    found = verdict(watched, 0.45, expectation(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8))
+    found = verdict(
+        watched, 0.45, expectation(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8)
+    )
     assert (found.outcome, found.is_recovered) == (Outcome.OK, ends == "yes")
 
 
 def test_a_trend_is_evidence_that_reached_its_limit_whatever_this_run_says():
-    strong = verdict(rule(**TREND), 0.47, expectation(z=1.5, evidence=12_000.0, evidence_limit=10_000.0))
-    weak = verdict(rule(**TREND), 0.2, expectation(z=8.0, evidence=9_999.0, evidence_limit=10_000.0))
+    strong = verdict(
+        rule(**TREND), 0.47, expectation(z=1.5, evidence=12_000.0, evidence_limit=10_000.0)
+    )
+    weak = verdict(
+        rule(**TREND), 0.2, expectation(z=8.0, evidence=9_999.0, evidence_limit=10_000.0)
+    )
 
     assert strong.outcome is Outcome.BREACH
     assert strong.reason == (
@@ -116,8 +161,15 @@ def test_a_value_without_a_sampling_error_is_not_judged():
 
 def test_states_and_transitions_carry_the_limit_that_was_learned():
     watched = comparison(rules=(rule(**DROP),))
-    (state,), (change,) = evaluate(watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)])
-    assert (state.state, state.threshold, change.threshold, change.value) == (State.FIRING, 0.41, 0.41, 0.2)
+    (state,), (change,) = evaluate(
+        watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)]
+    )
+    assert (state.state, state.threshold, change.threshold, change.value) == (
+        State.FIRING,
+        0.41,
+        0.41,
+        0.2,
+    )
 
 
 FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
@@ -128,7 +180,10 @@ Churn = tuple[float | None, float | None]
 
 def churn(baseline: float | None, candidate: float | None) -> tuple[ArmScore, ...]:
     values = ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate))
-    return tuple(ArmScore(segment="all", arm=arm, metric="self_churn", value=value, n=700) for arm, value in values)
+    return tuple(
+        ArmScore(segment="all", arm=arm, metric="self_churn", value=value, n=700)
+        for arm, value in values
+    )
 
 
 def play(*moves: Churn, **changes: Any) -> list[tuple[Outcome, str, Transition | None]]:
@@ -140,17 +195,35 @@ def play(*moves: Churn, **changes: Any) -> list[tuple[Outcome, str, Transition |
     for day, move in enumerate(moves):
         scores, slot = churn(*move), SLOT + day * DAY
         seen = count_standstills(watched, scores, past)
-        states, changes_of_run = evaluate(watched, slot=slot, states=states, standstills=seen, arm_scores=scores)
-        loud = {(each.alert, each.segment): each.state for each in states if each.state is not State.QUIET}
-        past.append(PastRun(slot=slot, states=loud, standstills={each.alert: each for each in seen}))
-        told.append((states[0].outcome, states[0].reason, changes_of_run[0] if changes_of_run else None))
+        states, changes_of_run = evaluate(
+            watched, slot=slot, states=states, standstills=seen, arm_scores=scores
+        )
+        loud = {
+            (each.alert, each.segment): each.state
+            for each in states
+            if each.state is not State.QUIET
+        }
+        past.append(
+            PastRun(slot=slot, states=loud, standstills={each.alert: each for each in seen})
+        )
+        told.append(
+            (states[0].outcome, states[0].reason, changes_of_run[0] if changes_of_run else None)
+        )
     return told
 
 
 UNKNOWN, TRAINED, STILL = (None, None), (0.25, 0.25), (0.25, 0.0)
 
 
-MOVES = {"u": UNKNOWN, "t": TRAINED, "s": STILL, "0": (0.0, 0.0), "c": (0.0, 0.25), "p": (0.25, 0.024), "q": (0.25, 0.03)}
+MOVES = {
+    "u": UNKNOWN,
+    "t": TRAINED,
+    "s": STILL,
+    "0": (0.0, 0.0),
+    "c": (0.0, 0.25),
+    "p": (0.25, 0.024),
+    "q": (0.25, 0.03),
+}
 FIRED = """
 # A candidate that misses three trainings of the baseline, and an arm of which a tenth is trained.
 utttssss        6
@@ -171,16 +244,20 @@ tt s*20 tt s*4  4 26
 def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(moves, days):
     played = [(word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()]
     told = play(*(MOVES[letter] for letter in "".join(played)))
-    fired = [str(day) for day, (*_, change) in enumerate(told) if change is not None and change.is_start]
+    fired = [
+        str(day) for day, (*_, change) in enumerate(told) if change is not None and change.is_start
+    ]
     assert fired == days.replace("-", "").split()
 
 
 def test_it_is_told_once_and_ends_with_the_next_change():
-    start, end = (change for *_, change in play(TRAINED, TRAINED, *[STILL] * 5, TRAINED) if change is not None)
+    start, end = (
+        change for *_, change in play(TRAINED, TRAINED, *[STILL] * 5, TRAINED) if change is not None
+    )
     assert (start.to_state, end.to_state) == (State.FIRING, State.QUIET)
     assert start.reason == (
-        "lists of the candidate have not changed while those of the baseline changed 3 times, more than 2 is normal; "
-        "replaced in this run: 0% of the candidate, 25% of the baseline"
+        "lists of the candidate have not changed while those of the baseline changed 3 times, "
+        "more than 2 is normal; replaced in this run: 0% of the candidate, 25% of the baseline"
     )
     assert (start.value, start.threshold, start.users) == (3.0, 2.0, 700)
 
@@ -192,15 +269,26 @@ s        baseline  too_few  learning how often the lists of the baseline change:
 u        usual     no_data  there are no lists of an earlier run to compare with
 t        of 701    too_few  only 700 users had a list in the last run too, fewer than the 701 needed
 """
-RULES: dict[str, dict[str, Any]] = {"usual": {}, "baseline": {"arm": Arm.BASELINE}, "of 701": {"min_users": 701}}
+RULES: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "baseline": {"arm": Arm.BASELINE},
+    "of 701": {"min_users": 701},
+}
 
 
 @pytest.mark.parametrize(("moves", "changes", "outcome", "reason"), cells(UNTOLD))
 def test_what_is_not_known_of_a_standstill_is_said(moves, changes, outcome, reason):
-    assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (outcome, reason, None)
+    assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (
+        outcome,
+        reason,
+        None,
+    )
 
 
 def test_a_run_that_is_not_ok_says_nothing_of_it():
-    for status, outcome in ((RunStatus.FAILED, Outcome.ERROR), (RunStatus.INSUFFICIENT, Outcome.NO_DATA)):
+    for status, outcome in (
+        (RunStatus.FAILED, Outcome.ERROR),
+        (RunStatus.INSUFFICIENT, Outcome.NO_DATA),
+    ):
         (state,), _ = evaluate(comparison(rules=(FROZEN_RULE,)), status=status, run_reason="x")
         assert state.outcome is outcome

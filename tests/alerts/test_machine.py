@@ -32,7 +32,9 @@ VERDICTS = {
 
 def look(day: int, segment: str = "all") -> Evaluation:
     slot = SLOT + day * DAY
-    return Evaluation(comparison="home-feed", segment=segment, slot=slot, at=slot + timedelta(seconds=5))
+    return Evaluation(
+        comparison="home-feed", segment=segment, slot=slot, at=slot + timedelta(seconds=5)
+    )
 
 
 def walk(*verdicts: Verdict, by: Rule = BAND) -> tuple[AlertState, list[Transition]]:
@@ -45,7 +47,13 @@ def walk(*verdicts: Verdict, by: Rule = BAND) -> tuple[AlertState, list[Transiti
     return state, transitions
 
 
-STARTS = {"none": (), "quiet": (OK,), "pending": (BREACH,), "firing": (BREACH, BREACH), "recovered": (BREACH, BREACH, OK)}
+STARTS = {
+    "none": (),
+    "quiet": (OK,),
+    "pending": (BREACH,),
+    "firing": (BREACH, BREACH),
+    "recovered": (BREACH, BREACH, OK),
+}
 TABLE = """
            breach     ok        ok_in_band  no_data    too_few    error      given_up
 none       pending 1  quiet 0   quiet 0     quiet 0    quiet 0    quiet 0    quiet 0
@@ -56,7 +64,9 @@ recovered  firing 0   quiet 0   firing 0    firing 1   firing 1   firing 1   qui
 """
 """Under a rule with ``for: 2`` and ``resolve_after: 2``: the state and its streak after each verdict."""
 NAMES, *ROWS = cells(TABLE)
-CELLS = [(start, verdict, cell) for start, *row in ROWS for verdict, cell in zip(NAMES, row, strict=True)]
+CELLS = [
+    (start, verdict, cell) for start, *row in ROWS for verdict, cell in zip(NAMES, row, strict=True)
+]
 
 
 @pytest.mark.parametrize(("start", "verdict", "cell"), CELLS)
@@ -65,14 +75,22 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
     was, now = before.state if before else QUIET, look(5)
     is_end_unseen = verdict == "given_up" and was is not QUIET
     is_half_way = (start, verdict) == ("firing", "ok")
-    more = ": ended, but not seen to recover" * is_end_unseen + "; it fires still, and ends after 1 more such run" * is_half_way
+    more = (
+        ": ended, but not seen to recover" * is_end_unseen
+        + "; it fires still, and ends after 1 more such run" * is_half_way
+    )
     given = replace(VERDICTS[verdict], reason=f"{VERDICTS[verdict].reason}{more}")
 
     after, transition = advance(HELD, VERDICTS[verdict], before, now)
 
     state = State(cell.partition(" ")[0])
     assert (f"{after.state} {after.streak}", after.judged_slot) == (cell, now.slot)
-    assert (after.outcome, after.reason, after.value, after.users) == (given.outcome, given.reason, given.value, given.users)
+    assert (after.outcome, after.reason, after.value, after.users) == (
+        given.outcome,
+        given.reason,
+        given.value,
+        given.users,
+    )
     assert (after.dedup_key is not None) == (state is FIRING)
     assert after.since == (before.since if before and state is was else now.slot)
     if transition is None:
@@ -80,23 +98,37 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
     else:
         assert (transition.from_state, transition.to_state) == (was, state)
         assert state is not was
-        assert (transition.slot, transition.at, transition.reason) == (now.slot, now.at, given.reason)
+        assert (transition.slot, transition.at, transition.reason) == (
+            now.slot,
+            now.at,
+            given.reason,
+        )
 
 
 def test_it_fires_on_the_last_of_the_breaches_asked_for_and_once():
     state, (pending, firing) = walk(*[BREACH] * 6, by=rule(for_runs=3))
-    assert (pending.to_state, pending.slot, firing.to_state, firing.slot) == (PENDING, SLOT, FIRING, SLOT + 2 * DAY)
+    assert (pending.to_state, pending.slot, firing.to_state, firing.slot) == (
+        PENDING,
+        SLOT,
+        FIRING,
+        SLOT + 2 * DAY,
+    )
     assert (firing.since, state.since) == (SLOT, SLOT + 2 * DAY)
 
 
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation():
     def key(segment: str = "all", installation: str = "", name: str | None = None) -> str | None:
         watched = rule(for_runs=1, labels={} if name is None else {INSTALLATION: name})
-        return advance(watched, BREACH, None, replace(look(1, segment), installation=installation))[0].dedup_key
+        return advance(watched, BREACH, None, replace(look(1, segment), installation=installation))[
+            0
+        ].dedup_key
 
     named = key(installation="b", name="shop-eu")
     assert len({key(), key("x=y"), key(installation="a"), key(installation="b"), named}) == 5
-    assert (key(), key(installation="a", name="shop-eu")) == (key(), named)  # where there is a name it alone counts
+    assert (key(), key(installation="a", name="shop-eu")) == (
+        key(),
+        named,
+    )  # where there is a name it alone counts
 
 
 def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page():
@@ -106,8 +138,17 @@ def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page():
     after, transition = advance(changed, replace(BREACH, value=0.05), before, look(2))
     ended, end = advance(changed, OK, after, look(3))
 
-    assert (transition, after.state, after.since, after.dedup_key) == (None, FIRING, before.since, before.dedup_key)
-    assert (after.threshold, after.severity, ended.severity) == (0.1, Severity.CRITICAL, Severity.INFO)
+    assert (transition, after.state, after.since, after.dedup_key) == (
+        None,
+        FIRING,
+        before.since,
+        before.dedup_key,
+    )
+    assert (after.threshold, after.severity, ended.severity) == (
+        0.1,
+        Severity.CRITICAL,
+        Severity.INFO,
+    )
     assert end is not None
     assert (end.severity, end.dedup_key) == (Severity.CRITICAL, before.dedup_key)
 
@@ -120,15 +161,23 @@ def test_a_for_lowered_while_pending_fires_at_the_next_breach():
     assert transition.since == SLOT
 
 
-@given(st.lists(st.sampled_from(list(VERDICTS.values())), min_size=1, max_size=30), st.integers(1, 3), st.integers(1, 3))
-def test_firings_and_ends_take_turns_under_one_key_and_no_old_slot_moves_anything(verdicts, for_runs, resolve_after):
+@given(
+    st.lists(st.sampled_from(list(VERDICTS.values())), min_size=1, max_size=30),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+def test_firings_and_ends_take_turns_under_one_key_and_no_old_slot_moves_anything(
+    verdicts, for_runs, resolve_after
+):
     watched = replace(BAND, for_runs=for_runs, resolve_after=resolve_after)
     state, transitions = walk(*verdicts, by=watched)
     announced = [transition for transition in transitions if transition.is_announced]
     starts, ends = announced[::2], announced[1::2]
     assert all(start.is_start for start in starts)
     assert all(end.is_end for end in ends)
-    assert [(start.dedup_key, start.slot) for start in starts[: len(ends)]] == [(end.dedup_key, end.since) for end in ends]
+    assert [(start.dedup_key, start.slot) for start in starts[: len(ends)]] == [
+        (end.dedup_key, end.since) for end in ends
+    ]
     assert len({start.dedup_key for start in starts}) == len(starts)
     assert state.dedup_key == (starts[-1].dedup_key if len(starts) > len(ends) else None)
     for verdict in VERDICTS.values():
@@ -144,18 +193,34 @@ def state(**changes: object) -> AlertState:
 
 def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_cause():
     begun = transition(dedup_key="key", metric="rbo(p=0.9)", labels={"team": "x"})
-    causes = [transition(metric="overlap"), transition(segment="country=UK", metric="jaccard"), begun]
+    causes = [
+        transition(metric="overlap"),
+        transition(segment="country=UK", metric="jaccard"),
+        begun,
+    ]
 
     (end,) = retire_alerts([state()], causes, [comparison(rules=())], at=NOW)
 
-    assert (end.from_state, end.to_state, end.is_announced, end.dedup_key) == (FIRING, QUIET, True, "key")
-    assert (end.metric, end.labels, end.severity) == ("rbo(p=0.9)", {"team": "x"}, Severity.CRITICAL)
+    assert (end.from_state, end.to_state, end.is_announced, end.dedup_key) == (
+        FIRING,
+        QUIET,
+        True,
+        "key",
+    )
+    assert (end.metric, end.labels, end.severity) == (
+        "rbo(p=0.9)",
+        {"team": "x"},
+        Severity.CRITICAL,
+    )
     assert (end.slot, end.at, end.since, end.value) == (NOW, NOW, SLOT, None)
     assert end.reason == "rule removed from the configuration"
 
 
 def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_unannounced():
-    pending, quiet = state(segment="country=UK", state=PENDING, dedup_key=None), state(segment="x=y", state=QUIET)
+    pending, quiet = (
+        state(segment="country=UK", state=PENDING, dedup_key=None),
+        state(segment="x=y", state=QUIET),
+    )
     ends = retire_alerts([state(), pending, quiet], [], [comparison(name="other")], at=NOW)
     assert [(end.segment, end.from_state, end.is_announced) for end in ends] == [
         ("all", FIRING, True),

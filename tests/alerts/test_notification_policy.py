@@ -22,7 +22,14 @@ from monitor.alerts.notification_policy import (
 )
 from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState, State, Transition
-from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Silence, Treatment, Updates
+from monitor.model.notifications import (
+    Delivery,
+    DeliveryStatus,
+    FiringSnapshot,
+    Silence,
+    Treatment,
+    Updates,
+)
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, ConditionRule, Severity
 from storage.worked import fired
@@ -30,7 +37,9 @@ from tables import cells
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
 START = transition(incident="i")
-ACKNOWLEDGEMENT = replace(START, from_state=State.FIRING, slot=SLOT + MINUTE, reason="acknowledged by anna")
+ACKNOWLEDGEMENT = replace(
+    START, from_state=State.FIRING, slot=SLOT + MINUTE, reason="acknowledged by anna"
+)
 END = replace(START, from_state=State.FIRING, to_state=State.QUIET, slot=SLOT + 2 * MINUTE)
 KEY = START.dedup_key or ""
 WAITS = "waits for the end of its incident, in which SimilarityLow fires"
@@ -39,12 +48,21 @@ NEVER, ENDED = "its start was never sent", "it ended before its start was sent"
 
 def owed(*changes: Transition, known: bool = False) -> list[Delivery]:
     return [
-        Delivery(id=n, transition_id=n, receiver="chat", attempts=0, transition=change, may_be_known=known and change.is_start)
+        Delivery(
+            id=n,
+            transition_id=n,
+            receiver="chat",
+            attempts=0,
+            transition=change,
+            may_be_known=known and change.is_start,
+        )
         for n, change in enumerate(changes, 1)
     ]
 
 
-def situation(*lasting: Transition, told: tuple[Transition, ...] = (), **more: Any) -> FiringSnapshot:
+def situation(
+    *lasting: Transition, told: tuple[Transition, ...] = (), **more: Any
+) -> FiringSnapshot:
     keys = frozenset(start.dedup_key or "" for start in told)
     return FiringSnapshot(firing=lasting, delivered=keys, told=told, **more)
 
@@ -82,7 +100,12 @@ CHANGES = {
     "segment": SEGMENT,
     "segment_end": replace(END, segment="country=UK", dedup_key="uk"),
 }
-BECOMES = {"sent": SEND, "ended": (DROPPED, ENDED), "never": (DROPPED, NEVER), "waits": (HELD, WAITS)}
+BECOMES = {
+    "sent": SEND,
+    "ended": (DROPPED, ENDED),
+    "never": (DROPPED, NEVER),
+    "waits": (HELD, WAITS),
+}
 DECISIONS = """
 # owed                 fires  told           becomes
 start                  start  -              sent
@@ -107,13 +130,22 @@ segment_end            other  start segment  sent
 
 
 @pytest.mark.parametrize(("owed", "fires", "told", "becomes"), cells(DECISIONS))
-def test_what_is_owed_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(owed, fires, told, becomes):
+def test_what_is_owed_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(
+    owed, fires, told, becomes
+):
     changes, lasting, known = (
-        [CHANGES[word.strip("?")] for word in text.split() if word != "-"] for text in (owed, fires, told)
+        [CHANGES[word.strip("?")] for word in text.split() if word != "-"]
+        for text in (owed, fires, told)
     )
     for ungrouped in (False, True):
         text = becomes.replace("waits", "sent") if ungrouped else becomes
-        found = decide(*changes, lasting=tuple(lasting), told=tuple(known), known="?" in owed, ungrouped=ungrouped)
+        found = decide(
+            *changes,
+            lasting=tuple(lasting),
+            told=tuple(known),
+            known="?" in owed,
+            ungrouped=ungrouped,
+        )
         assert found == [BECOMES[word] for word in text.split()]
 
 
@@ -126,14 +158,20 @@ SILENCE = Silence(
     starts_at=SLOT,
     ends_at=SLOT + MINUTE,
 )
-WINDOW = MaintenanceWindow(name="retraining", matchers=(Matcher.parse("team=ranking"),), ends_at=lambda _: SLOT + MINUTE)
+WINDOW = MaintenanceWindow(
+    name="retraining", matchers=(Matcher.parse("team=ranking"),), ends_at=lambda _: SLOT + MINUTE
+)
 
 
 @pytest.mark.parametrize(
     ("policy", "silences", "reason"),
     [
         (NotificationPolicy(), (SILENCE,), "silence 3 of anna until 2024-01-08 00:01 UTC: known"),
-        (NotificationPolicy(windows=(WINDOW,)), (), "maintenance retraining until 2024-01-08 00:01 UTC"),
+        (
+            NotificationPolicy(windows=(WINDOW,)),
+            (),
+            "maintenance retraining until 2024-01-08 00:01 UTC",
+        ),
         (NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")})), (), "dry run"),
     ],
 )
@@ -155,22 +193,37 @@ def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match():
 
 
 def condition(statistic: str) -> Transition:
-    return transition(alert="NoData", metric="condition", statistic=statistic, dedup_key="condition")
+    return transition(
+        alert="NoData", metric="condition", statistic=statistic, dedup_key="condition"
+    )
 
 
-@pytest.mark.parametrize(("statistic", "held"), [("error", True), ("no_data", True), ("stale", True), ("too_few", False)])
+@pytest.mark.parametrize(
+    ("statistic", "held"), [("error", True), ("no_data", True), ("stale", True), ("too_few", False)]
+)
 def test_drift_is_held_while_nothing_can_be_said_of_it(statistic, *, held):
     both = START, condition(statistic)
     assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
     muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
-    sent = decide(both[1], lasting=both), decide(START, lasting=both, ungrouped=True), decide(START, lasting=both, policy=muted)
+    sent = (
+        decide(both[1], lasting=both),
+        decide(START, lasting=both, ungrouped=True),
+        decide(START, lasting=both, policy=muted),
+    )
     assert sent == ([SEND],) * 3
 
 
 def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only():
-    for of, drift, status in ((ALL, "country=UK", HELD), ("country=UK", "country=UK", HELD), ("country=UK", ALL, SENT)):
+    for of, drift, status in (
+        (ALL, "country=UK", HELD),
+        ("country=UK", "country=UK", HELD),
+        ("country=UK", ALL, SENT),
+    ):
         change = replace(START, segment=drift)
-        assert decide(change, lasting=(change, replace(condition("no_data"), segment=of)))[0][0] is status
+        assert (
+            decide(change, lasting=(change, replace(condition("no_data"), segment=of)))[0][0]
+            is status
+        )
 
 
 def route(text: str, receiver: str, *, goes_on: bool = False) -> Route:
@@ -193,15 +246,24 @@ CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "cha
 )
 def test_routes_choose_who_is_told_and_nothing_falls_between_them(routes, *, is_told):
     policy = NotificationPolicy(routes=routes)
-    assert decide(START, policy=policy) == [SEND if is_told else (DROPPED, "routed to other receivers")]
+    assert decide(START, policy=policy) == [
+        SEND if is_told else (DROPPED, "routed to other receivers")
+    ]
     assert decide(END, **OVER, **TOLD, policy=policy) == [SEND]  # who was told hears of the end
 
 
 def test_one_message_an_incident_with_what_fires_of_it():
     other = replace(START, dedup_key="other", incident="j", alert="Other")
-    first, second = compose_messages([START, other], situation(START, SEGMENT, other, told=(SEGMENT,)))
+    first, second = compose_messages(
+        [START, other], situation(START, SEGMENT, other, told=(SEGMENT,))
+    )
     assert (first.incident, first.changes, first.firing) == ("i", (START,), (START, SEGMENT))
-    assert (second.incident, second.changes, second.firing, second.is_update) == ("j", (other,), (other,), False)
+    assert (second.incident, second.changes, second.firing, second.is_update) == (
+        "j",
+        (other,),
+        (other,),
+        False,
+    )
 
 
 LATER = SLOT + timedelta(hours=1)
@@ -213,7 +275,10 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
 DOUBLE = "it concerns about 200 users, and about 100 at the last page"
 ROSE = "its severity rose from warning to critical"
 ANOTHER = replace(START, alert="B", dedup_key="b", slot=LATER)
-HUNDRED, FRENCH_HUNDRED = replace(START, value=0.12, **SHARE), replace(SEGMENT, slot=SLOT, users=100)
+HUNDRED, FRENCH_HUNDRED = (
+    replace(START, value=0.12, **SHARE),
+    replace(SEGMENT, slot=SLOT, users=100),
+)
 
 
 @pytest.mark.parametrize(
@@ -227,8 +292,16 @@ HUNDRED, FRENCH_HUNDRED = replace(START, value=0.12, **SHARE), replace(SEGMENT, 
         (FRENCH_HUNDRED, FRENCH, DOUBLE),
         (HUNDRED, replace(ANOTHER, value=0.22, **SHARE), DOUBLE),
         # All users, for whom the segment stands.
-        (replace(FRENCH_HUNDRED, **GAPS), replace(START, dedup_key="b", slot=LATER, users=1000, value=0.48, normal=0.5), None),
-        (replace(START, value=0.04, **SHARE), ANOTHER, None),  # a mean is seen to move after some users
+        (
+            replace(FRENCH_HUNDRED, **GAPS),
+            replace(START, dedup_key="b", slot=LATER, users=1000, value=0.48, normal=0.5),
+            None,
+        ),
+        (
+            replace(START, value=0.04, **SHARE),
+            ANOTHER,
+            None,
+        ),  # a mean is seen to move after some users
         (START, replace(ANOTHER, value=0.32, **SHARE), None),
         (
             HUNDRED,
@@ -240,7 +313,11 @@ HUNDRED, FRENCH_HUNDRED = replace(START, value=0.12, **SHARE), replace(SEGMENT, 
 )
 def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, worse):
     (message,) = compose_messages([joins], situation(told, joins, told=(told,)))
-    assert (message.worse, message.is_update, message.pages) == (worse, worse is None, 1 if worse is None else 2)
+    assert (message.worse, message.is_update, message.pages) == (
+        worse,
+        worse is None,
+        1 if worse is None else 2,
+    )
     assert message.firing == (told, joins)
 
 
@@ -259,14 +336,30 @@ def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_se
     )
     last = replace(grows[-1], severity=Severity.CRITICAL, dedup_key="last", slot=LATER)
     situations = situation(*grows, told=grows[:-1]), situation(*grows, last, told=grows)
-    (calm,), (loud,) = compose_messages(grows[-1:], situations[0]), compose_messages([last], situations[1])
+    (calm,), (loud,) = (
+        compose_messages(grows[-1:], situations[0]),
+        compose_messages([last], situations[1]),
+    )
     (late,) = compose_messages(grows[-1:], situations[0], MINUTE / 2)
-    assert (late.is_update, late.worse) == (False, "it concerns about 320 users, and about 160 at the last page")
-    assert (calm.is_update, calm.pages, loud.is_update, loud.pages, loud.severity) == (True, 2, False, 3, Severity.CRITICAL)
+    assert (late.is_update, late.worse) == (
+        False,
+        "it concerns about 320 users, and about 160 at the last page",
+    )
+    assert (calm.is_update, calm.pages, loud.is_update, loud.pages, loud.severity) == (
+        True,
+        2,
+        False,
+        3,
+        Severity.CRITICAL,
+    )
 
 
-SERIES = st.sampled_from(["overlap mean", "overlap share_below(0)", "coverage missing", "overlap p05"])
-BEGINNINGS = st.tuples(st.integers(0, 20), st.sampled_from([ALL, "a=1", "a=2", "b=1"]), SERIES, st.floats(0.001, 1))
+SERIES = st.sampled_from(
+    ["overlap mean", "overlap share_below(0)", "coverage missing", "overlap p05"]
+)
+BEGINNINGS = st.tuples(
+    st.integers(0, 20), st.sampled_from([ALL, "a=1", "a=2", "b=1"]), SERIES, st.floats(0.001, 1)
+)
 
 
 @given(st.lists(BEGINNINGS, min_size=1, max_size=12), st.integers(0, 20))
@@ -275,16 +368,23 @@ def test_whatever_begins_within_a_day_pages_at_most_twice_and_what_was_paged_sta
     for hour, segment, series, value in sorted(drawn):
         names = dict(zip(("metric", "statistic"), series.split(), strict=True))
         key = f"{hour} {segment} {series}"
-        start = replace(START, alert=f"{series} {hour}", segment=segment, dedup_key=key, slot=SLOT + hour * HOUR)
+        start = replace(
+            START, alert=f"{series} {hour}", segment=segment, dedup_key=key, slot=SLOT + hour * HOUR
+        )
         starts.append(replace(start, value=value, normal=0.0, **names))
     earlier = [start for start in starts if start.slot <= SLOT + hours * HOUR]
     assert count_pages(earlier, GROUP_FOR).pages <= count_pages(starts, GROUP_FOR).pages <= 2
 
 
 @pytest.mark.parametrize(("mean_of_part", "leads"), [(0.1, "country=FR"), (0.42, ALL), (None, ALL)])
-def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alone_fell(mean_of_part, leads):
+def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alone_fell(
+    mean_of_part, leads
+):
     whole = replace(START, value=0.46, normal=0.5, users=1000)
-    parts = [replace(FRENCH, value=mean_of_part, normal=0.5), replace(SEGMENT, value=0.45, normal=0.5, users=700)]
+    parts = [
+        replace(FRENCH, value=mean_of_part, normal=0.5),
+        replace(SEGMENT, value=0.45, normal=0.5, users=700),
+    ]
     assert [each.segment for each in find_leads([*parts, whole])] == [leads]
     assert [each.segment for each in find_leads(parts)] == ["country=FR", "country=UK"]
 
@@ -302,13 +402,17 @@ CONDITIONS = (
 LISTS_FAILED = coverage_rule("failed(candidate)", alert="ListsFailed", threshold=0.1)
 
 
-def begin(slot: datetime, severity: Severity = Severity.CRITICAL, **changes: Any) -> tuple[AlertState, Transition]:
+def begin(
+    slot: datetime, severity: Severity = Severity.CRITICAL, **changes: Any
+) -> tuple[AlertState, Transition]:
     state, cause = fired(slot, **changes)
     return replace(state, severity=severity), replace(cause, severity=severity)
 
 
 def named(
-    *moves: tuple[AlertState, Transition], before: tuple[AlertState, ...] = (), group_for: timedelta = GROUP_FOR
+    *moves: tuple[AlertState, Transition],
+    before: tuple[AlertState, ...] = (),
+    group_for: timedelta = GROUP_FOR,
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     states, changes = zip(*moves, strict=True)
     judging = comparison(rules=(rule(), LISTS_FAILED, *CONDITIONS), group_for=group_for).judging
@@ -316,7 +420,11 @@ def named(
 
 
 def test_what_begins_in_one_run_is_one_incident_whatever_its_severity_and_so_it_is_when_judged_again():
-    run = begin(SLOT), begin(SLOT, segment="a=1"), begin(SLOT, segment="a=2", severity=Severity.WARNING)
+    run = (
+        begin(SLOT),
+        begin(SLOT, segment="a=1"),
+        begin(SLOT, segment="a=2", severity=Severity.WARNING),
+    )
     states, changes = named(*run)
     (name,) = {change.incident for change in changes}
     assert {state.incident for state in states} == {name}
@@ -360,9 +468,15 @@ def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_suc
 
 
 def test_an_outage_joins_failed_lists_and_what_began_with_it():
-    for alert, since, joins in (("ListsFailed", 1, True), ("SimilarityLow", 0, True), ("SimilarityLow", 1, False)):
+    for alert, since, joins in (
+        ("ListsFailed", 1, True),
+        ("SimilarityLow", 0, True),
+        ("SimilarityLow", 1, False),
+    ):
         first = opened(alert=alert)
-        outage = opened(SLOT + 2 * HOUR, first, alert="Stale", since=SLOT + since * HOUR, **CONDITION)
+        outage = opened(
+            SLOT + 2 * HOUR, first, alert="Stale", since=SLOT + since * HOUR, **CONDITION
+        )
         assert (outage.incident == first.incident) is joins
 
 
@@ -373,7 +487,13 @@ def test_what_is_pending_has_no_incident():
     assert (states[0].incident, changes[0].incident) == (None, None)
 
 
-MATCHED = {"segment": "country=UK", "severity": "critical", "team": "ranking", "odd": 'a"b\\c', "bare": "a\ud800\x00\nz"}
+MATCHED = {
+    "segment": "country=UK",
+    "severity": "critical",
+    "team": "ranking",
+    "odd": 'a"b\\c',
+    "bare": "a\ud800\x00\nz",
+}
 
 MATCHING = r"""
 severity=critical
@@ -409,9 +529,15 @@ def test_a_matcher_matches_the_whole_value(*, matches):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        *((text, "is no matcher: write name=value") for text in ("", "severity", "=x", "1a=x", "a b=c", "x=" + "y" * 1000)),
+        *(
+            (text, "is no matcher: write name=value")
+            for text in ("", "severity", "=x", "1a=x", "a b=c", "x=" + "y" * 1000)
+        ),
         # Also what could take for ever, or what nothing could store.
-        *((f"a=~{text}", "is no regular expression") for text in ("(", "a)(b", "(?=a)", r"(a)\1", "a{1001}", "[", "a\ud800")),
+        *(
+            (f"a=~{text}", "is no regular expression")
+            for text in ("(", "a)(b", "(?=a)", r"(a)\1", "a{1001}", "[", "a\ud800")
+        ),
     ],
 )
 def test_what_is_no_matcher_is_refused_with_how_to_write_one(text, said):
@@ -428,7 +554,9 @@ def test_an_alert_is_matched_by_our_names_first_and_by_its_rule_s_labels():
 
 
 def test_a_name_from_outside_cannot_become_a_matcher():
-    assert not Matcher.parse("segment=all").matches(matchable_labels(transition(segment='all" or segment=~".*')))
+    assert not Matcher.parse("segment=all").matches(
+        matchable_labels(transition(segment='all" or segment=~".*'))
+    )
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*.*.*.*.*x", "(.*a){20}b"])

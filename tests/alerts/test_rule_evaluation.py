@@ -30,11 +30,17 @@ Judged = tuple[tuple[AlertState, ...], tuple[Transition, ...]]
 
 
 def run(
-    watched: Comparison, day: int, means: dict[str, float], states: Sequence[AlertState] = (), status: RunStatus = RunStatus.OK
+    watched: Comparison,
+    day: int,
+    means: dict[str, float],
+    states: Sequence[AlertState] = (),
+    status: RunStatus = RunStatus.OK,
 ) -> Judged:
     summaries = [summary(segment=name, mean=mean) for name, mean in means.items()]
     slot, reason = SLOT + day * DAY, None if status is RunStatus.OK else "candidate is down"
-    return evaluate(watched, slot=slot, status=status, run_reason=reason, summaries=summaries, states=states)
+    return evaluate(
+        watched, slot=slot, status=status, run_reason=reason, summaries=summaries, states=states
+    )
 
 
 UK, DE = "country=UK", "country=DE"
@@ -44,11 +50,19 @@ def test_all_looks_at_the_whole_panel_only_and_named_segments_are_looked_at_in_t
     states, _ = run(comparison(), 0, {"all": 0.9, UK: 0.1})
     assert [state.segment for state in states] == ["all"]
     states, _ = run(comparison(rules=(rule(segments=(UK, "all", UK)),)), 0, {"all": 0.9})
-    assert [(state.segment, state.outcome) for state in states] == [(UK, Outcome.NO_DATA), ("all", Outcome.OK)]
+    assert [(state.segment, state.outcome) for state in states] == [
+        (UK, Outcome.NO_DATA),
+        ("all", Outcome.OK),
+    ]
 
 
 def test_each_is_all_first_and_then_every_segment_of_which_the_rule_s_metric_was_measured_by_name():
-    found = [summary(segment=UK, mean=0.1), summary(mean=0.2), summary(segment=DE), summary(segment="x=y", metric="overlap")]
+    found = [
+        summary(segment=UK, mean=0.1),
+        summary(mean=0.2),
+        summary(segment=DE),
+        summary(segment="x=y", metric="overlap"),
+    ]
     states, transitions = evaluate(EACH, summaries=found)
     fires = [(state.segment, state.state is State.FIRING) for state in states]
     assert fires == [("all", True), (DE, False), (UK, True)]
@@ -61,7 +75,9 @@ def test_a_segment_that_vanished_has_no_data_as_long_as_it_fires_and_else_once()
     for day in (1, 2):
         states, transitions = run(EACH, day, {"all": 0.9}, states)
         assert transitions == ()
-        vanished.append([(state.segment, state.state) for state in states if state.outcome is Outcome.NO_DATA])
+        vanished.append(
+            [(state.segment, state.state) for state in states if state.outcome is Outcome.NO_DATA]
+        )
     assert vanished == [[(DE, State.QUIET), (UK, State.FIRING)], [(UK, State.FIRING)]]
     assert len(states) == 2
 
@@ -70,23 +86,47 @@ def test_a_failed_run_is_an_error_for_every_segment_and_moves_none():
     before, _ = run(EACH, 0, {"all": 0.9, UK: 0.1, DE: 0.9})
     states, transitions = run(EACH, 1, {}, before, RunStatus.FAILED)
     assert transitions == ()
-    assert [(state.segment, state.state) for state in states] == [(state.segment, state.state) for state in before]
-    assert {(state.outcome, state.reason) for state in states} == {(Outcome.ERROR, "candidate is down")}
+    assert [(state.segment, state.state) for state in states] == [
+        (state.segment, state.state) for state in before
+    ]
+    assert {(state.outcome, state.reason) for state in states} == {
+        (Outcome.ERROR, "candidate is down")
+    }
 
 
 @pytest.mark.parametrize(
     ("watched", "said"),
     [
-        (rule(segments=("country=nosuch",)), "country=nosuch; there is country=UK, country=US, country=DE and 1 more"),
+        (
+            rule(segments=("country=nosuch",)),
+            "country=nosuch; there is country=UK, country=US, country=DE and 1 more",
+        ),
         (coverage_rule("missing", segments=("plan=free",)), "plan=free; there is plan=pro"),
         (rule(segments=("age=old",)), "age=old; there is no segment by age"),
     ],
 )
-def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_dimension(watched, said):
-    asked = {"all": 100, "country=DE": 10, "country=UK": 50, "country=US": 30, "country=FR": 10, "plan=pro": 100}
-    rows = tuple(CoverageRow(segment=name, asked=count, paired=count, reasons={}) for name, count in asked.items())
-    (state,), _ = evaluate(comparison(rules=(watched,)), summaries=[summary()], coverage=Coverage(rows=rows))
-    assert (state.outcome, state.reason) == (Outcome.NO_DATA, f"no user of the panel belongs to {said}")
+def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_dimension(
+    watched, said
+):
+    asked = {
+        "all": 100,
+        "country=DE": 10,
+        "country=UK": 50,
+        "country=US": 30,
+        "country=FR": 10,
+        "plan=pro": 100,
+    }
+    rows = tuple(
+        CoverageRow(segment=name, asked=count, paired=count, reasons={})
+        for name, count in asked.items()
+    )
+    (state,), _ = evaluate(
+        comparison(rules=(watched,)), summaries=[summary()], coverage=Coverage(rows=rows)
+    )
+    assert (state.outcome, state.reason) == (
+        Outcome.NO_DATA,
+        f"no user of the panel belongs to {said}",
+    )
 
 
 def test_every_kind_of_rule_is_found_by_its_label_and_conditions_are_evaluated_last():
@@ -97,11 +137,15 @@ def test_every_kind_of_rule_is_found_by_its_label_and_conditions_are_evaluated_l
         assert KIND_OF_LABEL.get(each.subject.metric, RuleKind.SIMILARITY) == each.kind
     for rules in ((last, *others), (*others[::-1], last)):
         states, _ = evaluate(comparison(rules=rules))
-        assert [state.alert for state in states] == [each.alert for each in rules if each is not last] + ["NoData"]
+        assert [state.alert for state in states] == [
+            each.alert for each in rules if each is not last
+        ] + ["NoData"]
 
 
 def unchanged(segment: str, users: int, of: int) -> ArmScore:
-    return ArmScore(segment=segment, arm=Arm.CANDIDATE, metric="unchanged_list", value=users / of, n=of)
+    return ArmScore(
+        segment=segment, arm=Arm.CANDIDATE, metric="unchanged_list", value=users / of, n=of
+    )
 
 
 UNCHANGED = """
@@ -121,10 +165,14 @@ UNCHANGED = """
 def test_unchanged_lists_are_judged_where_others_changed(row):
     *counts, judged = row
     found: list[Any] = [
-        (name, *map(int, count.split("/"))) for name, count in zip(("all", "a", "b"), counts, strict=True) if count != "-"
+        (name, *map(int, count.split("/")))
+        for name, count in zip(("all", "a", "b"), counts, strict=True)
+        if count != "-"
     ]
     scores = [unchanged(*each) for each in found]
-    assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == set(judged.split()) - {"-"}
+    assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == set(
+        judged.split()
+    ) - {"-"}
 
 
 def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> tuple[Outcome, str]:
@@ -144,7 +192,10 @@ def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> 
 )
 def test_a_share_is_told_in_users(lack, did):
     score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric=lack.value, value=0.2, n=2000)
-    assert verdict(lack, score) == (Outcome.BREACH, f"the candidate {did} 400 of 2,000 users (20 %), more than the 5 % allowed")
+    assert verdict(lack, score) == (
+        Outcome.BREACH,
+        f"the candidate {did} 400 of 2,000 users (20 %), more than the 5 % allowed",
+    )
 
 
 def test_identical_lists_ask_what_to_look_at_first():
@@ -155,7 +206,10 @@ def test_identical_lists_ask_what_to_look_at_first():
 
 
 def test_what_cannot_be_told_says_why():
-    untold = "too few lists of other users have changed since the last run to tell which ones should have"
+    untold = (
+        "too few lists of other users have changed since the last run to tell which ones "
+        "should have"
+    )
     assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
     few = "only 20 users could be looked at, fewer than the 30 needed"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2, 20)) == (Outcome.TOO_FEW, few)
@@ -182,7 +236,14 @@ def test_a_share_prints_whose_and_is_of_the_candidate_where_no_arm_is_named():
 
 def test_what_is_no_share_is_refused_with_all_there_are():
     said = r"use unpaired, or one of missing, empty, short, duplicated, failed, .*, with an arm"
-    for name in ("", "lost", "missing(candidates)", "unpaired(candidate)", "missing(candidate", "MISSING"):
+    for name in (
+        "",
+        "lost",
+        "missing(candidates)",
+        "unpaired(candidate)",
+        "missing(candidate",
+        "MISSING",
+    ):
         with pytest.raises(ConfigError, match=said):
             CoverageShare.parse(name)
 
@@ -191,26 +252,52 @@ def test_every_reason_is_counted_by_exactly_one_share_of_an_arm_but_that_rankwat
     shares = [CoverageShare(lack, Arm.BASELINE) for lack in set(Lack) - TRAITS - {Lack.UNPAIRED}]
     for reason in CoverageReason:
         row = CoverageRow(segment="all", asked=10, paired=5, reasons={(Arm.BASELINE, reason): 3})
-        assert sum(share.count(row) for share in shares) == (0 if reason is CoverageReason.TOO_SLOW else 3)
+        assert sum(share.count(row) for share in shares) == (
+            0 if reason is CoverageReason.TOO_SLOW else 3
+        )
 
 
-def judged_share(share: str, row: CoverageRow | None = ROW, *, min_users: int = 1, **run: Any) -> AlertState:
-    watched = coverage_rule(share, threshold=0.02, segments=("all" if row is None else row.segment,), min_users=min_users)
-    (state,), _ = evaluate(comparison(rules=(watched,)), coverage=row and Coverage(rows=(row,)), **run)
+def judged_share(
+    share: str, row: CoverageRow | None = ROW, *, min_users: int = 1, **run: Any
+) -> AlertState:
+    watched = coverage_rule(
+        share,
+        threshold=0.02,
+        segments=("all" if row is None else row.segment,),
+        min_users=min_users,
+    )
+    (state,), _ = evaluate(
+        comparison(rules=(watched,)), coverage=row and Coverage(rows=(row,)), **run
+    )
     return state
 
 
 @pytest.mark.parametrize(
     ("statistic", "said"),
     [
-        ("missing(candidate)", "the candidate gave no list for 36 of 704 users (5.11 %), more than the 2 % allowed"),
-        ("failed(candidate)", "the candidate gave no usable answer for 7 of 704 users (0.994 %), not above 2 %"),
+        (
+            "missing(candidate)",
+            "the candidate gave no list for 36 of 704 users (5.11 %), more than the 2 % allowed",
+        ),
+        (
+            "failed(candidate)",
+            "the candidate gave no usable answer for 7 of 704 users (0.994 %), not above 2 %",
+        ),
         (
             "short(candidate)",
-            "the candidate gave a list shorter than k for 300 of 704 users (42.6 %), more than the 2 % allowed",
+            (
+                "the candidate gave a list shorter than k for 300 of 704 users (42.6 %), more than "
+                "the 2 % allowed"
+            ),
         ),
-        ("empty(baseline)", "the baseline gave an empty list for 7 of 704 users (0.994 %), not above 2 %"),
-        ("duplicated(candidate)", "the candidate gave a list with duplicates for 0 of 704 users (0 %), not above 2 %"),
+        (
+            "empty(baseline)",
+            "the baseline gave an empty list for 7 of 704 users (0.994 %), not above 2 %",
+        ),
+        (
+            "duplicated(candidate)",
+            "the candidate gave a list with duplicates for 0 of 704 users (0 %), not above 2 %",
+        ),
         ("unpaired", "50 of 704 users could not be compared (7.1 %); more than the 2 % allowed"),
     ],
 )
@@ -224,12 +311,17 @@ def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic, said):
 
 def test_a_run_that_could_not_compare_enough_is_judged_all_the_same():
     for status in (RunStatus.INSUFFICIENT, RunStatus.FAILED):
-        assert judged_share("missing(candidate)", status=status, run_reason="too few").outcome is Outcome.BREACH
+        assert (
+            judged_share("missing(candidate)", status=status, run_reason="too few").outcome
+            is Outcome.BREACH
+        )
 
 
 def test_where_nobody_was_asked_a_run_that_failed_is_an_error_with_its_reason_and_another_has_no_data():
     assert judged_share("missing(candidate)", None).outcome is Outcome.NO_DATA
-    found = judged_share("missing(candidate)", None, status=RunStatus.FAILED, run_reason="users.csv does not exist")
+    found = judged_share(
+        "missing(candidate)", None, status=RunStatus.FAILED, run_reason="users.csv does not exist"
+    )
     said = "the run ended before its coverage was known: users.csv does not exist"
     assert (found.outcome, found.reason) == (Outcome.ERROR, said)
 
@@ -237,14 +329,23 @@ def test_where_nobody_was_asked_a_run_that_failed_is_an_error_with_its_reason_an
 def test_few_users_are_not_judged():
     row = CoverageRow(segment="x=y", asked=29, paired=0, reasons={})
     found = judged_share("unpaired", row, min_users=30)
-    assert (found.outcome, found.reason) == (Outcome.TOO_FEW, "only 29 users of x=y were asked, fewer than the 30 needed")
+    assert (found.outcome, found.reason) == (
+        Outcome.TOO_FEW,
+        "only 29 users of x=y were asked, fewer than the 30 needed",
+    )
     assert judged_share("unpaired", replace(row, asked=30), min_users=30).outcome is Outcome.BREACH
 
 
 def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_compared():
-    watched = comparison(rules=(coverage_rule("missing", threshold=0.5, segments="each"), rule(alert="Other")))
-    lost = CoverageRow(segment=DE, asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40})
-    states, (transition,) = evaluate(watched, summaries=[summary()], coverage=Coverage(rows=(ROW, lost)))
+    watched = comparison(
+        rules=(coverage_rule("missing", threshold=0.5, segments="each"), rule(alert="Other"))
+    )
+    lost = CoverageRow(
+        segment=DE, asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40}
+    )
+    states, (transition,) = evaluate(
+        watched, summaries=[summary()], coverage=Coverage(rows=(ROW, lost))
+    )
 
     assert [(state.alert, state.segment, state.state) for state in states] == [
         ("ListsMissing", "all", State.QUIET),
@@ -256,7 +357,10 @@ def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_c
 
 def test_a_segment_is_thin_below_the_share_of_its_users_that_must_be_compared():
     counts = {"all": 1, DE: 24, "country=FR": 25, "country=IT": 0}
-    rows = tuple(CoverageRow(segment=name, asked=50, paired=paired, reasons={}) for name, paired in counts.items())
+    rows = tuple(
+        CoverageRow(segment=name, asked=50, paired=paired, reasons={})
+        for name, paired in counts.items()
+    )
     assert thin_segments(Coverage(rows=rows), 0.5) == {
         DE: "24 of 50 users, under min_paired_share 50%",
         "country=IT": "0 of 50 users, under min_paired_share 50%",

@@ -48,7 +48,10 @@ def test_one_value_has_one_name_however_it_is_written(written, name):
 
 
 def test_rules_that_name_the_same_absent_segment_are_told_once():
-    rules = (rule(alert="Low", segments=("all", "country=no")), rule(alert="Lower", segments=("country=no",)))
+    rules = (
+        rule(alert="Low", segments=("all", "country=no")),
+        rule(alert="Lower", segments=("country=no",)),
+    )
     found = find_unmatched(comparison(rules=rules), PRESENT)
 
     assert named_segments(rules) == ("country=no",)
@@ -58,10 +61,13 @@ def test_rules_that_name_the_same_absent_segment_are_told_once():
 
 
 def test_where_no_name_is_near_those_that_exist_are_listed():
-    (found,) = find_unmatched(comparison(rules=(rule(alert="Low", segments=("country=Brazil",)),)), PRESENT)
+    (found,) = find_unmatched(
+        comparison(rules=(rule(alert="Low", segments=("country=Brazil",)),)), PRESENT
+    )
 
     assert write_unmatched(found) == (
-        "nothing matches rule Low: there is no segment country=Brazil. There is country=NO, country=SE"
+        "nothing matches rule Low: there is no segment country=Brazil. There is country=NO, "
+        "country=SE"
     )
 
 
@@ -83,11 +89,16 @@ def test_a_route_is_held_against_every_alert_that_there_can_be(matchers, said):
     rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
     found = find_unmatched(comparison(rules=rules, selectors={"routes[0]": matchers}), PRESENT)
 
-    assert [*map(write_unmatched, found)] == ([] if said is None else [f"nothing matches routes[0]: {said}"])
+    assert [*map(write_unmatched, found)] == (
+        [] if said is None else [f"nothing matches routes[0]: {said}"]
+    )
 
 
 def test_a_route_that_another_comparison_may_match_is_not_held_against_this_one():
-    both = [comparison(name=name, rules=(rule(alert="Low", segments="each"),)) for name in ("feed", "shop")]
+    both = [
+        comparison(name=name, rules=(rule(alert="Low", segments="each"),))
+        for name in ("feed", "shop")
+    ]
     shared = [Matcher.parse("segment=country=SE")]
     own = [Matcher.parse("comparison=shop"), *shared]
     nobodys = [Matcher.parse("alert=Lwo")]
@@ -102,7 +113,15 @@ def test_a_silence_is_held_against_the_alerts_that_were_judged():
     states = [state(comparison="feed", alert="Low", segment="country=NO")]
 
     def said(*matchers: str, comparisons: tuple[str, ...] = ("feed",)) -> str | None:
-        silence = Silence(id=3, matchers=matchers, author="kim", comment="", created_at=SLOT, starts_at=SLOT, ends_at=SLOT)
+        silence = Silence(
+            id=3,
+            matchers=matchers,
+            author="kim",
+            comment="",
+            created_at=SLOT,
+            starts_at=SLOT,
+            ends_at=SLOT,
+        )
         found = find_unmatched_silences([silence], states, comparisons)
         return write_unmatched(found[0]) if found else None
 

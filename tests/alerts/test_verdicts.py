@@ -45,16 +45,27 @@ BELOW = """
 
 
 @pytest.mark.parametrize(("mean", "outcome", "recovers", "said"), cells(BELOW))
-def test_a_rule_below_breaches_under_its_threshold_and_recovers_at_resolve_at(mean, outcome, recovers, said):
+def test_a_rule_below_breaches_under_its_threshold_and_recovers_at_resolve_at(
+    mean, outcome, recovers, said
+):
     found = verdict(float(mean))
-    assert (found.outcome, found.is_recovered, found.value) == (outcome, recovers == "yes", float(mean))
+    assert (found.outcome, found.is_recovered, found.value) == (
+        outcome,
+        recovers == "yes",
+        float(mean),
+    )
     assert (found.users, found.reason) == (1874, f"mean of rbo(p=0.9) is {said}")
     assert " over 1 user of country=UK, " in verdict(float(mean), segment="country=UK", n=1).reason
 
 
 def test_a_rule_above_breaches_on_the_other_side():
-    watched = rule(statistic="share_below(0)", direction=Direction.ABOVE, threshold=0.1, resolve_at=0.08)
-    found = [judge_similarity(watched, summary(statistics={"share_below(0)": share})) for share in (0.11, 0.09, 0.08)]
+    watched = rule(
+        statistic="share_below(0)", direction=Direction.ABOVE, threshold=0.1, resolve_at=0.08
+    )
+    found = [
+        judge_similarity(watched, summary(statistics={"share_below(0)": share}))
+        for share in (0.11, 0.09, 0.08)
+    ]
     assert found[0].reason == "share_below(0) of extended_tau is 0.11 over 1,874 users, above 0.1"
     assert [(each.outcome, each.is_recovered) for each in found] == [
         (Outcome.BREACH, False),
@@ -81,14 +92,19 @@ insufficient  3 of 9             no_data  3 of 9
 
 @pytest.mark.parametrize(("status", "reason", "outcome", "said"), cells(NOT_OK))
 def test_a_run_that_is_not_ok_never_speaks_of_similarity(status, reason, outcome, said):
-    found = judge_similarity(rule(), summary(mean=0.9), RunStatus(status), reason=None if reason == "-" else reason)
+    found = judge_similarity(
+        rule(), summary(mean=0.9), RunStatus(status), reason=None if reason == "-" else reason
+    )
     assert (found.outcome, found.reason, found.value, found.users) == (outcome, said, None, 0)
 
 
 def test_a_segment_without_a_summary_or_without_users_is_no_data():
     for absent in (None, summary(n=0, mean=None, statistics={})):
         found = judge_similarity(rule(), absent, segment="country=UK")
-        assert (found.outcome, found.reason) == (Outcome.NO_DATA, "no user of country=UK has a value of extended_tau")
+        assert (found.outcome, found.reason) == (
+            Outcome.NO_DATA,
+            "no user of country=UK has a value of extended_tau",
+        )
 
 
 def test_a_statistic_without_a_finite_value_is_no_data():
@@ -112,7 +128,11 @@ OK = Verdict(outcome=Outcome.OK, reason="said", value=0.4, users=90, is_recovere
 
 
 def bounded(
-    watched: SimilarityRule, missing: int, verdict: Verdict = OK, expected: Expectation | None = None, mean: float = 0.4
+    watched: SimilarityRule,
+    missing: int,
+    verdict: Verdict = OK,
+    expected: Expectation | None = None,
+    mean: float = 0.4,
 ) -> Verdict:
     """What becomes of a verdict on 90 users where so many more were asked."""
     row = CoverageRow(segment="all", asked=90 + missing, paired=90, reasons={})
@@ -122,14 +142,19 @@ def bounded(
 def test_a_share_is_bounded_by_nobody_and_everybody():
     share = rule(statistic="share_below(0)", direction=Direction.ABOVE, **SCORES)
 
-    low, high = bound_statistic(share, summary(n=90, statistics={"share_below(0)": 0.1}), 10) or (0, 0)
+    low, high = bound_statistic(share, summary(n=90, statistics={"share_below(0)": 0.1}), 10) or (
+        0,
+        0,
+    )
     assert [low, high] == pytest.approx([0.09, 0.19])
 
 
 def test_a_percentile_moves_to_where_it_stands_among_all():
     """Of 100 known scores 0.00 to 0.99 and 25 others, the median of all is the 37.5th or the 62.5th known percentile."""
     values = np.arange(100) / 100
-    known = summarize_one("all", "overlap", values, (0.0, 1.0), [Statistic(quantile=q / 100) for q in range(1, 100)])
+    known = summarize_one(
+        "all", "overlap", values, (0.0, 1.0), [Statistic(quantile=q / 100) for q in range(1, 100)]
+    )
 
     at = [float(np.quantile(values, level)) for level in (0.375, 0.625, 0.0625)]
     low, high = bound_statistic(rule(statistic="p50", scores=(0.0, 1.0)), known, 25) or (0, 0)
@@ -145,9 +170,18 @@ def test_beyond_the_stored_percentiles_the_scores_reach_to_the_ends_of_their_ran
 
 def test_a_bound_at_the_limit_is_not_beyond_it():
     """Of 180 users 90 have a mean of 0.5: all have one from 0.25 to 0.75."""
-    for direction, is_open, is_decided in ((Direction.BELOW, 0.75, 0.25), (Direction.ABOVE, 0.25, 0.75)):
-        rules = [rule(direction=direction, threshold=limit, scores=(0.0, 1.0)) for limit in (is_open, is_decided)]
-        assert [bounded(each, 90, mean=0.5).outcome for each in rules] == [Outcome.NO_DATA, Outcome.OK]
+    for direction, is_open, is_decided in (
+        (Direction.BELOW, 0.75, 0.25),
+        (Direction.ABOVE, 0.25, 0.75),
+    ):
+        rules = [
+            rule(direction=direction, threshold=limit, scores=(0.0, 1.0))
+            for limit in (is_open, is_decided)
+        ]
+        assert [bounded(each, 90, mean=0.5).outcome for each in rules] == [
+            Outcome.NO_DATA,
+            Outcome.OK,
+        ]
 
 
 TURNED = """
@@ -164,13 +198,18 @@ TURNED = """
 
 @pytest.mark.parametrize(("missing", "judged", "becomes"), cells(TURNED))
 def test_a_decision_that_the_missing_could_turn_is_none(missing, judged, becomes):
-    found = bounded(rule(**SCORES), int(missing), replace(OK, outcome=Outcome(judged), is_recovered=judged == "ok"))
+    found = bounded(
+        rule(**SCORES),
+        int(missing),
+        replace(OK, outcome=Outcome(judged), is_recovered=judged == "ok"),
+    )
     assert (found.outcome.value, found.is_recovered, found.value) == (becomes, becomes == "ok", 0.4)
 
 
 def test_it_is_told_how_many_are_missing_and_what_they_could_do():
     assert bounded(rule(**SCORES), 10).reason == (
-        "cannot be decided: 10 users without a score could make it anything from 0.26 to 0.46; of those who have one, said"
+        "cannot be decided: 10 users without a score could make it anything from 0.26 to 0.46; "
+        "of those who have one, said"
     )
 
 
@@ -181,10 +220,22 @@ def test_scores_without_a_range_bound_nothing():
 
 @pytest.mark.parametrize(
     ("lost", "usual", "expected"),
-    [(0.1, 0.1, Outcome.OK), (0.1, 0.09, Outcome.OK), (0.1, 0.02, Outcome.NO_DATA), (0.02, 0.1, Outcome.OK)],
+    [
+        (0.1, 0.1, Outcome.OK),
+        (0.1, 0.09, Outcome.OK),
+        (0.1, 0.02, Outcome.NO_DATA),
+        (0.02, 0.1, Outcome.OK),
+    ],
 )
 def test_a_rule_that_learns_counts_those_who_are_more_than_usual(lost, usual, expected):
     learned = Expectation(
-        alert="SimilarityLow", segment="all", runs=9, expected=0.5, limit=0.36, z=0.1, lost=lost, usual_lost=usual
+        alert="SimilarityLow",
+        segment="all",
+        runs=9,
+        expected=0.5,
+        limit=0.36,
+        z=0.1,
+        lost=lost,
+        usual_lost=usual,
     )
     assert bounded(rule(learned=Learning.DROP, **SCORES), 10, expected=learned).outcome is expected

@@ -37,8 +37,12 @@ def last(lists: list[list[int]], exposed: list[int] | None = None) -> LastLists:
     return LastLists(codes=codes, lengths=lengths, exposed=np.array(shown, dtype=np.int32))
 
 
-WEIGHTS = ByArm(baseline=places([6, 2], [6, 1], [6, 2]), candidate=places([6, math.nan], [6, math.nan], [6, 4]))
-SCORES = ByArm(baseline=places([4, 3], [4, 3], [4, math.nan]), candidate=places([4, 3], [9, 8], [9, 8]))
+WEIGHTS = ByArm(
+    baseline=places([6, 2], [6, 1], [6, 2]), candidate=places([6, math.nan], [6, math.nan], [6, 4])
+)
+SCORES = ByArm(
+    baseline=places([4, 3], [4, 3], [4, math.nan]), candidate=places([4, 3], [9, 8], [9, 8])
+)
 NAN = ByArm(baseline=np.full((3, 2), np.nan), candidate=np.full((3, 2), np.nan))
 
 
@@ -86,13 +90,18 @@ score_shift                  nothing     -         None 0
 @pytest.mark.parametrize(("name", "known", "baseline", "candidate"), cells(WORKED))
 def test_values_are_those_worked_by_hand(name, known, baseline, candidate):
     options = {"batch": BATCH, "catalogue_size": None, "last": None, **KNOWN[known]}
-    found = measure_arms(options.pop("batch"), {"all": np.arange(3)}, [parse_arm_metric(name)], **options)
+    found = measure_arms(
+        options.pop("batch"), {"all": np.arange(3)}, [parse_arm_metric(name)], **options
+    )
 
     scores = {score.arm: (score.value, score.n) for score in found}
     expected = {}
     for arm, (value, _, users) in ((B, baseline.partition(" ")), (C, candidate.partition(" "))):
         if users:
-            expected[arm] = (None if value == "None" else pytest.approx(float(Fraction(value)), abs=1e-15), int(users))
+            expected[arm] = (
+                None if value == "None" else pytest.approx(float(Fraction(value)), abs=1e-15),
+                int(users),
+            )
     assert scores == expected
 
 
@@ -103,7 +112,11 @@ def test_a_segment_of_nobody_and_one_of_empty_lists_say_nothing():
 
     found = measure_arms(batch, segments, list(ARM_METRICS.values()), last={B: known, C: known})
 
-    assert all((score.value, score.n) == (None, 0) for score in found if score.segment == "nobody" or score.arm == B)
+    assert all(
+        (score.value, score.n) == (None, 0)
+        for score in found
+        if score.segment == "nobody" or score.arm == B
+    )
 
 
 def test_the_answer_goes_by_segment_metric_and_arm():
@@ -129,7 +142,9 @@ def test_every_metric_keeps_its_name_and_tells_everything():
 
 def test_a_name_is_read_with_room_around_it_and_an_unknown_one_is_refused_with_a_suggestion():
     assert parse_arm_metric(" novelty ") is ARM_METRICS["novelty"]
-    with pytest.raises(MetricError, match="unknown arm-wide metric 'exposure_gin'; did you mean 'exposure_gini'"):
+    with pytest.raises(
+        MetricError, match="unknown arm-wide metric 'exposure_gin'; did you mean 'exposure_gini'"
+    ):
         parse_arm_metric("exposure_gin")
     with pytest.raises(MetricError, match="unknown arm-wide metric 7; known: catalogue_coverage, "):
         parse_arm_metric(7)
@@ -144,7 +159,9 @@ def churn_by_definition(now: list[int], then: list[int]) -> float:
     return 1 - len(set(now) & set(then)) / max(len(now), len(then)) if now and then else math.nan
 
 
-def literal(lists: list[list[int]], then: list[list[int]], seen: set[int], catalogue: int) -> dict[str, float | None]:
+def literal(
+    lists: list[list[int]], then: list[list[int]], seen: set[int], catalogue: int
+) -> dict[str, float | None]:
     """Every metric that needs lists alone, from plain lists."""
     counts = Counter(item for row in lists for item in row)
     total = counts.total()
@@ -163,19 +180,32 @@ def literal(lists: list[list[int]], then: list[list[int]], seen: set[int], catal
 @pytest.mark.parametrize("scale", [1, 40_000_000])
 def test_every_metric_is_its_definition_in_every_segment(scale):
     chance = random.Random(5)  # noqa: S311 - test data
-    draws = [[[item * scale for item in chance.sample(range(50), chance.randint(0, 4))] for _ in range(100)] for _ in range(4)]
-    segments = {f"s{i}": np.array(sorted(chance.sample(range(100), chance.randint(5, 50)))) for i in range(8)}
+    draws = [
+        [
+            [item * scale for item in chance.sample(range(50), chance.randint(0, 4))]
+            for _ in range(100)
+        ]
+        for _ in range(4)
+    ]
+    segments = {
+        f"s{i}": np.array(sorted(chance.sample(range(100), chance.randint(5, 50))))
+        for i in range(8)
+    }
     batch = reference.batch(list(zip(draws[0], draws[1], strict=True)))
     lasts = {B: last(draws[2]), C: last(draws[3])}
 
-    scores = measure_arms(batch, segments, list(ARM_METRICS.values()), catalogue_size=60, last=lasts)
+    scores = measure_arms(
+        batch, segments, list(ARM_METRICS.values()), catalogue_size=60, last=lasts
+    )
 
     found = {(score.segment, score.arm, score.metric): score.value for score in scores}
     for segment, rows in segments.items():
         for arm, lists, then in ((B, draws[0], draws[2]), (C, draws[1], draws[3])):
             seen = {item for row in then for item in row}
             expected = literal([lists[row] for row in rows], [then[row] for row in rows], seen, 60)
-            assert {name: found[segment, arm, name] for name in expected} == pytest.approx(expected, abs=1e-12)
+            assert {name: found[segment, arm, name] for name in expected} == pytest.approx(
+                expected, abs=1e-12
+            )
 
 
 def test_gini_of_worked_exposures():
@@ -199,12 +229,17 @@ def test_samples_that_are_equal_are_at_zero_and_separate_ones_at_one():
 def test_the_distance_is_scipys(baseline, candidate):
     expected = scipy.stats.ks_2samp(baseline, candidate, method="asymp").statistic
 
-    assert kolmogorov_smirnov(np.array(baseline), np.array(candidate)) == pytest.approx(expected, abs=1e-12)
+    assert kolmogorov_smirnov(np.array(baseline), np.array(candidate)) == pytest.approx(
+        expected, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("scale", [1, 100_000_000])
 def test_codes_are_numbered_over_both_arms_whether_dense_or_not(scale):
-    arms = [padded([[item * scale for item in row] for row in rows], 3)[0] for rows in ([[7, 3], [20]], [[3, 5, 7], []])]
+    arms = [
+        padded([[item * scale for item in row] for row in rows], 3)[0]
+        for rows in ([[7, 3], [20]], [[3, 5, 7], []])
+    ]
 
     ours, theirs, items = compact_codes(arms[0], arms[1])
 
@@ -215,7 +250,9 @@ def test_codes_are_numbered_over_both_arms_whether_dense_or_not(scale):
 
 @pytest.mark.parametrize("items", [4, 1_000_000])
 def test_items_are_counted_whether_there_are_few_or_many(items):
-    found, counts = count_items(np.array([[3, 0], [2, 2], [3, -1]], dtype=np.int32), np.array([0, 2]), items)
+    found, counts = count_items(
+        np.array([[3, 0], [2, 2], [3, -1]], dtype=np.int32), np.array([0, 2]), items
+    )
 
     assert (found.tolist(), counts.tolist()) == ([0, 3], [1, 2])
 
@@ -225,7 +262,9 @@ def test_no_lists_list_nothing():
 
     assert [len(part) for part in compact_codes(nothing, nothing)] == [0, 0, 0]
     assert [len(part) for part in count_items(nothing, np.arange(0), 5)] == [0, 0]
-    assert [len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), np.arange(1), 1)] == [0, 0]
+    assert [
+        len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), np.arange(1), 1)
+    ] == [0, 0]
 
 
 def test_churn_of_worked_lists():
@@ -233,7 +272,9 @@ def test_churn_of_worked_lists():
     # The last list holds an item that this run does not hold.
     last = padded([[3, 1, 2], [1, 2, 9], [7, 8, 9], [1, 2], [], [1], [UNKNOWN, 1]], 3)
 
-    np.testing.assert_array_equal(churn(*now, *last), [0, 1 / 3, 1, 1 / 2, math.nan, math.nan, 2 / 3])
+    np.testing.assert_array_equal(
+        churn(*now, *last), [0, 1 / 3, 1, 1 / 2, math.nan, math.nan, 2 / 3]
+    )
 
 
 RANKING = st.lists(st.integers(0, 9), unique=True, max_size=5)

@@ -1,4 +1,7 @@
-"""The change of a user's pair since an earlier run, whose it is and who changed alike; faults planted in a shop's lists."""
+"""The change of a user's pair since an earlier run, whose it is and who changed alike.
+
+Faults planted in a shop's lists.
+"""
 
 import math
 from dataclasses import replace
@@ -48,9 +51,14 @@ BEFORE = "123456:427819"
 Lists = list[int]
 
 
-def change(name: str, former: str | list[tuple[Lists, Lists]], present: str | list[tuple[Lists, Lists]]) -> PairChanges:
+def change(
+    name: str, former: str | list[tuple[Lists, Lists]], present: str | list[tuple[Lists, Lists]]
+) -> PairChanges:
     metric = parse(name)
-    then, now = (reference.batch(pairs(each) if isinstance(each, str) else each, 10) for each in (former, present))
+    then, now = (
+        reference.batch(pairs(each) if isinstance(each, str) else each, 10)
+        for each in (former, present)
+    )
 
     def score(batch: PairBatch) -> np.ndarray:
         return score_all(batch, [metric])[name] * (1 if metric.higher_is_more_alike else -1)
@@ -78,12 +86,21 @@ def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name)
 
 
 def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand():
-    """Overlap of 1234 with itself: 9 for 4 costs a quarter, two of four a half; a swap is nothing that sets see."""
+    """Overlap of 1234 with itself: 9 for 4 costs a quarter, two of four a half.
+
+    A swap is nothing that sets see.
+    """
     same = "1234:1234 "
     found = change("overlap", same * 3, "1234:2134 1234:12 1234:1239")
-    assert [amounts(found, Arm.CANDIDATE, row) for row in range(3)] == [(0, 0, 0), (0, 0, 0.5), (0.25, 0, 0)]
+    assert [amounts(found, Arm.CANDIDATE, row) for row in range(3)] == [
+        (0, 0, 0),
+        (0, 0, 0.5),
+        (0.25, 0, 0),
+    ]
     # Average overlap of 1234: 2134 is (0 + 1 + 1 + 1) / 4.
-    assert amounts(change("average_overlap", same, "1234:2134"), Arm.CANDIDATE) == pytest.approx((0, 0.25, 0))
+    assert amounts(change("average_overlap", same, "1234:2134"), Arm.CANDIDATE) == pytest.approx(
+        (0, 0.25, 0)
+    )
 
 
 @given(st.integers(0, 10_000), st.sampled_from(METRICS))
@@ -92,7 +109,9 @@ def test_parts_sum_to_the_change_and_swapping_the_arms_swaps_their_shares(seed, 
     former, present = (reference.draw(6, seed + day, even=False, lengths=(8,)) for day in (0, 1))
     found = change(name, former, present)
     turned = change(name, [(b, a) for a, b in former], [(b, a) for a, b in present])
-    np.testing.assert_allclose(found.by_arm[Arm.BASELINE].whole, turned.by_arm[Arm.CANDIDATE].whole, atol=1e-9)
+    np.testing.assert_allclose(
+        found.by_arm[Arm.BASELINE].whole, turned.by_arm[Arm.CANDIDATE].whole, atol=1e-9
+    )
 
 
 def test_an_arms_share_is_the_mean_of_the_two_ways_there():
@@ -164,7 +183,12 @@ def test_groups_that_grew_come_before_groups_that_were_always_there():
 
 def test_users_without_parts_stand_for_nobody_and_groups_of_some_rows_name_rows_of_all():
     replaced = kinds(*[Change.REPLACED] * 4)
-    (found,) = group_users(replaced, parts([(1, 0, 0), (np.nan,) * 3, (1, 0, 0), (1, 0, 0)]), np.array([3, 1]), show=show)
+    (found,) = group_users(
+        replaced,
+        parts([(1, 0, 0), (np.nan,) * 3, (1, 0, 0), (1, 0, 0)]),
+        np.array([3, 1]),
+        show=show,
+    )
     assert (found.users, found.share, shown(found)) == (1, 0.5, ["u3"])
     assert group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show) == ()
 
@@ -179,7 +203,12 @@ GROWN = 9
 def measure(fault: Fault, day: int, past: Memory, shop: Shop = SHOP) -> RunResult:
     """The run of that day."""
     what = comparison(
-        k=shop.k, metrics=("extended_tau",), keep_lists=Keep.ALL, rules=(), evidence_users=2, min_paired_share=0.2
+        k=shop.k,
+        metrics=("extended_tau",),
+        keep_lists=Keep.ALL,
+        rules=(),
+        evidence_users=2,
+        min_paired_share=0.2,
     )
     segments = {name: list(values) for name, values in shop.values.items()}
     baseline, candidate = (pull(fault.lists(shop, arm, day)) for arm in Arm)
@@ -193,7 +222,9 @@ def past(shop: Shop = SHOP, begins: int = BEGINS) -> Memory:
     for day in range(begins - HEALTHY, begins):
         result = measure(healthy, day, found, shop)
         assert result.split is not None, result.reason
-        found = Memory(splits=(*found.splits, result.split), last_lists=result.lists, former_lists=result.lists)
+        found = Memory(
+            splits=(*found.splits, result.split), last_lists=result.lists, former_lists=result.lists
+        )
     return found
 
 
@@ -240,7 +271,9 @@ def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind):
     lists = past().last_lists
     assert lists is not None
     half = take_kept(lists, np.arange(SHOP.users) % 2 == 0)
-    _, wrong = explain(draw_fault(kind, 5, begins=BEGINS), replace(past(), last_lists=half, former_lists=half))
+    _, wrong = explain(
+        draw_fault(kind, 5, begins=BEGINS), replace(past(), last_lists=half, former_lists=half)
+    )
     assert wrong == []
 
 
@@ -252,10 +285,15 @@ def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told():
         grown = replace(grown, last_lists=lists, former_lists=lists)
     found = measure(fault, BEGINS + 4, grown).explanation
     assert found is not None
-    assert found.sentence.startswith("20 of 800 users (2 %) all get the same list from the candidate: the most popular items.")
+    assert found.sentence.startswith(
+        "20 of 800 users (2 %) all get the same list from the candidate: the most popular items."
+    )
 
 
-@pytest.mark.parametrize(("kind", "told"), [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)])
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)],
+)
 def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind, told):
     found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())
     assert found.finding is not None
@@ -266,7 +304,10 @@ def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind, told)
 def lists(text: str) -> OwnLists:
     batch = reference.batch(pairs(text), 10)
     return OwnLists(
-        former=batch.baseline, former_lengths=batch.baseline_lengths, present=batch.candidate, lengths=batch.candidate_lengths
+        former=batch.baseline,
+        former_lengths=batch.baseline_lengths,
+        present=batch.candidate,
+        lengths=batch.candidate_lengths,
     )
 
 

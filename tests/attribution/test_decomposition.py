@@ -1,11 +1,20 @@
-"""What users add to a drop of the mean, by part and segment, exactly; and where the users are that something happened to."""
+"""What users add to a drop of the mean, by part and segment, exactly.
+
+And where the users are that something happened to.
+"""
 
 import numpy as np
 import pytest
 
 from kernels import reference
 from monitor.attribution.changes import PairChanges
-from monitor.attribution.decomposition import OTHERS, MeanDrop, decompose_drop, find_place, rows_of_place
+from monitor.attribution.decomposition import (
+    OTHERS,
+    MeanDrop,
+    decompose_drop,
+    find_place,
+    rows_of_place,
+)
 from monitor.attribution.parts import Parts
 from monitor.model.explanation import Part
 from monitor.model.rankings import Arm
@@ -19,10 +28,13 @@ def changes_of(membership: np.ndarray, order: np.ndarray | float = 0.0) -> PairC
     nothing = 0.0 * membership
     former = reference.batch([([], [])] * len(membership))
     parts, none = (
-        Parts(membership=each, order=each * 0 + by, length=nothing) for each, by in ((membership, order), (nothing, 0))
+        Parts(membership=each, order=each * 0 + by, length=nothing)
+        for each, by in ((membership, order), (nothing, 0))
     )
     by_arm = {Arm.BASELINE: none, Arm.CANDIDATE: parts}
-    return PairChanges(former=former, is_known=~np.isnan(membership), lists={}, by_arm=by_arm, is_still={})
+    return PairChanges(
+        former=former, is_known=~np.isnan(membership), lists={}, by_arm=by_arm, is_still={}
+    )
 
 
 def decompose(distance: np.ndarray, changes: PairChanges, segments: Rows) -> MeanDrop:
@@ -40,15 +52,20 @@ def test_a_drop_is_taken_apart_as_by_hand():
     )
     # Three were 0.8 / 3 apart and are 1.8 / 3; with the new one the mean is 0.7.
     assert (drop.before, drop.now) == pytest.approx((0.8 / 3, 0.7))
-    assert drop.parts == pytest.approx({"membership": 0.2, "order": 0.4 / 3, "length": 0.0, "composition": 0.1})
+    assert drop.parts == pytest.approx(
+        {"membership": 0.2, "order": 0.4 / 3, "length": 0.0, "composition": 0.1}
+    )
     germany, kingdom = drop.falls
     assert germany.segment == "c=DE"
     assert (germany.share, germany.share_before) == pytest.approx((1 / 2, 2 / 3))
     assert germany.within == pytest.approx(1 / 3)
     assert germany.excess == pytest.approx(1 / 3 - 2 / 9)
-    # The three lie 0.6 apart; DE adds 0.4 above that to four users, and would to three: the new one is to blame.
+    # The three lie 0.6 apart; DE adds 0.4 above that to four users, and would to three: the new one
+    # is to blame.
     assert germany.parts[Part.COMPOSITION] == pytest.approx(0.4 / 4 - 0.4 / 3)
-    assert kingdom.parts == pytest.approx({"membership": 0, "order": 0, "length": 0, "composition": 0.1 - (0.1 - 0.4 / 3)})
+    assert kingdom.parts == pytest.approx(
+        {"membership": 0, "order": 0, "length": 0, "composition": 0.1 - (0.1 - 0.4 / 3)}
+    )
     assert [cause.part for cause in drop.causes] == ["membership", "order", "composition", "length"]
     for whole in (sum(drop.parts.values()), germany.whole + kingdom.whole):
         assert whole == pytest.approx(drop.whole) == pytest.approx(drop.now - drop.before)
@@ -87,11 +104,15 @@ FALLS = """
 
 
 @pytest.mark.parametrize(("germany", "kingdom", "leads"), cells(FALLS))
-def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_more_by_its_size(germany, kingdom, leads):
+def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_more_by_its_size(
+    germany, kingdom, leads
+):
     """One in ten users is in DE; activity cuts across, and users differ a little."""
     rows = np.arange(1000)
     change = np.where(rows % 10 == 0, float(germany), float(kingdom)) + 0.01 * np.sin(rows)
-    segments = {f"c={name}": np.flatnonzero((rows % 10 == 0) == (name == "DE")) for name in ("DE", "UK")}
+    segments = {
+        f"c={name}": np.flatnonzero((rows % 10 == 0) == (name == "DE")) for name in ("DE", "UK")
+    }
     segments |= {f"a={half}": np.flatnonzero(rows // 500 == half) for half in (0, 1)}
     drop = decompose(0.3 + change, changes_of(change), segments)
     assert (drop.leader.segment if drop.leader else "nobody") == leads
@@ -136,7 +157,11 @@ def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better
 
 
 def test_a_place_is_read_back_even_where_a_name_holds_the_word_between_two():
-    segments = {"all": np.arange(4), "genre=rock and pop": np.array([1, 2]), "country=DE": np.array([2, 3])}
+    segments = {
+        "all": np.arange(4),
+        "genre=rock and pop": np.array([1, 2]),
+        "country=DE": np.array([2, 3]),
+    }
     assert rows_of_place("country=DE and genre=rock and pop", segments).tolist() == [2]
     assert rows_of_place("genre=rock and pop", segments).tolist() == [1, 2]
     assert rows_of_place("genre=jazz", segments).tolist() == []

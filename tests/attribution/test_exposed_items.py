@@ -13,7 +13,9 @@ def test_an_item_that_moved_up_in_fewer_lists_neither_rose_nor_fell():
     found = compare_exposure(before, after, 10)
 
     assert "1" not in [each.item for each in (*found.gained, *found.lost)]
-    assert item_lines(found.gained, None)[0].startswith("2: in 28 % of baseline lists, 100 % of candidate lists")
+    assert item_lines(found.gained, None)[0].startswith(
+        "2: in 28 % of baseline lists, 100 % of candidate lists"
+    )
     for each in found.gained:
         assert round(100 * each.share_after) >= round(100 * each.share_before)
     for each in found.lost:
@@ -21,6 +23,11 @@ def test_an_item_that_moved_up_in_fewer_lists_neither_rose_nor_fell():
 
 
 def test_an_item_that_moved_up_in_as_many_lists_rose():
-    found = compare_exposure(np.array([[1, 2]], dtype=np.int32), np.array([[2, 1]], dtype=np.int32), 10)
+    found = compare_exposure(
+        np.array([[1, 2]], dtype=np.int32), np.array([[2, 1]], dtype=np.int32), 10
+    )
 
-    assert ([each.item for each in found.gained], [each.item for each in found.lost]) == (["2"], ["1"])
+    assert ([each.item for each in found.gained], [each.item for each in found.lost]) == (
+        ["2"],
+        ["1"],
+    )

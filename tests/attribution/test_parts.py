@@ -58,9 +58,13 @@ kendall_distance  123:213           0           1      0
 """
 
 
-@pytest.mark.parametrize(("name", "pair", "amounts"), [(name, pair, amounts) for name, pair, *amounts in cells(WORKED)])
+@pytest.mark.parametrize(
+    ("name", "pair", "amounts"), [(name, pair, amounts) for name, pair, *amounts in cells(WORKED)]
+)
 def test_parts_agree_with_the_hand_worked_values(name, pair, amounts):
-    assert split_one(name, pair) == pytest.approx([float(Fraction(amount)) for amount in amounts], abs=1e-12)
+    assert split_one(name, pair) == pytest.approx(
+        [float(Fraction(amount)) for amount in amounts], abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("pair", [":12", ":"])
@@ -75,7 +79,9 @@ def test_an_item_from_below_the_cut_is_a_replaced_item():
 @pytest.mark.parametrize("undefined", [math.nan, math.inf])
 def test_a_user_with_one_undefined_step_has_no_part_at_all(undefined):
     def score(batch: PairBatch) -> np.ndarray:
-        return np.where(batch.candidate_lengths == 2, undefined, batch.candidate_lengths.astype(np.float64))
+        return np.where(
+            batch.candidate_lengths == 2, undefined, batch.candidate_lengths.astype(np.float64)
+        )
 
     parts = split_distances(reference.batch([([1, 2, 3], [1, 2]), ([1, 2, 3], [1])]), score)
     for values in (parts.membership, parts.order, parts.length, parts.whole):
@@ -86,7 +92,9 @@ def test_a_user_with_one_undefined_step_has_no_part_at_all(undefined):
 DRAWN = reference.draw(120, 3, even=False, lengths=range(1, 9))
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(METRICS) if parse(name).need is not Need.RELEVANCE])
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(METRICS) if parse(name).need is not Need.RELEVANCE]
+)
 def test_parts_sum_to_what_the_score_lost(name):
     """For every measure, those that need scores and weights too: they follow the walk."""
     metric, batch = parse(name), known_pairs.batch(DRAWN)
@@ -110,7 +118,14 @@ def twice(batch: PairBatch) -> PairBatch:
     )
 
 
-SIMILAR = ["extended_tau", "rbo(p=0.9)", "average_overlap", "overlap", "topk_kendall_normalized", "topk_footrule"]
+SIMILAR = [
+    "extended_tau",
+    "rbo(p=0.9)",
+    "average_overlap",
+    "overlap",
+    "topk_kendall_normalized",
+    "topk_footrule",
+]
 
 
 def in_baseline_order(baseline: list[int], candidate: list[int]) -> list[int]:
@@ -141,16 +156,28 @@ def test_every_step_agrees_with_lists_built_one_by_one(name):
     for row, (baseline, candidate) in enumerate(DRAWN):
         short = min(len(baseline), len(candidate))
         cut = candidate[:short]
-        walk = [baseline, baseline[:short], in_baseline_order(baseline[:short], cut), cut, candidate]
+        walk = [
+            baseline,
+            baseline[:short],
+            in_baseline_order(baseline[:short], cut),
+            cut,
+            candidate,
+        ]
         walk.append(on_baseline_places(baseline[:short], cut))
-        *scores, placed = score_of(metric, reference.batch([(baseline, step) for step in walk])).tolist()
+        *scores, placed = score_of(
+            metric, reference.batch([(baseline, step) for step in walk])
+        ).tolist()
         steps = [earlier - later for earlier, later in pairwise(scores)]
         alone = scores[1] - placed
         weight = abs(alone) + abs(steps[2])
         both = (abs(steps[2]) / weight if weight > 1e-12 else 0.0) * (steps[1] - alone)
         expected = (steps[1] - both, steps[2] + both, steps[0] + steps[3])
-        found = tuple(float(values[row]) for values in (parts.membership, parts.order, parts.length))
-        assert found == pytest.approx(expected if not math.isnan(sum(expected)) else (math.nan,) * 3, abs=1e-9, nan_ok=True)
+        found = tuple(
+            float(values[row]) for values in (parts.membership, parts.order, parts.length)
+        )
+        assert found == pytest.approx(
+            expected if not math.isnan(sum(expected)) else (math.nan,) * 3, abs=1e-9, nan_ok=True
+        )
 
 
 def test_a_weight_goes_with_its_item():
@@ -163,7 +190,9 @@ def test_a_weight_goes_with_its_item():
     split_distances(known_pairs.batch(DRAWN), watch)
     for step in seen:
         rows = [[item for item in row if item >= 0] for row in step.candidate.tolist()]
-        direct = known_pairs.batch([(a, row) for (a, _), row in zip(DRAWN, rows, strict=True)], step.candidate.shape[1])
+        direct = known_pairs.batch(
+            [(a, row) for (a, _), row in zip(DRAWN, rows, strict=True)], step.candidate.shape[1]
+        )
         assert step.weights is not None
         assert direct.weights is not None
         np.testing.assert_array_equal(step.weights.candidate, direct.weights.candidate)
@@ -175,13 +204,18 @@ def codes(lists: list[list[int]]) -> np.ndarray:
 
 
 def test_exposure_moves_as_by_hand():
-    """7 leaves the top of one list of two; 8 comes in its place, and 9 swaps places with 5 in the other list."""
+    """7 leaves the top of one list of two.
+
+    8 comes in its place, and 9 swaps places with 5 in the other list.
+    """
     before, after = codes([[7, 1], [9, 5]]), codes([[8, 1], [5, 9]])
     found = compare_exposure(before, after, 10)
     moved = [*found.gained, *found.lost]
     second = 1 / math.log2(3)
     assert [item.item for item in moved] == ["8", "5", "7", "9"]
-    assert [item.after - item.before for item in moved] == pytest.approx([0.5, (1 - second) / 2, -0.5, (second - 1) / 2])
+    assert [item.after - item.before for item in moved] == pytest.approx(
+        [0.5, (1 - second) / 2, -0.5, (second - 1) / 2]
+    )
     assert (found.entered, found.left) == (1, 1)
     assert (found.lost[0].share_before, found.lost[0].share_after) == (0.5, 0)
     first = compare_exposure(before, after, 1)

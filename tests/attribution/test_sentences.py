@@ -28,12 +28,19 @@ def parts_of(**parts: float) -> dict[Part, float]:
 
 
 def fall(segment: str = "country=DE", *, share: float = 0.25, **parts: float) -> SegmentFall:
-    return SegmentFall(segment=segment, share=share, share_before=share, parts=parts_of(**parts), excess=0.1)
+    return SegmentFall(
+        segment=segment, share=share, share_before=share, parts=parts_of(**parts), excess=0.1
+    )
 
 
 def drop_of(leader: SegmentFall | None = None, *, noise: float = 0.001, **parts: float) -> MeanDrop:
     return MeanDrop(
-        before=0.5, now=0.5 + sum(parts.values()), noise=noise, parts=parts_of(**parts), falls=(fall(),), leader=leader
+        before=0.5,
+        now=0.5 + sum(parts.values()),
+        noise=noise,
+        parts=parts_of(**parts),
+        falls=(fall(),),
+        leader=leader,
     )
 
 
@@ -76,7 +83,10 @@ def test_a_segment_that_leads_is_told_with_its_share_of_a_drop():
         (
             fall(membership=0.1, order=0.025),
             0.25,
-            "In country=DE similarity fell by 0.5000, 50 % of everybody's drop: items replaced 80 %, items moved 20 %.",
+            (
+                "In country=DE similarity fell by 0.5000, 50 % of everybody's drop: items replaced "
+                "80 %, items moved 20 %."
+            ),
         ),
         # Others rose as much: what is left of the drop is nothing to have a share of.
         (fall(order=0.125), 0.01, "In country=DE similarity fell by 0.5000: items moved 100 %."),
@@ -103,14 +113,20 @@ CUT = Finding(
 
 def test_a_fault_is_told_with_whom_it_concerns_and_what_the_mean_did():
     told = (
-        "250 of 1,000 users (25 %), mostly in country=FR (100 % of its users), get shorter lists from the candidate: "
-        "5 items instead of 10."
+        "250 of 1,000 users (25 %), mostly in country=FR (100 % of its users), get shorter lists "
+        "from the candidate: 5 items instead of 10."
     )
     whole = told.replace("mostly in country=FR (100 % of its users)", "exactly those of country=FR")
     assert write_finding(replace(CUT, is_exact=True), None).startswith(whole)
     assert write_finding(CUT, None) == f"{told} (No earlier lists to hold this against.)"
-    assert write_finding(CUT, drop_of(order=-0.1)) == f"{told} The similarity of all users did not fall."
-    assert write_finding(CUT, drop_of(order=0.0019)) == f"{told} The similarity of all users hardly fell."
+    assert (
+        write_finding(CUT, drop_of(order=-0.1))
+        == f"{told} The similarity of all users did not fall."
+    )
+    assert (
+        write_finding(CUT, drop_of(order=0.0019))
+        == f"{told} The similarity of all users hardly fell."
+    )
 
 
 HOSTILE = "c=\x1b]0;owned\x07\n\r\u202eDE\u2066 \ud800" + "x" * 5000
@@ -122,41 +138,65 @@ def test_hostile_names_stay_on_one_short_line():
     assert shorten_name(f"{HOSTILE} and a=new") == shorten_name(HOSTILE) + " and a=new"
 
 
-@given(st.text(max_size=60), st.lists(amounts, min_size=4, max_size=4), st.booleans(), st.sampled_from([0.0, 0.01, 5.0]))
+@given(
+    st.text(max_size=60),
+    st.lists(amounts, min_size=4, max_size=4),
+    st.booleans(),
+    st.sampled_from([0.0, 0.01, 5.0]),
+)
 def test_whatever_happened_is_one_printable_line_of_bounded_length(name, values, has_leader, noise):
     parts = dict(zip(map(str, Part), values, strict=True))
     drop = drop_of(fall(name, share=0.4, **parts) if has_leader else None, noise=noise, **parts)
     for found in (write_drop(drop), write_drop(drop_of(fall(HOSTILE, order=0.1), order=0.1))):
         assert len(found) <= LONGEST_SENTENCE
         assert found.endswith(".")
-        assert not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in found)
+        assert not any(
+            unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in found
+        )
 
 
 def item(name: str, title: str | None = None) -> ExposedItem:
-    return ExposedItem(item=name, title=title, before=0.0, after=0.5, share_before=0.0, share_after=1.0)
+    return ExposedItem(
+        item=name, title=title, before=0.0, after=0.5, share_before=0.0, share_after=1.0
+    )
 
 
 FALLS = (fall(membership=0.1, order=0.025), fall("country=UK", share=0.75, order=0.125))
 
 
 def text(segment: str = "all", **changes: Any) -> str:
-    """The text of an alert on this segment; the explanation has no clear cause unless another is given."""
-    usual = {"sentence": "No clear cause.", "now": 0.75, "before": 0.5, "falls": FALLS, "gained": (), "lost": ()}
-    return write_alert_text(explanation(**{**usual, **changes}), metric="extended_tau", segment=segment)
+    """The text of an alert on this segment.
+
+    The explanation has no clear cause unless another is given.
+    """
+    usual = {
+        "sentence": "No clear cause.",
+        "now": 0.75,
+        "before": 0.5,
+        "falls": FALLS,
+        "gained": (),
+        "lost": (),
+    }
+    return write_alert_text(
+        explanation(**{**usual, **changes}), metric="extended_tau", segment=segment
+    )
 
 
 def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_where_known():
     told = text(gained=(item("a", "Tea"), item("b"), item("c"), item("d")), lost=(item("x"),))
     assert told == "No clear cause. Items shown more: Tea, b, c; less: x."
     # The explanation is of one segment.
-    base = explanation(sentence="No clear cause.", segment="country=DE", gained=(), lost=(item("x"),))
+    base = explanation(
+        sentence="No clear cause.", segment="country=DE", gained=(), lost=(item("x"),)
+    )
     told = write_alert_text(base, metric="extended_tau", segment="all")
     assert told == "No clear cause. Items shown in country=DE less: x."
 
 
 def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known():
     assert text("country=UK") == (
-        "In country=UK similarity fell by 0.1667, 50 % of everybody's drop: items moved 100 %. All users: no clear cause."
+        "In country=UK similarity fell by 0.1667, 50 % of everybody's drop: items moved 100 %. "
+        "All users: no clear cause."
     )
     assert text("activity=new") == "No clear cause."
 

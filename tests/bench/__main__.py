@@ -29,7 +29,16 @@ def main(names: list[str]) -> None:
     if unknown:
         there_are = f"there are {', '.join(MODULES)}, and {', '.join(SIMULATIONS)} by themselves"
         sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; {there_are}")
-    table = Table("what", "rankwatch", "instead", "", "ratio", "unit", title="Medians of one run", title_justify="left")
+    table = Table(
+        "what",
+        "rankwatch",
+        "instead",
+        "",
+        "ratio",
+        "unit",
+        title="Medians of one run",
+        title_justify="left",
+    )
     for column in (1, 3, 4):
         table.columns[column].justify = "right"
     console = Console(width=None if sys.stdout.isatty() else 140)
@@ -37,7 +46,9 @@ def main(names: list[str]) -> None:
         Console(stderr=True).print(f"measuring {name} ...", highlight=False)
         for what, ours, other, theirs, unit in importlib.import_module(f"tests.bench.{name}").run():
             ratio = f"{ours / theirs:,.1f}x" if theirs else ""
-            table.add_row(what, f"{ours:,.4g}", other, f"{theirs:,.4g}" if theirs else "", ratio, unit)
+            table.add_row(
+                what, f"{ours:,.4g}", other, f"{theirs:,.4g}" if theirs else "", ratio, unit
+            )
     console.print(table)
 
 

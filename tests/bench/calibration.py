@@ -1,8 +1,10 @@
-"""False pages beside the stated rate, how soon a fault is seen, how soon it ends. `-m tests.bench calibration ends`.
+"""False pages beside the stated rate, how soon a fault is seen, how soon it ends.
 
-Runs of the worlds are judged one after another as a service would: what fires is counted and left out of the history, suspects
-are left out, one budget is shared by all segments, series and kinds of look. Columns are comparison x segment x series.
-"""
+`-m tests.bench calibration ends`.
+
+Runs of the worlds are judged one after another as a service would: what fires is counted and left
+out of the history, suspects are left out, one budget is shared by all segments, series and kinds of
+look. Columns are comparison x segment x series."""
 
 import itertools
 import os
@@ -25,7 +27,15 @@ from monitor.pipeline.expectations import find_odd, find_waiting
 from monitor.reference.history import find_fault
 from monitor.reference.prediction import refer, surprise, to_normal
 from monitor.reference.sampling_error import judge_rare, to_angle
-from monitor.reference.season import Phases, TrendEvidence, correlate, count_suspects, discount, no_evidence, update_evidence
+from monitor.reference.season import (
+    Phases,
+    TrendEvidence,
+    correlate,
+    count_suspects,
+    discount,
+    no_evidence,
+    update_evidence,
+)
 from monitor.reference.spread import PastAlarms
 from monitor.reference.thresholds import SHARE_OF_ALL, Budget, propose
 
@@ -39,7 +49,15 @@ USUAL = np.diff(betainc(5.0, 1.8, (EDGES + 1) / 2))
 """Mean 0.47, deviation 0.31, one user in ten below 0: close to extended tau of a retrained shop recommender."""
 SHOCK = 0.3
 """Moves the mean by 0.03 from run to run."""
-SERIES = ("mean", "p05", "share_below(0)", "share_below(-0.5)", "unchanged_list", "identical_list", "shared_list")
+SERIES = (
+    "mean",
+    "p05",
+    "share_below(0)",
+    "share_below(-0.5)",
+    "unchanged_list",
+    "identical_list",
+    "shared_list",
+)
 FIRST_SHARE = 2  # the others, from here on, are shares of users
 UNCHANGED = 0.002
 """Share of users whose list a training leaves as it is, in clusters of twice their variance."""
@@ -88,17 +106,25 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
         common = keep * common + fresh * rng.normal(size=common.shape)
         own = keep * own + fresh * rng.normal(size=shape)
         age = run - MIN_HEALTHY_RUNS - world.onset
-        tilt = SHOCK * (np.sqrt(0.8) * common + np.sqrt(0.2) * own + week[run % WEEK] + world.moved * (age >= 0))
+        tilt = SHOCK * (
+            np.sqrt(0.8) * common + np.sqrt(0.2) * own + week[run % WEEK] + world.moved * (age >= 0)
+        )
         odds = USUAL * np.exp(tilt[..., np.newaxis] * SCORES)
         odds /= odds.sum(axis=-1, keepdims=True)
-        in_week = max(world.weekend * (run % WEEK >= 5), world.trained / 2 ** (run % WEEK), world.holiday * is_holiday(run))
+        in_week = max(
+            world.weekend * (run % WEEK >= 5),
+            world.trained / 2 ** (run % WEEK),
+            world.holiday * is_holiday(run),
+        )
         ill = max(world.collapsed * (age < world.lasts), in_week) if age >= 0 else 0.0
         odds = (1 - ill) * odds + ill * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
         rare = draw_rare(world, ill, tilt, rng)
         if world.segments > 1:
             counts = np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1)
-            whole = np.concatenate((rare[..., :-1].sum(axis=1), rare[..., -1:].max(axis=1)), axis=-1)
+            whole = np.concatenate(
+                (rare[..., :-1].sum(axis=1), rare[..., -1:].max(axis=1)), axis=-1
+            )
             rare = np.concatenate((whole[:, np.newaxis], rare), axis=1)
         yield measure(counts, rare)
 
@@ -107,17 +133,24 @@ def is_holiday(run: int) -> bool:
     return run % 40 in (20, 21, 22)
 
 
-def draw_rare(world: World, ill: float, tilt: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def draw_rare(
+    world: World, ill: float, tilt: Floats, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
     """Users whose list is unchanged, identical in both arms, and the most common one, (copies, segments, 3).
 
     A share ``ill`` has one list for ever, and one that the baseline does not give.
     """
     shape = (world.copies, world.segments)
     same = rng.binomial(world.users, ill, shape)
-    unchanged = np.minimum(rng.negative_binomial(UNCHANGED * world.users, 0.5, shape) + same, world.users)
+    unchanged = np.minimum(
+        rng.negative_binomial(UNCHANGED * world.users, 0.5, shape) + same, world.users
+    )
     odds = world.identical / (1 - world.identical) * np.exp(tilt)
     identical = rng.binomial(world.users, (1 - ill) * odds / (1 + odds))
-    return np.stack((unchanged, identical, np.maximum(1 + rng.poisson(ALIKE * world.users, shape), same)), axis=-1)
+    return np.stack(
+        (unchanged, identical, np.maximum(1 + rng.poisson(ALIKE * world.users, shape), same)),
+        axis=-1,
+    )
 
 
 def measure(counts: npt.NDArray[np.int64], rare: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
@@ -129,12 +162,19 @@ def measure(counts: npt.NDArray[np.int64], rare: npt.NDArray[np.int64]) -> tuple
     below = [counts[..., : np.searchsorted(SCORES, floor)].sum(axis=-1) for floor in (0.0, -0.5)]
     shares = [to_angle(each / n, n) for each in (*below, *np.moveaxis(rare, -1, 0))]
     values = np.stack([mean, p05, *(-angle for angle, _ in shares)], axis=-1)
-    return values, np.stack([deviation / np.sqrt(n), p05_error, *(error for _, error in shares)], axis=-1)
+    return values, np.stack(
+        [deviation / np.sqrt(n), p05_error, *(error for _, error in shares)], axis=-1
+    )
 
 
 def percentile(counts: npt.NDArray[np.int64], n: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """p05 and its error as `estimate_error` takes it from p01, p05, p10; NaN with fewer than 5 users below."""
-    p01, p05, p10 = (_quantile(counts, np.asarray(q * n, dtype=np.float64)) for q in (0.01, 0.05, 0.1))
+    """p05 and its error as `estimate_error` takes it from p01, p05, p10.
+
+    NaN with fewer than 5 users below.
+    """
+    p01, p05, p10 = (
+        _quantile(counts, np.asarray(q * n, dtype=np.float64)) for q in (0.01, 0.05, 0.1)
+    )
     reach = np.sqrt(0.05 * 0.95 / n)
     error = reach * np.maximum((p05 - p01) / 0.04, (p10 - p05) / 0.05)
     return np.where(n * 0.05 < 5, np.nan, p05), error
@@ -145,7 +185,9 @@ def _quantile(counts: npt.NDArray[np.int64], rank: Floats) -> Floats:
     below = np.cumsum(counts, axis=-1)
     at = np.argmax(below >= rank[..., np.newaxis], axis=-1)[..., np.newaxis]
     inside = np.take_along_axis(counts, at, axis=-1)
-    part = 1 - (np.take_along_axis(below, at, axis=-1) - rank[..., np.newaxis]) / np.maximum(inside, 1)
+    part = 1 - (np.take_along_axis(below, at, axis=-1) - rank[..., np.newaxis]) / np.maximum(
+        inside, 1
+    )
     scores: Floats = (EDGES[at] + part * (EDGES[1] - EDGES[0]))[..., 0]
     return scores
 
@@ -182,7 +224,9 @@ class Watch:
 
     def judge(self, now: Floats, errors: Floats, phases: list[Phases], columns: int) -> Flags:
         """What fires after this run, (kinds, columns), of segments of so many ``columns``, `all` first in every copy."""
-        suspects = np.arange(len(self.values), 0, -1)[:, np.newaxis] <= count_suspects(self.evidence, self.share)
+        suspects = np.arange(len(self.values), 0, -1)[:, np.newaxis] <= count_suspects(
+            self.evidence, self.share
+        )
         calm = np.where(self.alarms, np.nan, self.values)
         odd = spread_over_segments(find_odd(calm, self.errors, self.z), columns)
         healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_waiting(self.z)
@@ -194,19 +238,32 @@ class Watch:
         taught = -reference.taught, np.where(np.isnan(reference.taught), np.nan, self.errors)
         always = np.where(np.arange(now.size) % len(SERIES) == len(SERIES) - 1, 1.0, 0.0)
         _, p, is_counted = judge_rare(
-            is_share, taught, (-now, errors), self.share, by_angle=(np.zeros(now.shape), p), always=always
+            is_share,
+            taught,
+            (-now, errors),
+            self.share,
+            by_angle=(np.zeros(now.shape), p),
+            always=always,
         )
         p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)
         z = to_normal(p)
-        correlation = np.where(is_counted & (always > 0), 0.0, correlate(reference.taught, self.share))
+        correlation = np.where(
+            is_counted & (always > 0), 0.0, correlate(reference.taught, self.share)
+        )
         self.evidence = update_evidence(self.evidence, discount(z, correlation))
         is_drop = p <= self.share
-        waits = (np.arange(now.size) % len(SERIES) == SERIES.index("identical_list")) & ~self.pending
+        waits = (
+            np.arange(now.size) % len(SERIES) == SERIES.index("identical_list")
+        ) & ~self.pending
         self.pending = is_drop
         breach = np.stack([is_drop & ~waits, self.evidence.total >= 1 / self.share])
-        trend = np.where(reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND])
+        trend = np.where(
+            reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND]
+        )
         half = np.minimum(np.nan_to_num(find_fault(self.z, self.fired)) / 2, MOST_AGAIN)
-        is_back = np.stack([z <= np.maximum(NORMAL_AGAIN[Learning.DROP], half), z <= np.maximum(trend, half)])
+        is_back = np.stack(
+            [z <= np.maximum(NORMAL_AGAIN[Learning.DROP], half), z <= np.maximum(trend, half)]
+        )
         self.firing = breach | (self.firing & ~is_back)
         self._keep(now, errors, z, columns)
         return self.firing
@@ -215,14 +272,22 @@ class Watch:
         """Take the run into the history; the evidence of a trend that fires starts anew."""
         any_kind, trend = self.firing[0] | self.firing[1], self.firing[1]
         alarmed = spread_over_segments((any_kind | self.pending)[np.newaxis], columns)[0]
-        drifts = np.arange(len(self.values), -1, -1)[:, np.newaxis] < count_suspects(self.evidence, self.share)
+        drifts = np.arange(len(self.values), -1, -1)[:, np.newaxis] < count_suspects(
+            self.evidence, self.share
+        )
         self.drifts = _append(self.drifts, trend)
         self.drifts |= drifts[-len(self.drifts) :] & trend
-        self.values, self.errors, self.z = _append(self.values, now), _append(self.errors, errors), _append(self.z, z)
+        self.values, self.errors, self.z = (
+            _append(self.values, now),
+            _append(self.errors, errors),
+            _append(self.z, z),
+        )
         self.alarms, self.fired = _append(self.alarms, alarmed), _append(self.fired, any_kind)
         gone = self.evidence
         self.evidence = TrendEvidence(
-            mass=np.where(trend, 0, gone.mass), rise=np.where(trend, 0, gone.rise), since=np.where(trend, 0, gone.since)
+            mass=np.where(trend, 0, gone.mass),
+            rise=np.where(trend, 0, gone.rise),
+            since=np.where(trend, 0, gone.since),
         )
 
 
@@ -239,7 +304,9 @@ def _append(past: T, now: T) -> T:
 
 def shares(world: World, stated: float, looks: dict[str, float]) -> Floats:
     """Each column's share of the budget, if all looks weigh the same."""
-    names = [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
+    names = (
+        [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
+    )
     budget = Budget(runs=stated, segments=names, looks=looks)
     parts = np.array([budget.share(name, next(iter(looks))) for name in names])
     return np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
@@ -262,7 +329,9 @@ def begin(world: World, stated: float) -> Watch:
     )
 
 
-def watch(world: World, rng: np.random.Generator, stated: float = STATED) -> Iterator[tuple[Flags, Floats]]:
+def watch(
+    world: World, rng: np.random.Generator, stated: float = STATED
+) -> Iterator[tuple[Flags, Floats]]:
     """For each judged run what fired, (kinds, copies, segments, series), and the values of `all`, (copies, series)."""
     state, days = begin(world, stated), np.empty(0, dtype=np.intp)
     for run, (now, errors) in enumerate(draw(world, rng)):
@@ -276,8 +345,14 @@ def watch(world: World, rng: np.random.Generator, stated: float = STATED) -> Ite
 
 
 def count_pages(world: World, stated: float = STATED, seed: int = 1) -> npt.NDArray[np.intp]:
-    """Pages of each copy of a healthy world. What fires on after a page in the run before belongs to that page."""
-    looks = [np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, np.random.default_rng(seed), stated)]
+    """Pages of each copy of a healthy world.
+
+    What fires on after a page in the run before belongs to that page.
+    """
+    looks = [
+        np.any(fired, axis=(0, 2, 3))
+        for fired, _ in watch(world, np.random.default_rng(seed), stated)
+    ]
     fires = np.array([np.zeros(world.copies, dtype=bool), *looks])
     return np.asarray(np.sum(fires[1:] & ~fires[:-1], axis=0))
 
@@ -289,19 +364,31 @@ def bound(pages: npt.NDArray[np.intp]) -> float:
     """
     seen = float(pages.sum())
     alone = float(chdtri(2 * (seen + 1), 0.05) / 2)
-    clustered = seen + float(stdtrit(pages.size - 1, 0.95)) * float(pages.std(ddof=1)) * np.sqrt(pages.size)
+    clustered = seen + float(stdtrit(pages.size - 1, 0.95)) * float(pages.std(ddof=1)) * np.sqrt(
+        pages.size
+    )
     return max(alone, float(clustered))
 
 
 def calibrate() -> Table:
-    """10,000 runs a setting or more, in 36 worlds of shocks and 10 of patterns; above 1 the promise would not be kept."""
+    """10,000 runs a setting or more, in 36 worlds of shocks and 10 of patterns.
+
+    Above 1 the promise would not be kept.
+    """
     table = Table("users", "segments", "shocks", "runs", "pages", "of stated", "95 % bound of that")
     table.title = f"False pages when one in {STATED:.0f} runs is allowed"
     kinds = SHOCKS | PATTERNS
-    settings = [*itertools.product((25, 500, 5000), (1, 8, 40), SHOCKS), *itertools.product((500, 5000), (8,), PATTERNS)]
-    worlds = [replace(kinds[kind], users=users, segments=segments) for users, segments, kind in settings]
+    settings = [
+        *itertools.product((25, 500, 5000), (1, 8, 40), SHOCKS),
+        *itertools.product((500, 5000), (8,), PATTERNS),
+    ]
+    worlds = [
+        replace(kinds[kind], users=users, segments=segments) for users, segments, kind in settings
+    ]
     with ProcessPoolExecutor(int(os.environ.get("BENCH_PROCESSES", "0")) or None) as pool:
-        for (users, segments, kind), pages, world in zip(settings, pool.map(count_pages, worlds), worlds, strict=True):
+        for (users, segments, kind), pages, world in zip(
+            settings, pool.map(count_pages, worlds), worlds, strict=True
+        ):
             runs = world.copies * world.runs
             ratios = (f"{count * STATED / runs:.2f}" for count in (pages.sum(), bound(pages)))
             row = (f"{users:,}", str(segments), kind, f"{runs:,}", str(pages.sum()), *ratios)
@@ -313,20 +400,38 @@ def calibrate() -> Table:
 def measure_power() -> Table:
     """Runs from the fault to its page, median over comparisons and the share of them paged within 30 runs."""
     table = Table("collapsed", "users", *SERIES, "together", "3 sigma on the mean")
-    table.title = "Runs until a fault is paged (1: its first run), and comparisons that page it within 30 runs"
+    table.title = (
+        "Runs until a fault is paged (1: its first run), and comparisons that page it "
+        "within 30 runs"
+    )
     for collapsed, users in itertools.product((0.005, 0.01, 0.02, 0.05, 0.1), (500, 1500, 20000)):
         world = World(users=users, collapsed=collapsed, onset=30, runs=60, copies=100)
-        table.add_row(f"{collapsed:.1%}", f"{users:,}", *(show_delay(each) for each in find_delays(world)))
+        table.add_row(
+            f"{collapsed:.1%}", f"{users:,}", *(show_delay(each) for each in find_delays(world))
+        )
     return table
 
 
 def measure_ends() -> Table:
     """Runs from healing, or from the fault on where it stays, to the end of the last alert, and the share ended in time."""
-    columns = "healed", "within 3", "healed elsewhere", "within 3", "within 14", "stays", "within 17"
+    columns = (
+        "healed",
+        "within 3",
+        "healed elsewhere",
+        "within 3",
+        "within 14",
+        "stays",
+        "within 17",
+    )
     table = Table("collapsed", "users", "shocks", *columns)
-    table.title = "Runs until the last alert of a fault ends (1: the first run), once it was healed after ten or stays"
+    table.title = (
+        "Runs until the last alert of a fault ends (1: the first run), once it was "
+        "healed after ten or stays"
+    )
     for collapsed, users, kind in itertools.product((0.05, 0.3), (500, 5000), SHOCKS):
-        world = replace(SHOCKS[kind], users=users, collapsed=collapsed, onset=40, runs=80, copies=50)
+        world = replace(
+            SHOCKS[kind], users=users, collapsed=collapsed, onset=40, runs=80, copies=50
+        )
         faults = (replace(world, lasts=10), replace(world, lasts=10, moved=-1.0), world)
         ends = [find_ends(fault, 10 if fault.lasts == 10 else 0) for fault in faults]
         cells = (
@@ -342,7 +447,9 @@ def find_ends(world: World, after: int) -> npt.NDArray[np.intp]:
 
     Of the copies in which the fault was paged at all.
     """
-    looks = np.array([np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, np.random.default_rng(1))])
+    looks = np.array(
+        [np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, np.random.default_rng(1))]
+    )
     seen = looks[world.onset : world.onset + 10].any(axis=0)
     begun = np.maximum.accumulate(looks[world.onset :], axis=0)
     return first((~looks[world.onset :] & begun)[after:, seen])
@@ -362,7 +469,10 @@ def find_delays(world: World) -> list[npt.NDArray[np.intp]]:
 
 
 def first(fired: Flags) -> npt.NDArray[np.intp]:
-    """Number, from 1, of the first run that fired, (copies,), of (runs, copies); one more than there are where none did."""
+    """Number, from 1, of the first run that fired, (copies,), of (runs, copies).
+
+    One more than there are where none did.
+    """
     return np.where(fired.any(axis=0), fired.argmax(axis=0) + 1, len(fired) + 1)
 
 
@@ -374,7 +484,9 @@ def show_delay(delays: npt.NDArray[np.intp], within: int = 30) -> str:
 SHOCKS = {
     "independent": World(users=0),
     "autocorrelation 0.3": World(users=0, correlation=0.3),
-    "autocorrelation 0.6": World(users=0, correlation=0.6, copies=200),  # pages come in clusters: four times the runs
+    "autocorrelation 0.6": World(
+        users=0, correlation=0.6, copies=200
+    ),  # pages come in clusters: four times the runs
     "weekly season": World(users=0, is_weekly=True),
 }
 PATTERNS = {
@@ -382,7 +494,9 @@ PATTERNS = {
     "weekly trainings": World(users=0, trained=0.15, onset=0, runs=365),
     "holidays": World(users=0, holiday=0.2, onset=0),
     "half of the lists identical": World(users=0, identical=0.5),
-    "weekly season and weekends": World(users=0, is_weekly=True, weekend=0.06, onset=0, runs=365, correlation=0.3),
+    "weekly season and weekends": World(
+        users=0, is_weekly=True, weekend=0.06, onset=0, runs=365, correlation=0.3
+    ),
 }
 
 
@@ -396,11 +510,17 @@ def count_pages_of_suggested(world: World, history: int, seed: int = 2) -> npt.N
 
     What is in breach after a run in breach belongs to its page.
     """
-    runs = list(draw(replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), np.random.default_rng(seed)))
+    runs = list(
+        draw(
+            replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), np.random.default_rng(seed)
+        )
+    )
     values, errors = (np.array([run[part] for run in runs]) for part in (0, 1))
     share = shares(world, STATED, dict.fromkeys(SERIES, 1.0))
     past = values[:history].reshape(history, -1), errors[:history].reshape(history, -1)
-    limit = propose(refer(*past), np.nanmax(past[1], axis=0), share, direction=Direction.BELOW, worst=-np.inf).limit
+    limit = propose(
+        refer(*past), np.nanmax(past[1], axis=0), share, direction=Direction.BELOW, worst=-np.inf
+    ).limit
     below = values[history:].reshape(HELD_BACK, -1) < limit
     breach: Flags = np.any(below.reshape(HELD_BACK, world.copies, -1), axis=2)
     before = np.concatenate((np.zeros((1, world.copies), dtype=bool), breach[:-1]))
@@ -409,22 +529,34 @@ def count_pages_of_suggested(world: World, history: int, seed: int = 2) -> npt.N
 
 def check_suggested() -> Table:
     """10,000 held-back runs a setting; at most 1 in the last column where the promise is kept."""
-    table = Table("history", "users", "segments", "shocks", "runs", "pages", "of stated", "95 % bound of that")
+    table = Table(
+        "history", "users", "segments", "shocks", "runs", "pages", "of stated", "95 % bound of that"
+    )
     table.title = f"False pages of suggested thresholds when one in {STATED:.0f} runs is allowed"
     settings = list(itertools.product(HISTORIES, (25, 500, 5000), (1, 8, 40), SHOCKS))
     worlds = [
-        replace(SHOCKS[kind], users=users, segments=segments, copies=SUGGESTED_COPIES) for _, users, segments, kind in settings
+        replace(SHOCKS[kind], users=users, segments=segments, copies=SUGGESTED_COPIES)
+        for _, users, segments, kind in settings
     ]
     with ProcessPoolExecutor() as pool:
-        found = list(pool.map(count_pages_of_suggested, worlds, [history for history, *_ in settings]))
+        found = list(
+            pool.map(count_pages_of_suggested, worlds, [history for history, *_ in settings])
+        )
     runs = SUGGESTED_COPIES * HELD_BACK
     for (history, users, segments, kind), pages in zip(settings, found, strict=True):
         ratios = (f"{count * STATED / runs:.2f}" for count in (pages.sum(), bound(pages)))
-        table.add_row(str(history), f"{users:,}", str(segments), kind, f"{runs:,}", str(pages.sum()), *ratios)
+        table.add_row(
+            str(history), f"{users:,}", str(segments), kind, f"{runs:,}", str(pages.sum()), *ratios
+        )
     return table
 
 
-TABLES = {"calibration": calibrate, "power": measure_power, "ends": measure_ends, "thresholds": check_suggested}
+TABLES = {
+    "calibration": calibrate,
+    "power": measure_power,
+    "ends": measure_ends,
+    "thresholds": check_suggested,
+}
 
 
 def main(names: list[str]) -> None:

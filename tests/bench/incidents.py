@@ -104,13 +104,18 @@ _SENTENCES = (
         r"(?:, (?:mostly in|exactly those of) (?P<segment>.+?)(?: \([0-9.]+ % of its users\))?,)? "
         rf"(?P<what>[^.]*?(?:from|by) the {_ARMS}[^.]*)"
     ),
-    re.compile(rf"the {_ARMS} (?P<what>[a-z ]+) (?P<users>[0-9,]+) of [0-9,]+ users(?: of (?P<segment>\S+?))?(?: \(|[,:])"),
+    re.compile(
+        rf"the {_ARMS} (?P<what>[a-z ]+) (?P<users>[0-9,]+) of [0-9,]+ users(?: of (?P<segment>\S+?))?(?: \(|[,:])"
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message as a receiver got it on that day; ``page``: under which key it pages there; ``size`` in bytes."""
+    """One message as a receiver got it on that day.
+
+    ``page``: under which key it pages there; ``size`` in bytes.
+    """
 
     receiver: str
     day: int
@@ -174,7 +179,12 @@ class Fakes:
 
     def entries(self) -> list[dict[str, object]]:
         """The configuration's ``receivers``."""
-        mail = {"host": "127.0.0.1", "port": self.mail.port, "tls": "none", "sender": "rankwatch@example.com"}
+        mail = {
+            "host": "127.0.0.1",
+            "port": self.mail.port,
+            "tls": "none",
+            "sender": "rankwatch@example.com",
+        }
         return [
             {"webhook": {"url": self.webhook.url}},
             {"slack": {"url": self.slack.url, "repeat_every": None}},
@@ -198,9 +208,16 @@ class Fakes:
             yield Sent("pagerduty", day, event["dedup_key"], is_end, len(request.body), text)
         for number, mail in enumerate(_emptied(self.mail.mails)):
             found = message_from_bytes(mail.content.replace(b"\r\n", b"\n"), policy=policy.default)
-            is_end, text = found["Subject"].startswith("[RESOLVED]"), found.get_body(("plain",)).get_content()  # type: ignore[union-attr]
+            is_end, text = (
+                found["Subject"].startswith("[RESOLVED]"),
+                found.get_body(("plain",)).get_content(),
+            )  # type: ignore[union-attr]
             # The chart beside a mail's text has a limit of its own.
-            pictures = sum(len(each.as_bytes()) for each in found.walk() if each.get_content_maintype() == "image")
+            pictures = sum(
+                len(each.as_bytes())
+                for each in found.walk()
+                if each.get_content_maintype() == "image"
+            )
             yield Sent("email", day, f"{day}/{number}", is_end, len(mail.content) - pictures, text)
 
 
@@ -220,7 +237,9 @@ def serving(certificate: Path) -> Iterator[Fakes]:
     with ExitStack() as stack:
         hook, slack, pager = (stack.enter_context(contextmanager(serve)()) for _ in range(3))
         mail = stack.enter_context(contextmanager(smtp.serve)(certificate))
-        fakes = Fakes(webhook=hook, slack=FakeSlack(slack), pagerduty=FakePagerDuty(pager), mail=mail)
+        fakes = Fakes(
+            webhook=hook, slack=FakeSlack(slack), pagerduty=FakePagerDuty(pager), mail=mail
+        )
         yield fakes
         assert [*fakes.slack.complaints, *fakes.pagerduty.complaints] == []
 
@@ -235,10 +254,18 @@ def observe(faults: Sequence[Fault], shop: Shop) -> Iterator[Incident]:
             folder.mkdir()
             shutil.copy(past / "rankwatch.db", folder)
             with serving(certificate) as fakes:
-                yield judge(fault, shop, _pass_days(folder, fault, shop, range(begins, (fault.ends or begins) + HEALED), fakes))
+                yield judge(
+                    fault,
+                    shop,
+                    _pass_days(
+                        folder, fault, shop, range(begins, (fault.ends or begins) + HEALED), fakes
+                    ),
+                )
 
 
-def _pass_days(folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fakes | None) -> list[Sent]:
+def _pass_days(
+    folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fakes | None
+) -> list[Sent]:
     """Run each day, and deliver what it found; all messages that came of it."""
     sent: list[Sent] = []
     clock = SteppedClock(START + days[0] * _DAY)
@@ -259,14 +286,29 @@ def write_world(folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fake
     for arm in Arm:
         (folder / arm).mkdir(parents=True)
         for day in days:
-            write_lists(folder / arm / f"{START + day * _DAY:%Y-%m-%d}.parquet", fault.lists(shop, arm, day))
-        arms[arm] = {"file": {"path": f"{arm}/{{slot:%Y-%m-%d}}.parquet", "user": "user_id", "items": "items"}}
+            write_lists(
+                folder / arm / f"{START + day * _DAY:%Y-%m-%d}.parquet", fault.lists(shop, arm, day)
+            )
+        arms[arm] = {
+            "file": {
+                "path": f"{arm}/{{slot:%Y-%m-%d}}.parquet",
+                "user": "user_id",
+                "items": "items",
+            }
+        }
     # Those of the baseline would leave out whom it gives no list.
-    users = {"file": {"path": "users.parquet", "user": "user_id"}, "segments": ["country", "activity"]}
+    users = {
+        "file": {"path": "users.parquet", "user": "user_id"},
+        "segments": ["country", "activity"],
+    }
     pq.write_table(pa.table({"user_id": shop.names, **shop.values}), folder / "users.parquet")
     judged = {"metrics": ["extended_tau", "rbo", "overlap"], "rules": "default"}
     comparison = {"name": "home-feed", "every": "1d", "k": shop.k, **arms, "users": users, **judged}
-    config = {"database": f"sqlite:///{folder}/rankwatch.db", "listen": "127.0.0.1:0", "comparisons": [comparison]}
+    config = {
+        "database": f"sqlite:///{folder}/rankwatch.db",
+        "listen": "127.0.0.1:0",
+        "comparisons": [comparison],
+    }
     path = folder / "rankwatch.yaml"
     path.write_text(json.dumps({**config, "receivers": [] if fakes is None else fakes.entries()}))
     return path
@@ -289,11 +331,21 @@ def judge(fault: Fault, shop: Shop, sent: Sequence[Sent]) -> Incident:
 def _judge_receiver(fault: Fault, shop: Shop, found: Sequence[Sent]) -> Received:
     told = read(found[0].text) if found else None
     wrong = find_wrong(fault, shop, told, found[0].day if found else fault.begins)
-    pages, ends = len({each.page for each in found if not each.is_end}), sum(each.is_end for each in found)
-    most, is_webhook = max((each.size for each in found), default=0), any(each.receiver == "webhook" for each in found)
+    pages, ends = (
+        len({each.page for each in found if not each.is_end}),
+        sum(each.is_end for each in found),
+    )
+    most, is_webhook = (
+        max((each.size for each in found), default=0),
+        any(each.receiver == "webhook" for each in found),
+    )
     return Received(
         told=told,
-        wrong=[*wrong, *["pages"] * (not 1 <= pages <= MOST_PAGES), *["size"] * (is_webhook and most > MOST_BYTES)],
+        wrong=[
+            *wrong,
+            *["pages"] * (not 1 <= pages <= MOST_PAGES),
+            *["size"] * (is_webhook and most > MOST_BYTES),
+        ],
         pages=pages,
         # PagerDuty has an alert to resolve for each page.
         is_ended=bool(found) and ends == (pages if found[0].receiver == "pagerduty" else 1),
@@ -305,10 +357,14 @@ def read(text: str) -> Read | None:
     """What a person takes from a text; None where no cause is named."""
     for sentence in _SENTENCES:
         for found in sentence.finditer(text):
-            kind = next((kind for kind, words in _WORDS.items() if re.search(words, found["what"])), None)
+            kind = next(
+                (kind for kind, words in _WORDS.items() if re.search(words, found["what"])), None
+            )
             if kind is not None:
                 users = int(found["users"].replace(",", ""))
-                return Read(kind=kind, segment=found["segment"] or ALL, users=users, arms=found["arms"])
+                return Read(
+                    kind=kind, segment=found["segment"] or ALL, users=users, arms=found["arms"]
+                )
     return None
 
 
@@ -334,23 +390,39 @@ def generate(count: int, seed: int) -> Iterator[tuple[Shop, list[Fault]]]:
         numbers = range(first, min(count, first + PER_SHOP))
         yield (
             draw_shop(seed + first),
-            [draw_fault(kinds[number % len(kinds)], seed + number, begins=begins, ends=begins + BAD) for number in numbers],
+            [
+                draw_fault(
+                    kinds[number % len(kinds)], seed + number, begins=begins, ends=begins + BAD
+                )
+                for number in numbers
+            ],
         )
 
 
 def main(args: list[str]) -> None:
-    """Print what is wrong, what was told of each kind, and what each receiver got; exit code 1 below `RIGHT`."""
+    """Print what is wrong, what was told of each kind, and what each receiver got.
+
+    Exit code 1 below `RIGHT`.
+    """
     parser = argparse.ArgumentParser(prog="make bench ARGS=incidents", description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="one object an incident in place of the tables")
+    parser.add_argument(
+        "--json", action="store_true", help="one object an incident in place of the tables"
+    )
     asked = parser.parse_args(args)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found = []
     for shop, faults in generate(asked.count, asked.seed):
         for each in observe(faults, shop):
             found.append(each)
-            sys.stdout.write(json.dumps(asdict(each)) + "\n" if asked.json else "" if each.is_right else _describe(each))
+            sys.stdout.write(
+                json.dumps(asdict(each)) + "\n"
+                if asked.json
+                else ""
+                if each.is_right
+                else _describe(each)
+            )
             sys.stdout.flush()
     right = sum(each.is_right for each in found)
     if not asked.json:
@@ -360,9 +432,15 @@ def main(args: list[str]) -> None:
 
 
 def _describe(each: Incident) -> str:
-    fault, wrong = each.fault, {name: " ".join(of_it.wrong) for name, of_it in each.received.items()}
+    fault, wrong = (
+        each.fault,
+        {name: " ".join(of_it.wrong) for name, of_it in each.received.items()},
+    )
     whose = f"{' and '.join(fault.arms)}, {fault.segment}, {each.users} of {each.shop.users} users"
-    return f"{fault.kind}: {whose}; seed {fault.seed}, day {each.day}, wrong: {wrong}\n  {' '.join(each.mail.split())[:500]}\n"
+    return (
+        f"{fault.kind}: {whose}; seed {fault.seed}, day {each.day}, wrong: {wrong}\n  "
+        f"{' '.join(each.mail.split())[:500]}\n"
+    )
 
 
 def _show(found: Sequence[Incident]) -> None:
@@ -372,7 +450,15 @@ def _show(found: Sequence[Incident]) -> None:
     for kind in Kind:
         table.add_row(kind, *(str(confusion[kind, told] or "") for told in kinds))
     Console(width=200).print(table)
-    table = Table("receiver", "right", *WHAT, "most pages", "ends told", "most bytes", title="What each receiver got")
+    table = Table(
+        "receiver",
+        "right",
+        *WHAT,
+        "most pages",
+        "ends told",
+        "most bytes",
+        title="What each receiver got",
+    )
     for name in RECEIVERS:
         of_it = [each.received[name] for each in found]
         right = [sum(what not in each.wrong for each in of_it) for what in WHAT]

@@ -77,9 +77,14 @@ class Plan:
             ("hanging", f"z{n:02}") for n in range(self.hanging)
         ]
         segments = "[country]" if self.segments else "[]"
-        text = f"database: sqlite:///many.db\nlisten: 127.0.0.1:0\nconcurrent_runs: {self.concurrent}\ncomparisons:"
+        text = (
+            "database: sqlite:///many.db\nlisten: 127.0.0.1:0\nconcurrent_runs: "
+            f"{self.concurrent}\ncomparisons:"
+        )
         for number, (place, name) in enumerate(names):
-            text += COMPARISON.format(name=name, every=self.every, address=address, place=place, segments=segments)
+            text += COMPARISON.format(
+                name=name, every=self.every, address=address, place=place, segments=segments
+            )
             if self.is_spread:
                 offset_s = number * self.every // len(names)
                 text += f"    offset: {offset_s}s\n" if offset_s else ""
@@ -91,15 +96,37 @@ class Plan:
 def main(arguments: list[str]) -> None:
     """Print one row a number of comparisons."""
     parser = argparse.ArgumentParser(prog="many", description=__doc__)
-    parser.add_argument("comparisons", nargs="*", default=["10", "100", "200", "400", "200+12"], help="N, or N+HANGING")
-    parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="checkout whose daemon is measured")
+    parser.add_argument(
+        "comparisons",
+        nargs="*",
+        default=["10", "100", "200", "400", "200+12"],
+        help="N, or N+HANGING",
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(__file__).parents[2],
+        help="checkout whose daemon is measured",
+    )
     parser.add_argument("--users", type=int, default=200)
-    parser.add_argument("--every", type=int, default=30, help="seconds between two slots of a comparison")
-    parser.add_argument("--seconds", type=int, default=300, help="how long each number is measured, rounded up to slots")
+    parser.add_argument(
+        "--every", type=int, default=30, help="seconds between two slots of a comparison"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=int,
+        default=300,
+        help="how long each number is measured, rounded up to slots",
+    )
     parser.add_argument("--concurrent", type=int, default=8, help="concurrent_runs")
-    parser.add_argument("--spread", action="store_true", help="spread the slots over the interval with `offset`")
+    parser.add_argument(
+        "--spread", action="store_true", help="spread the slots over the interval with `offset`"
+    )
     given = parser.parse_args(arguments)
-    where = f"{given.users} users, every {given.every} s, concurrent_runs {given.concurrent}, {given.root}"
+    where = (
+        f"{given.users} users, every {given.every} s, concurrent_runs {given.concurrent}, "
+        f"{given.root}"
+    )
     table = Table(*COLUMNS, title=where, title_justify="left")
     with canned_server(None) as address:
         for one in given.comparisons:
@@ -124,7 +151,9 @@ def _measured(plan: Plan, address: str) -> list[str]:
 
 
 @contextmanager
-def serving(plan: Plan, folder: Path, address: str, *watched: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def serving(
+    plan: Plan, folder: Path, address: str, *watched: str
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """The plan's daemon, begun by the program ``watched`` with its arguments if there is one, and the daemon's address."""
     config, log = plan.write(folder, address), folder / "log"
     call = ["-c", *watched] if watched else ["-m", "monitor"]
@@ -182,7 +211,9 @@ def _watched(plan: Plan, daemon: subprocess.Popen[bytes], url: str, database: Pa
 def _scraped(url: str) -> tuple[float, int, int]:
     """Seconds, bytes and bytes on the wire of a scrape as Prometheus makes it."""
     accept = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8,text/plain;version=0.0.4;q=0.5"
-    request = urllib.request.Request(f"{url}/metrics", headers={"Accept": accept, "Accept-Encoding": "gzip"})  # noqa: S310 - ours
+    request = urllib.request.Request(
+        f"{url}/metrics", headers={"Accept": accept, "Accept-Encoding": "gzip"}
+    )  # noqa: S310 - ours
     started = time.perf_counter()
     with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - ours
         packed = answer.read()
@@ -191,12 +222,21 @@ def _scraped(url: str) -> tuple[float, int, int]:
 
 def _family(pid: int) -> list[int]:
     """A process and its children."""
-    return [pid, *(int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split())]
+    return [
+        pid,
+        *(
+            int(child)
+            for task in Path(f"/proc/{pid}/task").glob("*/children")
+            for child in task.read_text().split()
+        ),
+    ]
 
 
 def _cpu_s(pid: int) -> float:
     """Of the process and its children, those that have ended too."""
-    stats = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in _family(pid)]
+    stats = [
+        Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in _family(pid)
+    ]
     return sum(int(ticks) for fields in stats for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
@@ -207,7 +247,10 @@ def _resident_mb(pid: int) -> float:
 
 def _lags(database: Path, start: float, end: float) -> np.ndarray:
     """Seconds from slot to start of the healthy comparisons' ok runs whose slots lie between the two times."""
-    query = "SELECT scheduled_for, started_at FROM runs WHERE status = 'ok' AND comparison LIKE 'healthy-%'"
+    query = (
+        "SELECT scheduled_for, started_at FROM runs WHERE status = 'ok' AND comparison LIKE "
+        "'healthy-%'"
+    )
     connection = sqlite3.connect(database)
     rows = [tuple(map(_seconds, row)) for row in connection.execute(query)]
     connection.close()

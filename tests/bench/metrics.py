@@ -59,7 +59,14 @@ def _run_apart(what: str) -> Iterator[Row]:
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     command = [sys.executable, "-m", "tests.bench.metrics", what]
     root = Path(__file__).parents[2]
-    done = subprocess.run(command, env={**os.environ, **limits}, cwd=root, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        command,
+        env={**os.environ, **limits},
+        cwd=root,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     for row in json.loads(done.stdout):
         yield tuple(row)
 
@@ -77,7 +84,10 @@ def main(what: str) -> list[Row]:
 def _measure(k: int, many: int, fewer: int, few: int) -> Iterator[Row]:
     batch, uneven = draw(many, k, ragged=False), draw(many, k, ragged=True)
     part = batch.take(slice(0, fewer))
-    lists = [(a.tolist(), b.tolist()) for a, b in zip(batch.baseline[:few], batch.candidate[:few], strict=True)]
+    lists = [
+        (a.tolist(), b.tolist())
+        for a, b in zip(batch.baseline[:few], batch.candidate[:few], strict=True)
+    ]
     everything = tuple(parse(name) for name, kind in METRICS.items() if kind.need is None)
     _check(batch.take(slice(0, few)), lists)
     ours, numpy, ragged, ragged_numpy, full, full_numpy = _medians(
@@ -92,11 +102,25 @@ def _measure(k: int, many: int, fewer: int, few: int) -> Iterator[Row]:
     yield (name, ours, "our numpy engine", numpy, "pairs/s")
     for other, rate in _measure_others(lists):
         yield (name, ours, other, rate, "pairs/s")
-    yield (f"extended tau + RBO, 0 to {k} items", ragged, "our numpy engine", ragged_numpy, "pairs/s")
-    yield (f"all {len(everything)} pairwise measures, k={k}", full, "our numpy engine", full_numpy, "pairs/s")
+    yield (
+        f"extended tau + RBO, 0 to {k} items",
+        ragged,
+        "our numpy engine",
+        ragged_numpy,
+        "pairs/s",
+    )
+    yield (
+        f"all {len(everything)} pairwise measures, k={k}",
+        full,
+        "our numpy engine",
+        full_numpy,
+        "pairs/s",
+    )
 
 
-def _score(engine: Engine, batch: PairBatch, metrics: Sequence[Metric], threads: int = 1) -> Callable[[], object]:
+def _score(
+    engine: Engine, batch: PairBatch, metrics: Sequence[Metric], threads: int = 1
+) -> Callable[[], object]:
     def work() -> object:
         os.environ[VARIABLE] = engine
         return score_all(batch, metrics, threads=threads)
@@ -109,7 +133,9 @@ def _measure_others(lists: Lists) -> Iterator[tuple[str, float]]:
     works: dict[str, Callable[[], object]] = {
         "pandas + scipy, user by user": lambda: [by_pandas(a, b) for a, b in lists],
         "scipy kendalltau alone, ready ranks": lambda: [kendalltau(a, b) for a, b in ranks],
-        "hyper-corr kendalltau alone, ready ranks": lambda: [hyper_kendalltau(a, b, pvals=False) for a, b in ranks],
+        "hyper-corr kendalltau alone, ready ranks": lambda: [
+            hyper_kendalltau(a, b, pvals=False) for a, b in ranks
+        ],
         "rbo, RBO alone": lambda: [RankingSimilarity(a, b).rbo_ext(p=P) for a, b in lists],
         "ranked-overlap, RBO alone": lambda: [ranked_overlap.rbo(a, b, p=P) for a, b in lists],
     }
@@ -129,8 +155,12 @@ def _measure_text(cores: int) -> Iterator[Row]:
 
     def code_and_score() -> object:
         (ours, theirs), _ = encode(*columns)
-        baseline, candidate = (codes.astype(np.int32, copy=False).reshape(-1, 10) for codes in (ours, theirs))
-        return score_all(replace(batch, baseline=baseline, candidate=candidate), PAIR, threads=cores)
+        baseline, candidate = (
+            codes.astype(np.int32, copy=False).reshape(-1, 10) for codes in (ours, theirs)
+        )
+        return score_all(
+            replace(batch, baseline=baseline, candidate=candidate), PAIR, threads=cores
+        )
 
     coded, scored, by_text, by_integer = _medians(
         (TEXT_PAIRS, code_and_score),
@@ -138,19 +168,35 @@ def _measure_text(cores: int) -> Iterator[Row]:
         (TEXT_PAIRS, lambda: compare_many(text_lists[0], text_lists[1], metrics=PAIR)),
         (TEXT_PAIRS, lambda: compare_many(integer_lists[0], integer_lists[1], metrics=PAIR)),
     )
-    yield (f"coding of text + scoring, k=10, cores: {cores}", coded, "scoring alone", scored, "pairs/s")
-    yield (f"compare_many on Arrow lists of text, k=10, cores: {cores}", by_text, "lists of integers", by_integer, "pairs/s")
+    yield (
+        f"coding of text + scoring, k=10, cores: {cores}",
+        coded,
+        "scoring alone",
+        scored,
+        "pairs/s",
+    )
+    yield (
+        f"compare_many on Arrow lists of text, k=10, cores: {cores}",
+        by_text,
+        "lists of integers",
+        by_integer,
+        "pairs/s",
+    )
 
 
 def _as_arrow(codes: npt.NDArray[np.int32], items: pa.Array) -> pa.Table:
     offsets = np.arange(0, codes.size + 1, codes.shape[1], dtype=np.int32)
-    return pa.table({"user": np.arange(len(codes)), "items": pa.ListArray.from_arrays(offsets, items)})
+    return pa.table(
+        {"user": np.arange(len(codes)), "items": pa.ListArray.from_arrays(offsets, items)}
+    )
 
 
 def _measure_threads() -> Iterator[Row]:
     batch = draw(1_000_000, 10, ragged=False)
     for engine in (Engine.NUMBA, Engine.NUMPY):
-        two, one = _medians(*((len(batch), _score(engine, batch, PAIR, threads)) for threads in (2, 1)))
+        two, one = _medians(
+            *((len(batch), _score(engine, batch, PAIR, threads)) for threads in (2, 1))
+        )
         yield (f"two threads, {engine}, k=10", two, "one thread", one, "pairs/s")
 
 
@@ -170,7 +216,9 @@ def draw(n: int, k: int, *, ragged: bool) -> PairBatch:
     stride = CATALOGUE // (2 * k)
 
     def lists() -> npt.NDArray[np.int32]:
-        return ((start + stride * rng.random((n, 2 * k)).argsort(axis=1)[:, :k]) % CATALOGUE).astype(np.int32)
+        return (
+            (start + stride * rng.random((n, 2 * k)).argsort(axis=1)[:, :k]) % CATALOGUE
+        ).astype(np.int32)
 
     def lengths(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         kept = rng.integers(0, k + 1, n) if ragged else np.full(n, k)
@@ -189,7 +237,9 @@ def draw(n: int, k: int, *, ragged: bool) -> PairBatch:
 def by_pandas(a: list[int], b: list[int]) -> tuple[float, float]:
     """The recipe of the literature: a user's ranks in a frame, absent ones last, tau-b of it, scaled, and RBO by sets."""
     k = len(a)
-    frame = pd.DataFrame({"a": pd.Series(range(k), index=a), "b": pd.Series(range(k), index=b)}).fillna(k)
+    frame = pd.DataFrame(
+        {"a": pd.Series(range(k), index=a), "b": pd.Series(range(k), index=b)}
+    ).fillna(k)
     dummies = pd.DataFrame(k, index=range(2 * k - len(frame)), columns=["a", "b"])
     ranks = pd.concat([frame, dummies.astype("float64")])
     low = -2 * k / (3 * k - 1)
@@ -207,11 +257,16 @@ def _rbo_by_sets(a: list[int], b: list[int]) -> float:
     return (1 - P) / P * total + overlap / len(a) * P ** len(a)
 
 
-def _padded_ranks(a: list[int], b: list[int]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _padded_ranks(
+    a: list[int], b: list[int]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Both lists' ranks of a universe of 2 k members, absent ones tied last."""
     k, universe = len(a), list(dict.fromkeys([*a, *b]))
     places = ({item: rank for rank, item in enumerate(ranking)} for ranking in (a, b))
-    one, other = ([place.get(item, k) for item in universe] + [k] * (2 * k - len(universe)) for place in places)
+    one, other = (
+        [place.get(item, k) for item in universe] + [k] * (2 * k - len(universe))
+        for place in places
+    )
     return np.array(one, dtype=np.float64), np.array(other, dtype=np.float64)
 
 
@@ -220,11 +275,16 @@ def _check(batch: PairBatch, lists: Lists) -> None:
     expected = np.array([by_pandas(a, b) for a, b in lists]).T
     for engine in (Engine.NUMBA, Engine.NUMPY):
         os.environ[VARIABLE] = engine
-        np.testing.assert_allclose(list(score_all(batch, PAIR).values()), expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            list(score_all(batch, PAIR).values()), expected, rtol=0, atol=1e-12
+        )
 
 
 def _medians(*works: tuple[int, Callable[[], object]]) -> list[float]:
-    """Pairs a second of each, taking turns, so that a busy machine slows all alike; the first turn only warms up."""
+    """Pairs a second of each, taking turns, so that a busy machine slows all alike.
+
+    The first turn only warms up.
+    """
     rates: list[list[float]] = [[] for _ in works]
     for turn in range(REPEATS + 1):
         for (pairs, work), found in zip(works, rates, strict=True):

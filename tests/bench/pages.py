@@ -57,8 +57,13 @@ KEPT = 200
 def fill(store: SqlStore, given: argparse.Namespace) -> None:
     """The newest runs as runs store them, and all before as copies."""
     for number, name in enumerate(names_of(given.comparisons)):
-        _store_newest(store, name, SEGMENTS if not number else ("all",), given.users if not number else 100)
-    ensure_partitions(store.database, [(factories.SLOT - timedelta(days=day)).date() for day in range(given.days + 1)])
+        _store_newest(
+            store, name, SEGMENTS if not number else ("all",), given.users if not number else 100
+        )
+    ensure_partitions(
+        store.database,
+        [(factories.SLOT - timedelta(days=day)).date() for day in range(given.days + 1)],
+    )
     for day in range(given.days):
         with store.database.write() as connection:
             _copy_runs(connection, range(max(1, day * A_DAY), (day + 1) * A_DAY), given)
@@ -73,11 +78,17 @@ def names_of(comparisons: int) -> list[str]:
 
 def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: int) -> None:
     slot, draw = factories.SLOT, np.random.default_rng(7)
-    claim = store.runs.claim(name, slot, owner="bench", now=slot, until=slot + EVERY, config_hash="0" * 64, rerun=False)
+    claim = store.runs.claim(
+        name, slot, owner="bench", now=slot, until=slot + EVERY, config_hash="0" * 64, rerun=False
+    )
     assert claim is not None
     users = pd.Index([f"u{number:07}" for number in range(count)], dtype="str")
     lists = [
-        RankingTable(users=users, offsets=np.arange(0, 10 * count + 1, 10), items=draw.integers(0, 50_000, 10 * count))
+        RankingTable(
+            users=users,
+            offsets=np.arange(0, 10 * count + 1, 10),
+            items=draw.integers(0, 50_000, 10 * count),
+        )
         for _ in Arm
     ]
     histogram = Histogram(low=-1.0, high=1.0, counts=tuple(range(20)))
@@ -94,14 +105,22 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
         )
         for number, segment in enumerate(segments)
         for alert in RULES
-        for state in [State.FIRING if number < 20 and alert in RULES[:5] and name.endswith(("wide", "0")) else State.QUIET]
+        for state in [
+            State.FIRING
+            if number < 20 and alert in RULES[:5] and name.endswith(("wide", "0"))
+            else State.QUIET
+        ]
     ]
     firing = [each for each in states if each.state is State.FIRING]
     result = published.result(
         claim=claim,
-        coverage=replace(published.coverage(), rows=tuple(replace(base, segment=each) for each in segments)),
+        coverage=replace(
+            published.coverage(), rows=tuple(replace(base, segment=each) for each in segments)
+        ),
         summaries=tuple(
-            factories.summary(segment=segment, metric=metric, mean=draw.random(), histogram=histogram)
+            factories.summary(
+                segment=segment, metric=metric, mean=draw.random(), histogram=histogram
+            )
             for segment in segments
             for metric in METRICS
         ),
@@ -128,7 +147,10 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
         lists=KeptLists(baseline=lists[0], candidate=lists[1], segments={"all": np.arange(count)}),
         explanation=published.explanation(metric=METRICS[0]),
         expectations=tuple(
-            Expectation(alert=RULES[0], segment=each, runs=9, expected=0.5, limit=0.4, opposite=0.6, z=1.0) for each in segments
+            Expectation(
+                alert=RULES[0], segment=each, runs=9, expected=0.5, limit=0.4, opposite=0.6, z=1.0
+            )
+            for each in segments
         ),
         states=states,
         transitions=tuple(
@@ -168,12 +190,18 @@ def _copy_runs(connection: sql.Connection, numbers: range, given: argparse.Names
     )
     past = _PAST.c
     is_followed = sql.or_(
-        tables.scores.c.user_id < f"u{KEPT:07}", tables.scores.c.user_id == f"u{given.users - 1:07}", past.n <= given.whole
+        tables.scores.c.user_id < f"u{KEPT:07}",
+        tables.scores.c.user_id == f"u{given.users - 1:07}",
+        past.n <= given.whole,
     )
     of_scores = {tables.scores: sql.and_(tables.scores.c.run_id == _IS_WIDE, is_followed)}
     copied = {**_COPIED, **of_scores, **(_COPIED_OF_A_DAY if numbers.start < A_DAY else {})}
     for table, is_wanted in copied.items():
-        columns = [each for each in table.columns if connection.dialect.name != "sqlite" or each.name != "day"]
+        columns = [
+            each
+            for each in table.columns
+            if connection.dialect.name != "sqlite" or each.name != "day"
+        ]
         number = table.c["run_id" if "run_id" in table.c else "id"]
         anew: dict[str, Any] = {
             number.name: number + past.n * _SHIFT,
@@ -206,7 +234,11 @@ _PAST = sql.Table(
     sql.Column("key", sql.Text),
     prefixes=["TEMPORARY"],
 )
-_IS_WIDE = sql.select(tables.runs.c.id).where(tables.runs.c.comparison == "wide", tables.runs.c.id < _SHIFT).scalar_subquery()
+_IS_WIDE = (
+    sql.select(tables.runs.c.id)
+    .where(tables.runs.c.comparison == "wide", tables.runs.c.id < _SHIFT)
+    .scalar_subquery()
+)
 
 _COPIED: Mapping[sql.Table, sql.ColumnElement[bool]] = {
     tables.runs: sql.true(),
@@ -215,10 +247,15 @@ _COPIED: Mapping[sql.Table, sql.ColumnElement[bool]] = {
     tables.coverage_reasons: sql.true(),
     tables.expectations: sql.true(),
     tables.score_places: tables.score_places.c.run_id == _IS_WIDE,
-    transitions: sql.and_(transitions.c.comparison == "wide", transitions.c.alert == RULES[0], _PAST.c.n % SPELL == 0),
+    transitions: sql.and_(
+        transitions.c.comparison == "wide", transitions.c.alert == RULES[0], _PAST.c.n % SPELL == 0
+    ),
 }
 """Which rows of the newest runs every earlier one has too."""
-_COPIED_OF_A_DAY = {table: table.c.run_id == _IS_WIDE for table in (tables.statistics, tables.arm_scores, tables.evidence)}
+_COPIED_OF_A_DAY = {
+    table: table.c.run_id == _IS_WIDE
+    for table in (tables.statistics, tables.arm_scores, tables.evidence)
+}
 """And those of the last day."""
 
 
@@ -227,23 +264,39 @@ MOST_MS, MOST_KB = 150, 300
 
 def main(arguments: list[str]) -> None:
     """Print a table for each database."""
-    parser = argparse.ArgumentParser(prog="pages", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="pages", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--comparisons", type=int, default=400)
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--users", type=int, default=1_000_000)
-    parser.add_argument("--whole", type=int, default=4, help="earlier runs of `wide` with scores of all users")
+    parser.add_argument(
+        "--whole", type=int, default=4, help="earlier runs of `wide` with scores of all users"
+    )
     parser.add_argument("--requests", type=int, default=40, help="of each page")
-    parser.add_argument("--database", choices=("sqlite", "postgresql"), nargs="*", default=("sqlite", "postgresql"))
+    parser.add_argument(
+        "--database", choices=("sqlite", "postgresql"), nargs="*", default=("sqlite", "postgresql")
+    )
     given = parser.parse_args(arguments)
     gc.set_threshold(50_000, 20, 20)  # as the daemon does
     for kind in given.database:
         with database(kind) as url, closing(open_store(url, create=True)) as store:
             started = time.perf_counter()
             fill(store, given)
-            title = f"{kind}: {given.comparisons} comparisons, {given.days} days, {given.users:,} users"
+            title = (
+                f"{kind}: {given.comparisons} comparisons, {given.days} days, {given.users:,} users"
+            )
             Console(stderr=True).print(f"{title}, written in {time.perf_counter() - started:.0f} s")
             table = rich_table.Table(
-                "page", "p50 ms", "p95 ms", "CPU p50", "CPU p95", "kB", "", title=title, title_justify="left"
+                "page",
+                "p50 ms",
+                "p95 ms",
+                "CPU p50",
+                "CPU p95",
+                "kB",
+                "",
+                title=title,
+                title_justify="left",
             )
             for row in measure(store, given):
                 table.add_row(*row)
@@ -257,7 +310,9 @@ def database(kind: str) -> Iterator[str]:
         if kind == "sqlite":
             yield f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/rankwatch.db"
         else:
-            yield stack.enter_context(stack.enter_context(running_postgres(in_memory=False)).database())
+            yield stack.enter_context(
+                stack.enter_context(running_postgres(in_memory=False)).database()
+            )
 
 
 def measure(store: SqlStore, given: argparse.Namespace) -> Iterator[tuple[str, ...]]:
@@ -281,16 +336,30 @@ def measure(store: SqlStore, given: argparse.Namespace) -> Iterator[tuple[str, .
     shown: list[Sequence[LatestRun]] = [latest]
     learned = LearnedLimit(learning=Learning.DROP, direction=Direction.BELOW, value=-1.0)
     rules = (factories.rule(alert=RULES[0], limit=learned),)
-    configured = {name: factories.comparison(name=name, rules=rules) for name in names_of(given.comparisons)}
-    with running(application(store, latest=lambda: shown[0], comparisons=lambda: configured)) as site:
+    configured = {
+        name: factories.comparison(name=name, rules=rules) for name in names_of(given.comparisons)
+    }
+    with running(
+        application(store, latest=lambda: shown[0], comparisons=lambda: configured)
+    ) as site:
         for name, path in pages.items():
             shown[0] = _all_firing(latest) if name.endswith("all firing") else latest
             found = [_ask(site, path) for _ in range(given.requests + 1)][1:]
             p50, p95 = np.quantile([took for took, _, _ in found], (0.5, 0.95)) * 1000
             cpu = np.quantile([spent for _, spent, _ in found], (0.5, 0.95)) * 1000
             weight = found[-1][2] / 1000
-            verdict = " ".join((["slow"] if p95 > MOST_MS else []) + (["heavy"] if weight > MOST_KB else []))
-            yield name, f"{p50:.0f}", f"{p95:.0f}", f"{cpu[0]:.0f}", f"{cpu[1]:.0f}", f"{weight:.0f}", verdict
+            verdict = " ".join(
+                (["slow"] if p95 > MOST_MS else []) + (["heavy"] if weight > MOST_KB else [])
+            )
+            yield (
+                name,
+                f"{p50:.0f}",
+                f"{p95:.0f}",
+                f"{cpu[0]:.0f}",
+                f"{cpu[1]:.0f}",
+                f"{weight:.0f}",
+                verdict,
+            )
 
 
 def _all_firing(latest: Sequence[LatestRun]) -> list[LatestRun]:
@@ -300,7 +369,12 @@ def _all_firing(latest: Sequence[LatestRun]) -> list[LatestRun]:
         replace(
             each,
             states=tuple(
-                factories.state(comparison=each.run.comparison, alert=alert, state=State.FIRING, dedup_key=next(keys))
+                factories.state(
+                    comparison=each.run.comparison,
+                    alert=alert,
+                    state=State.FIRING,
+                    dedup_key=next(keys),
+                )
                 for alert in RULES[:6]
             ),
         )

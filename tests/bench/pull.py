@@ -43,7 +43,10 @@ SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class Lists(asyncio.Protocol):
-    """Ten items for each user, some the same in both arms; many users' below ``/many``, no answer below ``/hanging``."""
+    """Ten items for each user, some the same in both arms.
+
+    Many users' below ``/many``, no answer below ``/hanging``.
+    """
 
     answers: dict[bytes, bytes] = {}  # noqa: RUF012 - one process, one loop
 
@@ -69,14 +72,19 @@ class Lists(asyncio.Protocol):
 
 def _list_of(user: str, arm: str) -> list[int]:
     first = crc32(user.encode()) % 5000
-    return [first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0) for place in range(10)]
+    return [
+        first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0)
+        for place in range(10)
+    ]
 
 
 def _serve(port: Connection, core: int | None, answers: type[asyncio.Protocol]) -> None:
     _pin(core)
 
     async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(answers, "127.0.0.1", 0, backlog=512)
+        server = await asyncio.get_running_loop().create_server(
+            answers, "127.0.0.1", 0, backlog=512
+        )
         port.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
@@ -92,7 +100,9 @@ def _pin(core: int | None) -> None:
 def _apart(work: Callable[..., None], *given: object) -> Iterator[int]:
     """The port that this work, in a process of its own, sends when it is ready."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=work, args=(theirs, *given), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(
+        target=work, args=(theirs, *given), daemon=True
+    )
     process.start()
     try:
         if not ours.poll(30):
@@ -135,7 +145,9 @@ def _theirs(url: str, users: pd.Index) -> int:
         if not hasattr(own, "session"):
             own.session = requests.Session()
             own.session.mount("http://", HTTPAdapter(pool_connections=1, pool_maxsize=1))
-        answer = own.session.get(re.sub(r"\{user\}", quote(user, safe=""), url).replace("{k}", "10"), timeout=5)
+        answer = own.session.get(
+            re.sub(r"\{user\}", quote(user, safe=""), url).replace("{k}", "10"), timeout=5
+        )
         answer.raise_for_status()
         items: list[int] = answer.json()
         return items
@@ -171,7 +183,12 @@ def _hold_up(port: Connection, target: int) -> None:
 def distant_redis() -> Iterator[tuple[str, redis.Redis]]:
     """Address of a Redis that holds a list a user, and a client of it."""
     with emptied_redis() as near:
-        near.mset({f"user-{number}": json.dumps(_list_of(f"user-{number}", "baseline")) for number in range(REDIS_USERS)})
+        near.mset(
+            {
+                f"user-{number}": json.dumps(_list_of(f"user-{number}", "baseline"))
+                for number in range(REDIS_USERS)
+            }
+        )
     with _apart(_hold_up, shared_redis()) as port, redis.Redis(port=port) as client:
         yield f"redis://127.0.0.1:{port}", client
 
@@ -198,17 +215,28 @@ def _beside_a_neighbour(address: str, work: Callable[[], object]) -> float:
 
 
 def _saturating(core: int | None, **limits: object) -> tuple[float, float, float]:
-    """Of a server that collapses: users answered, of what a neighbour leaves; users refused, of all; the neighbour's wait."""
+    """Of a server that collapses: users answered, of what a neighbour leaves.
+
+    Users refused, of all; the neighbour's wait.
+    """
     with canned_server(core, Saturated) as address:
-        options = SourceOptions.model_validate({"http": {"url": address + "/{user}", "concurrency": 64} | limits})
+        options = SourceOptions.model_validate(
+            {"http": {"url": address + "/{user}", "concurrency": 64} | limits}
+        )
         users = pd.Index([f"user-{number}" for number in range(SATURATING_USERS)], dtype="str")
         pulled, request = list[Pull](), PullRequest(users=users, k=10, slot=SLOT, timeout_s=60)
         open_source(options).pull(replace(request, users=users[:1000]))  # in which it learns
         alone_s = _beside_a_neighbour(address, partial(time.sleep, 3))
         begun = time.perf_counter()
-        wait_s = _beside_a_neighbour(address, lambda: pulled.append(open_source(options).pull(request)))
+        wait_s = _beside_a_neighbour(
+            address, lambda: pulled.append(open_source(options).pull(request))
+        )
         answered, took = len(pulled[0].rankings), time.perf_counter() - begun
-    return answered / took * SERVICE_S / (CAPACITY - 1), 1 - answered / SATURATING_USERS, wait_s / alone_s
+    return (
+        answered / took * SERVICE_S / (CAPACITY - 1),
+        1 - answered / SATURATING_USERS,
+        wait_s / alone_s,
+    )
 
 
 def run() -> Iterator[tuple[str, float, str, float, str]]:
@@ -217,7 +245,10 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
     client, server = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
     ours, batched, theirs = [], [], []
     with canned_server(server) as address, _on_core(client):
-        url, many_url = f"{address}/lists/baseline/{{user}}?n={{k}}", f"{address}/many/baseline/{{users}}?n={{k}}"
+        url, many_url = (
+            f"{address}/lists/baseline/{{user}}?n={{k}}",
+            f"{address}/many/baseline/{{users}}?n={{k}}",
+        )
         alone, together = {"http": {"url": url}}, {"http": {"url": many_url, "batch": BATCH}}
         _rates(partial(_ours, alone), USERS)
         for _ in range(ROUNDS):
@@ -225,11 +256,25 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
             ours.append(_rates(partial(_ours, alone), USERS))
             batched.append(_rates(partial(_ours, together), BATCHED_USERS))
     for place, unit in enumerate(("users/s", "users/CPU s")):
-        mine, many, other = (statistics.median(rates[place] for rates in side) for side in (ours, batched, theirs))
+        mine, many, other = (
+            statistics.median(rates[place] for rates in side) for side in (ours, batched, theirs)
+        )
         yield "HTTP pull, one client core", mine, "requests, 32 threads", other, unit
-        yield f"HTTP pull, one client core, {BATCH} users a request", many, "requests, 32 threads", other, unit
-    told = "users answered, of what it can", "users refused, of all", "a neighbour's wait, of that alone"
-    for what, held, free in zip(told, _saturating(server, max_in_flight="adaptive"), _saturating(server), strict=True):
+        yield (
+            f"HTTP pull, one client core, {BATCH} users a request",
+            many,
+            "requests, 32 threads",
+            other,
+            unit,
+        )
+    told = (
+        "users answered, of what it can",
+        "users refused, of all",
+        "a neighbour's wait, of that alone",
+    )
+    for what, held, free in zip(
+        told, _saturating(server, max_in_flight="adaptive"), _saturating(server), strict=True
+    ):
         yield f"server that collapses: {what}", held, "without a limit", free, ""
     fast, slow = [], []
     with distant_redis() as (address, redis_client), _on_core(client):
@@ -237,4 +282,10 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
         for _ in range(ROUNDS):
             slow.append(_rates(partial(_with_gets, redis_client), OTHERS_REDIS_USERS)[0])
             fast.append(_rates(partial(_ours, options), REDIS_USERS)[0])
-    yield "Redis pull", statistics.median(fast), "redis-py, a GET at a time", statistics.median(slow), "users/s"
+    yield (
+        "Redis pull",
+        statistics.median(fast),
+        "redis-py, a GET at a time",
+        statistics.median(slow),
+        "users/s",
+    )

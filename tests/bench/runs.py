@@ -65,7 +65,13 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
         write_lists(Path(folder), 10**6, 10)
         cost = measure(Path(folder), "SQLite", "sqlite:///sized.db", 10**6, 10, ROOT)
     yield "1,000,000 users x 10, run-once into SQLite: wall clock", cost.wall_s, "aim", 5.0, "s"
-    yield "1,000,000 users x 10, run-once into SQLite: peak memory", cost.peak_mb, "aim", 650.0, "MB"
+    yield (
+        "1,000,000 users x 10, run-once into SQLite: peak memory",
+        cost.peak_mb,
+        "aim",
+        650.0,
+        "MB",
+    )
 
 
 def main(args: list[str]) -> None:
@@ -76,7 +82,9 @@ def main(args: list[str]) -> None:
     parser.add_argument("--root", type=Path, default=ROOT)
     parser.add_argument("--json", action="store_true", help="one object a line")
     asked = parser.parse_args(args)
-    sizes = [(int(users), int(k)) for users, _, k in (size.partition("x") for size in asked.sizes)] or list(SIZES)
+    sizes = [
+        (int(users), int(k)) for users, _, k in (size.partition("x") for size in asked.sizes)
+    ] or list(SIZES)
     costs = []
     for cost in _costs(asked.database or ["SQLite", "PostgreSQL"], sizes, asked.root.resolve()):
         if asked.json:
@@ -94,16 +102,39 @@ def _costs(databases: list[str], sizes: list[tuple[int, int]], root: Path) -> It
             with tempfile.TemporaryDirectory() as folder:
                 write_lists(Path(folder), users, k)
                 for database in databases:
-                    with server.database() if server and database == "PostgreSQL" else nullcontext("sqlite:///sized.db") as url:
+                    with (
+                        server.database()
+                        if server and database == "PostgreSQL"
+                        else nullcontext("sqlite:///sized.db") as url
+                    ):
                         yield measure(Path(folder), database, url, users, k, root)
 
 
 def _show(costs: list[Cost]) -> None:
-    columns = ("database", "users", "k", "wall s", "CPU s", "peak MB", "stored MB", "bytes/user", "load")
+    columns = (
+        "database",
+        "users",
+        "k",
+        "wall s",
+        "CPU s",
+        "peak MB",
+        "stored MB",
+        "bytes/user",
+        "load",
+    )
     table = Table(*columns, title="One run: 3 metrics", title_justify="left")
     for each in costs:
-        figures = (each.wall_s, each.cpu_s, each.peak_mb, each.stored_bytes / 10**6, each.stored_bytes / each.users, each.load)
-        table.add_row(each.database, f"{each.users:,}", str(each.k), *(f"{figure:,.1f}" for figure in figures))
+        figures = (
+            each.wall_s,
+            each.cpu_s,
+            each.peak_mb,
+            each.stored_bytes / 10**6,
+            each.stored_bytes / each.users,
+            each.load,
+        )
+        table.add_row(
+            each.database, f"{each.users:,}", str(each.k), *(f"{figure:,.1f}" for figure in figures)
+        )
     Console(width=120).print(table)
 
 
@@ -134,7 +165,9 @@ def _size(folder: Path, url: str) -> int:
     if url.startswith("sqlite"):
         return sum(file.stat().st_size for file in folder.glob("sized.db*"))
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
-        return int(connection.execute("SELECT pg_database_size(current_database())").fetchall()[0][0])
+        return int(
+            connection.execute("SELECT pg_database_size(current_database())").fetchall()[0][0]
+        )
 
 
 def write_lists(folder: Path, users: int, k: int) -> None:
@@ -144,16 +177,23 @@ def write_lists(folder: Path, users: int, k: int) -> None:
     schema = pa.schema({"user_id": pa.string(), "items": pa.list_(pa.int32())})
     with ExitStack() as files:
         names = ("baseline", "candidate")
-        writers = [files.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", schema)) for name in names]
+        writers = [
+            files.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", schema))
+            for name in names
+        ]
         for start in range(0, users, WRITTEN_USERS):
-            for writer, of in zip(writers, (np.arange(start, min(start + WRITTEN_USERS, users)), None), strict=True):
+            for writer, of in zip(
+                writers, (np.arange(start, min(start + WRITTEN_USERS, users)), None), strict=True
+            ):
                 numbers = shuffled[start : start + WRITTEN_USERS] if of is None else of
                 lists = distinct(numbers, k)
                 if of is None:
                     lists = np.where(rng.random(lists.shape) < 0.7, lists, lists + ITEMS)
                 offsets = np.arange(len(numbers) + 1, dtype=np.int32) * k
                 items = pa.ListArray.from_arrays(offsets, lists.ravel())
-                writer.write_table(pa.table({"user_id": _names(numbers), "items": items}, schema=schema))
+                writer.write_table(
+                    pa.table({"user_id": _names(numbers), "items": items}, schema=schema)
+                )
 
 
 def distinct(numbers: np.ndarray, k: int) -> np.ndarray:
@@ -170,7 +210,9 @@ def _command(folder: Path, root: Path, *args: str) -> resource.struct_rusage:
     """What a command of the checkout used."""
     with (folder / "out.json").open("w") as out:
         environment = os.environ | {"PYTHONPATH": str(root)}
-        process = subprocess.Popen([sys.executable, "-m", "monitor", *args], cwd=folder, stdout=out, env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "monitor", *args], cwd=folder, stdout=out, env=environment
+        )
         _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"{' '.join(args)} failed: {status}")

@@ -40,16 +40,24 @@ def main(_: list[str]) -> None:
 def real_excess() -> Floats:
     """Excess of extended tau over its noise floor on [0, 1], a user and day: candidate `ok-seed`, floor `again`, k = 10."""
     folder = lists_folder()
-    days = [_excess_of_day(folder, path.name) for path in sorted((folder / "baseline").glob("*.parquet"))]
+    days = [
+        _excess_of_day(folder, path.name)
+        for path in sorted((folder / "baseline").glob("*.parquet"))
+    ]
     return Scale(-2.0, 2.0).to_unit(np.concatenate(days))
 
 
 def _excess_of_day(folder: Path, day: str) -> Floats:
     baseline, again, candidate = (
-        pd.read_parquet(folder / arm / day)[["user_id", "items"]].rename(columns={"user_id": "user"})
+        pd.read_parquet(folder / arm / day)[["user_id", "items"]].rename(
+            columns={"user_id": "user"}
+        )
         for arm in ("baseline", "again", "ok-seed")
     )
-    floor, score = (compare_many(baseline, other, "extended_tau", 10)["extended_tau"] for other in (again, candidate))
+    floor, score = (
+        compare_many(baseline, other, "extended_tau", 10)["extended_tau"]
+        for other in (again, candidate)
+    )
     return (floor - score).dropna().to_numpy(np.float64)
 
 
@@ -65,42 +73,82 @@ class Population:
 def populations() -> Iterator[Population]:
     """What coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
     for p in (0.01, 0.1, 0.5, 0.99):
-        yield Population(f"Bernoulli {p}", p, lambda rng, shape, p=p: (rng.random(shape) < p).astype(float))  # type: ignore[misc]
+        yield Population(
+            f"Bernoulli {p}", p, lambda rng, shape, p=p: (rng.random(shape) < p).astype(float)
+        )  # type: ignore[misc]
     yield Population("beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape))
-    yield Population("0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4))
+    yield Population(
+        "0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4)
+    )
     real = real_excess()
-    yield Population("real excess over the floor", float(real.mean()), lambda rng, shape: rng.choice(real, shape))
+    yield Population(
+        "real excess over the floor", float(real.mean()), lambda rng, shape: rng.choice(real, shape)
+    )
 
 
-def tabulate_coverage(rng: Rng, *, alpha: float = 0.05, users: int = 1000, histories: int = HISTORIES) -> Table:
+def tabulate_coverage(
+    rng: Rng, *, alpha: float = 0.05, users: int = 1000, histories: int = HISTORIES
+) -> Table:
     """How often the confidence sequence ever leaves out the mean, drawn independently and from a population of 1.25 n."""
-    table = _table(f"Confidence sequence: mean left out at any of {users:,} looks, alpha {alpha}", "peeking z-test")
+    table = _table(
+        f"Confidence sequence: mean left out at any of {users:,} looks, alpha {alpha}",
+        "peeking z-test",
+    )
     for of in populations():
         batches = [of.draw(rng, (BATCH, users)) for _ in range(histories // BATCH)]
         table.add_row(
             f"{of.name}, independent",
             f"{alpha}",
-            *_rates(_ever(_is_left_out(batch, np.full(BATCH, of.mean), None, alpha) for batch in batches)),
-            *_rates(_ever(_is_peeked(batch, np.full((BATCH, 1), of.mean), alpha / 2) for batch in batches)),
+            *_rates(
+                _ever(
+                    _is_left_out(batch, np.full(BATCH, of.mean), None, alpha) for batch in batches
+                )
+            ),
+            *_rates(
+                _ever(
+                    _is_peeked(batch, np.full((BATCH, 1), of.mean), alpha / 2) for batch in batches
+                )
+            ),
         )
         size = users * 5 // 4
         whole = [of.draw(rng, (BATCH, size)) for _ in range(histories // BATCH)]
         table.add_row(
             f"{of.name}, {users:,} of {size:,}",
             f"{alpha}",
-            *_rates(_ever(_is_left_out(batch[:, :users], batch.mean(axis=1), size, alpha) for batch in whole)),
-            *_rates(_ever(_is_peeked(batch[:, :users], batch.mean(axis=1, keepdims=True), alpha / 2) for batch in whole)),
+            *_rates(
+                _ever(
+                    _is_left_out(batch[:, :users], batch.mean(axis=1), size, alpha)
+                    for batch in whole
+                )
+            ),
+            *_rates(
+                _ever(
+                    _is_peeked(batch[:, :users], batch.mean(axis=1, keepdims=True), alpha / 2)
+                    for batch in whole
+                )
+            ),
         )
     return table
 
 
 def _is_left_out(scores: Floats, means: Floats, population: int | None, alpha: float) -> Flags:
-    """By look, whether either bound excludes the history's mean; histories share a mean where there is no population."""
+    """By look, whether either bound excludes the history's mean.
+
+    Histories share a mean where there is no population.
+    """
     if population is None:
-        sides = [follow_capital(scores, float(means[0])), follow_capital(1 - scores, 1 - float(means[0]))]
+        sides = [
+            follow_capital(scores, float(means[0])),
+            follow_capital(1 - scores, 1 - float(means[0])),
+        ]
     else:
         sides = [
-            np.stack([follow_capital(row, mean, population) for row, mean in zip(side, side_means, strict=True)])
+            np.stack(
+                [
+                    follow_capital(row, mean, population)
+                    for row, mean in zip(side, side_means, strict=True)
+                ]
+            )
             for side, side_means in ((scores, means), (1 - scores, 1 - means))
         ]
     return np.maximum(*sides) >= math.log(2 / alpha)
@@ -117,7 +165,9 @@ def _z(scores: Floats, means: Floats) -> Floats:
     mean = np.cumsum(scores, axis=1) / n
     variance = np.cumsum(scores**2, axis=1) / n - mean**2
     error = np.sqrt(np.maximum(variance, 0) / n)
-    return np.where((n >= Z_FROM) & (variance > 1e-12), (mean - means) / np.where(error > 0, error, 1), 0.0)
+    return np.where(
+        (n >= Z_FROM) & (variance > 1e-12), (mean - means) / np.where(error > 0, error, 1), 0.0
+    )
 
 
 RUNS, USERS = 10, 200
@@ -138,7 +188,10 @@ def worlds() -> Iterator[World]:
     yield World("at the margin", lambda rng, pool: _shifted(rng, pool, 0.0, 0.0))
     yield World("0.01 above the margin", lambda rng, pool: _shifted(rng, pool, 0.0025, 0.0))
     yield World("0.01 below the margin", lambda rng, pool: _shifted(rng, pool, -0.0025, 0.0))
-    yield World("at the margin on average, runs move by 0.03", lambda rng, pool: _shifted(rng, pool, 0.0, 0.0075))
+    yield World(
+        "at the margin on average, runs move by 0.03",
+        lambda rng, pool: _shifted(rng, pool, 0.0, 0.0075),
+    )
     yield World("at the margin, 200 of 300 users", _without_replacement)
     yield World("at the margin, the 2 % farthest missing", _farthest_missing)
     yield World("0.05 below the margin", lambda rng, pool: _shifted(rng, pool, -0.0125, 0.0))
@@ -146,7 +199,10 @@ def worlds() -> Iterator[World]:
 
 
 def _shifted(rng: Rng, pool: Floats, by: float, shock: float) -> tuple[Floats, Floats]:
-    """Scores around margin + by, all users of a run moved by one shock; the mean of clipped scores is that of the pool."""
+    """Scores around margin + by, all users of a run moved by one shock.
+
+    The mean of clipped scores is that of the pool.
+    """
     means = MARGIN + by + rng.normal(0, shock, (BATCH, RUNS))
     centred = pool[(pool > 0.1) & (pool < 0.9)]
     centred = centred - centred.mean()
@@ -157,7 +213,9 @@ def _shifted(rng: Rng, pool: Floats, by: float, shock: float) -> tuple[Floats, F
 def _without_replacement(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
     people = rng.choice(pool[(pool > 0.1) & (pool < 0.9)], (BATCH, RUNS, USERS * 3 // 2))
     people += MARGIN - people.mean(axis=2, keepdims=True)
-    return rng.permuted(people, axis=2)[:, :, :USERS].reshape(BATCH, -1), np.full((BATCH, RUNS), MARGIN)
+    return rng.permuted(people, axis=2)[:, :, :USERS].reshape(BATCH, -1), np.full(
+        (BATCH, RUNS), MARGIN
+    )
 
 
 def _farthest_missing(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
@@ -170,16 +228,24 @@ def _farthest_missing(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
 def tabulate_gate(rng: Rng, *, alpha: float = 0.01, histories: int = HISTORIES) -> Table:
     """How often either verdict is ever said, with a look after each run, and how often wrongly."""
     pool = real_excess()
-    title = f"Gate: said at any of {RUNS} looks, one a run of {USERS} users, alpha {alpha}; wrong at most alpha"
+    title = (
+        f"Gate: said at any of {RUNS} looks, one a run of {USERS} users, alpha {alpha}; "
+        "wrong at most alpha"
+    )
     table = _table(title, "peeking z-test")
     for world in worlds():
         found = [_said(*world.draw(rng, pool), alpha) for _ in range(histories // BATCH)]
         for verdict in ("safe", "breach"):
             for kind in ("wrong", "right"):
-                ours, theirs = (np.concatenate([each[who, verdict, kind] for each in found]) for who in ("gate", "z"))
+                ours, theirs = (
+                    np.concatenate([each[who, verdict, kind] for each in found])
+                    for who in ("gate", "z")
+                )
                 if ours.any() or theirs.any() or kind == "wrong":
                     promise = f"{alpha}" if kind == "wrong" else ""
-                    table.add_row(f"{world.name}: {kind} {verdict}", promise, *_rates(ours), *_rates(theirs))
+                    table.add_row(
+                        f"{world.name}: {kind} {verdict}", promise, *_rates(ours), *_rates(theirs)
+                    )
     return table
 
 
@@ -208,7 +274,9 @@ def _present_z(scores: Floats, looks: npt.NDArray[np.int64]) -> Floats:
     """z at the looks, over the users who have a score, as one computes it who leaves out the others."""
     is_here = ~np.isnan(scores)
     n = np.cumsum(is_here, axis=1)[:, looks]
-    total, squares = (np.cumsum(np.nan_to_num(scores) ** power, axis=1)[:, looks] for power in (1, 2))
+    total, squares = (
+        np.cumsum(np.nan_to_num(scores) ** power, axis=1)[:, looks] for power in (1, 2)
+    )
     mean = total / n
     return np.asarray((mean - MARGIN) / np.sqrt((squares / n - mean**2) / n))
 
@@ -225,7 +293,16 @@ def _rates(flags: Flags) -> tuple[str, str]:
 
 
 def _table(title: str, other: str) -> Table:
-    table = Table("what", "promise", "measured", "95 % bounds", other, "95 % bounds", title=title, title_justify="left")
+    table = Table(
+        "what",
+        "promise",
+        "measured",
+        "95 % bounds",
+        other,
+        "95 % bounds",
+        title=title,
+        title_justify="left",
+    )
     for column in (1, 2, 4):
         table.columns[column].justify = "right"
     return table

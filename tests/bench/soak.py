@@ -25,18 +25,34 @@ from rich.table import Table
 from bench.many import Plan, serving
 from bench.pull import canned_server
 
-COLUMNS = ("after s", "resident MB", "given out MB", "held MB", "objects", "threads", "files", "scrapes")
+COLUMNS = (
+    "after s",
+    "resident MB",
+    "given out MB",
+    "held MB",
+    "objects",
+    "threads",
+    "files",
+    "scrapes",
+)
 _SCRAPERS = 4
 
 
 def main(arguments: list[str]) -> None:
     """Print a line a look, and the slopes of the second half."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="checkout whose daemon is measured")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(__file__).parents[2],
+        help="checkout whose daemon is measured",
+    )
     parser.add_argument("--comparisons", type=int, default=1)
     parser.add_argument("--users", type=int, default=40)
     parser.add_argument("--segments", type=int, default=0, help="countries of the users")
-    parser.add_argument("--every", type=int, default=1, help="seconds between two slots of a comparison")
+    parser.add_argument(
+        "--every", type=int, default=1, help="seconds between two slots of a comparison"
+    )
     parser.add_argument("--scrapes", type=float, default=0, help="scrapes a second")
     parser.add_argument("--seconds", type=int, default=7200)
     parser.add_argument("--look", type=float, default=30, help="seconds between two looks")
@@ -54,14 +70,26 @@ def main(arguments: list[str]) -> None:
     )
     with canned_server(None) as address, tempfile.TemporaryDirectory() as name:
         seen = Path(name) / "seen"
-        with serving(plan, Path(name), address, WATCHED, str(seen), str(given.look)) as (daemon, url):
+        with serving(plan, Path(name), address, WATCHED, str(seen), str(given.look)) as (
+            daemon,
+            url,
+        ):
             with scraping(url, given.scrapes) as scrapes:
                 counts = watch_scrapes(scrapes, given.seconds, given.look)
             if daemon.poll() is not None:
-                sys.exit(f"the daemon ended with {daemon.returncode}: {(Path(name) / 'log').read_text()[-2000:]}")
+                sys.exit(
+                    (
+                        f"the daemon ended with {daemon.returncode}: "
+                        f"{(Path(name) / 'log').read_text()[-2000:]}"
+                    )
+                )
         looks = np.loadtxt(seen, ndmin=2)
     looks = np.column_stack([looks[: len(counts)], counts[: len(looks)]])
-    table = Table(*COLUMNS, title=f"{given.comparisons} x {given.users} users, {plan.root}", title_justify="left")
+    table = Table(
+        *COLUMNS,
+        title=f"{given.comparisons} x {given.users} users, {plan.root}",
+        title_justify="left",
+    )
     for look in looks:
         table.add_row(*(f"{each:,.0f}" if each > 1000 else f"{each:,.1f}" for each in look))
     slopes = slopes_an_hour(looks)

@@ -1,4 +1,7 @@
-"""Canaries: secrets that are known again wherever and however they stand. Each sings its place's name."""
+"""Canaries: secrets that are known again wherever and however they stand.
+
+Each sings its place's name.
+"""
 
 import base64
 import pickle
@@ -43,7 +46,10 @@ def songs_in(output: str | bytes) -> set[str]:
     text = raw + b"\n" + unquote_to_bytes(raw)
     found = {each.decode() for each in _WHOLE.findall(text.lower())}
     for coded in _BASE64:
-        found |= {_decoded(around) for around in re.findall(rb"[A-Za-z0-9+/_-]*" + coded + rb"[A-Za-z0-9+/_-]*", text)}
+        found |= {
+            _decoded(around)
+            for around in re.findall(rb"[A-Za-z0-9+/_-]*" + coded + rb"[A-Za-z0-9+/_-]*", text)
+        }
     return found | ({f"{MARK} in hexadecimal digits"} if _HEX in text.lower() else set())
 
 
@@ -73,7 +79,9 @@ def secret_fields(model: type[BaseModel]) -> set[tuple[str, str]]:
         seen.add(each)
         for name, field in each.model_fields.items():
             parts = list(_parts(field.annotation))
-            waiting += [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+            waiting += [
+                part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)
+            ]
             if SecretStr in parts or Any in parts:
                 found.add((each.__name__, name))
     return found

@@ -30,7 +30,10 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``told``: pattern of the cause that was planted. ``users``: the source of users, if that has the fault."""
+    """``told``: pattern of the cause that was planted.
+
+    ``users``: the source of users, if that has the fault.
+    """
 
     name: str
     candidate: Given
@@ -50,7 +53,9 @@ class Planter:
     def add(self, name: str, candidate: Given, told: str, users: Given | None = None) -> None:
         self.faults.append(Fault(name, candidate, told, users))
 
-    def file(self, name: str, content: bytes | str, told: str, suffix: str = "jsonl", **columns: Any) -> None:
+    def file(
+        self, name: str, content: bytes | str, told: str, suffix: str = "jsonl", **columns: Any
+    ) -> None:
         path = self.folder / f"{name}.{suffix}"
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         named = columns or {"user": "user", "items": "items"}
@@ -58,7 +63,17 @@ class Planter:
 
     def parquet(self, name: str, told: str, **columns: Any) -> None:
         pq.write_table(pa.table(columns), self.folder / f"{name}.parquet")
-        self.add(name, {"file": {"path": str(self.folder / f"{name}.parquet"), "user": "user", "items": "items"}}, told)
+        self.add(
+            name,
+            {
+                "file": {
+                    "path": str(self.folder / f"{name}.parquet"),
+                    "user": "user",
+                    "items": "items",
+                }
+            },
+            told,
+        )
 
     def sql(self, name: str, url: str, query: str, told: str) -> None:
         self.add(name, {"sql": {"url": url, "query": query, "user": "who", "items": "what"}}, told)
@@ -66,7 +81,11 @@ class Planter:
     def http(self, name: str, respond: Callable[[Request], Reply], told: str, **more: Any) -> None:
         collector = self.running.enter_context(contextmanager(serve)())
         collector.respond = respond
-        self.add(name, {"http": {"url": f"{collector.url}/{{user}}", "retries": 0, "timeout": "30s", **more}}, told)
+        self.add(
+            name,
+            {"http": {"url": f"{collector.url}/{{user}}", "retries": 0, "timeout": "30s", **more}},
+            told,
+        )
 
     def replying(self, reply: bytes) -> str:
         """The address of what answers anything so, and ends the connection."""
@@ -86,100 +105,272 @@ def plant_in_files(planter: Planter) -> None:
     csv = "\n".join(["user,items", *rows, ""])
     plant = partial(planter.file, suffix="csv")
     plant("csv-without-header", "\n".join([*rows, ""]), "has no column 'user'")
-    plant("csv-latin-1", csv.replace("a0", "\xe90").encode("latin-1"), r"is not UTF-8 \(byte 0xe9\)")
+    plant(
+        "csv-latin-1", csv.replace("a0", "\xe90").encode("latin-1"), r"is not UTF-8 \(byte 0xe9\)"
+    )
     plant("csv-utf-16", csv.encode("utf-16"), "is written in UTF-16|begins with no header")
-    plant("csv-quote", f'user,items\n{USER},"[1, 2]\n{USERS[1]},"[1]"\n', "quote that ends too early or never")
+    plant(
+        "csv-quote",
+        f'user,items\n{USER},"[1, 2]\n{USERS[1]},"[1]"\n',
+        "quote that ends too early or never",
+    )
     plant("csv-footer", f"{csv}{USER}\n", "has 1 value, the header 2 columns")
     plant("csv-more-values", f"user,items\n{USER},1,2\n", "has 3 values, the header 2 columns")
-    plant("csv-line-ends", csv.replace("\n", "\r\n", 3), "line 4 of .* ends with LF, the header with CR LF")
-    plant("csv-lists-of-text", "user,items\n" + "".join(f"{user},{user}\n" for user in USERS), "lists must be arrays of ids")
+    plant(
+        "csv-line-ends",
+        csv.replace("\n", "\r\n", 3),
+        "line 4 of .* ends with LF, the header with CR LF",
+    )
+    plant(
+        "csv-lists-of-text",
+        "user,items\n" + "".join(f"{user},{user}\n" for user in USERS),
+        "lists must be arrays of ids",
+    )
     python = "".join(f"{user},\"['{user}']\"\n" for user in USERS)
     plant("csv-lists-of-python", f"user,items\n{python}", "Python")
     ranks = "".join(f"{user},1,{user}\n" for user in USERS)
-    plant("csv-ranks", f"user,item,rank\n{ranks}", "it must hold numbers", user="user", item="item", rank="rank")
-    served: dict[str, Any] = {"user": "user", "items": "items", "served": {"time": "at", "within": "1d"}}
+    plant(
+        "csv-ranks",
+        f"user,item,rank\n{ranks}",
+        "it must hold numbers",
+        user="user",
+        item="item",
+        rank="rank",
+    )
+    served: dict[str, Any] = {
+        "user": "user",
+        "items": "items",
+        "served": {"time": "at", "within": "1d"},
+    }
     times = "".join(f'{user},"[1]",{user}\n' for user in USERS)
     plant("csv-times", f"user,items,at\n{times}", "times must be ISO 8601", **served)
-    plant("csv-columns-twice", csv.replace("user,items", "user,USER"), "no column 'items'|more than one column")
+    plant(
+        "csv-columns-twice",
+        csv.replace("user,items", "user,USER"),
+        "no column 'items'|more than one column",
+    )
     plant("tsv-values", f"user\titems\n{USER}\n", "has 1 value, the header 2 columns", suffix="tsv")
-    plant("csv-gz-cut", gzip.compress(csv.encode() * 99)[:-9], "its compressed data ends too early", suffix="csv.gz")
+    plant(
+        "csv-gz-cut",
+        gzip.compress(csv.encode() * 99)[:-9],
+        "its compressed data ends too early",
+        suffix="csv.gz",
+    )
     plant("csv-named-gz", csv, "holds no gzip data|is not a gzip|no gzip", suffix="csv.gz")
     plant("csv-named-parquet", csv, "is no Parquet file", suffix="parquet")
     plant = partial(planter.file)
-    plant("json-array", json.dumps([{"user": user, "items": [1]} for user in USERS]), "line 1 of .* holds an array")
-    plant("json-values", "".join(f'"{user}"\n' for user in USERS), "line 1 of .* holds a single value")
+    plant(
+        "json-array",
+        json.dumps([{"user": user, "items": [1]} for user in USERS]),
+        "line 1 of .* holds an array",
+    )
+    plant(
+        "json-values", "".join(f'"{user}"\n' for user in USERS), "line 1 of .* holds a single value"
+    )
     plant("json-cut", JSON_LISTS[:-9], "the last line of .*, 8, is incomplete")
-    plant("json-broken", JSON_LISTS.replace(f'"{USERS[3]}"', USERS[3]), "line 4 of .* is no JSON from character")
+    plant(
+        "json-broken",
+        JSON_LISTS.replace(f'"{USERS[3]}"', USERS[3]),
+        "line 4 of .* is no JSON from character",
+    )
     plant(
         "json-key-twice",
         f'{{"user": "{USER}", "items": ["{USER}"], "items": [2]}}\n',
         "object with one key twice|no column 'items'",
     )
-    plant("json-latin-1", JSON_LISTS.replace("a0", "\xe90").encode("latin-1"), r"is not UTF-8 \(byte 0xe9\)")
-    plant("json-by-user", "".join(f'{{"{user}": [1, 2]}}\n' for user in USERS), "has no column 'user'")
     plant(
-        "json-users-in-objects", JSON_LISTS.replace('"user": ', '"user": {"id": ').replace(', "items"', '}, "items"'), "objects"
+        "json-latin-1",
+        JSON_LISTS.replace("a0", "\xe90").encode("latin-1"),
+        r"is not UTF-8 \(byte 0xe9\)",
     )
-    plant("json-text-lists", JSON_LISTS.replace("[1, 2]", f'"{USER}"'), "lists must be arrays of ids")
-    plant("json-items-in-objects", JSON_LISTS.replace("[1, 2]", f'[{{"{USER}": 1}}]'), "an object|objects")
+    plant(
+        "json-by-user", "".join(f'{{"{user}": [1, 2]}}\n' for user in USERS), "has no column 'user'"
+    )
+    plant(
+        "json-users-in-objects",
+        JSON_LISTS.replace('"user": ', '"user": {"id": ').replace(', "items"', '}, "items"'),
+        "objects",
+    )
+    plant(
+        "json-text-lists", JSON_LISTS.replace("[1, 2]", f'"{USER}"'), "lists must be arrays of ids"
+    )
+    plant(
+        "json-items-in-objects",
+        JSON_LISTS.replace("[1, 2]", f'[{{"{USER}": 1}}]'),
+        "an object|objects",
+    )
     plant("json-fractions", JSON_LISTS.replace("[1, 2]", "[1.5]"), "cannot be read")
-    plant("json-named-gz", JSON_LISTS, "holds no gzip data|is not a gzip|no gzip", suffix="jsonl.gz")
+    plant(
+        "json-named-gz", JSON_LISTS, "holds no gzip data|is not a gzip|no gzip", suffix="jsonl.gz"
+    )
     parquet = planter.parquet
     odd = [user.encode() + b"\xff" for user in USERS]
     parquet("parquet-bytes", "not UTF-8", user=pa.array(odd), items=[[1]] * 8)
-    parquet("parquet-booleans", "booleans: ids must be integers or text", user=[True] * 8, items=[[1]] * 8)
+    parquet(
+        "parquet-booleans",
+        "booleans: ids must be integers or text",
+        user=[True] * 8,
+        items=[[1]] * 8,
+    )
     parquet("parquet-text-lists", "lists must be arrays of ids", user=USERS, items=USERS)
     parquet("parquet-by-user", "has no column 'user'", **{user: [[1]] for user in USERS})
     parquet("parquet-no-lists", "holds .*, expected lists", user=USERS, items=[1.5] * 8)
     pq.write_table(pa.table({"user": USERS, "items": [[1]] * 8}), planter.folder / "whole.parquet")
     whole = (planter.folder / "whole.parquet").read_bytes()
-    plant("parquet-cut", whole[:-9], "has no end, it is cut off or still being written", suffix="parquet")
+    plant(
+        "parquet-cut",
+        whole[:-9],
+        "has no end, it is cut off or still being written",
+        suffix="parquet",
+    )
     plant("parquet-empty", b"", "is empty: check the path", suffix="parquet")
-    plant("parquet-damaged", whole[:4] + b"\xff" * 300 + whole[304:], "cannot be decoded", suffix="parquet")
+    plant(
+        "parquet-damaged",
+        whole[:4] + b"\xff" * 300 + whole[304:],
+        "cannot be decoded",
+        suffix="parquet",
+    )
 
 
 def plant_in_sqlite(planter: Planter) -> str:
     url = f"sqlite:///{planter.folder / 'sources.db'}"
     _fill(url, "CREATE TABLE lists (who text, what text, bytes blob)")
     plant = planter.sql
-    plant("sqlite-json", url, "SELECT who, json_extract(who, '$') AS what FROM lists", "a text is no JSON")
-    plant("sqlite-utf-8", url, "SELECT who, CAST(bytes AS text) AS what FROM lists", "a text is not UTF-8")
+    plant(
+        "sqlite-json",
+        url,
+        "SELECT who, json_extract(who, '$') AS what FROM lists",
+        "a text is no JSON",
+    )
+    plant(
+        "sqlite-utf-8",
+        url,
+        "SELECT who, CAST(bytes AS text) AS what FROM lists",
+        "a text is not UTF-8",
+    )
     plant("sqlite-lists", url, "SELECT who, who AS what FROM lists", "lists must be arrays of ids")
     plant("sqlite-table", url, "SELECT who, what FROM list", r"there is no such table \(list\)")
-    plant("sqlite-column", url, "SELECT who, whta AS what FROM lists", r"there is no such column \(whta\)")
-    plant("sqlite-syntax", url, f"SELECT who, what FROM lists WHERE who IN '{USER}", "no valid SQL of this database")
     plant(
-        "sqlite-overflow", url, "SELECT who, abs(-9223372036854775807 - 1) AS what FROM lists", "out of the range of its type"
+        "sqlite-column",
+        url,
+        "SELECT who, whta AS what FROM lists",
+        r"there is no such column \(whta\)",
     )
-    plant("sqlite-writes", url, "SELECT who, what FROM lists; DELETE FROM lists", "refused the statement|more than read")
+    plant(
+        "sqlite-syntax",
+        url,
+        f"SELECT who, what FROM lists WHERE who IN '{USER}",
+        "no valid SQL of this database",
+    )
+    plant(
+        "sqlite-overflow",
+        url,
+        "SELECT who, abs(-9223372036854775807 - 1) AS what FROM lists",
+        "out of the range of its type",
+    )
+    plant(
+        "sqlite-writes",
+        url,
+        "SELECT who, what FROM lists; DELETE FROM lists",
+        "refused the statement|more than read",
+    )
     plant("sqlite-columns", url, f"SELECT who AS {USER}, what FROM lists", "has no column 'who'")
     odd = planter.folder / "odd.db"
     odd.write_bytes(USER.encode() * 99)
-    plant("sqlite-file", f"sqlite:///{odd}", "SELECT who, what FROM lists", "the file is not a database of SQLite")
+    plant(
+        "sqlite-file",
+        f"sqlite:///{odd}",
+        "SELECT who, what FROM lists",
+        "the file is not a database of SQLite",
+    )
     return url
 
 
 def plant_in_postgres(planter: Planter, url: str) -> None:
-    _fill(url, "CREATE TABLE lists (who text, what text, bytes bytea)", "CREATE TYPE shade AS ENUM ('red')")
+    _fill(
+        url,
+        "CREATE TABLE lists (who text, what text, bytes bytea)",
+        "CREATE TYPE shade AS ENUM ('red')",
+    )
     value = "a value cannot be converted to the type that the query asks for"
-    casts = ("int", "numeric", "boolean", "timestamptz", "uuid", "json", "int[]", "shade", "inet", "interval")
+    casts = (
+        "int",
+        "numeric",
+        "boolean",
+        "timestamptz",
+        "uuid",
+        "json",
+        "int[]",
+        "shade",
+        "inet",
+        "interval",
+    )
     for kind in casts:
         name = f"postgresql-{kind.replace('[]', '-array')}"
         planter.sql(name, url, f"SELECT who, (who::{kind})::text AS what FROM lists", value)
     plant = planter.sql
-    plant("postgresql-range", url, "SELECT who, (3e9 * length(who))::int::text AS what FROM lists", "out of the range")
-    plant("postgresql-zero", url, "SELECT who, (1 / (length(who) - 32))::text AS what FROM lists", "divides by zero")
-    plant("postgresql-pattern", url, "SELECT who, (who ~ ('(' || who))::text AS what FROM lists", value)
-    plant("postgresql-encoding", url, "SELECT who, convert_from(bytes, 'UTF8') AS what FROM lists", "not valid in the database")
-    plant("postgresql-rows", url, "SELECT who, (SELECT who FROM lists) AS what FROM lists", "more than one row")
-    plant("postgresql-operator", url, "SELECT who, who + 1 AS what FROM lists", "no function or operator takes values of these")
+    plant(
+        "postgresql-range",
+        url,
+        "SELECT who, (3e9 * length(who))::int::text AS what FROM lists",
+        "out of the range",
+    )
+    plant(
+        "postgresql-zero",
+        url,
+        "SELECT who, (1 / (length(who) - 32))::text AS what FROM lists",
+        "divides by zero",
+    )
+    plant(
+        "postgresql-pattern",
+        url,
+        "SELECT who, (who ~ ('(' || who))::text AS what FROM lists",
+        value,
+    )
+    plant(
+        "postgresql-encoding",
+        url,
+        "SELECT who, convert_from(bytes, 'UTF8') AS what FROM lists",
+        "not valid in the database",
+    )
+    plant(
+        "postgresql-rows",
+        url,
+        "SELECT who, (SELECT who FROM lists) AS what FROM lists",
+        "more than one row",
+    )
+    plant(
+        "postgresql-operator",
+        url,
+        "SELECT who, who + 1 AS what FROM lists",
+        "no function or operator takes values of these",
+    )
     plant("postgresql-table", url, "SELECT who, what FROM list", r"there is no such table \(list\)")
-    plant("postgresql-column", url, "SELECT who, whta AS what FROM lists", r"there is no such column \(whta\)")
-    plant("postgresql-syntax", url, f"SELECT who, what FROM lists WHERE who IN '{USER}'", "no valid SQL of this database")
-    plant("postgresql-writes", url, "DELETE FROM lists RETURNING who, what", "more than read from it|no valid SQL")
-    plant("postgresql-lists", url, "SELECT who, who AS what FROM lists", "lists must be arrays of ids")
+    plant(
+        "postgresql-column",
+        url,
+        "SELECT who, whta AS what FROM lists",
+        r"there is no such column \(whta\)",
+    )
+    plant(
+        "postgresql-syntax",
+        url,
+        f"SELECT who, what FROM lists WHERE who IN '{USER}'",
+        "no valid SQL of this database",
+    )
+    plant(
+        "postgresql-writes",
+        url,
+        "DELETE FROM lists RETURNING who, what",
+        "more than read from it|no valid SQL",
+    )
+    plant(
+        "postgresql-lists", url, "SELECT who, who AS what FROM lists", "lists must be arrays of ids"
+    )
     other = sa.make_url(url).set(username=USER).render_as_string(hide_password=False)
-    plant("postgresql-login", other, "SELECT who, what FROM lists", "refused the user or the password")
+    plant(
+        "postgresql-login", other, "SELECT who, what FROM lists", "refused the user or the password"
+    )
     gone = sa.make_url(url).set(port=free_port()).render_as_string(hide_password=False)
     plant("postgresql-away", gone, "SELECT who, what FROM lists", "the connection was refused")
 
@@ -192,20 +383,41 @@ def plant_in_redis(planter: Planter) -> None:
             client.set(f"fraction:{user}", "[1.5]")
             client.rpush(f"bytes:{user}", user.encode() + b"\xff")
 
-    def plant(name: str, told: str, key: str = "text", kind: str = "string", at: str = "", **more: Any) -> None:
+    def plant(
+        name: str, told: str, key: str = "text", kind: str = "string", at: str = "", **more: Any
+    ) -> None:
         place = at or f"127.0.0.1:{shared_redis()}"
-        options = {"url": f"redis://{place}", "type": kind, "key": f"{key}:{{user}}", "timeout": "2s", **more}
+        options = {
+            "url": f"redis://{place}",
+            "type": kind,
+            "key": f"{key}:{{user}}",
+            "timeout": "2s",
+            **more,
+        }
         planter.add(name, {"redis": options}, told)
 
     plant("redis-text", "is no JSON")
-    plant("redis-object", "nothing stands where items says, in an object of \\.\\.\\.", "object", items="recs")
+    plant(
+        "redis-object",
+        "nothing stands where items says, in an object of \\.\\.\\.",
+        "object",
+        items="recs",
+    )
     plant("redis-fractions", "a number that is not whole", "fraction")
     plant("redis-bytes", "not UTF-8", "bytes", "list")
     plant("redis-type", "another type than the option type says", "text", "zset")
     for name, line, told in (
-        ("error", f"-ERR unknown user '{USER}'", r"the server refused the command \(ERR\)|redis reported ResponseError"),
+        (
+            "error",
+            f"-ERR unknown user '{USER}'",
+            r"the server refused the command \(ERR\)|redis reported ResponseError",
+        ),
         ("login", f"-WRONGPASS {USER} is unknown", "refused the user or the password"),
-        ("grant", f"-NOPERM User {USER} may not read recs:{USER}", "may not run this command or read this key"),
+        (
+            "grant",
+            f"-NOPERM User {USER} may not read recs:{USER}",
+            "may not run this command or read this key",
+        ),
         ("loading", f"-LOADING {USER}", "is loading its data"),
         ("memory", f"-OOM {USER}", "has used its maxmemory"),
         ("garbage", f"HTTP/1.1 400 {USER}", "what answers there is no Redis server"),
@@ -228,7 +440,11 @@ def plant_in_http(planter: Planter) -> None:
 
     plant = planter.http
     plant("http-error", says(lambda user: f"no {user}", 500), "answered 500")
-    plant("http-page", lambda request: answer(200, body=f"<html>{user_of(request)}".encode()), "not JSON")
+    plant(
+        "http-page",
+        lambda request: answer(200, body=f"<html>{user_of(request)}".encode()),
+        "not JSON",
+    )
     plant(
         "http-by-user",
         says(lambda user: {user: [1]}),
@@ -236,31 +452,64 @@ def plant_in_http(planter: Planter) -> None:
         items="recs",
     )
     plant("http-tells", says(lambda user: {"error": user}), "tells of an error", error="error")
-    plant("http-another", says(lambda _: {"user": USERS[7][::-1], "items": [1]}), "another user", user="user", items="items")
+    plant(
+        "http-another",
+        says(lambda _: {"user": USERS[7][::-1], "items": [1]}),
+        "another user",
+        user="user",
+        items="items",
+    )
     plant("http-text", says(lambda user: user), "expected a list of ids, found a text")
     plant("http-objects", says(lambda user: [{"id": user}]), "a list with an object in it|objects")
     plant("http-header", raw, "not in HTTP|lost the connection")
-    plant("http-moved", lambda request: answer(302, {"Location": f"http://127.0.0.1/{user_of(request)}"}), "answered 302")
+    plant(
+        "http-moved",
+        lambda request: answer(302, {"Location": f"http://127.0.0.1/{user_of(request)}"}),
+        "answered 302",
+    )
     away = f"http://127.0.0.1:{free_port()}/{{user}}"
-    planter.add("http-away", {"http": {"url": away, "retries": 0}}, "refused or lost the connection")
+    planter.add(
+        "http-away", {"http": {"url": away, "retries": 0}}, "refused or lost the connection"
+    )
 
 
 def plant_in_users(planter: Planter, url: str) -> None:
     """Faults of the source of users itself."""
-    well = {"file": {"path": str(planter.folder / "baseline.jsonl"), "user": "user", "items": "items"}}
+    well = {
+        "file": {"path": str(planter.folder / "baseline.jsonl"), "user": "user", "items": "items"}
+    }
     by_user = "".join(f'{{"{user}": 1}}\n' for user in USERS)
-    odd = {"keyed.jsonl": by_user, "array.jsonl": json.dumps(USERS), "latin.csv": "user\n\xe9" + USER}
+    odd = {
+        "keyed.jsonl": by_user,
+        "array.jsonl": json.dumps(USERS),
+        "latin.csv": "user\n\xe9" + USER,
+    }
     for name, text in odd.items():
         (planter.folder / f"users-{name}").write_text(text, encoding="latin-1")
-    told = {"keyed.jsonl": "has no column 'user'", "array.jsonl": "holds an array", "latin.csv": "is not UTF-8"}
+    told = {
+        "keyed.jsonl": "has no column 'user'",
+        "array.jsonl": "holds an array",
+        "latin.csv": "is not UTF-8",
+    }
     for name, pattern in told.items():
         users = {"file": {"path": str(planter.folder / f"users-{name}"), "user": "user"}}
         planter.add(f"users-{name.replace('.', '-')}", well, pattern, users)
-    query = {"sql": {"url": url, "query": "SELECT json_extract(who, '$') AS user FROM lists", "user": "user"}}
+    query = {
+        "sql": {
+            "url": url,
+            "query": "SELECT json_extract(who, '$') AS user FROM lists",
+            "user": "user",
+        }
+    }
     planter.add("users-sqlite", well, "a text is no JSON", query)
     collector = planter.running.enter_context(contextmanager(serve)())
     collector.respond = lambda _: answer(200, body=json.dumps(dict.fromkeys(USERS, 1)).encode())
-    planter.add("users-http", well, "has no array where users says", {"http": {"url": f"{collector.url}/users"}})
+    planter.add(
+        "users-http",
+        well,
+        "has no array where users says",
+        {"http": {"url": f"{collector.url}/users"}},
+    )
 
 
 def _fill(url: str, *statements: str) -> None:
@@ -274,7 +523,9 @@ def _fill(url: str, *statements: str) -> None:
     engine.dispose()
 
 
-def write_config(folder: Path, faults: Sequence[Fault], database: str, hook: str, name: str) -> Path:
+def write_config(
+    folder: Path, faults: Sequence[Fault], database: str, hook: str, name: str
+) -> Path:
     """A comparison a fault, users hidden, and receivers of several kinds."""
     (folder / "baseline.jsonl").write_text(JSON_LISTS)
     (folder / "users.csv").write_text("\n".join(["user", *USERS, ""]))
@@ -288,7 +539,9 @@ def write_config(folder: Path, faults: Sequence[Fault], database: str, hook: str
         "users": {"file": {"path": "users.csv", "user": "user"}},
     }
     comparisons = [
-        usual | {"name": fault.name, "candidate": fault.candidate} | ({"users": fault.users} if fault.users else {})
+        usual
+        | {"name": fault.name, "candidate": fault.candidate}
+        | ({"users": fault.users} if fault.users else {})
         for fault in faults
     ]
     receivers: list[dict[str, Any]] = [

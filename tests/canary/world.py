@@ -31,7 +31,20 @@ Way = Literal["direct", "file", "environment"]
 SINGER = "singer"
 LOOKER = ("kim", canary("webpassword"))
 """Who may look at the pages."""
-FAULTS = ("refuse", "fail", "redirect", "hang", "odd", "cookie", "garbage", "lie", "plain", "untrusted", "nowhere", "closed")
+FAULTS = (
+    "refuse",
+    "fail",
+    "redirect",
+    "hang",
+    "odd",
+    "cookie",
+    "garbage",
+    "lie",
+    "plain",
+    "untrusted",
+    "nowhere",
+    "closed",
+)
 """How a place answers that is not good: the last four by never hearing of the request."""
 UNHEARD = FAULTS[-4:]
 
@@ -51,10 +64,17 @@ def _send(data: bytes) -> Reply:
 
 
 def reply_to(request: Request) -> Reply:
-    """Answer by the first part of the path; a fault repeats what it was told wherever an answer has room."""
+    """Answer by the first part of the path.
+
+    A fault repeats what it was told wherever an answer has room.
+    """
     behaviour = request.path.split("/")[1]
     told, line = all_of(request)[:4000], request.path
-    coded = [base64.b64encode(request.body[:100]).decode(), quote(request.body[:100]), told.decode("latin-1")]
+    coded = [
+        base64.b64encode(request.body[:100]).decode(),
+        quote(request.body[:100]),
+        told.decode("latin-1"),
+    ]
     echo = json.dumps({"message": line, "errors": coded, "status": "invalid event"}).encode()
     headers = {"X-Echo": line, "Set-Cookie": f"{line}=1; {line}"}
     if behaviour == "good":
@@ -64,7 +84,12 @@ def reply_to(request: Request) -> Reply:
         "fail": answer(500, headers, echo),
         "redirect": answer(302, headers | {"Location": f"http://127.0.0.1:1{line}"}, echo),
         "hang": hang,
-        "odd": _send(head(200, {"Content-Length": "0"})[:-2] + b"no header but " + line.encode() + b"\r\n\r\n"),
+        "odd": _send(
+            head(200, {"Content-Length": "0"})[:-2]
+            + b"no header but "
+            + line.encode()
+            + b"\r\n\r\n"
+        ),
         "cookie": answer(401, {"Set-Cookie": f"{line} {line}=1"}, echo),
         "garbage": _send(told),
         "lie": answer(200, headers, echo),
@@ -74,12 +99,17 @@ def reply_to(request: Request) -> Reply:
 def _welcome(request: Request) -> Reply:
     if "/recs/" in request.path:
         return answer(200, body=json.dumps(SIMILAR).encode())
-    return answer(200, body=b'{"status": "success"}' if request.path.endswith("/v2/enqueue") else b"ok")
+    return answer(
+        200, body=b'{"status": "success"}' if request.path.endswith("/v2/enqueue") else b"ok"
+    )
 
 
 @dataclass
 class World:
-    """Servers that listen; ``environ`` holds the secrets that do not stand in a configuration itself."""
+    """Servers that listen.
+
+    ``environ`` holds the secrets that do not stand in a configuration itself.
+    """
 
     folder: Path
     hook: Collector
@@ -140,20 +170,56 @@ class World:
             told |= self.proxied("hook") if way == "closed" else {}
             yield {"webhook": told | {"url": self.url(way, f"hook{way}")}}
         for way in ("good", "refuse", "fail", "redirect", "odd", "garbage", "lie"):
-            yield {"slack": {"name": f"slack-{way}", "timeout": "500ms", "url": self.url(way, f"slack{way}")}}
+            yield {
+                "slack": {
+                    "name": f"slack-{way}",
+                    "timeout": "500ms",
+                    "url": self.url(way, f"slack{way}"),
+                }
+            }
             told = {"name": f"pager-{way}", "timeout": "500ms", "url": self.place(way)}
             yield {"pagerduty": told | {"routing_key": canary(f"pager{way}")}}
         basic: dict[str, Any] = {"basic_auth": {"username": "me", "password": canary("basic")}}
         for way, auth in {"good": basic, "refuse": {"bearer_token": canary("bearer")}}.items():
-            yield {"alertmanager": {"name": f"peer-{way}", "urls": [self.place(way)], "timeout": "500ms", **auth}}
+            yield {
+                "alertmanager": {
+                    "name": f"peer-{way}",
+                    "urls": [self.place(way)],
+                    "timeout": "500ms",
+                    **auth,
+                }
+            }
         good = self.place("good")
-        places: dict[str, dict[str, Any]] = {"slack": {"url": good}, "pagerduty": {"url": good, "routing_key": "0" * 32}}
+        places: dict[str, dict[str, Any]] = {
+            "slack": {"url": good},
+            "pagerduty": {"url": good, "routing_key": "0" * 32},
+        }
         for kind, its_place in (places | {"alertmanager": {"urls": [good]}}).items():
-            yield {kind: {"name": f"{kind}-proxy", "timeout": "500ms", **its_place, **self.proxied(kind)}}
+            yield {
+                kind: {
+                    "name": f"{kind}-proxy",
+                    "timeout": "500ms",
+                    **its_place,
+                    **self.proxied(kind),
+                }
+            }
         for name, server in (("mail-good", self.mail), ("mail-refuse", self.hostile_mail)):
             login = {"username": "me", "password": canary("mail")}
-            where = {"host": "127.0.0.1", "port": server.port, "ca_file": str(self.certificate), "timeout": "1s"}
-            yield {"email": {"name": name, "sender": "r@x.test", "to": ["kim@x.test"], **where, **login}}
+            where = {
+                "host": "127.0.0.1",
+                "port": server.port,
+                "ca_file": str(self.certificate),
+                "timeout": "1s",
+            }
+            yield {
+                "email": {
+                    "name": name,
+                    "sender": "r@x.test",
+                    "to": ["kim@x.test"],
+                    **where,
+                    **login,
+                }
+            }
         for way in ("good", "refuse", "garbage"):
             place = f"{self.hook.url.replace('http', 'json')}/{way}"
             url = f"{place}/{canary(f'apprise{way}path')}?-k={canary(f'apprise{way}query')}"
@@ -165,8 +231,19 @@ class World:
 
     def pings(self) -> list[dict[str, Any]]:
         ways = ("good", "refuse", "odd", "garbage", "untrusted", "nowhere")
-        pings = [{"name": f"ping-{way}", "timeout": "500ms", "url": self.url(way, f"ping{way}")} for way in ways]
-        return [*pings, {"name": "ping-proxy", "timeout": "500ms", "url": self.place("good"), **self.proxied("ping")}]
+        pings = [
+            {"name": f"ping-{way}", "timeout": "500ms", "url": self.url(way, f"ping{way}")}
+            for way in ways
+        ]
+        return [
+            *pings,
+            {
+                "name": "ping-proxy",
+                "timeout": "500ms",
+                "url": self.place("good"),
+                **self.proxied("ping"),
+            },
+        ]
 
     def http(self, url: str, **options: Any) -> dict[str, Any]:
         return {"http": {"timeout": "500ms", "retries": 0, "concurrency": 4, "url": url, **options}}
@@ -177,7 +254,11 @@ class World:
     def feed(self, source: str, every: str) -> dict[str, Any]:
         """The comparison that works."""
         body = {"key": canary("sourcebody"), "deep": [{"key": canary("sourcedeep")}]}
-        secrets = {"token": canary("sourcetoken"), "headers": {"X-Key": canary("sourceheader")}, "body": body}
+        secrets = {
+            "token": canary("sourcetoken"),
+            "headers": {"X-Key": canary("sourceheader")},
+            "body": body,
+        }
 
         def sql_of(**rest: str) -> dict[str, Any]:
             return {"sql": {"url": source, **rest}}
@@ -194,13 +275,26 @@ class World:
             "item_titles": sql_of(table="items", item="item", title="title"),
             "relevance": sql_of(table="bought", user="user_id", item="item"),
             "noise_floor": {"retrain": sql_of(table="lists", user="user_id", items="items")},
-            "rules": [{"alert": "SimilarityLow", "metric": "extended_tau", "below": 0.35, "severity": "critical"}],
+            "rules": [
+                {
+                    "alert": "SimilarityLow",
+                    "metric": "extended_tau",
+                    "below": 0.35,
+                    "severity": "critical",
+                }
+            ],
         }
 
     def broken(self, source: str) -> Iterator[dict[str, Any]]:
         """Comparisons whose candidates or users cannot be had."""
         url, columns = make_url(source), {"user": "user_id", "items": "items"}
-        away = url.set(host="127.0.0.1", port=self.closed, drivername="postgresql", username="me", password=canary("sqlaway"))
+        away = url.set(
+            host="127.0.0.1",
+            port=self.closed,
+            drivername="postgresql",
+            username="me",
+            password=canary("sqlaway"),
+        )
         wrong = url.set(password=canary("sqlwrong"))
         odd = url.update_query_dict({"keepalives_idle": canary("sqlquery")})
         for name, place in {"away": away, "wrong": wrong, "odd": odd}.items():
@@ -208,16 +302,25 @@ class World:
             yield comparison_of(f"sql-{name}", {"sql": {"url": text, "table": "lists", **columns}})
         for way in FAULTS:
             proxied = self.proxied("source") if way == "closed" else {}
-            yield comparison_of(f"http-{way}", self.http(self.lists_url(way, f"source{way}"), **proxied))
+            yield comparison_of(
+                f"http-{way}", self.http(self.lists_url(way, f"source{way}"), **proxied)
+            )
         remote = f"sc://127.0.0.1:{self.closed}/;use_ssl=true;token={canary('spark')}"
         spark = {"remote": remote, "conf": {"spark.key": canary("sparkconf")}}
         rows = {"spark": {**spark, "table": "lists", **columns}}
-        yield comparison_of("spark", rows, {"spark": {**spark, "table": "users", "user": "user_id"}}) | {"baseline": rows}
+        yield comparison_of(
+            "spark", rows, {"spark": {**spark, "table": "users", "user": "user_id"}}
+        ) | {"baseline": rows}
         redis = {"url": f"redis://me:{canary('redispassword')}@127.0.0.1:{self.closed}/0"}
         lists = {"redis": {**redis, "type": "list", "key": "recs:{user}"}}
         yield comparison_of("redis", lists, {"redis": {**redis, "key": "users"}})
         headers = {"X-Key": canary("peopleheader")}
-        people = {"timeout": "500ms", "url": self.url("good", "people"), "token": canary("peopletoken"), "headers": headers}
+        people = {
+            "timeout": "500ms",
+            "url": self.url("good", "people"),
+            "token": canary("peopletoken"),
+            "headers": headers,
+        }
         yield comparison_of("http-users", lists, {"http": people})
         proxied = {"timeout": "500ms", "url": self.place("good"), **self.proxied("people")}
         yield comparison_of("http-proxied-users", lists, {"http": proxied})
@@ -226,10 +329,20 @@ class World:
         keys = {"region": "r", "access_key": canary("awstoken"), "secret_key": canary("awssecret")}
         for name, auth in {"hmac": {"secret": canary("hmacsecret")}, "aws": keys}.items():
             variables = {"model": name, "request": {"of": "{user}", "key": canary(f"{name}body")}}
-            options: dict[str, Any] = {"profile": "torchserve", "auth": {name: auth}, "with": variables}
+            options: dict[str, Any] = {
+                "profile": "torchserve",
+                "auth": {name: auth},
+                "with": variables,
+            }
             yield comparison_of(f"http-{name}", self.http(self.place("good"), **options))
-        client = {"token_url": self.url("refuse", "oauth"), "client_id": "me", "client_secret": canary("oauthheader")}
-        yield comparison_of("http-oauth", self.http(f"{self.place('good')}/{{user}}", auth={"oauth2": client}))
+        client = {
+            "token_url": self.url("refuse", "oauth"),
+            "client_id": "me",
+            "client_secret": canary("oauthheader"),
+        }
+        yield comparison_of(
+            "http-oauth", self.http(f"{self.place('good')}/{{user}}", auth={"oauth2": client})
+        )
 
     def write_web(self) -> Path:
         """Who may look: one whose password is a canary, and one whose hash is."""
@@ -256,7 +369,9 @@ class World:
         return path
 
 
-def comparison_of(name: str, candidate: dict[str, Any], users: dict[str, Any] | None = None) -> dict[str, Any]:
+def comparison_of(
+    name: str, candidate: dict[str, Any], users: dict[str, Any] | None = None
+) -> dict[str, Any]:
     lists = {"file": {"path": "baseline.jsonl", "user": "user_id", "items": "items"}}
     least = {"deadline": "30s", "users": users or {"all": True, "sample": 4}, "metrics": ["rbo"]}
     return {"name": name, "every": "5m", "k": 5, "baseline": lists, "candidate": candidate, **least}
@@ -272,7 +387,10 @@ def fill(connection: psycopg.Connection) -> None:
     with connection.cursor() as cursor:
         cursor.executemany("INSERT INTO lists VALUES (%s, %s)", [(user, APART) for user in users])
         cursor.executemany("INSERT INTO users VALUES (%s)", [(user,) for user in users])
-        cursor.executemany("INSERT INTO items VALUES (%s, 1, %s)", [(item, f"title {item}") for item in (*APART, *SIMILAR)])
+        cursor.executemany(
+            "INSERT INTO items VALUES (%s, 1, %s)",
+            [(item, f"title {item}") for item in (*APART, *SIMILAR)],
+        )
 
 
 @contextmanager
@@ -282,7 +400,11 @@ def singer(server: PostgresServer, database: str) -> Iterator[str]:
     name = f"{SINGER}_{os.getpid()}_{threading.get_ident()}"
     role, password = sql.Identifier(name), canary("database")
     with server.connect(str(url.database)) as admin:
-        admin.execute(sql.SQL("CREATE ROLE {} LOGIN SUPERUSER PASSWORD {}").format(role, sql.Literal(password)))
+        admin.execute(
+            sql.SQL("CREATE ROLE {} LOGIN SUPERUSER PASSWORD {}").format(
+                role, sql.Literal(password)
+            )
+        )
     try:
         yield url.set(username=name, password=password).render_as_string(hide_password=False)
     finally:
@@ -309,6 +431,13 @@ def hostile_world(folder: Path, certificate: Path) -> Iterator[World]:
         for mail in mails:
             mail.login = ("me", canary("mail"))
         _refuse_mail(mails[1])
-        world = World(folder=folder, hook=hook, secure=secure, mail=mails[0], hostile_mail=mails[1], certificate=certificate)
+        world = World(
+            folder=folder,
+            hook=hook,
+            secure=secure,
+            mail=mails[0],
+            hostile_mail=mails[1],
+            certificate=certificate,
+        )
         hook.respond = world.listen
         yield world

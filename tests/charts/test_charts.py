@@ -1,4 +1,7 @@
-"""Charts: where things are drawn, by hand-worked places; and that what is drawn is well-formed whatever comes."""
+"""Charts: where things are drawn, by hand-worked places.
+
+And that what is drawn is well-formed whatever comes.
+"""
 
 import math
 import re
@@ -34,7 +37,10 @@ def ends(rectangle: ET.Element) -> tuple[float, float]:
 
 
 def series(values: list[float | None], normal: Mapping[str, Any] = {}, **more: Any) -> Markup:
-    points = [Point(at=START + number * DAY, value=value, note="n", **normal) for number, value in enumerate(values)]
+    points = [
+        Point(at=START + number * DAY, value=value, note="n", **normal)
+        for number, value in enumerate(values)
+    ]
     return draw_series(points, label="l", **more)
 
 
@@ -47,7 +53,11 @@ def test_a_scale_goes_from_its_lowest_to_its_highest_value():
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]), (0.47, 0.53, [0.48, 0.5, 0.52]), (-1.0, 1.0, [-1.0, -0.5, 0.0, 0.5, 1.0])],
+    [
+        (0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (0.47, 0.53, [0.48, 0.5, 0.52]),
+        (-1.0, 1.0, [-1.0, -0.5, 0.0, 0.5, 1.0]),
+    ],
 )
 def test_ticks_are_round_and_told_apart(low, high, expected):
     found = ticks(Axis(low, high, 0, 1))
@@ -62,7 +72,10 @@ def test_text_and_attributes_are_escaped_and_what_steers_the_writing_is_spelled_
 
 def test_a_run_is_a_point_at_its_time_and_value_and_leads_to_it():
     values = (0.5, 0.25, 0.5)
-    points = [Point(at=START + i * DAY, value=value, note=f"run {i}", link=f"/{i}") for i, value in enumerate(values)]
+    points = [
+        Point(at=START + i * DAY, value=value, note=f"run {i}", link=f"/{i}")
+        for i, value in enumerate(values)
+    ]
     drawn = draw_series(points, label="l")
     circles = parts(drawn, "circle")
     assert [each.get("cx") for each in circles] == ["52", "494", "936"]
@@ -74,12 +87,17 @@ def test_a_run_is_a_point_at_its_time_and_value_and_leads_to_it():
 
 def test_a_run_without_a_value_breaks_the_line_and_is_marked():
     drawn = series([0.5, 0.4, None, 0.5, 0.6])
-    assert [len((each.get("points") or "").split()) for each in parts(drawn, "polyline", "line")] == [2, 2]
+    assert [
+        len((each.get("points") or "").split()) for each in parts(drawn, "polyline", "line")
+    ] == [2, 2]
     assert len(parts(drawn, "text", "failed")) == 1
 
 
 def test_bands_levels_and_spans_are_drawn_where_they_lie():
-    levels = [Level(value=value, name=name, kind="limit") for value, name in ((0.45, "Low"), (-9.0, "far"))]
+    levels = [
+        Level(value=value, name=name, kind="limit")
+        for value, name in ((0.45, "Low"), (-9.0, "far"))
+    ]
     spans = [Span(start=START + DAY, end=None, name="fires", kind="firing")]
     drawn = series([0.5, 0.4, 0.5], {"low": 0.4, "expected": 0.5}, levels=levels, spans=spans)
     assert len(parts(drawn, "polygon", "band")) == len(parts(drawn, "polyline", "expected")) == 1
@@ -91,24 +109,49 @@ def test_bands_levels_and_spans_are_drawn_where_they_lie():
 
 def test_spans_of_one_name_that_would_touch_are_drawn_as_one():
     minutes = [START + timedelta(minutes=number) for number in range(0, 60, 10)]
-    flaps = [Span(start=at, end=at + timedelta(minutes=5), name="fires", kind="firing") for at in (*minutes, START + 9 * DAY)]
-    drawn = series([0.5] * 20, spans=[*flaps, Span(start=START, end=START + DAY, name="other", kind="firing")])
-    assert [each.findtext("title") for each in parts(drawn, "rect", "firing")] == ["fires", "fires", "other"]
+    flaps = [
+        Span(start=at, end=at + timedelta(minutes=5), name="fires", kind="firing")
+        for at in (*minutes, START + 9 * DAY)
+    ]
+    drawn = series(
+        [0.5] * 20, spans=[*flaps, Span(start=START, end=START + DAY, name="other", kind="firing")]
+    )
+    assert [each.findtext("title") for each in parts(drawn, "rect", "firing")] == [
+        "fires",
+        "fires",
+        "other",
+    ]
 
 
-@pytest.mark.parametrize(("days", "first"), [(0.5, "00:00"), (10, "01 Jan"), (80, "01 Jan"), (400, "01 Jan")])
+@pytest.mark.parametrize(
+    ("days", "first"), [(0.5, "00:00"), (10, "01 Jan"), (80, "01 Jan"), (400, "01 Jan")]
+)
 def test_marks_of_time_are_hours_or_days_and_few(days, first):
-    drawn = draw_series([Point(at=START + part * days * DAY, value=0.5, note="") for part in (0, 1)], label="l")
-    said = [each.text for each in parts(drawn, "text", "tick") if re.match(r"\d\d[: ]", each.text or "")]
+    drawn = draw_series(
+        [Point(at=START + part * days * DAY, value=0.5, note="") for part in (0, 1)], label="l"
+    )
+    said = [
+        each.text for each in parts(drawn, "text", "tick") if re.match(r"\d\d[: ]", each.text or "")
+    ]
     assert said[0] == first
     assert 2 <= len(said) <= 10
 
 
 def test_a_list_shows_what_was_kept_moved_is_gone_and_is_new():
     drawn = draw_slopes(list("abcde"), list("acexb"), titles={"x": "Tea <hot>"})
-    assert [each.get("class") for each in parts(drawn, "line")] == ["slope kept", "slope far", "slope moved", "slope moved"]
-    assert [each.text for each in (*parts(drawn, "span", "gone"), *parts(drawn, "span", "new"))] == ["d", "Tea <hot>"]
-    assert "4 items in both lists, 1 only in the baseline&#39;s, 1 only in the candidate&#39;s" in drawn
+    assert [each.get("class") for each in parts(drawn, "line")] == [
+        "slope kept",
+        "slope far",
+        "slope moved",
+        "slope moved",
+    ]
+    assert [
+        each.text for each in (*parts(drawn, "span", "gone"), *parts(drawn, "span", "new"))
+    ] == ["d", "Tea <hot>"]
+    assert (
+        "4 items in both lists, 1 only in the baseline&#39;s, 1 only in the candidate&#39;s"
+        in drawn
+    )
     small = draw_thumbnail(["a", "b"], ["b", "c"])
     assert [len(parts(small, tag)) for tag in ("line", "circle")] == [1, 2]
     moves = [describe_move(*ranks) for ranks in ((1, 1), (3, 1), (1, 4), (2, None), (None, 2))]
@@ -116,12 +159,19 @@ def test_a_list_shows_what_was_kept_moved_is_gone_and_is_new():
 
 
 def test_a_waterfall_begins_each_piece_where_the_one_before_ended():
-    before, now = (Bar(name="total", amount=amount, figure="=", kind="total") for amount in (0.4, 0.6))
+    before, now = (
+        Bar(name="total", amount=amount, figure="=", kind="total") for amount in (0.4, 0.6)
+    )
     pieces = [Bar(name="a", amount=0.3, figure="+"), Bar(name="b", amount=-0.1, figure="-")]
     drawn = parts(draw_waterfall(before, pieces, now, label="l"), "rect")
     (_, level), first, second, (_, last) = map(ends, drawn)
     assert [first[0], second[1], second[0]] == pytest.approx([level, first[1], last], abs=0.2)
-    assert [each.get("class") for each in drawn] == ["bar total", "bar worse", "bar better", "bar total"]
+    assert [each.get("class") for each in drawn] == [
+        "bar total",
+        "bar worse",
+        "bar better",
+        "bar total",
+    ]
 
 
 def test_a_chart_of_nothing_is_no_chart():
@@ -131,17 +181,24 @@ def test_a_chart_of_nothing_is_no_chart():
 
 def test_a_distribution_is_a_column_a_run_and_few_columns_of_many_runs():
     drawn = draw_heat_map([(10, 0), (0, 10), (5, 5)], -1.0, 1.0, label="l")
-    assert [(each.get("class"), (each.get("d") or "").count("M")) for each in parts(drawn, "path")] == [("heat h6", 4)]
+    assert [
+        (each.get("class"), (each.get("d") or "").count("M")) for each in parts(drawn, "path")
+    ] == [("heat h6", 4)]
 
 
 def test_shares_stand_on_each_other():
-    drawn = draw_stack([START, START + DAY], {"missing": [0.1, 0.1], "short": [0.2, 0.0]}, label="l")
+    drawn = draw_stack(
+        [START, START + DAY], {"missing": [0.1, 0.1], "short": [0.2, 0.0]}, label="l"
+    )
     assert [each.findtext("title") for each in parts(drawn, "polygon")] == ["missing", "short"]
 
 
 @given(st.lists(st.none() | st.floats(-1e9, 1e9), max_size=30), st.none() | st.floats(-2, 2))
 def test_whatever_comes_is_drawn_well_formed_and_without_what_is_no_number(values, low):
-    for drawn in (series(values, {"low": low}), draw_sparkline(tuple(values), label="l", band=(low, None))):
+    for drawn in (
+        series(values, {"low": low}),
+        draw_sparkline(tuple(values), label="l", band=(low, None)),
+    ):
         if drawn:
             ET.fromstring(drawn)  # noqa: S314 - our own
         assert not re.search("nan|inf", drawn)

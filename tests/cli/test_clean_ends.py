@@ -90,7 +90,9 @@ def done(target: Any, words: tuple[str, ...], folder: Path, **environment: str) 
 
 @pytest.mark.integration  # a process is aborted, or not
 @pytest.mark.parametrize("words", [("runs",), ("db", "current"), ("gate",)], ids=" ".join)
-def test_a_command_ends_with_one_line_after_an_error_inside_while_a_source_still_works(words, tmp_path):
+def test_a_command_ends_with_one_line_after_an_error_inside_while_a_source_still_works(
+    words, tmp_path
+):
     found = done(fail_inside, words, tmp_path)
     assert FAULT.fullmatch(found.stderr), found.stderr
     assert (found.returncode, found.stdout) == (70 if words == ("gate",) else 1, "")
@@ -113,7 +115,9 @@ def test_a_daemon_whose_threads_run_ends_likewise(tmp_path):
     assert (found.returncode, NEEDLE in found.stderr) == (1, False)
 
 
-def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_shows_no_data(tmp_path, monkeypatch):
+def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_shows_no_data(
+    tmp_path, monkeypatch
+):
     def broken(*_: object) -> None:
         raise KeyError(NEEDLE)
 
@@ -121,7 +125,9 @@ def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_show
     monkeypatch.setattr("monitor.service.runner.execute", broken)
     found = CliRunner().invoke(app, ["run-once", "--config", str(config)])
     assert found.exit_code == 3
-    assert re.search(r"internal error: KeyError in runner\.py, line \d+: please report it\n", found.stdout)
+    assert re.search(
+        r"internal error: KeyError in runner\.py, line \d+: please report it\n", found.stdout
+    )
     assert re.search(r"run broke .*: KeyError in runner\.py, line \d+\n$", found.stderr)
     assert NEEDLE not in found.output
 

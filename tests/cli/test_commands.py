@@ -56,10 +56,21 @@ def test_a_report_is_written_whole_or_not_at_all():
 
 def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
     first, second = map(json.loads, (fired / "runs.jsonl").read_text().splitlines())
-    assert (first["status"], first["paired"], first["summaries"]["extended_tau"]["all"]["mean"]) == ("ok", 60, -1.0)
-    assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == ["pending", "firing"]
+    assert (
+        first["status"],
+        first["paired"],
+        first["summaries"]["extended_tau"]["all"]["mean"],
+    ) == ("ok", 60, -1.0)
+    assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == [
+        "pending",
+        "firing",
+    ]
     _, listed = read_json("alerts")
-    assert (listed["slot"], listed["from"], listed["to"]) == ("2024-01-09T00:00:00Z", "pending", "firing")
+    assert (listed["slot"], listed["from"], listed["to"]) == (
+        "2024-01-09T00:00:00Z",
+        "pending",
+        "firing",
+    )
     subject = {"comparison": "feed", "alert": "SimilarityLow", "segment": "all"}
     assert listed.items() >= {**subject, "value": -1.0, "threshold": 0.35, "users": 60}.items()
     assert [each["slot"][:10] for each in read_json("runs")] == ["2024-01-09", "2024-01-08"]
@@ -67,7 +78,12 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
 
 
 def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fails(world):
-    adjust(("    k: 5", '    k: 5\n    scores_to: {file: {path: "out/{slot:%d}.parquet"}}\n    keep_scores: 10'))
+    adjust(
+        (
+            "    k: 5",
+            '    k: 5\n    scores_to: {file: {path: "out/{slot:%d}.parquet"}}\n    keep_scores: 10',
+        )
+    )
     (before,) = read_json(RUN)
     file = world / "out" / "08.parquet"
     written = file.read_bytes()
@@ -80,7 +96,10 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
 
     assert done.returncode == 3
     told = json.loads(done.stdout)
-    assert (told["status"], told["reason"].rpartition("; ")[2]) == ("failed", "what the slot had before stays")
+    assert (told["status"], told["reason"].rpartition("; ")[2]) == (
+        "failed",
+        "what the slot had before stays",
+    )
     assert [each["status"] for each in read_json("runs")] == ["ok"]
     assert file.read_bytes() == written
     Path("away.jsonl").rename(CANDIDATE)
@@ -126,7 +145,10 @@ def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     (world / "rankwatch.db").chmod(0o644)
     done = rankwatch("check --users 2")
     assert done.returncode == 0, done.stderr
-    assert "rankwatch.db has mode 0644, so every account of this machine may read users and lists" in done.stdout
+    assert (
+        "rankwatch.db has mode 0644, so every account of this machine may read users and lists"
+        in done.stdout
+    )
     assert done.stdout.count("user u") == 2
     assert "was 2" in done.stdout
     assert "new" in done.stdout
@@ -143,10 +165,14 @@ def test_check_says_how_many_ids_match_and_which_forms_would_help():
     assert 'Set item_ids: [{prefix: "item:"}, int] for both arms: then 2 of 3 match\n' in shown
     assert re.search(r"  ([0-9]+) of \1 users match\n", shown)
     text = CANDIDATE.read_text()
-    CANDIDATE.write_text(text.replace(': "u', ': " u').replace("item:", "").replace('"01"', '"1.0"'))
+    CANDIDATE.write_text(
+        text.replace(': "u', ': " u').replace("item:", "").replace('"01"', '"1.0"')
+    )
     shown = rankwatch("check --users 2").stdout
     assert "the ids differ in blanks, such as 'u0' among the users" in shown
-    assert re.search(r"Set user_ids: \[strip\] for users and both arms: then ([0-9]+) of \1 match\n", shown)
+    assert re.search(
+        r"Set user_ids: \[strip\] for users and both arms: then ([0-9]+) of \1 match\n", shown
+    )
 
 
 @pytest.mark.usefixtures("world")
@@ -154,7 +180,11 @@ def test_an_arm_that_cannot_be_read_fails_a_check_and_a_run_with_3_and_is_named(
     CANDIDATE.unlink()
     for command in ("check", RUN):
         done = rankwatch(command)
-        assert (done.returncode, "candidate.jsonl" in done.stdout, "Traceback" in done.stderr) == (3, True, False)
+        assert (done.returncode, "candidate.jsonl" in done.stdout, "Traceback" in done.stderr) == (
+            3,
+            True,
+            False,
+        )
     assert [run["status"] for run in read_json("runs")] == ["failed"]
 
 
@@ -162,11 +192,16 @@ def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path,
     monkeypatch.chdir(tmp_path)
     assert rankwatch("init").returncode == 0
     again = rankwatch("init")
-    assert (again.returncode, one_line(again)) == (2, "rankwatch: rankwatch.yaml is there already; --force replaces it")
+    assert (again.returncode, one_line(again)) == (
+        2,
+        "rankwatch: rankwatch.yaml is there already; --force replaces it",
+    )
     assert [rankwatch(command).returncode for command in ("db upgrade", "db check")] == [0, 0]
 
 
-def test_the_configuration_is_found_by_option_then_environment(world, tmp_path_factory, monkeypatch):
+def test_the_configuration_is_found_by_option_then_environment(
+    world, tmp_path_factory, monkeypatch
+):
     elsewhere, config = tmp_path_factory.mktemp("elsewhere"), str(world / "rankwatch.yaml")
     monkeypatch.chdir(elsewhere)
     read_json(f"{RUN} --config {config}")
@@ -178,7 +213,10 @@ def test_the_configuration_is_found_by_option_then_environment(world, tmp_path_f
 
 @pytest.mark.usefixtures("world")
 def test_every_mistake_is_told_with_its_exit_code():
-    rules = "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a whole configuration"
+    rules = (
+        "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a "
+        "whole configuration"
+    )
     Path("empty.yaml").write_text("# nothing\n")
     Path("rankwatch.db").unlink()
     assert_refused(f"""
@@ -200,9 +238,16 @@ def test_every_mistake_is_told_with_its_exit_code():
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run(world, number, code):
+def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run(
+    world, number, code
+):
     out, err = world / "out", world / "err"
-    replay = started(("replay", "--from", "2000-01-01", "--to", "2024-01-01", "--json"), cwd=world, out=out, err=err)
+    replay = started(
+        ("replay", "--from", "2000-01-01", "--to", "2024-01-01", "--json"),
+        cwd=world,
+        out=out,
+        err=err,
+    )
     wait_for(lambda: out.exists() and out.read_text().count("\n") > 1, "some runs")
     os.kill(replay.pid or 0, number)
     assert ended(replay, 60) == code
@@ -227,10 +272,17 @@ def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side():
     (found,) = read_json("show feed --slot 2024-01-08")
     assert found["evidence"][0]["candidate"] == [str(item) for item in APART]
     assert {each["metric"] for each in found["summaries"]} == {"extended_tau", "rbo(p=0.9)"}
-    assert (found["explanation"]["metric"], found["explanation"]["before"]) == ("extended_tau", None)
+    assert (found["explanation"]["metric"], found["explanation"]["before"]) == (
+        "extended_tau",
+        None,
+    )
     assert_refused("show feed --slot 2024-01-10 | 2 | 2024-01-10")
     # A table in a pipe has one line a row and no blanks at its end.
-    lines = [line for command in ("notify list", "metrics") for line in rankwatch(command).stdout.splitlines()]
+    lines = [
+        line
+        for command in ("notify list", "metrics")
+        for line in rankwatch(command).stdout.splitlines()
+    ]
     assert lines == [line.rstrip() for line in lines]
     assert len(rankwatch("runs").stdout.splitlines()) == 3
 
@@ -247,7 +299,10 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
     read_json("run-once --slot 2024-01-09")
 
     shown = rankwatch("show feed").stdout
-    assert "Why, by extended_tau against the lists that 60 users had in the run of 2024-01-08 00:00: " in shown
+    assert (
+        "Why, by extended_tau against the lists that 60 users had in the run of 2024-01-08 00:00: "
+        in shown
+    )
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):
         assert title in shown
     (found,) = read_json("show feed")
@@ -258,7 +313,13 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
 
 
 def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world, collector):
-    write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook(collector), names=("feed", "taken"))
+    write_world(
+        world,
+        "sqlite:///rankwatch.db",
+        every="1d",
+        receivers=hook(collector),
+        names=("feed", "taken"),
+    )
     adjust(("for: 2", "for: 1"))
     write_lists(CANDIDATE, APART)
     with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=True)) as store:
@@ -266,8 +327,11 @@ def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world,
     done = rankwatch(f"{RUN} --json")
     assert done.returncode == 3
     assert (
-        "taken: another process is running slot 2024-01-08T00:00:00Z at this moment: other:1 (host:process) holds it until "
-        "2999-01-01T00:00:00Z; try again when it has ended, or after that time if it was killed: the slot is taken over then"
+        "taken: another process is running slot 2024-01-08T00:00:00Z at this moment: other:1 "
+        "(host:process) holds it until 2999-01-01T00:00:00Z; try again when it has ended, or "
+        "after that time if it was killed: the slot is taken over then"
     ) in done.stderr
     assert [json.loads(line)["comparison"] for line in done.stdout.splitlines()] == ["feed"]
-    assert [json.loads(request.body)["commonLabels"]["comparison"] for request in collector.requests] == ["feed"]
+    assert [
+        json.loads(request.body)["commonLabels"]["comparison"] for request in collector.requests
+    ] == ["feed"]

@@ -14,7 +14,8 @@ from tables import rows
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
 CANDIDATE = {
-    user: (items[::-1] if i % 3 == 0 else [*items[:5], 90, 91, 92, 93, 94]) for i, (user, items) in enumerate(BASE.items())
+    user: (items[::-1] if i % 3 == 0 else [*items[:5], 90, 91, 92, 93, 94])
+    for i, (user, items) in enumerate(BASE.items())
 }
 COUNTRIES = {user: "UK" if int(user[1:]) % 2 else "DE" for user in BASE}
 SCORES = [9, 9, 8, 7, 6, 5, 4, 3, 2, 1]
@@ -33,7 +34,9 @@ def write_rows(name: str, *rows: dict[str, Any], mode: str = "w") -> None:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def write_long(path: Path, delimiter: str, columns: list[str], rows: Iterable[tuple[object, ...]]) -> None:
+def write_long(
+    path: Path, delimiter: str, columns: list[str], rows: Iterable[tuple[object, ...]]
+) -> None:
     with path.open("w", newline="") as file:
         csv.writer(file, delimiter=delimiter).writerows([columns, *rows])
 
@@ -42,7 +45,8 @@ def write_world() -> None:
     """Two files of lists in the current folder."""
     for name, lists in (("base", BASE), ("candidate", CANDIDATE)):
         rows = (
-            {"user_id": user, "items": items, "scores": SCORES, "country": COUNTRIES[user]} for user, items in lists.items()
+            {"user_id": user, "items": items, "scores": SCORES, "country": COUNTRIES[user]}
+            for user, items in lists.items()
         )
         write_rows(f"{name}.jsonl", *rows)
 
@@ -76,7 +80,9 @@ def test_files_compare_as_the_same_lists_do_in_python(compared):
 
 
 @pytest.mark.integration
-def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_make_the_order(tmp_path):
+def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_make_the_order(
+    tmp_path,
+):
     rows = [
         (user, item, rank, score)
         for user, items in BASE.items()
@@ -117,37 +123,61 @@ def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_th
         apart = told["apart"]
         assert apart["metric"] == "extended_tau"
         assert set(apart["parts"]) == {"membership", "order", "length"}
-        assert sum(apart["parts"].values()) == pytest.approx(1 - told["metrics"]["extended_tau"]["mean"], abs=1e-12)
+        assert sum(apart["parts"].values()) == pytest.approx(
+            1 - told["metrics"]["extended_tau"]["mean"], abs=1e-12
+        )
         assert sum(apart["lists"].values()) == pytest.approx(1)
     expected = monitor.summarize(monitor.compare_many(BASE, CANDIDATE, "overlap", 10), COUNTRIES)
-    assert {name: (told["paired"], told["metrics"]["overlap"]["mean"]) for name, told in compared["segments"].items()} == {
-        f"country={country}": (6, expected.loc[("overlap", country), "mean"]) for country in ("DE", "UK")
+    assert {
+        name: (told["paired"], told["metrics"]["overlap"]["mean"])
+        for name, told in compared["segments"].items()
+    } == {
+        f"country={country}": (6, expected.loc[("overlap", country), "mean"])
+        for country in ("DE", "UK")
     }
 
 
 def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown():
     Path("users.csv").write_text("user_id,plan\nu1,free\nu2,paid\nu3,free\nnobody,free\n")
     said = read_comparison(f"{COMPARE} --users users.csv --by plan")
-    assert (said["users"], said["paired"], said["coverage"]) == (4, 3, {"baseline.missing": 1, "candidate.missing": 1})
-    assert {name: told["paired"] for name, told in said["segments"].items()} == {"plan=free": 2, "plan=paid": 1}
+    assert (said["users"], said["paired"], said["coverage"]) == (
+        4,
+        3,
+        {"baseline.missing": 1, "candidate.missing": 1},
+    )
+    assert {name: told["paired"] for name, told in said["segments"].items()} == {
+        "plan=free": 2,
+        "plan=paid": 1,
+    }
 
     write_rows("candidate.jsonl", {"user_id": "u99", "items": [1]}, mode="a")
     said = read_comparison(f"{COMPARE} --by country")
-    assert (said["users"], said["paired"], said["segments"]["country=unknown"]["paired"]) == (13, 12, 0)
+    assert (said["users"], said["paired"], said["segments"]["country=unknown"]["paired"]) == (
+        13,
+        12,
+        0,
+    )
 
 
 def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(compared):
     distant = read_comparison(f"{COMPARE} -m kendall_distance --worst 2")
-    for found, metric, is_distance in ((compared, "extended_tau", False), (distant, "kendall_distance", True)):
+    for found, metric, is_distance in (
+        (compared, "extended_tau", False),
+        (distant, "kendall_distance", True),
+    ):
         scores = monitor.compare_many(BASE, CANDIDATE, metric, 10)[metric]
-        assert [each["scores"][metric] for each in found["worst"]] == sorted(scores, reverse=is_distance)[:2]
+        assert [each["scores"][metric] for each in found["worst"]] == sorted(
+            scores, reverse=is_distance
+        )[:2]
         worst = found["worst"][0]
         assert [[*map(int, worst[arm])] for arm in ("baseline", "candidate")] == [
             lists[worst["user"]] for lists in (BASE, CANDIDATE)
         ]
 
 
-def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatever_their_names(tmp_path):
+def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatever_their_names(
+    tmp_path,
+):
     write_rows("candidate.jsonl", {"user_id": "<script>", "items": ["<b>&", "2"]}, mode="a")
     write_rows("base.jsonl", {"user_id": "<script>", "items": ["1", "<script>"]}, mode="a")
     done = rankwatch(f"{COMPARE} --html out.html --worst 2")
@@ -156,7 +186,11 @@ def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatev
     assert done.returncode == 0
     assert text.count("<script") == 1
     assert "<b>" not in text
-    lines = [line for line in done.stdout.splitlines() if " users compared " in line or line.startswith("extended_tau is")]
+    lines = [
+        line
+        for line in done.stdout.splitlines()
+        if " users compared " in line or line.startswith("extended_tau is")
+    ]
     assert [line in text for line in lines] == [True, True]
     assert text.count('class="slopes"') == done.stdout.count("\nuser ") == 2
     assert text.count("by chance ") >= 3
@@ -186,7 +220,10 @@ def test_every_mistake_is_one_line_that_says_what_to_do():
 def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_left_out_is_told_with_its_reason():
     odd = {"user_id": "u1", "items": "1;2"}
     for row, words in (
-        ({"user_id": "z", "items": [1]}, "none of 13 users could be compared (12 missing in baseline,"),
+        (
+            {"user_id": "z", "items": [1]},
+            "none of 13 users could be compared (12 missing in baseline,",
+        ),
         (odd, "column 'items' of odd.jsonl: 1 of 1 rows cannot be read (text with separators"),
         ({"user_id": "u1", "items": []}, "1 empty in baseline"),
     ):
@@ -201,26 +238,45 @@ def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_l
     assert said["paired"] == 1
     found, advice = "text with separators", "write a JSON array, or one item a row"
     assert said["notes"] == [
-        f"malformed in baseline: odd.jsonl: the text is no JSON array of ids, but {found}: {advice}; for example u1",
-        f"column 'items' of odd.jsonl: 1 of 2 rows cannot be read ({found}, such as '1;2'): {advice}",
+        (
+            f"malformed in baseline: odd.jsonl: the text is no JSON array of ids, but {found}: "
+            f"{advice}; for example u1"
+        ),
+        (
+            f"column 'items' of odd.jsonl: 1 of 2 rows cannot be read ({found}, such as '1;2'): "
+            f"{advice}"
+        ),
     ]
 
 
-HOSTILE = {"\x1b[31mred\x07": ["\x1b]0;title\x07", "\x9b2J"], "two\nlines\u202e": ["[bold]b[/bold]", "tab\t"]}
+HOSTILE = {
+    "\x1b[31mred\x07": ["\x1b]0;title\x07", "\x9b2J"],
+    "two\nlines\u202e": ["[bold]b[/bold]", "tab\t"],
+}
 """Ids that are written to do harm to a terminal or a reader."""
 
 
 def test_neither_an_id_nor_a_file_steers_the_terminal():
-    write_rows("hostile.jsonl", *({"user_id": user, "items": items, "by": "\x1b[2J"} for user, items in HOSTILE.items()))
+    write_rows(
+        "hostile.jsonl",
+        *({"user_id": user, "items": items, "by": "\x1b[2J"} for user, items in HOSTILE.items()),
+    )
     Path("binary.csv").write_bytes(b"user_id,items\n\x1b[2J\x07\n")
 
     shown = rankwatch("compare hostile.jsonl hostile.jsonl --worst 2 --by by")
-    refused = [rankwatch(f"compare {file} {file} --by none") for file in ("hostile.jsonl", "binary.csv")]
+    refused = [
+        rankwatch(f"compare {file} {file} --by none") for file in ("hostile.jsonl", "binary.csv")
+    ]
 
     assert (shown.returncode, [each.returncode for each in refused]) == (0, [2, 2])
     said = "".join(each.stdout + each.stderr for each in (shown, *refused))
     assert {char for char in said if not char.isprintable()} == {"\n"}
-    for words in ("by=\\x1b[2J: ", "user \\x1b[31mred\\x07 ", "user two\\nlines\\u202e ", "[bold]b[/bold]"):
+    for words in (
+        "by=\\x1b[2J: ",
+        "user \\x1b[31mred\\x07 ",
+        "user two\\nlines\\u202e ",
+        "[bold]b[/bold]",
+    ):
         assert words in shown.stdout
 
 

@@ -59,7 +59,13 @@ def test_current_check_and_moves_speak_to_machines():
     head = schema_version.head()
     assert db_json("current") == {"schema": None, "wanted": head}
     assert db_json("upgrade") == {"before": None, "after": head}
-    expected = {"schema": head, "wanted": head, "as_expected": True, "differences": [], "damage": []}
+    expected = {
+        "schema": head,
+        "wanted": head,
+        "as_expected": True,
+        "differences": [],
+        "damage": [],
+    }
     assert db_json("check") == expected
     assert db_json("downgrade 0001") == {"before": head, "after": "0001"}
     assert_refused("""
@@ -79,7 +85,9 @@ def _overwrite() -> None:
 
 def _desynchronize() -> None:
     with closing(sqlite3.connect(FILE, isolation_level=None)) as connection:
-        row = connection.execute("SELECT * FROM sqlite_master WHERE name = 'ix_runs_scheduled_for'").fetchone()
+        row = connection.execute(
+            "SELECT * FROM sqlite_master WHERE name = 'ix_runs_scheduled_for'"
+        ).fetchone()
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("DELETE FROM sqlite_master WHERE name = ?", row[1:2])
     with closing(sqlite3.connect(FILE, isolation_level=None)) as connection:
@@ -93,14 +101,22 @@ def _desynchronize() -> None:
     ("spoil", "says", "advice"),
     [
         (_overwrite, "pages do not hold what they should", "restore it from a backup"),
-        (_desynchronize, "wrong # of entries in index ix_runs_scheduled_for", "rankwatch.db REINDEX`"),
+        (
+            _desynchronize,
+            "wrong # of entries in index ix_runs_scheduled_for",
+            "rankwatch.db REINDEX`",
+        ),
     ],
 )
 def test_check_finds_a_damaged_file_and_says_what_to_do(spoil, says, advice):
     assert db("check").stdout == f"schema {schema_version.head()}: as expected\nfile: sound\n"
     spoil()
     done = db("check --json")
-    assert (done.returncode, says in done.stderr, done.stderr.endswith(f"{advice}\n")) == (4, True, True)
+    assert (done.returncode, says in done.stderr, done.stderr.endswith(f"{advice}\n")) == (
+        4,
+        True,
+        True,
+    )
     found = json.loads(done.stdout)
     assert (says in " ".join(found["damage"]), found["as_expected"]) == (True, False)
 
@@ -145,18 +161,27 @@ def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_on
     assert db("upgrade").stderr == ""
 
 
-def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_out(config, postgres_url):
+def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_out(
+    config, postgres_url
+):
     config.write_text(CONFIG.replace("sqlite:///rankwatch.db", postgres_url), encoding="utf-8")
     db("upgrade")
-    with closing(open_leases(parse_url(postgres_url), holder="host:7", lasts=timedelta(minutes=5))) as leases:
+    with closing(
+        open_leases(parse_url(postgres_url), holder="host:7", lasts=timedelta(minutes=5))
+    ) as leases:
         lease = leases.acquire()
         assert isinstance(lease, Lease)
         assert_refused("db downgrade -- -1 | 4 | worked with, by host:7 (leads, for ")
         leases.release(lease)
     until_after_all = datetime(2100, 1, 1, tzinfo=UTC)
     with closing(open_store(postgres_url, create=False)) as store:
-        for name, owner, until in (("old", "host:6", SLOT + DAY), ("feed", "host:8", until_after_all)):
-            assert store.runs.claim(name, SLOT, owner=owner, now=SLOT, until=until, config_hash="x", rerun=False)
+        for name, owner, until in (
+            ("old", "host:6", SLOT + DAY),
+            ("feed", "host:8", until_after_all),
+        ):
+            assert store.runs.claim(
+                name, SLOT, owner=owner, now=SLOT, until=until, config_hash="x", rerun=False
+            )
     assert_refused("db downgrade -- -1 | 4 | worked with, by host:8 (runs feed)")
     assert db("downgrade --force -- -1").returncode == 0
     assert_refused("db downgrade 0001 | 4 | host:8 (runs feed)")  # with tables of an older version

@@ -18,7 +18,9 @@ GATE = "gate feed --margin 0.5"
 def write_rotating(folder: Path) -> None:
     """Forty of sixty users, drawn anew each day, no noise floor."""
     config = write_world(folder, "sqlite:///rankwatch.db", every="1d")
-    config.write_text(config.read_text().replace("{all: true}", "{all: true, sample: {rotating: 40}}"))
+    config.write_text(
+        config.read_text().replace("{all: true}", "{all: true, sample: {rotating: 40}}")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,9 @@ def rotating(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rotating")
     write_rotating(folder)
     for day in ("2024-01-08", "2024-01-09"):
-        assert rankwatch(f"run-once --slot {day} --config {folder / 'rankwatch.yaml'}").returncode == 0
+        assert (
+            rankwatch(f"run-once --slot {day} --config {folder / 'rankwatch.yaml'}").returncode == 0
+        )
     return folder
 
 
@@ -45,19 +49,29 @@ def test_similar_lists_are_safe_and_end_with_0():
     lines = done.stdout.splitlines()
     assert lines[0] == "feed  margin 0.5  alpha 0.01"
     assert lines[1].startswith(
-        "judged: extended_tau: how far it is from 1, that of identical lists; the baseline's own noise is NOT"
+        (
+            "judged: extended_tau: how far it is from 1, that of identical lists; the baseline's "
+            "own noise is NOT"
+        )
     )
-    assert lines[2] == "runs: 2, 2024-01-08T00:00:00Z to 2024-01-09T00:00:00Z; 80 rotating users, 0 missing"
+    assert (
+        lines[2]
+        == "runs: 2, 2024-01-08T00:00:00Z to 2024-01-09T00:00:00Z; 80 rotating users, 0 missing"
+    )
     assert lines[-1].startswith("SAFE: the mean excess is below 0.5: at most 0.")
 
 
-def test_lists_far_apart_are_a_breach_and_end_with_1_and_a_database_that_is_not_there_is_no_verdict(world):
+def test_lists_far_apart_are_a_breach_and_end_with_1_and_a_database_that_is_not_there_is_no_verdict(
+    world,
+):
     write_rotating(world)
     write_lists(world / "candidate.jsonl", APART)
     assert rankwatch("run-once --slot 2024-01-08").returncode == 0
     done = rankwatch(GATE)
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("BREACH: the mean excess is above 0.5: at least 1.")
+    assert done.stdout.splitlines()[-1].startswith(
+        "BREACH: the mean excess is above 0.5: at least 1."
+    )
     (world / "rankwatch.db").unlink()
     assert_refused(f"{GATE} | 4 | rankwatch.db")
 
@@ -67,9 +81,18 @@ def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for
     assert printed.returncode == 0, printed.stderr
     found: dict[str, Any] = json.loads((stored / "certificate.json").read_text())
     assert found == json.loads(printed.stdout)
-    assert (found["verdict"], found["reason"], found["judged"], found["design"]) == ("safe", "decided", "identical", "rotating")
+    assert (found["verdict"], found["reason"], found["judged"], found["design"]) == (
+        "safe",
+        "decided",
+        "identical",
+        "rotating",
+    )
     assert (found["users"], found["missing"], found["margin"], found["alpha"]) == (80, 0, 0.5, 0.01)
-    assert (found["metric"], found["reference"], found["range"]) == ("extended_tau", 1.0, [0.0, 2.0])
+    assert (found["metric"], found["reference"], found["range"]) == (
+        "extended_tau",
+        1.0,
+        [0.0, 2.0],
+    )
     assert len(found["config_hash"]) == 64
     (segment,) = found["segments"]
     assert segment["confidence_sequence"]["low"] == 0.0
@@ -85,11 +108,18 @@ def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for
 def test_as_a_page_it_has_the_verdict_its_figures_and_the_confidence_sequence_against_the_margin():
     printed = rankwatch(GATE)
     done = rankwatch(f"{GATE} --html gate.html")
-    assert (done.returncode, done.stdout, done.stderr) == (0, printed.stdout, "written: gate.html\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        printed.stdout,
+        "written: gate.html\n",
+    )
     shown = shown_in_browser(Path("gate.html"))
     assert "Gate: safe" in shown["text"]
     *lines, words = printed.stdout.splitlines()
-    assert all(" ".join(line.split()) in shown["text"] for line in (*lines[:3], words.removeprefix("SAFE: ")))
+    assert all(
+        " ".join(line.split()) in shown["text"]
+        for line in (*lines[:3], words.removeprefix("SAFE: "))
+    )
     first, newest = shown["notes"]
     assert first.startswith("2024-01-08T00:00:00Z, 40 users: 0.0000 to ")
     low, high = lines[4].split()[4:6]
@@ -107,7 +137,9 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
     """)
     with suppress(FileExistsError):
         os.mkfifo(stored / "pipe")
-    monkeypatch.setattr("monitor.service.gate.decide", None)  # a certificate that cannot be written is told before
+    monkeypatch.setattr(
+        "monitor.service.gate.decide", None
+    )  # a certificate that cannot be written is told before
     assert_refused(f"""
         {GATE} --certificate nowhere/certificate.json | 74 | rankwatch: nowhere/certificate.json: No such file or directory
         {GATE} --certificate pipe | 74 | rankwatch: pipe: it is no file but a pipe, socket or device: name a file

@@ -47,7 +47,9 @@ def answering(first: bytes | None, piece: bytes = b"") -> Iterator[int]:
                 self.request.sendall(first)
                 while piece and not over.wait(0.02):
                     self.request.sendall(piece)
-                self.request.shutdown(socket.SHUT_WR)  # what was not read would reset the connection when it is closed
+                self.request.shutdown(
+                    socket.SHUT_WR
+                )  # what was not read would reset the connection when it is closed
                 self.request.recv(1000)
 
     with listening(server := socketserver.TCPServer(("127.0.0.1", 0), Answer)):
@@ -79,14 +81,25 @@ def test_encryption_is_found_out_and_no_password_needed(health, server_pair):
 
 
 @pytest.mark.integration
-def test_where_every_client_needs_a_certificate_one_can_be_shown(health, authority, server_pair, client_pair, tmp_path):
-    files = {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key), "client_ca_file": str(authority.cert)}
-    with serving(health, tls_server_config={**files, "client_auth_type": "RequireAndVerifyClientCert"}) as site:
+def test_where_every_client_needs_a_certificate_one_can_be_shown(
+    health, authority, server_pair, client_pair, tmp_path
+):
+    files = {
+        "cert_file": str(server_pair.cert),
+        "key_file": str(server_pair.key),
+        "client_ca_file": str(authority.cert),
+    }
+    with serving(
+        health, tls_server_config={**files, "client_auth_type": "RequireAndVerifyClientCert"}
+    ) as site:
         stranger = found(tmp_path, "stranger").own
         for options in ("", f"--cert {stranger.cert} --key {stranger.key}"):
             code, text = ask(site.port, options)
             assert (code, "give one that it trusts with --cert" in text) == (1, True)
-        assert ask(site.port, f"--cert {client_pair.cert} --key {client_pair.key}") == (0, "healthy")
+        assert ask(site.port, f"--cert {client_pair.cert} --key {client_pair.key}") == (
+            0,
+            "healthy",
+        )
 
 
 def test_who_does_not_answer_is_not_well():
@@ -114,10 +127,18 @@ def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(piece, first):
 
 
 def test_only_the_word_of_a_daemon_counts():
-    for body, status in (("It works!", "200 OK"), ("ready\n", "200 OK"), ("healthy" * 1000, "200 OK"), ("x", "404 Not Found")):
+    for body, status in (
+        ("It works!", "200 OK"),
+        ("ready\n", "200 OK"),
+        ("healthy" * 1000, "200 OK"),
+        ("x", "404 Not Found"),
+    ):
         with answering(page(body, status)) as port:
             code, text = ask(port)
-        assert (code, text.split(" (")[0]) == (1, f"something else than rankwatch answers at 127.0.0.1:{port}")
+        assert (code, text.split(" (")[0]) == (
+            1,
+            f"something else than rankwatch answers at 127.0.0.1:{port}",
+        )
 
 
 def test_of_one_who_closes_it_is_said_what_was_seen_without_tls():
@@ -140,7 +161,9 @@ def test_what_cannot_be_asked_is_wrong_usage():
 
 
 @pytest.mark.integration
-def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(tmp_path, client_pair, server_pair):
+def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(
+    tmp_path, client_pair, server_pair
+):
     os.mkfifo(tmp_path / "fifo")
     locking = f"pkey -in {client_pair.key} -aes256 -passout pass:word -out locked.key"
     subprocess.run([require("openssl"), *locking.split()], cwd=tmp_path, check=True)

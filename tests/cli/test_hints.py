@@ -14,7 +14,9 @@ COMPARE = "compare base.csv other.csv --item item --rank rank"
 
 
 def write_long(name: str, *items: str, user: str = "1") -> None:
-    Path(name).write_text(LONG + "".join(f"{user},{item},{rank}\n" for rank, item in enumerate(items)))
+    Path(name).write_text(
+        LONG + "".join(f"{user},{item},{rank}\n" for rank, item in enumerate(items))
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +25,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_long("base.csv", "42", "7")
 
 
-@pytest.mark.parametrize("other", [("42.0", "7.0"), ("0042", "0007"), (" 42", " 7"), ("b'42'", "b'7'"), ("SKU-42", "SKU-7")])
+@pytest.mark.parametrize(
+    "other",
+    [("42.0", "7.0"), ("0042", "0007"), (" 42", " 7"), ("b'42'", "b'7'"), ("SKU-42", "SKU-7")],
+)
 def test_the_option_that_compare_proposes_lets_the_items_meet(other):
     write_long("other.csv", *other)
     said = rankwatch(COMPARE).stdout.splitlines()[1]
@@ -41,7 +46,10 @@ def test_users_that_are_spelled_otherwise_are_named_where_nobody_can_be_compared
     done = rankwatch(COMPARE)
 
     assert done.returncode != 0
-    assert "the ids differ in their prefix, such as '1' in the baseline and 'user-1' in the candidate" in done.stderr
+    assert (
+        "the ids differ in their prefix, such as '1' in the baseline and 'user-1' in the candidate"
+        in done.stderr
+    )
     option = "--user-ids " + shlex.quote('[{prefix: "user-"}]')
     assert f"Add {option}: then 1 of 1 match" in done.stderr
     assert rankwatch(f"{COMPARE} {option}").returncode == 0
@@ -86,7 +94,10 @@ def test_check_a_run_show_and_alerts_name_what_matches_nothing_and_why_nothing_m
         assert segment in said
         assert window in said
         assert items in said
-    assert "no user of the panel belongs to country=no (did you mean country=NO?)" in rankwatch("alerts").stdout
+    assert (
+        "no user of the panel belongs to country=no (did you mean country=NO?)"
+        in rankwatch("alerts").stdout
+    )
 
 
 def test_a_silence_that_matches_nothing_is_named_when_it_is_added_and_listed():

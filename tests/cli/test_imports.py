@@ -9,7 +9,10 @@ import pytest
 from monitor.storage import open_store
 
 pytestmark = pytest.mark.integration
-LIBRARIES = "pandas numpy scipy monitor.options pyarrow sqlalchemy alembic aiohttp requests starlette uvicorn structlog"
+LIBRARIES = (
+    "pandas numpy scipy monitor.options pyarrow sqlalchemy alembic aiohttp requests "
+    "starlette uvicorn structlog"
+)
 STEPS = f"""
 import contextlib, io, sys
 
@@ -38,12 +41,16 @@ show_loaded("scipy.stats alembic apprise")
 
 def lines_of(code: str, directory: Path) -> list[str]:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout.splitlines()
+    return subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
 
 
 def test_each_step_loads_only_what_it_needs(tmp_path):
     """Help and the question how a daemon is load nothing heavy, stored runs little, and the daemon no statistics of scipy."""
-    (tmp_path / "rankwatch.yaml").write_text("database: sqlite:///rankwatch.db\ncomparisons: [{name: feed}]\n")
+    (tmp_path / "rankwatch.yaml").write_text(
+        "database: sqlite:///rankwatch.db\ncomparisons: [{name: feed}]\n"
+    )
     open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True).close()
 
     assert lines_of(STEPS, tmp_path) == [
@@ -59,6 +66,9 @@ def test_each_step_loads_only_what_it_needs(tmp_path):
 
 def test_executors_of_spark_need_no_library_but_those_of_arrays(tmp_path):
     absent = dict.fromkeys(("scipy", "pydantic", "sqlalchemy", "aiohttp", "structlog"))
-    code = f"import sys; sys.modules |= {absent}; import monitor.pipeline.run_parts as loaded; print(loaded.__name__)"
+    code = (
+        f"import sys; sys.modules |= {absent}; import monitor.pipeline.run_parts as loaded; "
+        "print(loaded.__name__)"
+    )
 
     assert lines_of(code, tmp_path) == ["monitor.pipeline.run_parts"]

@@ -30,14 +30,22 @@ def test_alerts_lists_without_a_command_and_by_name():
 def drift() -> tuple[str, str | None]:
     """State of the configuration's own rule, and who acknowledged it."""
     states = read_json("alerts --states")
-    return next((each["state"], each["acknowledged_by"]) for each in states if each["alert"] == "SimilarityLow")
+    return next(
+        (each["state"], each["acknowledged_by"])
+        for each in states
+        if each["alert"] == "SimilarityLow"
+    )
 
 
 @pytest.mark.usefixtures("fired")
 def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand():
     acknowledge = "alerts ack feed --by anna -m known"
     (done,) = read_json(acknowledge)
-    assert (done["from"], done["to"], done["reason"]) == ("firing", "firing", "acknowledged by anna: known")
+    assert (done["from"], done["to"], done["reason"]) == (
+        "firing",
+        "firing",
+        "acknowledged by anna: known",
+    )
     assert drift() == ("firing", "anna")
     assert re.search("firing +anna", rankwatch("alerts").stdout)
     assert_refused(f"""
@@ -86,7 +94,9 @@ def test_what_cannot_be_accepted_or_silenced_is_told():
 
 @pytest.mark.usefixtures("fired")
 def test_silences_are_added_listed_and_ended():
-    (added,) = read_json("""silence add 'alert=~"Similarity.*"' segment=all --for 2h --by anna -m known""")
+    (added,) = read_json(
+        """silence add 'alert=~"Similarity.*"' segment=all --for 2h --by anna -m known"""
+    )
     assert (added["id"], added["author"], added["comment"]) == (1, "anna", "known")
     assert added["matchers"] == ['alert=~"Similarity.*"', "segment=all"]
 
@@ -96,13 +106,21 @@ def test_silences_are_added_listed_and_ended():
     assert read_json("silence ls") == []
     (ended,) = read_json("silence ls --all")
     assert ended["ends_at"] < added["ends_at"]
-    assert_refused("silence expire 1 | 2 | rankwatch: no silence 1 that has not ended yet: see `rankwatch silence ls`")
+    assert_refused(
+        (
+            "silence expire 1 | 2 | rankwatch: no silence 1 that has not ended yet: see `rankwatch "
+            "silence ls`"
+        )
+    )
 
 
 @pytest.fixture
 def receivers(world: Path, collector: Collector) -> Path:
     """A configuration with two receivers."""
-    hooks = "".join(f'  - webhook: {{url: "{collector.url}/canary", name: {name}}}\n' for name in ("hook", "other"))
+    hooks = "".join(
+        f'  - webhook: {{url: "{collector.url}/canary", name: {name}}}\n'
+        for name in ("hook", "other")
+    )
     return write_world(world, "sqlite:///none.db", receivers=f"receivers:\n{hooks}")
 
 
@@ -115,7 +133,11 @@ def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(collector)
         ("other", "resolved", True, None),
     ]
     start, _, end, _ = (json.loads(request.body) for request in collector.requests)
-    assert (start["status"], end["status"], start["groupKey"]) == ("firing", "resolved", end["groupKey"])
+    assert (start["status"], end["status"], start["groupKey"]) == (
+        "firing",
+        "resolved",
+        end["groupKey"],
+    )
     assert start["commonLabels"]["test"] == "true"
     assert "THIS IS A TEST" in start["alerts"][0]["annotations"]["summary"]
     assert not Path("none.db").exists()
@@ -124,7 +146,10 @@ def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(collector)
 @pytest.mark.integration
 @pytest.mark.usefixtures("world")
 def test_the_subject_of_a_mail_says_that_it_is_a_test(mail_server, certificate):
-    mail = f"host: 127.0.0.1, port: {mail_server.port}, sender: r@x.test, to: [kim@x.test], ca_file: {certificate}"
+    mail = (
+        f"host: 127.0.0.1, port: {mail_server.port}, sender: r@x.test, to: [kim@x.test], "
+        f"ca_file: {certificate}"
+    )
     with Path("rankwatch.yaml").open("a") as file:
         file.write(f"receivers: [email: {{{mail}}}]\n")
     assert len(read_json("notify test")) == 2
@@ -147,11 +172,24 @@ def test_one_receiver_may_be_chosen_and_a_refusal_ends_with_5_when_all_have_been
     assert_refused("notify test | 2 | the configuration has no receivers")
 
 
-def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrived(receivers, collector):
+def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrived(
+    receivers, collector
+):
     collector.replies.append(answer(500))
     waited: list[float] = []
-    told = list(send_test(load_settings(receivers), "hook", HeldClock(), wait=timedelta(minutes=1), pause=waited.append))
-    assert [(each.status.value, each.trouble is None) for each in told] == [("firing", False), ("resolved", True)]
+    told = list(
+        send_test(
+            load_settings(receivers),
+            "hook",
+            HeldClock(),
+            wait=timedelta(minutes=1),
+            pause=waited.append,
+        )
+    )
+    assert [(each.status.value, each.trouble is None) for each in told] == [
+        ("firing", False),
+        ("resolved", True),
+    ]
     assert waited == [60.0]
 
 
@@ -162,10 +200,23 @@ def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(world):
         store_run(store, 0.1, to=("fake", "other"))
         outlet(store, receiver, clock, policy=muted).deliver_due()
         waits, untried = read_json("notify ls")
-        assert (waits["receiver"], waits["status"], waits["attempts"], waits["reason"]) == ("fake", "held", 0, "dry run")
-        assert (waits["change"], waits["segment"], waits["since"]) == ("starts", "all", "2024-01-08T00:00:00Z")
+        assert (waits["receiver"], waits["status"], waits["attempts"], waits["reason"]) == (
+            "fake",
+            "held",
+            0,
+            "dry run",
+        )
+        assert (waits["change"], waits["segment"], waits["since"]) == (
+            "starts",
+            "all",
+            "2024-01-08T00:00:00Z",
+        )
         assert waits["message"].startswith("mean of extended_tau is 0.1")
-        assert (untried["receiver"], untried["status"], untried["reason"]) == ("other", "pending", None)
+        assert (untried["receiver"], untried["status"], untried["reason"]) == (
+            "other",
+            "pending",
+            None,
+        )
 
         clock.pass_by(60)
         outlet(store, receiver, clock).deliver_due()

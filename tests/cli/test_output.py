@@ -22,13 +22,21 @@ class Terminal(StringIO):
 def test_text_folds_within_the_terminal_numbers_stay_whole_and_a_table_too_narrow_is_wider_and_loses_nothing(
     monkeypatch,
 ):
-    columns, numbers = ("user", "segment", "users>", "mean>", "by chance>", "reason"), ("1,234,567", "-0.123456", "-0.983972")
-    for width, reason in ((80, "the mean is below its threshold since the run of yesterday"), (40, "too low")):
+    columns, numbers = (
+        ("user", "segment", "users>", "mean>", "by chance>", "reason"),
+        ("1,234,567", "-0.123456", "-0.983972"),
+    )
+    for width, reason in (
+        (80, "the mean is below its threshold since the run of yesterday"),
+        (40, "too low"),
+    ):
         monkeypatch.setenv("COLUMNS", str(width))
         with redirect_stdout(Terminal()) as shown:
             print_table(columns, [("u-1", "country=nonUK", *numbers, reason)])
         text = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())
-        assert [word for word in (*numbers, "u-1", "by chance", *reason.split()) if word not in text] == []
+        assert [
+            word for word in (*numbers, "u-1", "by chance", *reason.split()) if word not in text
+        ] == []
         assert "…" not in text
         assert (max(len(line.rstrip()) for line in text.splitlines()) > width) is (width == 40)
 
@@ -41,12 +49,18 @@ COMMANDS = (
 
 
 @pytest.mark.integration
-def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_there_and_check_says_why(world):
+def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_there_and_check_says_why(
+    world,
+):
     write_lists(world / "candidate.jsonl", APART)
     items = [*SIMILAR, *APART]
-    (world / "catalogue.csv").write_text("item_id,title\n" + "".join(f"{item},Title {item}\n" for item in items))
+    (world / "catalogue.csv").write_text(
+        "item_id,title\n" + "".join(f"{item},Title {item}\n" for item in items)
+    )
     config = world / "rankwatch.yaml"
-    titles = "    item_titles: {file: {path: catalogue.csv, item: item_id, title: title}}\n    rules:"
+    titles = (
+        "    item_titles: {file: {path: catalogue.csv, item: item_id, title: title}}\n    rules:"
+    )
     config.write_text(config.read_text().replace("    rules:", titles))
     assert rankwatch("run-once --slot 2024-01-08").returncode == 0
 
@@ -55,7 +69,9 @@ def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_th
         assert (done.returncode, done.stderr.replace("written: c.html\n", "")) == (0, "")
         lists = done.stdout.partition("user u")[2]
         assert [lists.count(f"Title {item} ({item})") for item in items] == [1] * 10
-        assert json.loads(rankwatch(f"{command} --json").stdout)["titles"] == {str(item): f"Title {item}" for item in items}
+        assert json.loads(rankwatch(f"{command} --json").stdout)["titles"] == {
+            str(item): f"Title {item}" for item in items
+        }
     assert "Title 91 (91)" in (world / "c.html").read_text()
 
     (world / "catalogue.csv").unlink()
@@ -74,18 +90,41 @@ def test_every_metric_has_its_line_and_is_one_object_for_machines():
     found = read_json("metrics")
     assert [each["metric"].partition("(")[0] for each in found] == [*METRICS, *ARM_METRICS]
     assert all(each["meaning"] and "`" not in each["meaning"] and each["source"] for each in found)
-    assert {each["needs"] for each in found} >= {None, "scores", "item_weights", "relevance", "keep_lists"}
+    assert {each["needs"] for each in found} >= {
+        None,
+        "scores",
+        "item_weights",
+        "relevance",
+        "keep_lists",
+    }
 
 
 def test_one_metric_is_told_with_all_that_it_declares_and_words_that_a_parameter_may_be_and_so_is_one_of_one_arm():
     shown = rankwatch("metrics 'rbo(p=0.8)@5'").stdout
 
     assert shown.startswith("rbo(p=0.8)@5: Agreement at every depth")
-    for words in ("low", "high", "identical", "both empty", "undefined", "equation 32", "uneven", "ties", "by chance"):
+    for words in (
+        "low",
+        "high",
+        "identical",
+        "both empty",
+        "undefined",
+        "equation 32",
+        "uneven",
+        "ties",
+        "by chance",
+    ):
         assert words in shown
-    assert "gain (value: linear, default: linear, choices: linear, exponential)" in rankwatch("metrics ndcg").stdout
+    assert (
+        "gain (value: linear, default: linear, choices: linear, exponential)"
+        in rankwatch("metrics ndcg").stdout
+    )
     (told,) = read_json("metrics novelty")
-    assert (told["metric"], told["arms"], told["needs"]) == ("novelty", ["baseline", "candidate"], "keep_lists")
+    assert (told["metric"], told["arms"], told["needs"]) == (
+        "novelty",
+        ["baseline", "candidate"],
+        "keep_lists",
+    )
 
 
 def test_a_name_that_is_none_names_the_likeliest():

@@ -17,7 +17,17 @@ from servers.recommender import Recommender, running_recommender
 pytestmark = pytest.mark.integration
 SLOT = "2024-01-08T00:00:00Z"
 PERIOD = "--from 2024-01-08 --to 2024-01-08"
-TABLES = ("runs", "coverage", "coverage_reasons", "summaries", "statistics", "evidence", "kept_lists", "scores", "explanations")
+TABLES = (
+    "runs",
+    "coverage",
+    "coverage_reasons",
+    "summaries",
+    "statistics",
+    "evidence",
+    "kept_lists",
+    "scores",
+    "explanations",
+)
 LISTS = {f"u{number}": [number % 3, 11, 12, 13, 14] for number in range(40)}
 
 
@@ -50,10 +60,16 @@ comparisons:
 def stored(world: Path, comparison: str = "feed") -> dict[str, list[Any]]:
     """All that the database holds of the comparison's runs, without what the claim of another attempt changes."""
     found = {}
-    with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store, store.database.read() as connection:
+    with (
+        closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store,
+        store.database.read() as connection,
+    ):
         for table in TABLES:
             key = "id" if table == "runs" else "run_id"
-            query = f"SELECT * FROM {table} WHERE {key} IN (SELECT id FROM runs WHERE comparison = :name)"  # noqa: S608
+            query = (
+                f"SELECT * FROM {table} WHERE {key} IN (SELECT id FROM runs WHERE comparison "
+                "= :name)"
+            )  # noqa: S608
             rows = connection.execute(text(query), {"name": comparison}).mappings()
             found[table] = sorted((dict(row) for row in rows), key=repr)
     for run in found["runs"]:
@@ -72,8 +88,9 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
         done = rankwatch(command)
 
         assert done.stderr.strip() == (
-            f"rankwatch: feed: the run of {SLOT} stored what live sources answered then, and asked again they would answer for "
-            f"now. rankwatch show feed --slot {SLOT} shows it; --again asks anew, and keeps what is stored as feed@1"
+            f"rankwatch: feed: the run of {SLOT} stored what live sources answered then, and asked "
+            f"again they would answer for now. rankwatch show feed --slot {SLOT} shows it; --again "
+            "asks anew, and keeps what is stored as feed@1"
         )
         assert (done.returncode, stored(asking), len(candidate.asked)) == (code, before, asked)
 
@@ -81,13 +98,17 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
 
     assert [each["paired"] for each in objects(done)] == [26]
     assert done.stderr.strip() == (
-        f"rankwatch: feed: the run of {SLOT} asked anew; what was stored stays: rankwatch show feed@1 --slot {SLOT}"
+        f"rankwatch: feed: the run of {SLOT} asked anew; what was stored stays: rankwatch show "
+        f"feed@1 --slot {SLOT}"
     )
     assert stored(asking, "feed@1") == before
     (earlier,) = read_json(f"show feed@1 --slot {SLOT}")
     (shown,) = read_json("show feed")
     assert (earlier["paired"], shown["earlier_attempts"]) == (incident["paired"], ["feed@1"])
-    assert f"an earlier attempt is kept: rankwatch show feed@1 --slot {SLOT}" in rankwatch("show feed").stdout
+    assert (
+        f"an earlier attempt is kept: rankwatch show feed@1 --slot {SLOT}"
+        in rankwatch("show feed").stdout
+    )
     assert [(run["attempt"], run["paired"]) for run in read_json("runs feed")] == [(2, 26)]
 
 
@@ -101,14 +122,21 @@ def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(askin
     assert stored(asking, "feed@1") == failed
 
 
-def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(asking, recommender, monkeypatch):
+def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(
+    asking, recommender, monkeypatch
+):
     config = asking / "rankwatch.yaml"
-    config.write_text(config.read_text().replace("every: 1d", "every: 1h\n    only_between: 14:00-15:00"))
+    config.write_text(
+        config.read_text().replace("every: 1d", "every: 1h\n    only_between: 14:00-15:00")
+    )
     set_clock(monkeypatch, datetime(2026, 3, 10, 12, 30, tzinfo=UTC))
 
     done = rankwatch("run-once")
 
-    told = "rankwatch: feed: no slot is due outside of only_between, the next one is 2026-03-10T14:00:00Z"
+    told = (
+        "rankwatch: feed: no slot is due outside of only_between, the next one is "
+        "2026-03-10T14:00:00Z"
+    )
     assert (done.returncode, done.stderr.strip(), recommender.asked) == (0, told, [])
     assert rankwatch("run-once --slot 2026-03-09T14:00Z").returncode == 0
     assert recommender.asked

@@ -39,7 +39,12 @@ Factory = Callable[[Path], Any]
 
 def perform(directory: Path, daemon_factory: Factory, *, fast: bool) -> tuple[int, str]:
     out = StringIO()
-    code = run_demo(fast=fast, directory=directory, console=Console(file=out, width=120), daemon_factory=daemon_factory)
+    code = run_demo(
+        fast=fast,
+        directory=directory,
+        console=Console(file=out, width=120),
+        daemon_factory=daemon_factory,
+    )
     return code, out.getvalue()
 
 
@@ -66,22 +71,32 @@ def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(tmp_path, monkey
     told = [rest if kind == "STORY" else kind for kind, rest in lines if kind != "RUN"]
     assert told[:3] == [CHAPTER_TEXTS[Chapter.HEALTHY], CHAPTER_TEXTS[Chapter.BROKEN], "FIRING"]
     healed = told.index(CHAPTER_TEXTS[Chapter.HEALED])
-    # A run that saw the fault come fires one alert, and who is on call may hear of that before the other one fires.
+    # A run that saw the fault come fires one alert, and who is on call may hear of that before the
+    # other one fires.
     assert told[:healed].count("FIRING") == told.count("FIRING") == 2
     assert healed < told.index("RESOLVED")
     assert told.count("NOTIFIED") == 4
     assert "The demo went as it should" in text
     # All pulls of a process share a loop and its resolver, which stay.
-    left = [each for each in set(threading.enumerate()) - before if not each.name.startswith(("http-pulls", "resolve_"))]
+    left = [
+        each
+        for each in set(threading.enumerate()) - before
+        if not each.name.startswith(("http-pulls", "resolve_"))
+    ]
     assert left == []
 
 
-def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(tmp_path, idle, monkeypatch):
+def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(
+    tmp_path, idle, monkeypatch
+):
     monkeypatch.setattr(session, "_PATIENCE_S", 0.5)
     code, text = perform(tmp_path, lambda _: idle, fast=True)
     assert code == 1
     assert "demo failed: No run ended ok." in text
-    assert "demo failed: SimilarityLow country=DE became firing 0 times while the candidate was broken, expected 1." in text
+    assert (
+        "demo failed: SimilarityLow country=DE became firing 0 times while the candidate was "
+        "broken, expected 1."
+    ) in text
     assert str(tmp_path / "rankwatch.log") in text
 
 
@@ -93,8 +108,13 @@ def terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-@pytest.mark.parametrize(("how", "fast", "code"), [(press_ctrl_c, False, 0), (press_ctrl_c, True, 130), (terminate, False, 0)])
-def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_file(tmp_path, idle, how, fast, code):
+@pytest.mark.parametrize(
+    ("how", "fast", "code"),
+    [(press_ctrl_c, False, 0), (press_ctrl_c, True, 130), (terminate, False, 0)],
+)
+def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_file(
+    tmp_path, idle, how, fast, code
+):
     looks = iter(range(2))
 
     def look(*_: object, **__: object) -> tuple[()]:
@@ -109,7 +129,10 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
     assert (got, idle.start.call_count, idle.stop.call_count) == (code, 1, 1)
     assert set(threading.enumerate()) <= threads
     assert signal.getsignal(signal.SIGTERM) == handler
-    assert f"Stopped. To look at what it left: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}" in text
+    assert (
+        f"Stopped. To look at what it left: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}"
+        in text
+    )
     assert "said in the demo" in (tmp_path / "rankwatch.log").read_text(encoding="utf-8")
     assert "said in the demo" not in text
 
@@ -122,7 +145,9 @@ def test_a_daemon_that_cannot_start_takes_the_servers_down_with_it(tmp_path, idl
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.parametrize("wrong", [["--recommenders", "8000"], ["--recommenders", "127.0.0.1:8000", "--fast"]])
+@pytest.mark.parametrize(
+    "wrong", [["--recommenders", "8000"], ["--recommenders", "127.0.0.1:8000", "--fast"]]
+)
 def test_wrong_usage_is_told(wrong):
     told = CliRunner().invoke(app, ["demo", *wrong])
 
@@ -168,7 +193,9 @@ def test_the_fault_comes_after_the_healthy_days_is_repaired_and_comes_back_after
     while len(scenes) < 28:
         scenes.append(next_day(UNWATCHED_STORY, scenes[-1]))
     assert [scene.day for scene in scenes] == list(range(28))
-    told = [(chapter, len(list(days))) for chapter, days in groupby(scenes, lambda scene: scene.chapter)]
+    told = [
+        (chapter, len(list(days))) for chapter, days in groupby(scenes, lambda scene: scene.chapter)
+    ]
     healthy, broken, calm = (Chapter.HEALTHY, 6), (Chapter.BROKEN, 4), (Chapter.HEALED, 11)
     assert told == [healthy, broken, calm, broken, (Chapter.HEALED, 3)]
     healed = StoryDay(day=200, chapter=Chapter.HEALED)
@@ -183,10 +210,20 @@ def test_what_on_call_knows_already_is_no_news():
     with serve_routes(on_call.route) as url:
         for status, keys in (("firing", "a"), ("firing", "a"), ("firing", "ab"), ("resolved", "a")):
             labels = {"alertname": "SimilarityLow", "segment": "country=DE"}
-            alerts = [{"status": status, "labels": labels, "annotations": {"dedup_key": key}} for key in keys]
-            assert requests.post(f"{url}/on-call/page", json={"alerts": alerts}, timeout=60).status_code == 204
+            alerts = [
+                {"status": status, "labels": labels, "annotations": {"dedup_key": key}}
+                for key in keys
+            ]
+            assert (
+                requests.post(
+                    f"{url}/on-call/page", json={"alerts": alerts}, timeout=60
+                ).status_code
+                == 204
+            )
     assert [alert.status for alert in on_call.received] == ["firing", "firing", "resolved"]
-    assert {(alert.alert, alert.segment) for alert in on_call.received} == {("SimilarityLow", "country=DE")}
+    assert {(alert.alert, alert.segment) for alert in on_call.received} == {
+        ("SimilarityLow", "country=DE")
+    }
 
 
 def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone():
@@ -195,4 +232,8 @@ def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone
     is_hit = dict(zip(shop.ids, shop.countries == BROKEN_COUNTRY, strict=True))
     assert broken[Arm.BASELINE] == healthy[Arm.BASELINE]
     assert len({tuple(items) for user, items in broken[Arm.CANDIDATE].items() if is_hit[user]}) == 1
-    assert all(items == healthy[Arm.CANDIDATE][user] for user, items in broken[Arm.CANDIDATE].items() if not is_hit[user])
+    assert all(
+        items == healthy[Arm.CANDIDATE][user]
+        for user, items in broken[Arm.CANDIDATE].items()
+        if not is_hit[user]
+    )

@@ -48,7 +48,10 @@ _TIME_FILTER = re.compile(r"\$__timeFilter\(([^)]*)\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """An open dashboard: the chosen values, and the chosen time as SQL takes it. A sequence stands for a variable with many."""
+    """An open dashboard: the chosen values, and the chosen time as SQL takes it.
+
+    A sequence stands for a variable with many.
+    """
 
     values: Mapping[str, Value]
     rate_interval: str = "1m"
@@ -67,7 +70,9 @@ class Page:
     def _in_promql(self, found: re.Match[str]) -> str:
         if found["bare"] == "__rate_interval":
             return self.rate_interval
-        assert found["format"] is None, f"{found[0]}: Grafana escapes rightly for PromQL only without a format"
+        assert found["format"] is None, (
+            f"{found[0]}: Grafana escapes rightly for PromQL only without a format"
+        )
         value = self.values[found["braced"] or found["bare"]]
         if isinstance(value, str):
             return _quoted(value)
@@ -75,9 +80,14 @@ class Page:
         return patterns[0] if len(patterns) == 1 else f"({'|'.join(patterns)})"
 
     def _in_sql(self, found: re.Match[str]) -> str:
-        assert found["format"] == "sqlstring", f"{found[0]}: only :sqlstring keeps a quote in a name a quote"
+        assert found["format"] == "sqlstring", (
+            f"{found[0]}: only :sqlstring keeps a quote in a name a quote"
+        )
         value = self.values[found["braced"] or found["bare"]]
-        return ",".join("'" + each.replace("'", "''") + "'" for each in ([value] if isinstance(value, str) else value))
+        return ",".join(
+            "'" + each.replace("'", "''") + "'"
+            for each in ([value] if isinstance(value, str) else value)
+        )
 
 
 def _quoted(value: str) -> str:

@@ -27,7 +27,15 @@ PAGE = Page(
         "job": ["rankwatch"],
         "comparison": FAULTY,
         "metric": METRIC,
-        "segment": ["all", "activity=q1", "activity=q2", "activity=q3", "activity=q4", "country=UK", "country=nonUK"],
+        "segment": [
+            "all",
+            "activity=q1",
+            "activity=q2",
+            "activity=q3",
+            "activity=q4",
+            "country=UK",
+            "country=nonUK",
+        ],
         "alert": ["MeanDrop", "FarUsers"],
         "arm_metric": "catalogue_coverage",
         "user": "1",
@@ -71,8 +79,14 @@ class Fortnight:
 
     def over_time(self, query: str) -> list[dict[str, Any]]:
         """Samples of a query by the hour: each with ``metric`` (labels) and ``values``."""
-        span = {"start": str(BEGIN.timestamp()), "end": str((END + 23 * HOUR).timestamp()), "step": "1h"}
-        found: list[dict[str, Any]] = self.prometheus.get("query_range", query=PAGE.promql(query), **span)["result"]
+        span = {
+            "start": str(BEGIN.timestamp()),
+            "end": str((END + 23 * HOUR).timestamp()),
+            "step": "1h",
+        }
+        found: list[dict[str, Any]] = self.prometheus.get(
+            "query_range", query=PAGE.promql(query), **span
+        )["result"]
         return found
 
 
@@ -85,7 +99,9 @@ def configuration(folder: Path, url: str) -> Path:
 
 def _scraped(page: str, since: datetime) -> Iterator[str]:
     """The page as it was read in each hour of the day, with the labels that a scrape adds."""
-    for name, labels, value in re.findall(r"^(rankwatch_\w+)(?:\{(.*)\})? (\S+)$", page, flags=re.MULTILINE):
+    for name, labels, value in re.findall(
+        r"^(rankwatch_\w+)(?:\{(.*)\})? (\S+)$", page, flags=re.MULTILINE
+    ):
         told = ",".join(filter(None, ('instance="127.0.0.1:29108",job="rankwatch"', labels)))
         for hour in range(24):
             yield f"{name}{{{told}}} {value} {(since + hour * HOUR).timestamp():.0f}"
@@ -109,7 +125,14 @@ def _backfill(folder: Path, lines: Iterator[str]) -> Path:
     """The blocks of a Prometheus that has read these lines."""
     pages, blocks = folder / "pages", folder / "data"
     pages.write_text("\n".join([*lines, "# EOF", ""]))
-    command = [require("promtool"), "tsdb", "create-blocks-from", "--max-block-duration=486h", "--quiet", "openmetrics"]
+    command = [
+        require("promtool"),
+        "tsdb",
+        "create-blocks-from",
+        "--max-block-duration=486h",
+        "--quiet",
+        "openmetrics",
+    ]
     subprocess.run([*command, str(pages), str(blocks)], check=True, capture_output=True)
     return blocks
 

@@ -69,7 +69,11 @@ def alerts() -> list[Alert]:
 
 def runbooks() -> dict[str, str]:
     """Text of each page but the index, by name."""
-    return {path.stem: path.read_text() for path in DEPLOY.glob("runbooks/*.md") if path.stem != "README"}
+    return {
+        path.stem: path.read_text()
+        for path in DEPLOY.glob("runbooks/*.md")
+        if path.stem != "README"
+    }
 
 
 def series_in(text: str) -> set[str]:
@@ -83,7 +87,11 @@ def recorded_in(text: str) -> set[str]:
 
 def blocks_in(page: str, language: str) -> list[str]:
     """Lines of the page's code blocks in this language."""
-    return [line for block in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    return [
+        line
+        for block in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+        for line in block.splitlines()
+    ]
 
 
 def parse_command(arguments: list[str]) -> dict[str, Any]:

@@ -52,7 +52,9 @@ class Pair(NamedTuple):
 def _latest() -> LatestRun:
     """A run with a rule that learns from just the mean shown, and one on something else."""
     learns = published.state(alert="MeanDrop", value=0.625, threshold=0.5, state=State.QUIET)
-    expected = Expectation(alert="MeanDrop", segment="all", runs=9, expected=0.625, limit=0.5, opposite=0.75, z=3.5)
+    expected = Expectation(
+        alert="MeanDrop", segment="all", runs=9, expected=0.625, limit=0.5, opposite=0.75, z=3.5
+    )
     base = published.latest()
     return published.latest(
         states=(*base.states, learns),
@@ -83,7 +85,10 @@ def live(publisher: PrometheusPublisher) -> None:
 def pair() -> Iterator[Pair]:
     leading, standing = _publisher(leads=True), _publisher(leads=False)
     with ExitStack() as stack:
-        sites = [stack.enter_context(running(published.pages(metrics=each.render))) for each in (leading, standing)]
+        sites = [
+            stack.enter_context(running(published.pages(metrics=each.render)))
+            for each in (leading, standing)
+        ]
         urls = [f"{site.host}:{site.port}" for site in sites]
         prometheus = stack.enter_context(running_prometheus(*urls))
         prometheus.await_query("count(rankwatch_build_info) == 2")
@@ -104,7 +109,11 @@ def board(request: pytest.FixtureRequest) -> Any:
 
 
 def test_every_board_has_its_file():
-    assert set(DASHBOARDS) == set(dashboards.NAMES) == {path.stem for path in dashboards.FOLDER.iterdir()}
+    assert (
+        set(DASHBOARDS)
+        == set(dashboards.NAMES)
+        == {path.stem for path in dashboards.FOLDER.iterdir()}
+    )
 
 
 @pytest.mark.integration
@@ -116,7 +125,9 @@ def test_a_daemon_that_stands_by_changes_no_number(pair, name):
         query = _page(board, pair.leader).promql(target["expr"])
         of_one = query.replace('{job=~"rankwatch"', f'{{instance="{pair.leader}", job=~"rankwatch"')
         assert of_one != query
-        both, one = (pair.prometheus.get("query", query=each, time=now)["result"] for each in (query, of_one))
+        both, one = (
+            pair.prometheus.get("query", query=each, time=now)["result"] for each in (query, of_one)
+        )
         if both != one and title not in OF_ONE_DAEMON:
             differ.append((title, both, one))
     assert differ == []
@@ -127,7 +138,9 @@ def test_the_normal_band_beside_the_mean_is_of_the_rule_that_judges_this_mean(pa
     shown = dashboards.panels(dashboards.read("rankwatch-comparison"))
     panel = next(each for each in shown if each["title"] == "Similarity of all users")
     values = {
-        target["legendFormat"]: float(pair.prometheus.query(PAGE.promql(target["expr"]))[0]["value"][1])
+        target["legendFormat"]: float(
+            pair.prometheus.query(PAGE.promql(target["expr"]))[0]["value"][1]
+        )
         for target in panel["targets"]
     }
     assert values["similarity"] == 0.625
@@ -138,9 +151,15 @@ def test_the_normal_band_beside_the_mean_is_of_the_rule_that_judges_this_mean(pa
 @pytest.mark.integration
 def test_a_hostile_name_arrives_as_it_is_and_a_quoted_one_finds_no_other(pair):
     page = Page(values={**PAGE.values, "segment": ["country=UK", 'a"b']})
-    query = page.promql('rankwatch_similarity_mean{job=~"$job", metric="$metric", segment=~"$segment"}')
-    assert {sample["metric"]["segment"] for sample in pair.prometheus.query(query)} == {"country=UK"}
-    assert HOSTILE in {sample["metric"]["segment"] for sample in pair.prometheus.query("rankwatch_similarity_mean")}
+    query = page.promql(
+        'rankwatch_similarity_mean{job=~"$job", metric="$metric", segment=~"$segment"}'
+    )
+    assert {sample["metric"]["segment"] for sample in pair.prometheus.query(query)} == {
+        "country=UK"
+    }
+    assert HOSTILE in {
+        sample["metric"]["segment"] for sample in pair.prometheus.query("rankwatch_similarity_mean")
+    }
     assert pair.prometheus.query("evil") == []
 
 
@@ -158,7 +177,9 @@ def test_every_variable_finds_its_values(pair, board):
     page = _page(board, pair.leader)
     for name, variable in dashboards.variables(board).items():
         if variable["type"] == "query":
-            ((series, label),) = re.findall(r"^label_values\((.+), (\w+)\)$", variable["query"]["query"])
+            ((series, label),) = re.findall(
+                r"^label_values\((.+), (\w+)\)$", variable["query"]["query"]
+            )
             found = pair.prometheus.get(f"label/{label}/values", **{"match[]": page.promql(series)})
             assert expected[name] <= set(found), name
 
@@ -170,7 +191,11 @@ def test_every_variable_finds_its_values(pair, board):
         ('rankwatch_leader{segment="all"}', "", "no label segment"),
         ("sum by (colour) (rankwatch_runs_total)", "", "no label colour"),
         ("rankwatch_leader", "{{comparison}}", "no label comparison"),
-        ('rankwatch_run_duration_seconds{comparison="a"}', "", "no series is called rankwatch_run_duration_seconds"),
+        (
+            'rankwatch_run_duration_seconds{comparison="a"}',
+            "",
+            "no series is called rankwatch_run_duration_seconds",
+        ),
     ],
 )
 def test_a_query_over_what_nothing_shows_is_refused(query, legend, trouble):
@@ -182,7 +207,11 @@ def test_every_series_stands_on_a_dashboard_or_is_known_not_to():
     """A new series fails here until somebody has decided where it is looked at."""
     text = "".join((dashboards.FOLDER / f"{name}.json").read_text() for name in dashboards.NAMES)
     stems = published.series_names() - {name for name in published.series_names() if name in text}
-    shown_by_parts = {name for name in stems if re.search(rf"{re.sub('_(bucket|g?sum|g?count)$', '', name)}_", text)}
+    shown_by_parts = {
+        name
+        for name in stems
+        if re.search(rf"{re.sub('_(bucket|g?sum|g?count)$', '', name)}_", text)
+    }
 
     assert stems - shown_by_parts == NOT_DRAWN
 
@@ -215,7 +244,9 @@ def values(node: Any, key: str) -> Iterator[Any]:
 def texts(node: Any) -> Iterator[str]:
     if isinstance(node, str):
         yield node
-    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+    for child in (
+        node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    ):
         yield from texts(child)
 
 
@@ -239,7 +270,11 @@ def test_every_panel_has_a_title_a_description_and_the_unit_of_what_it_shows(boa
         assert panel["description"].endswith("."), title
         assert unit, title
         queries = " ".join(target.get("expr", "") for target in panel["targets"])
-        if re.search(r"_seconds(_bucket)?\{", queries) and "timestamp" not in queries and " / " not in queries:
+        if (
+            re.search(r"_seconds(_bucket)?\{", queries)
+            and "timestamp" not in queries
+            and " / " not in queries
+        ):
             assert unit == "s", title
         if "_ratio{" in queries:
             assert unit == "percentunit", title
@@ -248,7 +283,9 @@ def test_every_panel_has_a_title_a_description_and_the_unit_of_what_it_shows(boa
 def test_no_data_source_is_named_for_good(board):
     named = {source["uid"] for source in values(board, "datasource")}
     assert named <= {"${datasource}", "${database}"}
-    assert named == {f"${{{name}}}" for name in {"datasource", "database"} & set(dashboards.variables(board))}
+    assert named == {
+        f"${{{name}}}" for name in {"datasource", "database"} & set(dashboards.variables(board))
+    }
 
 
 def test_every_selector_is_of_the_chosen_jobs_and_what_is_counted_is_a_rate_over_the_range_that_grafana_computes(
@@ -265,23 +302,37 @@ def test_every_selector_is_of_the_chosen_jobs_and_what_is_counted_is_a_rate_over
                 assert query[match.end() :].startswith("[$__rate_interval]"), title
 
 
-def test_every_variable_is_used_and_every_one_used_is_there_has_a_label_and_refreshes_with_the_time(board):
+def test_every_variable_is_used_and_every_one_used_is_there_has_a_label_and_refreshes_with_the_time(
+    board,
+):
     variables = dashboards.variables(board)
     parts = {key: value for key, value in board.items() if key != "links"}
-    assert {name for text in texts(parts) for name in re.findall(r"\$\{?(\w+)", text)} - BUILT_IN == set(variables)
+    assert {
+        name for text in texts(parts) for name in re.findall(r"\$\{?(\w+)", text)
+    } - BUILT_IN == set(variables)
     for name, variable in variables.items():
         assert variable["label"], name
         assert variable["type"] != "query" or variable["refresh"] == 2, name
-        assert variable["includeAll"] == variable["multi"] if "multi" in variable else variable["type"] == "textbox", name
-    operators = [found for text in texts(board) for found in re.findall(r'(=~|!~|!=|=)"\$(\w+)"', text)]
+        assert (
+            variable["includeAll"] == variable["multi"]
+            if "multi" in variable
+            else variable["type"] == "textbox"
+        ), name
+    operators = [
+        found for text in texts(board) for found in re.findall(r'(=~|!~|!=|=)"\$(\w+)"', text)
+    ]
     for operator, name in operators:
         if name in variables:
-            assert (operator == "=~") is bool(variables[name].get("multi")), "many values are matched as a pattern"
+            assert (operator == "=~") is bool(variables[name].get("multi")), (
+                "many values are matched as a pattern"
+            )
 
 
 def test_every_colour_is_of_the_palette_that_colour_blind_people_tell_apart(board):
     fixed = {text for text in texts(board) if re.fullmatch(r"#[0-9A-Fa-f]{6}", text)}
-    modes = {mode["mode"] for mode in values(board, "color") if isinstance(mode, dict) and "mode" in mode}
+    modes = {
+        mode["mode"] for mode in values(board, "color") if isinstance(mode, dict) and "mode" in mode
+    }
     assert fixed <= set(OKABE_ITO)
     assert modes <= {"fixed", "thresholds", "continuous-viridis", "scheme"}
     assert not {"green", "red", "yellow", "blue", "orange"} & set(texts(board))
@@ -317,7 +368,11 @@ def test_overrides_name_fields_that_the_panel_has(board):
             renamed = panel["transformations"][1]["options"]["renameByName"]
             assert {f"Value #{target['refId']}" for target in panel["targets"]} <= set(renamed)
             assert named <= set(renamed.values()), panel["title"]
-        elif panel["type"] != "table" and "rawSql" not in panel["targets"][0] and "{{" not in "".join(legends):
+        elif (
+            panel["type"] != "table"
+            and "rawSql" not in panel["targets"][0]
+            and "{{" not in "".join(legends)
+        ):
             assert named <= legends, panel["title"]
 
 
@@ -329,7 +384,9 @@ def test_dashboards_are_of_the_published_type(tmp_path):
     require("node", "nodejs")
     installed = SCHEMA / "node_modules"
     if not (installed / ".package-lock.json").exists():
-        subprocess.run([require("npm"), "ci", "--prefer-offline"], cwd=SCHEMA, check=True, capture_output=True)
+        subprocess.run(
+            [require("npm"), "ci", "--prefer-offline"], cwd=SCHEMA, check=True, capture_output=True
+        )
     for name in ("tsconfig.json", "package.json", "dashboards.ts"):
         shutil.copy(SCHEMA / name, tmp_path)
     (tmp_path / "node_modules").symlink_to(installed)
@@ -341,4 +398,6 @@ def test_dashboards_are_of_the_published_type(tmp_path):
         )
     command = [require("node", "nodejs"), str(installed / "typescript" / "bin" / "tsc"), "-p", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert set(re.findall(r"^(\S+?)\.ts\(", done.stdout, flags=re.MULTILINE)) == {"misspelt"}, done.stdout + done.stderr
+    assert set(re.findall(r"^(\S+?)\.ts\(", done.stdout, flags=re.MULTILINE)) == {"misspelt"}, (
+        done.stdout + done.stderr
+    )

@@ -25,7 +25,8 @@ def recommenders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str
     home = tmp_path_factory.mktemp("shop")
     log = home.with_name("recommenders.log")
     command = moved(
-        " ".join(SERVICES["recommenders"]["command"]), {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(home)}
+        " ".join(SERVICES["recommenders"]["command"]),
+        {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(home)},
     )
     with running(command.split(), cwd=home, out=log) as process:
         yield wait_for(lambda: _address(log), "the recommenders"), home
@@ -39,7 +40,9 @@ def _address(log: Path) -> str:
 
 
 @pytest.fixture
-def config(recommenders: tuple[str, Path], postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Path]:
+def config(
+    recommenders: tuple[str, Path], postgres_server: PostgresServer, tmp_path: Path
+) -> Iterator[Path]:
     url, shop = recommenders
     folder = Path(shutil.copytree(DEPLOY / "compose", tmp_path / "etc"))
     config = folder / "rankwatch.yaml"
@@ -58,18 +61,27 @@ def config(recommenders: tuple[str, Path], postgres_server: PostgresServer, tmp_
 
 
 def _complete(page: str) -> str:
-    """The page, once the newest run ended ok and had one before it to be held against; else nothing."""
+    """The page, once the newest run ended ok and had one before it to be held against.
+
+    Else nothing.
+    """
     return page if "rankwatch_similarity_mean{" in page and 'metric="self_churn"' in page else ""
 
 
 def test_the_daemon_of_compose_watches_the_recommenders_of_compose(config):
-    migrated = rankwatch(*SERVICES["migrate"]["command"], "--config", str(config), cwd=config.parent)
+    migrated = rankwatch(
+        *SERVICES["migrate"]["command"], "--config", str(config), cwd=config.parent
+    )
     assert migrated.returncode == 0, migrated.stderr
 
     with serving(config) as daemon:
-        page = wait_for(lambda: _complete(daemon.metrics()), "a run with normal values and everything else")
+        page = wait_for(
+            lambda: _complete(daemon.metrics()), "a run with normal values and everything else"
+        )
         assert daemon.status_of("/-/ready") == 200
-    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    samples = [
+        sample for family in text_string_to_metric_families(page) for sample in family.samples
+    ]
 
     def shown(name: str, label: str) -> set[str]:
         return {sample.labels[label] for sample in samples if sample.name == f"rankwatch_{name}"}

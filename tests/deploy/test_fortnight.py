@@ -27,14 +27,21 @@ QUERIES = dict(dashboards.sql(BOARD))
 
 
 @pytest.fixture(scope="module")
-def fortnight(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortnight]:
-    with postgres_server.database() as url, told(tmp_path_factory.mktemp("fortnight"), url) as fortnight:
+def fortnight(
+    postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fortnight]:
+    with (
+        postgres_server.database() as url,
+        told(tmp_path_factory.mktemp("fortnight"), url) as fortnight,
+    ):
         yield fortnight
 
 
 @pytest.fixture(scope="module")
 def owner(fortnight: Fortnight) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(fortnight.database_url.replace("+psycopg", ""), autocommit=True) as connection:
+    with psycopg.connect(
+        fortnight.database_url.replace("+psycopg", ""), autocommit=True
+    ) as connection:
         yield connection
 
 
@@ -69,17 +76,23 @@ def reader(
 def rows(reader: psycopg.Connection, title: str, page: Page = PAGE) -> list[dict[str, Any]]:
     found = reader.execute(page.sql(QUERIES[title]))
     assert found.description
-    return [dict(zip([column.name for column in found.description], row, strict=True)) for row in found]
+    return [
+        dict(zip([column.name for column in found.description], row, strict=True)) for row in found
+    ]
 
 
 @pytest.fixture(scope="module")
 def page(reader: psycopg.Connection) -> Page:
     """With somebody chosen who was compared."""
-    return replace(PAGE, values={**PAGE.values, "user": str(rows(reader, "Worst users")[0]["User"])})
+    return replace(
+        PAGE, values={**PAGE.values, "user": str(rows(reader, "Worst users")[0]["User"])}
+    )
 
 
 def test_every_query_gives_data_in_every_column_that_an_override_names(reader, page):
-    overrides = {panel["title"]: panel["fieldConfig"]["overrides"] for panel in dashboards.panels(BOARD)}
+    overrides = {
+        panel["title"]: panel["fieldConfig"]["overrides"] for panel in dashboards.panels(BOARD)
+    }
     for title in QUERIES:
         matchers = [each["matcher"] for each in overrides.get(title, ())]
         named = {matcher["options"] for matcher in matchers if matcher["id"] == "byName"}
@@ -95,7 +108,10 @@ def test_each_query_tells_of_the_runs_what_its_title_says(reader, page):
     worst = rows(reader, "Worst users")
     assert worst[0]["Similarity"] == min(row["Similarity"] for row in worst)
 
-    is_more = {(row["Change"], row["Exposure now"] > row["Exposure before"]) for row in rows(reader, "Movers")}
+    is_more = {
+        (row["Change"], row["Exposure now"] > row["Exposure before"])
+        for row in rows(reader, "Movers")
+    }
     assert is_more == {("gained", True), ("lost", False)}
 
     changes = [row for row in rows(reader, "Alert changes") if row["State"].endswith("firing")]
@@ -117,7 +133,8 @@ def test_the_chosen_time_bounds_every_query_and_a_hostile_name_finds_nothing(rea
 
 
 @pytest.mark.parametrize(
-    "statement", ["DELETE FROM runs", "CREATE TABLE mine (a int)", "UPDATE alert_states SET state = 'quiet'"]
+    "statement",
+    ["DELETE FROM runs", "CREATE TABLE mine (a int)", "UPDATE alert_states SET state = 'quiet'"],
 )
 def test_the_role_can_change_nothing(reader, statement):
     with pytest.raises(psycopg.Error, match=r"read-only|permission denied"):
@@ -132,11 +149,16 @@ def test_the_role_can_change_nothing(reader, statement):
 
 @pytest.mark.usefixtures("reader")
 def test_commands_that_only_show_need_no_more_than_the_role(fortnight, owner, tmp_path):
-    owner.execute("DELETE FROM leases WHERE name = 'installation'")  # as before the first run of this version
+    owner.execute(
+        "DELETE FROM leases WHERE name = 'installation'"
+    )  # as before the first run of this version
     url = make_url(fortnight.database_url).set(username=READER, password=SECRET)
     config = str(configuration(tmp_path, url.render_as_string(hide_password=False)))
     stored = f"runs|show {FAULTY}|alerts ls|silence ls|notify ls|db current|db check|db size"
-    judged = f"backtest --rules {config}|suggest {FAULTY}|plan {FAULTY} --drop 0.1|gate {FAULTY} --margin 0.9"
+    judged = (
+        f"backtest --rules {config}|suggest {FAULTY}|plan {FAULTY} --drop 0.1|gate {FAULTY} "
+        "--margin 0.9"
+    )
     for command in f"{stored}|{judged}".split("|"):
         done = CliRunner().invoke(app, [*command.split(), "--config", config])
         assert isinstance(done.exception, SystemExit | None), (command, done.exception)

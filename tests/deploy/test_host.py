@@ -1,4 +1,7 @@
-"""On a host: the unit file, by systemd's own tools; the examples for cron and Airflow, of which cron's line is run."""
+"""On a host: the unit file, by systemd's own tools.
+
+The examples for cron and Airflow, of which cron's line is run.
+"""
 
 import ast
 import os
@@ -39,24 +42,37 @@ def unit(tmp_path: Path) -> Path:
 
 def _analyze(*arguments: str) -> "subprocess.CompletedProcess[str]":
     quiet = os.environ | {"SYSTEMD_LOG_LEVEL": "warning", "SYSTEMD_COLORS": "0"}
-    return subprocess.run([require("systemd-analyze"), *arguments], capture_output=True, text=True, check=False, env=quiet)
+    return subprocess.run(
+        [require("systemd-analyze"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=quiet,
+    )
 
 
 @pytest.mark.integration
 def test_systemd_finds_nothing_wrong_with_the_unit_and_its_sandbox_leaves_little_exposed(unit):
     verified = _analyze("verify", "--man=no", str(unit))
     assert (verified.returncode, verified.stderr) == (0, "")
-    rated = _analyze("security", "--offline=true", "--no-pager", str(unit)).stdout  # from 0 (nothing) to 10
+    rated = _analyze(
+        "security", "--offline=true", "--no-pager", str(unit)
+    ).stdout  # from 0 (nothing) to 10
     assert float(re.findall(r"Overall exposure level for \S+: ([\d.]+)", rated)[0]) <= 2.0
 
 
 @pytest.mark.integration
 def test_a_secret_comes_as_a_credential(unit, tmp_path, monkeypatch):
-    shutil.copytree(DEPLOY / "systemd" / "rankwatch.service.d", added := tmp_path / "rankwatch.service.d")
+    shutil.copytree(
+        DEPLOY / "systemd" / "rankwatch.service.d", added := tmp_path / "rankwatch.service.d"
+    )
     text = (added / "credentials.conf").read_text()
     ((name, path),) = re.findall(r"^LoadCredential=(\w+):(.+)$", text, re.MULTILINE)
-    ((shown, named),) = re.findall(r"^# +(\w+_file: \$\{CREDENTIALS_DIRECTORY\}/(\w+))$", text, re.MULTILINE)
-    # systemd puts each credential under its name into a directory, and tells that in the environment.
+    ((shown, named),) = re.findall(
+        r"^# +(\w+_file: \$\{CREDENTIALS_DIRECTORY\}/(\w+))$", text, re.MULTILINE
+    )
+    # systemd puts each credential under its name into a directory, and tells that in the
+    # environment.
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     (tmp_path / name).write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch")
     config = tmp_path / "rankwatch.yaml"
@@ -86,7 +102,9 @@ def _cron(line: str, tmp_path: Path, program: str) -> int:
     stand_in = tmp_path / "rankwatch"
     stand_in.write_text(f"#!/bin/sh\n{program}\n")
     stand_in.chmod(0o755)
-    moved = line.replace("/opt/rankwatch/bin/rankwatch", str(stand_in)).replace("/var/lib/rankwatch", str(tmp_path))
+    moved = line.replace("/opt/rankwatch/bin/rankwatch", str(stand_in)).replace(
+        "/var/lib/rankwatch", str(tmp_path)
+    )
     done = subprocess.run(["/bin/sh", "-c", moved], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("", "")
     return done.returncode
@@ -98,7 +116,9 @@ def test_crons_command_is_one_that_rankwatch_has(line):
 
 
 @pytest.mark.integration
-def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_at_it_lets_the_next_one_pass(line, tmp_path):
+def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_at_it_lets_the_next_one_pass(
+    line, tmp_path
+):
     for code in (0, 5):
         assert _cron(line, tmp_path, f"echo table; exit {code}") == code
     held = ["flock", "--nonblock", str(tmp_path / "cron.lock"), "sh", "-c", "echo held; read _"]
@@ -112,7 +132,11 @@ def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_a
 
 def test_airflows_task_asks_for_a_command_and_an_image_that_exist():
     source = text_of("airflow/rankwatch_home_feed.py")
-    given = {node.arg: node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.keyword)}
+    given = {
+        node.arg: node.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.keyword)
+    }
     asked = parse_command(ast.literal_eval(given["arguments"]))
 
     assert asked["comparison"] == "home-feed"

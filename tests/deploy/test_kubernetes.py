@@ -1,4 +1,7 @@
-"""The manifests, built by a real kustomize and held against the published schemas. No cluster takes part."""
+"""The manifests, built by a real kustomize and held against the published schemas.
+
+No cluster takes part.
+"""
 
 import importlib
 import shutil
@@ -64,7 +67,8 @@ def _faults(one: Object) -> list[str]:
         # Four seconds to import: not for everybody who collects tests.
         operator = importlib.import_module("cloudcoil.models.prometheus_operator.v1")
         model = getattr(operator, one["kind"]).model_validate(one)
-        # The models drop what they do not know: an object comes back whole, or it held such a thing.
+        # The models drop what they do not know: an object comes back whole, or it held such a
+        # thing.
         kept = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return [] if kept == one else [f"{one['kind']}: only {kept} is known"]
     try:
@@ -96,9 +100,14 @@ def _images(objects: list[Object]) -> set[str]:
 
 
 def _agrees(found: Any, wanted: Any) -> bool:
-    """Whether all that is wanted is found; what is found besides does not matter, except in lists."""
+    """Whether all that is wanted is found.
+
+    What is found besides does not matter, except in lists.
+    """
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(_agrees(found.get(key), value) for key, value in wanted.items())
+        return isinstance(found, dict) and all(
+            _agrees(found.get(key), value) for key, value in wanted.items()
+        )
     if isinstance(wanted, list):
         return len(found) == len(wanted) and all(map(_agrees, found, wanted))
     return bool(found == wanted)
@@ -117,15 +126,21 @@ hostNetwork:
 hostPID:
 hostIPC:
 """
-CONFINED = "{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}"
+CONFINED = (
+    "{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}"
+)
 VOLUMES = {"configMap", "secret", "emptyDir", "persistentVolumeClaim"}
 
 
 def test_every_pod_keeps_to_the_restricted_standard_and_is_of_this_version(objects):
-    assert {image.rpartition("/")[2] for image in _images(objects)} == {f"rankwatch:{monitor.__version__}"}
+    assert {image.rpartition("/")[2] for image in _images(objects)} == {
+        f"rankwatch:{monitor.__version__}"
+    }
     for pod in _pods(objects):
         assert _agrees(pod["spec"], yaml.safe_load(RESTRICTED))
-        assert {kind for volume in pod["spec"]["volumes"] for kind in volume if kind != "name"} <= VOLUMES
+        assert {
+            kind for volume in pod["spec"]["volumes"] for kind in volume if kind != "name"
+        } <= VOLUMES
         for container in _containers(pod):
             assert container["securityContext"] == yaml.safe_load(CONFINED)
             assert {"requests", "limits"} == set(container["resources"])
@@ -134,25 +149,47 @@ def test_every_pod_keeps_to_the_restricted_standard_and_is_of_this_version(objec
 def test_what_a_selector_looks_for_is_there(objects):
     labels = _of_kind(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert _of_kind(objects, "Service")["spec"]["selector"].items() <= labels
-    assert _of_kind(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= labels
-    policies = [one["spec"]["podSelector"]["matchLabels"] for one in objects if one["kind"] == "NetworkPolicy"]
+    assert (
+        _of_kind(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items()
+        <= labels
+    )
+    policies = [
+        one["spec"]["podSelector"]["matchLabels"]
+        for one in objects
+        if one["kind"] == "NetworkPolicy"
+    ]
     for pod in _pods(objects):
         assert all(policy.items() <= pod["metadata"]["labels"].items() for policy in policies)
-        claimed = {volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume}
+        claimed = {
+            volume["configMap"]["name"]
+            for volume in pod["spec"]["volumes"]
+            if "configMap" in volume
+        }
         assert claimed == {_of_kind(objects, "ConfigMap")["metadata"]["name"]}
-        assert pod["spec"]["serviceAccountName"] == _of_kind(objects, "ServiceAccount")["metadata"]["name"]
+        assert (
+            pod["spec"]["serviceAccountName"]
+            == _of_kind(objects, "ServiceAccount")["metadata"]["name"]
+        )
         volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
-        assert all({mount["name"] for mount in container["volumeMounts"]} == volumes for container in _containers(pod))
+        assert all(
+            {mount["name"] for mount in container["volumeMounts"]} == volumes
+            for container in _containers(pod)
+        )
 
 
 def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(built):
     single = built["overlays/single"]
     service, scraped = (_of_kind(single, kind) for kind in ("Service", "ServiceMonitor"))
-    labels, ports = service["metadata"]["labels"], [port["name"] for port in service["spec"]["ports"]]
+    labels, ports = (
+        service["metadata"]["labels"],
+        [port["name"] for port in service["spec"]["ports"]],
+    )
     assert scraped["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert [endpoint["port"] for endpoint in scraped["spec"]["endpoints"]] == ports
     assert labels[scraped["spec"]["jobLabel"]] == "rankwatch"
-    plain = [yaml.safe_load(path.read_text()) for path in sorted(DEPLOY.glob("prometheus/*.rules.yml"))]
+    plain = [
+        yaml.safe_load(path.read_text()) for path in sorted(DEPLOY.glob("prometheus/*.rules.yml"))
+    ]
     assert [one["spec"] for one in single if one["kind"] == "PrometheusRule"] == plain
 
 
@@ -164,9 +201,23 @@ podSelector: {matchLabels: {app.kubernetes.io/name: prometheus}}
 
 def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built):
     for folder in PLAIN:
-        policies = {one["metadata"]["name"]: one["spec"] for one in built[folder] if one["kind"] == "NetworkPolicy"}
-        comers = [peer for policy in policies.values() for rule in policy.get("ingress", []) for peer in rule["from"]]
-        reached = {port["port"] for policy in policies.values() for rule in policy["egress"] for port in rule["ports"]}
+        policies = {
+            one["metadata"]["name"]: one["spec"]
+            for one in built[folder]
+            if one["kind"] == "NetworkPolicy"
+        }
+        comers = [
+            peer
+            for policy in policies.values()
+            for rule in policy.get("ingress", [])
+            for peer in rule["from"]
+        ]
+        reached = {
+            port["port"]
+            for policy in policies.values()
+            for rule in policy["egress"]
+            for port in rule["ports"]
+        }
         assert comers == [yaml.safe_load(PROMETHEUS)]
         assert {"Ingress", "Egress"} == set(policies["rankwatch"]["policyTypes"])
         assert reached == {53, 8080, 9093} | ({5432} if folder == "overlays/ha" else set())
@@ -227,7 +278,9 @@ def test_the_objects_say_what_each_overlay_is_for(built, name, wanted):
     assert "PersistentVolumeClaim" not in {one["kind"] for one in built["overlays/ha"]}
 
 
-@pytest.mark.parametrize(("folder", "database"), [("base", "sqlite"), ("overlays/ha", "postgresql")])
+@pytest.mark.parametrize(
+    ("folder", "database"), [("base", "sqlite"), ("overlays/ha", "postgresql")]
+)
 def test_the_configuration_loads_and_listens_for_the_probes(built, folder, database, tmp_path):
     (tmp_path / "database_url").write_text(DATABASE)
     for name, text in _of_kind(built[folder], "ConfigMap")["data"].items():
@@ -240,21 +293,39 @@ def test_the_configuration_loads_and_listens_for_the_probes(built, folder, datab
 
 def test_with_tls_every_pod_reads_web_file_and_certificate(encrypted):
     (scraped,) = _of_kind(encrypted, "ServiceMonitor")["spec"]["endpoints"]
-    assert (set(scraped["basicAuth"]), set(scraped["tlsConfig"])) == ({"username", "password"}, {"ca", "serverName"})
+    assert (set(scraped["basicAuth"]), set(scraped["tlsConfig"])) == (
+        {"username", "password"},
+        {"ca", "serverName"},
+    )
     for pod in _pods(encrypted):
         (found,) = (volume for volume in pod["spec"]["volumes"] if volume["name"] == "secrets")
-        assert [one["secret"]["name"] for one in found["projected"]["sources"]] == ["rankwatch", "rankwatch-tls"]
+        assert [one["secret"]["name"] for one in found["projected"]["sources"]] == [
+            "rankwatch",
+            "rankwatch-tls",
+        ]
         assert "secret" not in found
 
 
-def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secrets_are(encrypted, tmp_path):
+def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secrets_are(
+    encrypted, tmp_path
+):
     shown = text_of("kubernetes/README.md").partition("## TLS and passwords")[2]
     setting, web = (block.partition("```")[0] for block in shown.split("```yaml\n")[1:3])
-    (mount,) = (each for each in _containers(next(_pods(encrypted)))[-1]["volumeMounts"] if each["name"] == "secrets")
+    (mount,) = (
+        each
+        for each in _containers(next(_pods(encrypted)))[-1]["volumeMounts"]
+        if each["name"] == "secrets"
+    )
     config = _of_kind(encrypted, "ConfigMap")["data"]["rankwatch.yaml"] + setting
-    config = config.replace("listen_without_authentication: true", "").replace(mount["mountPath"], str(tmp_path))
+    config = config.replace("listen_without_authentication: true", "").replace(
+        mount["mountPath"], str(tmp_path)
+    )
     hashed = bcrypt.hashpw(b"x", bcrypt.gensalt(4)).decode().replace("$04$", "$10$")
-    files = {"web.yaml": web.replace("$2y$10$...", hashed), "database_url": DATABASE, "rankwatch.yaml": config}
+    files = {
+        "web.yaml": web.replace("$2y$10$...", hashed),
+        "database_url": DATABASE,
+        "rankwatch.yaml": config,
+    }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     access = load_settings(tmp_path / "rankwatch.yaml").access
@@ -263,7 +334,9 @@ def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secret
     assert set(access.basic_auth_users) == {"prometheus"}
 
 
-def test_the_overlay_that_the_documentation_shows_builds_and_another_configuration_is_another_rollout(kustomize, tmp_path):
+def test_the_overlay_that_the_documentation_shows_builds_and_another_configuration_is_another_rollout(
+    kustomize, tmp_path
+):
     shutil.copytree(DEPLOY / "kubernetes", tmp_path / "rankwatch" / "deploy" / "kubernetes")
     text = text_of("kubernetes/README.md")
     (mine := tmp_path / "mine").mkdir()

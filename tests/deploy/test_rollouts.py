@@ -35,7 +35,11 @@ class World(NamedTuple):
 def here(text: str, name: str, url: str = "") -> str:
     """What a manifest says, for this comparison, this daemon, all of its runs and as few users as it has."""
     text = text.replace("{{args.since}}", "2024-01-08").replace("2026-11-01", "2024-01-08")
-    return text.replace("0.05", "0.5").replace("home-feed", name, 1).replace("http://rankwatch.rankwatch.svc:29108", url)
+    return (
+        text.replace("0.05", "0.5")
+        .replace("home-feed", name, 1)
+        .replace("http://rankwatch.rankwatch.svc:29108", url)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +49,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     write_lists(folder / "apart.jsonl", APART)
     text = config.read_text().replace("{all: true}", "{all: true, sample: {rotating: 40}}")
     config.write_text("apart.jsonl".join(text.rsplit("candidate.jsonl", 1)))
-    assert forking.rankwatch("replay", "--from", "2024-01-08", "--to", "2024-01-09", cwd=folder).returncode == 0
+    assert (
+        forking.rankwatch(
+            "replay", "--from", "2024-01-08", "--to", "2024-01-09", cwd=folder
+        ).returncode
+        == 0
+    )
     with serving(config) as daemon:
         world = World(folder, daemon.url)
         asked = ("home-feed?margin=0.5", "apart?margin=0.5")
-        wait_for(lambda: [world.get(path).json()["users"] for path in asked] == [120, 120], "the daemon's own runs")
+        wait_for(
+            lambda: [world.get(path).json()["users"] for path in asked] == [120, 120],
+            "the daemon's own runs",
+        )
         yield world
 
 
@@ -62,13 +74,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     ],
 )
 def test_the_certificate_is_that_of_the_command(world, name, query, code):
-    done = forking.rankwatch("gate", name, "--json", *(f"--{part}" for part in query.split("&")), cwd=world.folder)
+    done = forking.rankwatch(
+        "gate", name, "--json", *(f"--{part}" for part in query.split("&")), cwd=world.folder
+    )
     answer = world.get(f"{name}?{query}")
-    assert (answer.status_code, answer.headers["content-type"], done.returncode) == (200, "application/json", code)
+    assert (answer.status_code, answer.headers["content-type"], done.returncode) == (
+        200,
+        "application/json",
+        code,
+    )
     assert answer.json() | {"at": None} == json.loads(done.stdout) | {"at": None}
 
 
-NEEDED = "margin: Field required. What may be given: margin, alpha, metric, segment, since, reference, verdict"
+NEEDED = (
+    "margin: Field required. What may be given: margin, alpha, metric, segment, since, "
+    "reference, verdict"
+)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +101,11 @@ NEEDED = "margin: Field required. What may be given: margin, alpha, metric, segm
         ("home-feed?margin=5", 409, "margin 5 lies outside"),
         ("home-feed?margin=0.5&alpha=1", 400, "alpha: Input should be less than 1"),
         ("home-feed?margin=0.5&segment=all&segment=country=DE", 409, "no segment 'country=DE'"),
-        ("home-feed?margin=0.1&margin=0.5&segmnt=all", 400, "a valid number; segmnt: Extra inputs are not permitted"),
+        (
+            "home-feed?margin=0.1&margin=0.5&segmnt=all",
+            400,
+            "a valid number; segmnt: Extra inputs are not permitted",
+        ),
         ("nope?margin=0.5", 404, "no comparison named nope"),
     ],
 )
@@ -95,18 +120,37 @@ def test_what_cannot_be_asked_is_told_and_is_no_verdict(world, path, status, wor
     ("name", "more", "verdict"),
     [("home-feed", "", "safe"), ("apart", "", "breach"), ("apart", "&alpha=1e-99", "inconclusive")],
 )
-def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back_a_breach(world, name, more, verdict):
+def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back_a_breach(
+    world, name, more, verdict
+):
     published = yaml.safe_load(Path(__file__).with_name("rollouts.yaml").read_text())
     shipped = {each: yaml_of(f"rollouts/{each}.yaml")["spec"] for each in published}
     for each, spec in shipped.items():
         jsonschema.validate(spec, published[each]["schema"])
-    (metric,), hooks = shipped["argo-rollouts"]["metrics"], shipped["flagger"]["analysis"]["webhooks"]
-    assert metric["failureLimit"] <= metric["inconclusiveLimit"] < metric["count"], "else no verdict is a success"
-    assert (metric["successCondition"], metric["failureCondition"]) == ('result == "safe"', 'result == "breach"')
+    (metric,), hooks = (
+        shipped["argo-rollouts"]["metrics"],
+        shipped["flagger"]["analysis"]["webhooks"],
+    )
+    assert metric["failureLimit"] <= metric["inconclusiveLimit"] < metric["count"], (
+        "else no verdict is a success"
+    )
+    assert (metric["successCondition"], metric["failureCondition"]) == (
+        'result == "safe"',
+        'result == "breach"',
+    )
     read = requests.get(here(metric["provider"]["web"]["url"], name, world.url) + more, timeout=60)
-    assert (read.status_code, read.json()[metric["provider"]["web"]["jsonPath"][3:-1]]) == (200, verdict)
-    for hook, kind, wanted in zip(hooks, ("confirm-promotion", "rollback"), ("safe", "breach"), strict=True):
-        answer = requests.post(here(hook["url"], name, world.url) + more, json=published["flagger"]["request"], timeout=60)
+    assert (read.status_code, read.json()[metric["provider"]["web"]["jsonPath"][3:-1]]) == (
+        200,
+        verdict,
+    )
+    for hook, kind, wanted in zip(
+        hooks, ("confirm-promotion", "rollback"), ("safe", "breach"), strict=True
+    ):
+        answer = requests.post(
+            here(hook["url"], name, world.url) + more,
+            json=published["flagger"]["request"],
+            timeout=60,
+        )
         assert (hook["type"], answer.status_code) == (kind, 200 if verdict == wanted else 409)
         assert answer.text.startswith(f"{verdict}: ")
 
@@ -114,17 +158,34 @@ def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back
 @pytest.mark.parametrize("pipeline", ["github-actions.yaml", "gitlab-ci.yaml"])
 def test_a_step_ends_with_the_gates_exit_code_and_leaves_a_summary(world, tmp_path, pipeline):
     found = yaml_of(f"rollouts/{pipeline}")
-    script = found["jobs"]["gate"]["steps"][-1]["run"] if "jobs" in found else found["rollout-gate"]["script"][0]
+    script = (
+        found["jobs"]["gate"]["steps"][-1]["run"]
+        if "jobs" in found
+        else found["rollout-gate"]["script"][0]
+    )
     program = f"rankwatch() {{ (cd {world.folder}; {sys.executable} -m monitor $@); }}\n"
     env = os.environ | {"GITHUB_STEP_SUMMARY": "gate.md", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([require("bash"), "-ec", program + here(script, "apart")], cwd=tmp_path, env=env, check=False)
+    done = subprocess.run(
+        [require("bash"), "-ec", program + here(script, "apart")],
+        cwd=tmp_path,
+        env=env,
+        check=False,
+    )
     assert done.returncode == 1
-    assert "### Rollout gate of home-feed\n```text\napart  margin 0.5" in (tmp_path / "gate.md").read_text()
+    assert (
+        "### Rollout gate of home-feed\n```text\napart  margin 0.5"
+        in (tmp_path / "gate.md").read_text()
+    )
 
 
 def test_a_question_is_judged_once_until_a_run_is_new(world):
     answers = [world.get("apart?margin=0.5").json() for _ in range(4)]
     assert len({each["at"] for each in answers}) <= 2, "ten minutes may end between two of them"
     newest = answers[-1]["runs"][-1]
-    assert forking.rankwatch("run-once", "--again", "--slot", newest["slot"], "apart", cwd=world.folder).returncode == 0
+    assert (
+        forking.rankwatch(
+            "run-once", "--again", "--slot", newest["slot"], "apart", cwd=world.folder
+        ).returncode
+        == 0
+    )
     assert world.get("apart?margin=0.5").json()["runs"][-1]["run_id"] != newest["run_id"]

@@ -52,12 +52,21 @@ def _run(*command: str) -> None:
 
 @pytest.mark.integration
 def test_promtool_accepts_the_configuration_and_its_rules_with_every_lint():
-    _run(require("promtool"), "check", "config", "--lint=all", "--lint-fatal", str(DEPLOY / "prometheus/prometheus.yml"))
+    _run(
+        require("promtool"),
+        "check",
+        "config",
+        "--lint=all",
+        "--lint-fatal",
+        str(DEPLOY / "prometheus/prometheus.yml"),
+    )
 
 
 def _needed_rules(test: dict[str, Any]) -> list[dict[str, Any]]:
     """The groups of rules, but in them only what the test asks for, and what that is computed from."""
-    asked = str([test.get("alert_rule_test"), [case["expr"] for case in test.get("promql_expr_test", [])]])
+    asked = str(
+        [test.get("alert_rule_test"), [case["expr"] for case in test.get("promql_expr_test", [])]]
+    )
     groups: list[dict[str, Any]] = []
     for group in reversed(groups_of_rules()):
         needed: list[dict[str, Any]] = []
@@ -103,21 +112,45 @@ def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it
     """Routes know an alert of Prometheus by its severity and notified_by, one of rankwatch by its incident too."""
     routes = ROUTES.read_text().partition("\nreceivers:")[0]
     assert set(re.findall(r"matchers: \[(\w+)", routes)) == {"notified_by", "incident", "severity"}
-    for labels, receiver in ((), ROUTED[severity]), (["incident=x"], ROUTED[severity]), (["notified_by=rankwatch"], "nobody"):
+    for labels, receiver in (
+        ((), ROUTED[severity]),
+        (["incident=x"], ROUTED[severity]),
+        (["notified_by=rankwatch"], "nobody"),
+    ):
         verify = f"--verify.receivers={receiver}"
-        _run(require("amtool"), "config", "routes", "test", f"--config.file={ROUTES}", verify, f"severity={severity}", *labels)
+        _run(
+            require("amtool"),
+            "config",
+            "routes",
+            "test",
+            f"--config.file={ROUTES}",
+            verify,
+            f"severity={severity}",
+            *labels,
+        )
 
 
 def test_every_inhibition_names_alerts_that_exist_and_is_within_their_place_only():
-    known = {alert.name for alert in alerts()} | {"Stale", "RunFailing", "NoData", "ListsFailed", "BaselineListsFailed"}
+    known = {alert.name for alert in alerts()} | {
+        "Stale",
+        "RunFailing",
+        "NoData",
+        "ListsFailed",
+        "BaselineListsFailed",
+    }
     for rule in yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]:
-        assert _named(rule["source_matchers"] + rule["target_matchers"]) - known - {"Rankwatch.+"} == set()
+        assert (
+            _named(rule["source_matchers"] + rule["target_matchers"]) - known - {"Rankwatch.+"}
+            == set()
+        )
         assert rule["equal"][:3] == PLACE.split(", ")
 
 
 def test_what_is_told_to_nobody_hides_no_page():
     untold = {alert.name for alert in alerts() if alert.notified_by}
-    pages = {alert.name for alert in alerts() if alert.severity == "critical" and not alert.notified_by}
+    pages = {
+        alert.name for alert in alerts() if alert.severity == "critical" and not alert.notified_by
+    }
     hidden = {
         name
         for rule in yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]
@@ -144,7 +177,9 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert):
     assert "{{" not in said["summary"], "a summary is the same for all alerts of a rule"
     assert "{{" in said["description"]
     assert said["runbook_url"] == f"{RUNBOOK_BASE}{alert.name}.md"
-    assert re.match(rf"{re.escape(DASHBOARD_BASE)}(overview|comparison|daemon)(\?var-|$)", said["dashboard_url"])
+    assert re.match(
+        rf"{re.escape(DASHBOARD_BASE)}(overview|comparison|daemon)(\?var-|$)", said["dashboard_url"]
+    )
     assert said.keys() == {"summary", "description", "runbook_url", "dashboard_url"}
 
 
@@ -154,10 +189,22 @@ def test_what_is_about_a_comparison_is_taken_once_of_all_daemons():
     labels = {series.name: set(series.labels) for series in SERIES.values()}
     for rule in rules():
         text = rule["expr"]
-        if any(shared & labels.get(re.sub("_(bucket|count|sum)$", "", name), set()) for name in series_in(text)):
-            assert f"by ({PLACE}, " in text or f"on ({PLACE}, comparison) rankwatch_alert_state" in text, text
-            gauges = {name for name in series_in(text) if not name.endswith(("_total", "_bucket", "_count", "_sum"))}
-            assert not re.search(rf"sum by \([^)]*\) \(\s*(?:{'|'.join(gauges) or 'none'})\b", text), text
+        if any(
+            shared & labels.get(re.sub("_(bucket|count|sum)$", "", name), set())
+            for name in series_in(text)
+        ):
+            assert (
+                f"by ({PLACE}, " in text
+                or f"on ({PLACE}, comparison) rankwatch_alert_state" in text
+            ), text
+            gauges = {
+                name
+                for name in series_in(text)
+                if not name.endswith(("_total", "_bucket", "_count", "_sum"))
+            }
+            assert not re.search(
+                rf"sum by \([^)]*\) \(\s*(?:{'|'.join(gauges) or 'none'})\b", text
+            ), text
 
 
 def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_of_the_place():
@@ -180,7 +227,9 @@ def test_the_rules_use_only_series_that_exist():
 @pytest.mark.integration
 def test_the_documented_command_sets_every_address_and_the_job(tmp_path):
     """As deploy/README.md has it."""
-    command = re.search(r"^sed --in-place .*?rankwatch\.rules\.yml$", text_of("README.md"), re.MULTILINE | re.DOTALL)
+    command = re.search(
+        r"^sed --in-place .*?rankwatch\.rules\.yml$", text_of("README.md"), re.MULTILINE | re.DOTALL
+    )
     assert command
     (tmp_path / "deploy" / "prometheus").mkdir(parents=True)
     copy = tmp_path / "deploy" / "prometheus" / "rankwatch.rules.yml"
@@ -190,16 +239,24 @@ def test_the_documented_command_sets_every_address_and_the_job(tmp_path):
 
     changed = yaml.safe_load(copy.read_text())["groups"]
     assert "example.com" not in copy.read_text()
-    assert 'job=~"rankwatch' not in str([rule["expr"] for group in changed for rule in group["rules"]])
+    assert 'job=~"rankwatch' not in str(
+        [rule["expr"] for group in changed for rule in group["rules"]]
+    )
     _run(require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(copy))
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("budget", ["0.07", "0.9"])
-def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does_not(tmp_path, budget):
+def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does_not(
+    tmp_path, budget
+):
     assert RULES.read_text().count("vector(0.05)") == 1
-    (tmp_path / "rules.yml").write_text(RULES.read_text().replace("vector(0.05)", f"vector({budget})"))
-    (tmp_path / "test.yml").write_text((HERE / "budget.test.yml").read_text().replace('"0.05x', f'"{budget}x'))
+    (tmp_path / "rules.yml").write_text(
+        RULES.read_text().replace("vector(0.05)", f"vector({budget})")
+    )
+    (tmp_path / "test.yml").write_text(
+        (HERE / "budget.test.yml").read_text().replace('"0.05x', f'"{budget}x')
+    )
     _run(require("promtool"), "test", "rules", str(tmp_path / "test.yml"))
 
 
@@ -222,7 +279,10 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmana
 
 
 def hidden(alertmanager: AlertmanagerServer, *alerts: Labels) -> set[int]:
-    """Which of them, by their places, are inhibited once it holds them all; the first of them hides the last."""
+    """Which of them, by their places, are inhibited once it holds them all.
+
+    The first of them hides the last.
+    """
     requests.post(
         f"{alertmanager.url}/api/v2/alerts", json=[{"labels": each} for each in alerts], timeout=60
     ).raise_for_status()
@@ -243,12 +303,22 @@ def of(place: Labels, alert: Labels, comparison: str) -> Labels:
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("here", "there", "target"),
-    [(BLUE, GREEN, NO_RUN), (EAST, WEST, FAILING), ({"job": "rankwatch"}, {"job": "rankwatch-eu"}, NO_RUN)],
+    [
+        (BLUE, GREEN, NO_RUN),
+        (EAST, WEST, FAILING),
+        ({"job": "rankwatch"}, {"job": "rankwatch-eu"}, NO_RUN),
+    ],
     ids=["namespace", "cluster", "job"],
 )
-def test_what_rankwatch_tells_hides_what_prometheus_sees_of_it_in_its_own_environment_alone(alertmanager, here, there, target):
+def test_what_rankwatch_tells_hides_what_prometheus_sees_of_it_in_its_own_environment_alone(
+    alertmanager, here, there, target
+):
     comparison = there["job"] + there.get("cluster", "")
-    alerts = (of(here, STALE, comparison), of(there, target, comparison), of(here, target, comparison))
+    alerts = (
+        of(here, STALE, comparison),
+        of(there, target, comparison),
+        of(here, target, comparison),
+    )
     assert hidden(alertmanager, *alerts) == {2}
 
 
@@ -276,7 +346,11 @@ baseline: {file: {path: a.csv, user: u, items: i}}, candidate: {file: {path: b.c
 
 def _own_alerts() -> set[str]:
     options = ComparisonOptions.model_validate(yaml.safe_load(OPTIONS))
-    return {rule.alert for rule in default_rules(options)} | set(OF_CONDITIONS.values()) | {DATABASE_AWAY}
+    return (
+        {rule.alert for rule in default_rules(options)}
+        | set(OF_CONDITIONS.values())
+        | {DATABASE_AWAY}
+    )
 
 
 def _commands(page: str) -> list[list[str]]:
@@ -286,7 +360,11 @@ def _commands(page: str) -> list[list[str]]:
 
 def test_the_index_links_the_page_of_every_alert_and_says_what_the_rules_say():
     of_rankwatch = set(re.findall(r"^\| `.*\| \[(\w+)\]", INDEX, re.MULTILINE))
-    named = {name for row in re.findall(r"^\| (`.*`) \| \[", INDEX, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    named = {
+        name
+        for row in re.findall(r"^\| (`.*`) \| \[", INDEX, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
     assert named == _own_alerts()
     assert runbooks().keys() == {alert.name for alert in alerts()} | of_rankwatch
     assert set(re.findall(r"\]\((\w+)\.md\)", INDEX)) == runbooks().keys()
@@ -301,7 +379,9 @@ def test_a_page_has_its_four_parts(name):
 
     assert page.startswith(f"# {name}\n")
     assert re.findall(r"^## (.+)$", page, re.MULTILINE) == PARTS
-    assert all(len(part.strip()) > 20 for part in re.split(r"^## .+$", page, flags=re.MULTILINE)[1:])
+    assert all(
+        len(part.strip()) > 20 for part in re.split(r"^## .+$", page, flags=re.MULTILINE)[1:]
+    )
     assert blocks_in(page, "sh")
     assert blocks_in(page, "promql")
 
@@ -318,7 +398,12 @@ def test_a_page_names_only_commands_and_series_that_exist(name):
 @pytest.mark.integration
 def test_every_query_of_every_page_parses(tmp_path):
     queries = [query for page in runbooks().values() for query in blocks_in(page, "promql")]
-    records = [{"record": f"page:query:number{number}", "expr": query} for number, query in enumerate(queries)]
-    (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": records}]}))
+    records = [
+        {"record": f"page:query:number{number}", "expr": query}
+        for number, query in enumerate(queries)
+    ]
+    (tmp_path / "queries.yml").write_text(
+        yaml.safe_dump({"groups": [{"name": "queries", "rules": records}]})
+    )
 
     _run(require("promtool"), "check", "rules", str(tmp_path / "queries.yml"))

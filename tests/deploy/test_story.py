@@ -34,7 +34,9 @@ _SECONDS = re.compile(r"\b(\d+) \* (60|3600|86400)\b")
 def quicken(text: str, by: int) -> str:
     """Divide ``for: 5m``, ``group_wait: 30s``, ``[7d:6h]``, ``offset 7d`` and seconds written ``10 * 60``; nothing else."""
     for _ in range(2):  # both spans of [7d:6h]
-        text = _SPAN.sub(lambda span: f"{span[1]}{int(span[2]) * _UNITS_S[span[3]] * 1000 // by}ms", text)
+        text = _SPAN.sub(
+            lambda span: f"{span[1]}{int(span[2]) * _UNITS_S[span[3]] * 1000 // by}ms", text
+        )
     return _SECONDS.sub(lambda found: f"{int(found[1]) * int(found[2]) / by:g}", text)
 
 
@@ -73,7 +75,9 @@ class TooFastError(Exception):
 class Heard:
     """What each receiver of Alertmanager was told, in order: alert and ``firing`` or ``resolved``, repetitions left out."""
 
-    said: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: {"on-call": [], "tickets": [], "nobody": []})
+    said: dict[str, list[tuple[str, str]]] = field(
+        default_factory=lambda: {"on-call": [], "tickets": [], "nobody": []}
+    )
 
     def take(self, request: Request) -> Reply:
         body = json.loads(request.body)
@@ -85,12 +89,17 @@ class Heard:
 
     def last(self, receiver: str, alert: str) -> str | None:
         """What it was told last of the alert."""
-        return next((status for name, status in reversed(self.said[receiver]) if name == alert), None)
+        return next(
+            (status for name, status in reversed(self.said[receiver]) if name == alert), None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What came of it. ``chapters``: when each ended, in seconds since 1970; Prometheus still answers for those times."""
+    """What came of it.
+
+    ``chapters``: when each ended, in seconds since 1970; Prometheus still answers for those times.
+    """
 
     prometheus: Prometheus
     heard: Heard
@@ -99,7 +108,10 @@ class Story:
     chapters: dict[str, float] = field(default_factory=dict)
 
     def end(self, chapter: str, *claims: Callable[[], object], is_alive: bool = True) -> None:
-        """Wait until all of it holds; the chapter ends then. TooFastError when the rules begin to miss a daemon that lives."""
+        """Wait until all of it holds.
+
+        The chapter ends then. TooFastError when the rules begin to miss a daemon that lives.
+        """
 
         def is_over() -> bool:
             if all(claim() for claim in claims):
@@ -131,10 +143,17 @@ def play(story: Story, daemon: ServeProcess, candidate: Recommender) -> None:
     story.end("fault", story.is_told("on-call", "SimilarityLow"), mirrored, burning)
     candidate.lists = {}
     healed = story.is_told("on-call", "SimilarityLow", "resolved")
-    story.end("healed", healed, story.sees("comparison_metric_floor:rankwatch_users_below:ratio5m == 0"))
+    story.end(
+        "healed", healed, story.sees("comparison_metric_floor:rankwatch_users_below:ratio5m == 0")
+    )
     candidate.otherwise = "forbidden"
     failing = story.sees('ALERTS{alertname="RankwatchSourceFailing", alertstate="firing"}')
-    story.end("source down", story.is_told("on-call", "Stale"), story.is_told("tickets", "RunFailing"), failing)
+    story.end(
+        "source down",
+        story.is_told("on-call", "Stale"),
+        story.is_told("tickets", "RunFailing"),
+        failing,
+    )
     daemon.terminate()
     story.end("daemon stopped", story.is_told("on-call", "RankwatchDown"), is_alive=False)
 
@@ -156,18 +175,29 @@ def _played(folder: Path, pace: int, stack: ExitStack) -> Story:
     alertmanager = AlertmanagerServer(folder / "alertmanager", config=_routes(collector.url, pace))
     stack.callback(alertmanager.stop)
     baseline, candidate = (stack.enter_context(running_recommender()) for _ in range(2))
-    urls = {"baseline": baseline.url, "candidate": candidate.url, "alertmanager": alertmanager.url, "pinged": pinged.url}
+    urls = {
+        "baseline": baseline.url,
+        "candidate": candidate.url,
+        "alertmanager": alertmanager.url,
+        "pinged": pinged.url,
+    }
     _write(folder, every=300 // pace, **urls)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(SHIFT_VARIABLE, raising=False)  # Alertmanager ends alerts by the machine's clock
+        patch.delenv(
+            SHIFT_VARIABLE, raising=False
+        )  # Alertmanager ends alerts by the machine's clock
         daemon = stack.enter_context(serving(folder / "rankwatch.yaml"))
     target, rules = daemon.url.removeprefix("http://"), folder / "rankwatch.rules.yml"
     rules.write_text(quicken(text_of("prometheus/rankwatch.rules.yml"), pace))
     watching = running_prometheus(
-        target, rules=[rules], interval=f"{75_000 // pace}ms", alertmanager=alertmanager.url.removeprefix("http://")
+        target,
+        rules=[rules],
+        interval=f"{75_000 // pace}ms",
+        alertmanager=alertmanager.url.removeprefix("http://"),
     )
     story = Story(prometheus=stack.enter_context(watching), heard=heard, folder=folder, pace=pace)
-    # Prometheus takes seconds to find its targets, as long as it takes RankwatchDown to fire at this pace.
+    # Prometheus takes seconds to find its targets, as long as it takes RankwatchDown to fire at
+    # this pace.
     story.prometheus.await_query("rankwatch_build_info unless on () ALERTS")
     alertmanager.start()
     play(story, daemon, candidate)
@@ -225,7 +255,9 @@ def test_a_source_that_is_down_is_one_alert_though_three_rules_see_it(story):
     firing = 'ALERTS{alertname="RankwatchSourceFailing", alertstate="firing", arm="candidate"}'
 
     assert len(story.prometheus.query(firing, at=story.chapters["source down"])) == 1
-    assert not any(story.heard.last(receiver, "RankwatchSourceFailing") for receiver in story.heard.said)
+    assert not any(
+        story.heard.last(receiver, "RankwatchSourceFailing") for receiver in story.heard.said
+    )
 
 
 def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story):
@@ -234,7 +266,13 @@ def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story):
         for chapter, at in story.chapters.items()
     }
 
-    assert means == {"healthy": [1.0], "fault": [0.0], "healed": [1.0], "source down": [], "daemon stopped": []}
+    assert means == {
+        "healthy": [1.0],
+        "fault": [0.0],
+        "healed": [1.0],
+        "source down": [],
+        "daemon stopped": [],
+    }
 
 
 _MEAN = 'rankwatch_similarity_mean{segment="all", metric="rbo(p=0.9)"}'
@@ -244,14 +282,24 @@ _MEAN = 'rankwatch_similarity_mean{segment="all", metric="rbo(p=0.9)"}'
 def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story, name):
     board = dashboards.read(name)
     many = {each for each, variable in dashboards.variables(board).items() if variable.get("multi")}
-    (instance,) = {sample["metric"]["instance"] for sample in story.prometheus.query("up", at=story.chapters["healthy"])}
-    values = {**_CHOSEN, "comparison": ["home-feed"] if "comparison" in many else "home-feed", "instance": [instance]}
+    (instance,) = {
+        sample["metric"]["instance"]
+        for sample in story.prometheus.query("up", at=story.chapters["healthy"])
+    }
+    values = {
+        **_CHOSEN,
+        "comparison": ["home-feed"] if "comparison" in many else "home-feed",
+        "instance": [instance],
+    }
     page = Page(values=values, rate_interval=f"{3000 // story.pace}s")
 
     empty = {
         title
         for title, target in dashboards.promql(board)
-        if not any(story.prometheus.query(page.promql(target["expr"]), at=at) for at in story.chapters.values())
+        if not any(
+            story.prometheus.query(page.promql(target["expr"]), at=at)
+            for at in story.chapters.values()
+        )
     }
 
     assert empty == _LATER.get(name, set())

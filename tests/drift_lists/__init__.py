@@ -1,4 +1,7 @@
-"""Real top-20 lists of fourteen days, of healthy candidates and of faulty ones; README.md names the source and the arms."""
+"""Real top-20 lists of fourteen days, of healthy candidates and of faulty ones.
+
+README.md names the source and the arms.
+"""
 
 import atexit
 import json
@@ -19,26 +22,42 @@ _PACKED = Path(__file__).with_name("lists.parquet")
 
 @cache
 def lists_folder() -> Path:
-    """A folder an arm, in it a Parquet file a day: ``baseline/2024-01-08.parquet``. Removed when the process ends."""
+    """A folder an arm, in it a Parquet file a day: ``baseline/2024-01-08.parquet``.
+
+    Removed when the process ends.
+    """
     folder = Path(tempfile.mkdtemp(prefix="rankwatch-lists-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     packed = pq.read_table(_PACKED)
     for arm in packed["arm"].unique().to_pylist():
         (folder / arm).mkdir()
         of_arm = packed.filter(pc.equal(packed["arm"], arm))
-        columns = ("user_id", "items", "grades") if arm == "relevance" else ("user_id", "activity", "country", "items")
+        columns = (
+            ("user_id", "items", "grades")
+            if arm == "relevance"
+            else ("user_id", "activity", "country", "items")
+        )
         for day in of_arm["day"].unique().to_pylist():
-            pq.write_table(of_arm.filter(pc.equal(of_arm["day"], day)).select(columns), folder / arm / f"{day}.parquet")
+            pq.write_table(
+                of_arm.filter(pc.equal(of_arm["day"], day)).select(columns),
+                folder / arm / f"{day}.parquet",
+            )
     return folder
 
 
 def source(arm: str) -> str:
     """The arm, or another folder of a file a day, as a source of a configuration."""
-    return f'{{file: {{path: "{lists_folder() / arm}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}'
+    return (
+        f'{{file: {{path: "{lists_folder() / arm}/{{slot:%Y-%m-%d}}.parquet", user: user_id, '
+        "items: items}}"
+    )
 
 
 def compare(name: str, rest: str, *, candidate: str = "", baseline: str = "baseline") -> str:
-    """A comparison of the arm of this name, or of another candidate; ``rest`` are its lines from ``users`` on."""
+    """A comparison of the arm of this name, or of another candidate.
+
+    ``rest`` are its lines from ``users`` on.
+    """
     arms = f"baseline: {source(baseline)}\n    candidate: {source(candidate or name)}"
     return f"\n  - name: {name}\n    every: 1d\n    k: 10\n    {arms}\n{rest}"
 
@@ -46,7 +65,12 @@ def compare(name: str, rest: str, *, candidate: str = "", baseline: str = "basel
 def write_config(folder: Path, *comparisons: str) -> Path:
     """A configuration of these; its database lies in the folder."""
     path = folder / "rankwatch.yaml"
-    path.write_text(f"database: sqlite:///{folder}/rankwatch.db\nlisten: 127.0.0.1:0\ncomparisons:{''.join(comparisons)}")
+    path.write_text(
+        (
+            f"database: sqlite:///{folder}/rankwatch.db\nlisten: "
+            f"127.0.0.1:0\ncomparisons:{''.join(comparisons)}"
+        )
+    )
     return path
 
 

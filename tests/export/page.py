@@ -26,7 +26,10 @@ class Page:
         return [dict(labels) for found, labels in self.samples if found == f"rankwatch_{name}"]
 
     def lacks(self, samples: str) -> list[str]:
-        """Those of these lines that the page does not show; they are written without ``rankwatch_``."""
+        """Those of these lines that the page does not show.
+
+        They are written without ``rankwatch_``.
+        """
         lines = [f"rankwatch_{line.strip()}\n" for line in samples.splitlines() if line.strip()]
         return [line for line in lines if not Page(line).samples.items() <= self.samples.items()]
 

@@ -51,7 +51,11 @@ def test_a_finished_run_counts_once_by_its_status(publisher):
 
 
 def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher):
-    publisher.run_finished(published.result(finished_at=published.SLOT - timedelta(hours=1), stage_seconds={"pull": -1.0}))
+    publisher.run_finished(
+        published.result(
+            finished_at=published.SLOT - timedelta(hours=1), stage_seconds={"pull": -1.0}
+        )
+    )
     assert not scraped(publisher).lacks("""
         run_duration_seconds_sum{comparison="home-feed"} 0
         stage_duration_seconds_sum{comparison="home-feed",stage="pull"} 0
@@ -64,7 +68,11 @@ def test_who_leads_is_asked_at_each_scrape(publisher):
     publisher.show("leader", lambda: standing[0][0])
     publisher.show("lease_epoch", lambda: standing.pop(0)[1])
     pages = [scraped(publisher) for _ in range(3)]
-    assert [(page.value("leader"), page.value("lease_epoch")) for page in pages] == [(0, None), (1, 7), (0, 8)]
+    assert [(page.value("leader"), page.value("lease_epoch")) for page in pages] == [
+        (0, None),
+        (1, 7),
+        (0, 8),
+    ]
 
 
 def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher):
@@ -84,9 +92,17 @@ def test_troubles_jumps_restarts_deliveries_and_pings_are_at_zero_before_the_fir
 ):
     publisher.watch([], ["pager"], pings=["ping"])
     page = scraped(publisher)
-    assert {page.value("database_errors_total", reason=trouble) for trouble in DatabaseTrouble} == {0.0}
-    assert {page.value("delivery_errors_total", receiver="pager", reason=trouble) for trouble in DeliveryTrouble} == {0.0}
-    assert {page.value("pings_total", ping="ping", outcome=outcome) for outcome in ("sent", "failed", "dropped")} == {0.0}
+    assert {page.value("database_errors_total", reason=trouble) for trouble in DatabaseTrouble} == {
+        0.0
+    }
+    assert {
+        page.value("delivery_errors_total", receiver="pager", reason=trouble)
+        for trouble in DeliveryTrouble
+    } == {0.0}
+    assert {
+        page.value("pings_total", ping="ping", outcome=outcome)
+        for outcome in ("sent", "failed", "dropped")
+    } == {0.0}
     assert page.value("clock_jumps_total") == 0
 
     publisher.database_failed(DatabaseTrouble.DISK)
@@ -126,7 +142,9 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(cloc
     publisher = PrometheusPublisher(version="1", clock=clock)
 
     def since() -> float | None:
-        return scraped(publisher).value("comparison_since_timestamp_seconds", comparison="home-feed")
+        return scraped(publisher).value(
+            "comparison_since_timestamp_seconds", comparison="home-feed"
+        )
 
     publisher.watch(["home-feed"], [])
     clock.pass_by(3600)
@@ -169,18 +187,26 @@ def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_co
     publisher,
 ):
     hours = {name: timedelta(hours=1) for name in ("home-feed", "search")}
-    publisher.watch(["home-feed", "search"], ["pager", "chat"], intervals=hours, pings=["ping", "other"])
+    publisher.watch(
+        ["home-feed", "search"], ["pager", "chat"], intervals=hours, pings=["ping", "other"]
+    )
     publisher.run_finished(published.result(coverage=published.coverage()))
     publisher.count("notifications_total", "pager", "sent")
 
-    publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["other"])
+    publisher.watch(
+        ["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["other"]
+    )
     page = scraped(publisher)
     assert not page.lacks("""
         runs_total{comparison="home-feed",status="ok"} 1
         notifications_total{receiver="pager",outcome="sent"} 1
         schedule_interval_seconds{comparison="home-feed"} 900
     """)
-    assert not [text for text in ('comparison="search"', 'receiver="chat"', 'ping="ping"') if text in page.text]
+    assert not [
+        text
+        for text in ('comparison="search"', 'receiver="chat"', 'ping="ping"')
+        if text in page.text
+    ]
 
     publisher.watch(["search"], ["chat"])
     publisher.run_finished(published.result(coverage=published.coverage()))
@@ -203,10 +229,16 @@ def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_from_zero_and_of
 ):
     publisher.watch(["home-feed"], [])
     page = scraped(publisher)
-    zero = [page.value("source_errors_total", **one) for one in page.labelled("source_errors_total")]
+    zero = [
+        page.value("source_errors_total", **one) for one in page.labelled("source_errors_total")
+    ]
     assert zero == [0.0] * (len(Arm) * len(CoverageReason))
     for count in (3, 1):
-        publisher.run_finished(published.result(coverage=published.coverage(), status=RunStatus.FAILED, pull_seconds={}))
+        publisher.run_finished(
+            published.result(
+                coverage=published.coverage(), status=RunStatus.FAILED, pull_seconds={}
+            )
+        )
         publisher.count("slots_skipped_total", "home-feed", "missed", value=count)
 
     assert not scraped(publisher).lacks("""
@@ -225,10 +257,16 @@ def left() -> bytes:
 
 
 def names_in(page: bytes) -> set[str]:
-    names = {line.partition("{")[0].partition(" ")[0] for line in page.decode().splitlines() if not line.startswith("#")}
+    names = {
+        line.partition("{")[0].partition(" ")[0]
+        for line in page.decode().splitlines()
+        if not line.startswith("#")
+    }
     stems = {name.removesuffix(part) for name in names for part in PARTS if name.endswith(part)}
     stems &= {one.name for one in SERIES.values()}
-    return {name for name in names if not any(name == stem + part for stem in stems for part in PARTS)} | stems
+    return {
+        name for name in names if not any(name == stem + part for stem in stems for part in PARTS)
+    } | stems
 
 
 def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have():
@@ -256,11 +294,15 @@ def test_writing_what_is_left_changes_nothing_on_the_page():
 
 def test_each_series_left_is_of_one_comparison_or_of_none():
     def names_of(comparison: str | None) -> set[str]:
-        return names_in(exposition.write_families(exposition.families_of_comparison(families, comparison)))
+        return names_in(
+            exposition.write_families(exposition.families_of_comparison(families, comparison))
+        )
 
     families = published.filled().final()
     one, none = names_of("home-feed"), names_of(None)
-    outbox = {f"rankwatch_outbox_{part}" for part in ("pending", "held", "given_up", "oldest_age_seconds")}
+    outbox = {
+        f"rankwatch_outbox_{part}" for part in ("pending", "held", "given_up", "oldest_age_seconds")
+    }
     assert names_of("other") == set()
     assert one | none == names_in(left())
     assert none == {"rankwatch_build_info", *outbox}
@@ -281,7 +323,13 @@ def test_a_textfile_may_be_read_by_everybody(tmp_path):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("rankwatch.txt", "rankwatch.txt is no textfile for node_exporter, which reads files whose names end in .prom"),
+        (
+            "rankwatch.txt",
+            (
+                "rankwatch.txt is no textfile for node_exporter, which reads files whose names end "
+                "in .prom"
+            ),
+        ),
         ("gone/rankwatch.prom", "gone/rankwatch.prom cannot be written: No such file or directory"),
         ("taken.prom", "taken.prom cannot be written: Is a directory"),
     ],

@@ -31,31 +31,49 @@ PROMETHEUS_2 = (
 def test_promtool_finds_nothing_to_say_about_a_filled_page_and_what_is_left_of_it():
     filled = published.filled()
     for page in (filled.render()[0], write_families(filled.final())):
-        checked = subprocess.run([require("promtool"), "check", "metrics"], input=page, capture_output=True, check=False)
+        checked = subprocess.run(
+            [require("promtool"), "check", "metrics"], input=page, capture_output=True, check=False
+        )
         assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
 
 
 def test_the_build_is_named_with_its_revision_and_its_python(monkeypatch):
     monkeypatch.setenv("RANKWATCH_REVISION", "4f2a9c1")
     publisher = PrometheusPublisher(version="1.2.3")
-    labels = {"version": "1.2.3", "revision": "4f2a9c1", "python_version": platform.python_version()}
+    labels = {
+        "version": "1.2.3",
+        "revision": "4f2a9c1",
+        "python_version": platform.python_version(),
+    }
     assert scraped(publisher).value("build_info", **labels) == 1
 
 
-FROM_GIT = '{"url": "https://example.com/r.git", "vcs_info": {"vcs": "git", "commit_id": "4f2a9c1"}}'
+FROM_GIT = (
+    '{"url": "https://example.com/r.git", "vcs_info": {"vcs": "git", "commit_id": "4f2a9c1"}}'
+)
 
 
-@pytest.mark.parametrize("noted", [FROM_GIT, '{"url": "file:///src", "dir_info": {"editable": true}}', None])
+@pytest.mark.parametrize(
+    "noted", [FROM_GIT, '{"url": "file:///src", "dir_info": {"editable": true}}', None]
+)
 def test_without_that_variable_the_revision_is_what_pip_noted(noted, monkeypatch):
     monkeypatch.delenv("RANKWATCH_REVISION", raising=False)
-    monkeypatch.setattr(module, "distribution", lambda _: SimpleNamespace(read_text=lambda _: noted))
+    monkeypatch.setattr(
+        module, "distribution", lambda _: SimpleNamespace(read_text=lambda _: noted)
+    )
     assert module.find_revision() == ("4f2a9c1" if noted == FROM_GIT else "unknown")
 
 
-OPEN_METRICS = (PROMETHEUS_2, "application/openmetrics-text", "application/openmetrics-text;version=")
+OPEN_METRICS = (
+    PROMETHEUS_2,
+    "application/openmetrics-text",
+    "application/openmetrics-text;version=",
+)
 
 
-@pytest.mark.parametrize("accept", [*OPEN_METRICS, "application/openmetrics-text;version=1.x", "", "*/*", ";;,,="])
+@pytest.mark.parametrize(
+    "accept", [*OPEN_METRICS, "application/openmetrics-text;version=1.x", "", "*/*", ";;,,="]
+)
 def test_whatever_is_accepted_gets_a_page_that_parses_openmetrics_where_it_can_be(accept):
     body, headers = published.filled().render(accept)
     is_open_metrics = accept in OPEN_METRICS
@@ -63,8 +81,14 @@ def test_whatever_is_accepted_gets_a_page_that_parses_openmetrics_where_it_can_b
 
     families = {family.name: family for family in parse(body.decode())}
 
-    assert headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0") is is_open_metrics
-    assert (families["rankwatch_runs"].type, families["rankwatch_run_duration_seconds"].type) == ("counter", "histogram")
+    assert (
+        headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+        is is_open_metrics
+    )
+    assert (families["rankwatch_runs"].type, families["rankwatch_run_duration_seconds"].type) == (
+        "counter",
+        "histogram",
+    )
     if is_open_metrics:
         assert families["rankwatch_run_duration_seconds"].unit == "seconds"
         assert families["rankwatch_similarity_share_below_ratio"].unit == "ratio"
@@ -81,7 +105,10 @@ def test_the_page_is_packed_only_for_who_accepts_gzip(accept_encoding):
 
 
 def test_a_scrape_during_publications_never_sees_two_mixed(publisher):
-    publications = [[published.named("a"), published.named("b")], [published.named("c"), published.named("d")]]
+    publications = [
+        [published.named("a"), published.named("b")],
+        [published.named("c"), published.named("d")],
+    ]
     publisher.publish(publications[0])
     stop = threading.Event()
 
@@ -94,7 +121,9 @@ def test_a_scrape_during_publications_never_sees_two_mixed(publisher):
     writer.start()
     try:
         for _ in range(10):
-            seen = {labels["comparison"] for labels in scraped(publisher).labelled("similarity_mean")}
+            seen = {
+                labels["comparison"] for labels in scraped(publisher).labelled("similarity_mean")
+            }
             assert seen in ({"a", "b"}, {"c", "d"})
     finally:
         stop.set()
@@ -120,7 +149,12 @@ def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(pub
     pages = [scraped(publisher) for _ in range(2)]
 
     assert [page.value("collector_errors_total", collector="daemon") for page in pages] == [1, 2]
-    assert pages[-1].value("similarity_mean", comparison="home-feed", segment="all", metric="rbo(p=0.9)") == 0.625
+    assert (
+        pages[-1].value(
+            "similarity_mean", comparison="home-feed", segment="all", metric="rbo(p=0.9)"
+        )
+        == 0.625
+    )
     assert pages[-1].value("leader") is None
     assert "\nprocess_resident_memory_bytes " in pages[-1].text
 
@@ -135,7 +169,9 @@ def test_control_characters_of_a_segment_reach_no_terminal(publisher):
 
     body = publisher.render()[0]
     assert b'segment="a=\\\\x1b]0;pwned\\\\x07\\\\x9b2J\\\\x7f"' in body
-    assert not [character for character in body.decode() if ord(character) < 32 and character != "\n"]
+    assert not [
+        character for character in body.decode() if ord(character) < 32 and character != "\n"
+    ]
 
 
 def test_a_filled_page_shows_each_series_of_the_table_with_its_help_type_and_labels_and_none_beside():
@@ -158,7 +194,12 @@ def test_a_filled_page_shows_each_series_of_the_table_with_its_help_type_and_lab
     assert "\npython_info{" in text
 
 
-ALERT = {"comparison": "home-feed", "alert": "SimilarityLow", "segment": "all", "severity": "critical"}
+ALERT = {
+    "comparison": "home-feed",
+    "alert": "SimilarityLow",
+    "segment": "all",
+    "severity": "critical",
+}
 STAY = {
     "arm_gap_seconds",
     "build_info",
@@ -194,15 +235,23 @@ def is_state_shown(publisher: PrometheusPublisher) -> bool:
     return scraped(publisher).value("alert_state", **ALERT) == 2
 
 
-def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_what_stays_true(publisher, clock):
+def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_what_stays_true(
+    publisher, clock
+):
     other = published.filled()
     before = scraped(publisher).names()
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S
     page = scraped(publisher)
 
-    gone = {re.sub("^rankwatch_|_(bucket|gsum|gcount)$", "", name) for name in before - page.names()}
-    gauges = {name for name, one in SERIES.items() if one.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM, Kind.INFO)}
+    gone = {
+        re.sub("^rankwatch_|_(bucket|gsum|gcount)$", "", name) for name in before - page.names()
+    }
+    gauges = {
+        name
+        for name, one in SERIES.items()
+        if one.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM, Kind.INFO)
+    }
     assert gone & STAY == set()
     assert gauges - STAY <= gone
     assert page.value("database_up") == 0
@@ -224,7 +273,9 @@ def test_failures_of_less_than_a_minute_leave_no_gap(publisher, clock):
     assert is_state_shown(publisher)
 
 
-def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers_puts_nothing_in_doubt(publisher, clock):
+def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers_puts_nothing_in_doubt(
+    publisher, clock
+):
     publisher.database_failed(DatabaseTrouble.CONFLICT)
     clock.seconds = SHOWN_UNCONFIRMED_S
     assert is_state_shown(publisher)

@@ -19,7 +19,12 @@ from monitor.model.rules import Severity
 from monitor.model.runs import RunStatus
 from monitor.redaction import escape_controls
 
-ALERT = {"comparison": "home-feed", "alert": "SimilarityLow", "segment": "all", "severity": "critical"}
+ALERT = {
+    "comparison": "home-feed",
+    "alert": "SimilarityLow",
+    "segment": "all",
+    "severity": "critical",
+}
 
 
 def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher):
@@ -37,12 +42,17 @@ def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher):
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.INSUFFICIENT, RunStatus.ABANDONED])
-def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_but_no_similarity(publisher, status):
+def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_but_no_similarity(
+    publisher, status
+):
     earlier = published.SLOT - timedelta(days=1)
     publisher.publish([published.latest(run=published.run(status=status), last_ok_at=earlier)])
     page = scraped(publisher)
     assert not {name for name in page.names() if name.startswith("rankwatch_similarity")}
-    absent = {f"alert_{part}" for part in ("value", "users", "expected")} | {"arm_metric", "similarity_by_chance"}
+    absent = {f"alert_{part}" for part in ("value", "users", "expected")} | {
+        "arm_metric",
+        "similarity_by_chance",
+    }
     assert not {f"rankwatch_{name}" for name in absent} & page.names()
     assert not page.lacks("""
         alert_judged{comparison="home-feed",alert="SimilarityLow",segment="all",severity="critical"} 0
@@ -51,9 +61,18 @@ def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_
         paired_users{comparison="home-feed",segment="all"} 190
         unlabelled_runs{comparison="home-feed"} 3
     """)
-    assert page.value("run_last_slot_timestamp_seconds", comparison="home-feed") == published.SLOT.timestamp()
-    assert page.value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
-    shown = [name for name in FINISHED if page.value("run_status", comparison="home-feed", status=name) == 1]
+    assert (
+        page.value("run_last_slot_timestamp_seconds", comparison="home-feed")
+        == published.SLOT.timestamp()
+    )
+    assert (
+        page.value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
+    )
+    shown = [
+        name
+        for name in FINISHED
+        if page.value("run_status", comparison="home-feed", status=name) == 1
+    ]
     assert shown == [status]
 
 
@@ -62,31 +81,50 @@ FINISHED = ("ok", "insufficient", "failed", "abandoned")
 
 def test_a_run_that_failed_before_it_knew_its_coverage_shows_none(publisher):
     failed = published.run(status=RunStatus.FAILED)
-    publisher.publish([published.latest(run=failed, coverage=None, summaries=(), states=(), last_ok_at=None)])
+    publisher.publish(
+        [published.latest(run=failed, coverage=None, summaries=(), states=(), last_ok_at=None)]
+    )
     page = scraped(publisher)
-    assert not {"rankwatch_panel_users", "rankwatch_paired_users", "rankwatch_coverage_users"} & page.names()
+    assert (
+        not {"rankwatch_panel_users", "rankwatch_paired_users", "rankwatch_coverage_users"}
+        & page.names()
+    )
     assert "rankwatch_run_last_ok_timestamp_seconds" not in page.names()
-    assert page.value("run_last_finished_timestamp_seconds", comparison="home-feed") == published.SLOT.timestamp() + 4
+    assert (
+        page.value("run_last_finished_timestamp_seconds", comparison="home-feed")
+        == published.SLOT.timestamp() + 4
+    )
 
 
 def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(publisher):
     publisher.publish([published.latest()])
     page = scraped(publisher)
-    of_uk = [labels for labels in page.labelled("coverage_users") if labels["segment"] == "country=UK"]
+    of_uk = [
+        labels for labels in page.labelled("coverage_users") if labels["segment"] == "country=UK"
+    ]
     assert not page.lacks("""
         panel_users{comparison="home-feed",segment="all"} 200
         coverage_users{comparison="home-feed",segment="all",arm="candidate",reason="missing"} 10
         coverage_users{comparison="home-feed",segment="all",arm="baseline",reason="timeout"} 0
     """)
-    assert len([labels for labels in page.labelled("coverage_users") if labels["segment"] == "all"]) == 30
-    assert of_uk == [{"comparison": "home-feed", "segment": "country=UK", "arm": "baseline", "reason": "short"}]
+    assert (
+        len([labels for labels in page.labelled("coverage_users") if labels["segment"] == "all"])
+        == 30
+    )
+    assert of_uk == [
+        {"comparison": "home-feed", "segment": "country=UK", "arm": "baseline", "reason": "short"}
+    ]
 
 
 def test_the_same_label_set_given_twice_shows_once(publisher):
     first, second = published.summary(mean=0.25), published.summary(mean=0.75)
     publisher.publish([published.latest(summaries=(first, second))])
 
-    lines = [line for line in scraped(publisher).text.splitlines() if line.startswith("rankwatch_similarity_mean{")]
+    lines = [
+        line
+        for line in scraped(publisher).text.splitlines()
+        if line.startswith("rankwatch_similarity_mean{")
+    ]
 
     assert [line.split()[-1] for line in lines] == ["0.75"]
 
@@ -98,7 +136,13 @@ def segments_shown(*names: str) -> list[str]:
     return [labels["segment"] for labels in scraped(publisher).labelled("similarity_mean")]
 
 
-@given(name=st.text(st.characters(codec="utf-8").filter(lambda each: escape_controls(each) == each), min_size=1, max_size=40))
+@given(
+    name=st.text(
+        st.characters(codec="utf-8").filter(lambda each: escape_controls(each) == each),
+        min_size=1,
+        max_size=40,
+    )
+)
 @example(name="back\\slash")
 def test_any_segment_name_comes_back_from_the_page_as_it_was(name):
     """But for one that looks like a character spelled out, of which the next test knows."""
@@ -107,7 +151,9 @@ def test_any_segment_name_comes_back_from_the_page_as_it_was(name):
     assert segments_shown(name) == [name]
 
 
-@given(names=st.sets(st.text(r"a\tx09bs" + "\t\x0b", min_size=1, max_size=6), min_size=2, max_size=2))
+@given(
+    names=st.sets(st.text(r"a\tx09bs" + "\t\x0b", min_size=1, max_size=6), min_size=2, max_size=2)
+)
 @example(names={"a\tb", r"a\tb"})
 def test_two_segments_are_two_series_whatever_characters_they_have(names):
     assert len(set(segments_shown(*names))) == 2
@@ -115,7 +161,9 @@ def test_two_segments_are_two_series_whatever_characters_they_have(names):
 
 def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(publisher):
     undefined = published.arm_score(metric="novelty", value=None, n=0)
-    publisher.publish([replace(published.latest(), arm_scores=(*published.latest().arm_scores, undefined))])
+    publisher.publish(
+        [replace(published.latest(), arm_scores=(*published.latest().arm_scores, undefined))]
+    )
     page = scraped(publisher)
     assert not page.lacks("""
         arm_metric{comparison="home-feed",segment="all",metric="catalogue_coverage",arm="baseline"} 0.75
@@ -125,11 +173,20 @@ def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(publish
 
 
 def test_chance_shows_what_two_random_lists_would_give(publisher):
-    tau, unknown = published.summary(metric="extended_tau"), published.summary(metric="of_a_newer_version")
-    publisher.publish([published.latest(run=published.run(catalogue_size=100), summaries=(tau, unknown))])
+    tau, unknown = (
+        published.summary(metric="extended_tau"),
+        published.summary(metric="of_a_newer_version"),
+    )
+    publisher.publish(
+        [published.latest(run=published.run(catalogue_size=100), summaries=(tau, unknown))]
+    )
     page = scraped(publisher)
-    assert page.value("similarity_by_chance", comparison="home-feed", metric="extended_tau") == pytest.approx(-0.83, abs=0.01)
-    assert [labels["metric"] for labels in page.labelled("similarity_by_chance")] == ["extended_tau"]
+    assert page.value(
+        "similarity_by_chance", comparison="home-feed", metric="extended_tau"
+    ) == pytest.approx(-0.83, abs=0.01)
+    assert [labels["metric"] for labels in page.labelled("similarity_by_chance")] == [
+        "extended_tau"
+    ]
 
 
 @pytest.mark.parametrize("changes", [{"catalogue_size": None}, {"catalogue_size": 5}, {"k": None}])
@@ -157,7 +214,9 @@ def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher):
     publisher.watch(["home-feed", "search"], [])
     publisher.publish([published.latest()])
     page = scraped(publisher)
-    assert {page.value("run_status", comparison="search", status=status) for status in FINISHED} == {0.0}
+    assert {
+        page.value("run_status", comparison="search", status=status) for status in FINISHED
+    } == {0.0}
     assert page.value("run_status", comparison="home-feed", status="ok") == 1
     assert page.value("run_last_finished_timestamp_seconds", comparison="search") is None
 
@@ -172,14 +231,28 @@ firing   error    warning   2 0
 
 
 @pytest.mark.parametrize("line", STATES.strip().splitlines())
-def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its_verdict_speaks_of_similarity(publisher, line):
+def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its_verdict_speaks_of_similarity(
+    publisher, line
+):
     state, outcome, severity, number, judged = line.split()
-    told = published.state(state=State(state), outcome=Outcome(outcome), severity=Severity(severity))
+    told = published.state(
+        state=State(state), outcome=Outcome(outcome), severity=Severity(severity)
+    )
     publisher.publish([published.latest(states=(told,))])
 
     page, alert = scraped(publisher), ALERT | {"severity": severity}
-    assert (page.value("alert_state", **alert), page.value("alert_judged", **alert)) == (int(number), int(judged))
-    shown = {"value": 0.25, "users": 188, "threshold": 0.35, "expected": 0.625, "normal_lower": 0.5, "normal_upper": 0.75}
+    assert (page.value("alert_state", **alert), page.value("alert_judged", **alert)) == (
+        int(number),
+        int(judged),
+    )
+    shown = {
+        "value": 0.25,
+        "users": 188,
+        "threshold": 0.35,
+        "expected": 0.625,
+        "normal_lower": 0.5,
+        "normal_upper": 0.75,
+    }
     assert {name: page.value(f"alert_{name}", **alert) for name in shown} == shown
 
 
@@ -193,19 +266,33 @@ def test_a_comparison_that_is_not_published_again_is_gone_whole(publisher):
 
 
 def test_what_has_no_value_shows_none_and_an_unknown_statistic_is_left_out(publisher):
-    nobody = published.summary(n=0, n_undefined=5, mean=None, standard_error=None, statistics={"winsorized": 1.0, "p05": 0.25})
-    publisher.publish([published.latest(summaries=(nobody,), states=(published.state(value=None),))])
+    nobody = published.summary(
+        n=0,
+        n_undefined=5,
+        mean=None,
+        standard_error=None,
+        statistics={"winsorized": 1.0, "p05": 0.25},
+    )
+    publisher.publish(
+        [published.latest(summaries=(nobody,), states=(published.state(value=None),))]
+    )
     page = scraped(publisher)
     assert not page.lacks("""
         similarity_users{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 0
         similarity_undefined_users{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 5
     """)
-    absent = {"rankwatch_similarity_mean", "rankwatch_similarity_standard_error", "rankwatch_alert_value"}
+    absent = {
+        "rankwatch_similarity_mean",
+        "rankwatch_similarity_standard_error",
+        "rankwatch_alert_value",
+    }
     assert not absent & page.names()
     assert [labels["q"] for labels in page.labelled("similarity_quantile")] == ["0.05"]
 
 
-def cut(users: dict[tuple[str, str], int], most: int | None) -> tuple[set[tuple[str, str]], dict[str, int]]:
+def cut(
+    users: dict[tuple[str, str], int], most: int | None
+) -> tuple[set[tuple[str, str]], dict[str, int]]:
     """Segments that are shown, ``all`` aside, and how many series of each comparison are not, of two series a segment."""
     gauges: dict[str, Gauges] = defaultdict(Gauges)
     for (comparison, segment), asked in users.items():
@@ -214,22 +301,36 @@ def cut(users: dict[tuple[str, str], int], most: int | None) -> tuple[set[tuple[
     found = {comparison: removable_segments(each) for comparison, each in gauges.items()}
     shown = choose_segments(found, most)
     left_out = {
-        name: sum(len(one) for segment, one in of_one.items() if segment not in shown[name]) for name, of_one in found.items()
+        name: sum(len(one) for segment, one in of_one.items() if segment not in shown[name])
+        for name, of_one in found.items()
     }
     return {(name, each) for name, segments in shown.items() for each in segments}, left_out
 
 
-SHOP = {("feed", ALL): 9, ("feed", "c=1"): 5, ("feed", "c=2"): 4, ("feed", "c=3"): 3, ("shop", ALL): 2, ("shop", "c=9"): 1}
+SHOP = {
+    ("feed", ALL): 9,
+    ("feed", "c=1"): 5,
+    ("feed", "c=2"): 4,
+    ("feed", "c=3"): 3,
+    ("shop", ALL): 2,
+    ("shop", "c=9"): 1,
+}
 
 
 def test_nothing_is_cut_within_the_bound_and_beyond_it_the_largest_segments_stay_each_comparison_in_its_turn():
     for most in (8, None):
         assert cut(SHOP, most) == ({key for key in SHOP if key[1] != ALL}, {"feed": 0, "shop": 0})
-    assert cut(SHOP, 6) == ({("feed", "c=1"), ("feed", "c=2"), ("shop", "c=9")}, {"feed": 2, "shop": 0})
+    assert cut(SHOP, 6) == (
+        {("feed", "c=1"), ("feed", "c=2"), ("shop", "c=9")},
+        {"feed": 2, "shop": 0},
+    )
 
 
 def test_segments_of_one_size_stay_by_name_so_that_pages_agree():
-    assert cut({("feed", "c=2"): 4, ("feed", "c=1"): 4, ("feed", "c=3"): 4}, 4)[0] == {("feed", "c=1"), ("feed", "c=2")}
+    assert cut({("feed", "c=2"): 4, ("feed", "c=1"): 4, ("feed", "c=3"): 4}, 4)[0] == {
+        ("feed", "c=1"),
+        ("feed", "c=2"),
+    }
 
 
 def test_neither_the_whole_nor_what_fires_may_be_left_out():
@@ -241,21 +342,32 @@ def test_neither_the_whole_nor_what_fires_may_be_left_out():
         gauges.set("alert_value", ("feed", alert, "c=1", "critical"), 0.5)
     (found,) = removable_segments(gauges).values()
     quiet = ("feed", "Well", "c=1", "critical")
-    assert set(found) == {("panel_users", ("feed", "c=1")), ("alert_state", quiet), ("alert_value", quiet)}
+    assert set(found) == {
+        ("panel_users", ("feed", "c=1")),
+        ("alert_state", quiet),
+        ("alert_value", quiet),
+    }
 
 
 def test_hundreds_of_segments_do_not_pass_the_bound_of_the_page(publisher):
     segments = ["all", *(f"country={number}" for number in range(200))]
     rows = tuple(CoverageRow(segment=each, asked=200, paired=190, reasons={}) for each in segments)
     summaries = tuple(published.summary(segment=each) for each in segments)
-    firing, quiet = published.state(segment="country=199"), published.state(segment="country=198", state=State.QUIET)
-    latest = published.latest(coverage=Coverage(rows=rows), summaries=summaries, states=(firing, quiet))
+    firing, quiet = (
+        published.state(segment="country=199"),
+        published.state(segment="country=198", state=State.QUIET),
+    )
+    latest = published.latest(
+        coverage=Coverage(rows=rows), summaries=summaries, states=(firing, quiet)
+    )
 
     publisher.watch(["home-feed"], [], max_series=150)
     publisher.publish([latest])
     page = scraped(publisher)
 
-    of_segments = [labels for _, labels in page.samples if dict(labels).get("segment", "all") != "all"]
+    of_segments = [
+        labels for _, labels in page.samples if dict(labels).get("segment", "all") != "all"
+    ]
     assert 130 < len(of_segments) <= 150 + 5
     assert page.value("series_cut", comparison="home-feed") == 9 * 200 + 5 - (len(of_segments) - 5)
     assert page.value("alert_state", **ALERT | {"segment": "country=199"}) == 2

@@ -54,7 +54,11 @@ LARGE_LISTS = pa.schema({"user": pa.large_string(), "items": pa.large_list(pa.la
 
 
 def long(lists: dict[Any, list[Any]]) -> pd.DataFrame:
-    rows = [(user, item, rank) for user, items in lists.items() for rank, item in enumerate(items, start=1)]
+    rows = [
+        (user, item, rank)
+        for user, items in lists.items()
+        for rank, item in enumerate(items, start=1)
+    ]
     return pd.DataFrame(rows, columns=["user", "item", "rank"])
 
 
@@ -77,15 +81,21 @@ SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
     "long, object columns": lambda lists: long(lists).astype({"user": object, "item": object}),
     "long, categorical": lambda lists: long(lists).astype({"user": "category", "item": "category"}),
     "wide": wide,
-    "wide, arrays": lambda lists: wide({user: np.array(items, dtype=object) for user, items in lists.items()}),
+    "wide, arrays": lambda lists: wide(
+        {user: np.array(items, dtype=object) for user, items in lists.items()}
+    ),
     "wide, user is the index": lambda lists: wide(lists).set_index("user"),
     "list of text": lambda lists: arrow(lists, pa.string()),
     "list of a dictionary": arrow,
     "large list": lambda lists: arrow(lists).cast(LARGE_LISTS),
-    "several chunks": lambda lists: pa.concat_tables([arrow({user: lists[user]}) for user in lists]),
+    "several chunks": lambda lists: pa.concat_tables(
+        [arrow({user: lists[user]}) for user in lists]
+    ),
     "a slice": lambda lists: arrow({"x": ["y"], **lists}).slice(1),
     "long table": lambda lists: pa.table(long(lists).to_dict("list")),
-    "long table of a dictionary": lambda lists: pa.Table.from_pandas(long(lists).astype({"item": "category"})),
+    "long table of a dictionary": lambda lists: pa.Table.from_pandas(
+        long(lists).astype({"item": "category"})
+    ),
     "another library's, long": lambda lists: Foreign(pa.Table.from_pandas(long(lists))),
     "another library's, lists": lambda lists: Foreign(arrow(lists)),
     "frame of Arrow types": lambda lists: arrow(lists).to_pandas(types_mapper=pd.ArrowDtype),
@@ -101,14 +111,21 @@ def test_every_shape_may_meet_others(ours):
         assert found.to_dict(orient="index") == expected, theirs
         assert set(found.attrs["only_baseline"]) == {"u2"}, theirs
         assert set(found.attrs["only_candidate"]) == {"u9"}, theirs
-        assert (found.attrs["duplicated_baseline"], found.attrs["duplicated_candidate"]) == (1, 0), theirs
+        assert (found.attrs["duplicated_baseline"], found.attrs["duplicated_candidate"]) == (
+            1,
+            0,
+        ), theirs
 
 
 def test_the_frame_is_indexed_by_user_in_the_baselines_order_with_a_float_column_a_metric():
-    found = monitor.compare_many({"b": [1], "a": [2]}, {"a": [2], "b": [3]}, metrics=("overlap", "rbo"))
+    found = monitor.compare_many(
+        {"b": [1], "a": [2]}, {"a": [2], "b": [3]}, metrics=("overlap", "rbo")
+    )
 
     users = pd.Index(["b", "a"], name="user")
-    pd.testing.assert_frame_equal(found, pd.DataFrame({"overlap": [0.0, 1.0], "rbo(p=0.9)": [0.0, 1.0]}, index=users))
+    pd.testing.assert_frame_equal(
+        found, pd.DataFrame({"overlap": [0.0, 1.0], "rbo(p=0.9)": [0.0, 1.0]}, index=users)
+    )
 
 
 ROWS = np.array([["a", "b"], ["c", "d"]])
@@ -134,8 +151,12 @@ def test_rows_of_arrays_and_sequences_are_users(candidate, expected, alone):
 def test_columns_may_have_other_names_and_ranks_may_be_left_out():
     frame = pd.DataFrame({"who": [1, 2, 1], "what": ["a", "c", "b"], "at": [2, 1, 1]})
 
-    by_rank = monitor.compare_many(frame, {1: ["b", "a"], 2: ["c"]}, "rbo", user="who", item="what", rank="at")
-    by_row = monitor.compare_many(frame, {1: ["a", "b"], 2: ["c"]}, "rbo", user="who", item="what", rank=None)
+    by_rank = monitor.compare_many(
+        frame, {1: ["b", "a"], 2: ["c"]}, "rbo", user="who", item="what", rank="at"
+    )
+    by_row = monitor.compare_many(
+        frame, {1: ["a", "b"], 2: ["c"]}, "rbo", user="who", item="what", rank=None
+    )
 
     assert by_rank.to_numpy().tolist() == by_row.to_numpy().tolist() == [[1.0], [1.0]]
 
@@ -145,28 +166,53 @@ def test_every_type_of_column_is_read(dtype):
     items = pd.Series([3, 1]).astype(pd.api.types.pandas_dtype(dtype))
     frame = pd.DataFrame({"user": ["u", "u"], "item": items, "rank": [1, 2]})
 
-    assert monitor.compare_many(frame, frame, metrics="extended_tau")["extended_tau"].tolist() == [1.0]
+    assert monitor.compare_many(frame, frame, metrics="extended_tau")["extended_tau"].tolist() == [
+        1.0
+    ]
 
 
-@pytest.mark.parametrize(("k", "cells"), [(None, 1), (None, 100), (None, 1 << 22), (1, 7), (2, 100), (60, 7), (60, 1 << 22)])
-def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_like_each_alone(k, cells, monkeypatch):
+@pytest.mark.parametrize(
+    ("k", "cells"),
+    [(None, 1), (None, 100), (None, 1 << 22), (1, 7), (2, 100), (60, 7), (60, 1 << 22)],
+)
+def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_like_each_alone(
+    k, cells, monkeypatch
+):
     monkeypatch.setattr(chunks, "_CHUNK_CELLS", cells)
     rng = np.random.default_rng(5)
     users = range(20)
     arms = [
-        {i: rng.integers(0, 60, rng.choice([0, 1, 2, 5, 80])).tolist() for i in rng.permutation(users).tolist()} for _ in "ab"
+        {
+            i: rng.integers(0, 60, rng.choice([0, 1, 2, 5, 80])).tolist()
+            for i in rng.permutation(users).tolist()
+        }
+        for _ in "ab"
     ]
-    grades = {i: {int(item): float(grade) for item, grade in rng.integers(0, 4, (i % 5, 2))} for i in range(0, 30, 2)}
+    grades = {
+        i: {int(item): float(grade) for item, grade in rng.integers(0, 4, (i % 5, 2))}
+        for i in range(0, 30, 2)
+    }
     weights = {item: float(item + 1) for item in range(60)}
-    metrics = ("extended_tau", "rbo", "overlap", "element_weighted_tau", "ndcg(arm=candidate)", "map")
+    metrics = (
+        "extended_tau",
+        "rbo",
+        "overlap",
+        "element_weighted_tau",
+        "ndcg(arm=candidate)",
+        "map",
+    )
     done: list[int] = []
 
-    found = monitor.compare_many(arms[0], arms[1], metrics, k, item_weights=weights, relevance=grades, progress=done.append)
+    found = monitor.compare_many(
+        arms[0], arms[1], metrics, k, item_weights=weights, relevance=grades, progress=done.append
+    )
 
     assert list(found.index) == list(arms[0])
     assert sum(done) == len(users)
     for i in users:
-        alone = monitor.compare(arms[0][i], arms[1][i], metrics, k, item_weights=weights, relevance=grades.get(i, {}))
+        alone = monitor.compare(
+            arms[0][i], arms[1][i], metrics, k, item_weights=weights, relevance=grades.get(i, {})
+        )
         np.testing.assert_array_equal(found.loc[i], list(alone.values()))
 
 
@@ -184,13 +230,22 @@ FRAME = long(LISTS)
     ("data", "message"),
     [
         ({"u1": ["a", None]}, "lists of the baseline: found None where an item id"),
-        ({"u1": ["a", ["b"]]}, "lists of the baseline: found a list, .*: ids must be integers or text"),
+        (
+            {"u1": ["a", ["b"]]},
+            "lists of the baseline: found a list, .*: ids must be integers or text",
+        ),
         ({None: ["a"]}, "baseline holds a missing user id"),
         (["abc"], "lists of the baseline: found a value of type str"),
         (np.zeros(3), "baseline is a 1-dimensional array: expected two"),
         (np.array([[1.0, np.nan]]), "found .*nan.* where an item id"),
-        (FRAME.drop(columns="user"), "baseline has no column 'user'; found 'item', 'rank': name the right one with user="),
-        (FRAME.drop(columns="item"), "neither a column 'item' .* nor 'items' .*; found 'user', 'rank'"),
+        (
+            FRAME.drop(columns="user"),
+            "baseline has no column 'user'; found 'item', 'rank': name the right one with user=",
+        ),
+        (
+            FRAME.drop(columns="item"),
+            "neither a column 'item' .* nor 'items' .*; found 'user', 'rank'",
+        ),
         (FRAME.drop(columns="rank"), "baseline has no column 'rank'"),
         (FRAME.assign(items="x"), "both a column 'item' .* and 'items'"),
         (FRAME.assign(rank=1), "two items at rank 1 of user 'u1'"),
@@ -199,10 +254,22 @@ FRAME = long(LISTS)
         (pd.concat([wide(LISTS), wide(LISTS)]), "baseline lists user 'u1' twice"),
         (wide(LISTS).assign(items="abc"), "found a value of type str where a list"),
         (pa.table({"user": ["u"], "items": pa.array([["a", None]])}), "found .* where an item id"),
-        (pa.table({"user": ["u"], "items": pa.array([{"a": 1}])}), "found a value of type dict where a list"),
-        (pa.table({"user": ["u"], "items": pa.array([[["a"]]])}), "found lists of string where item ids were expected"),
-        (Broken(arrow(LISTS)), r"^baseline is a table of type Broken that cannot be read: reading it raised ValueError"),
-        ({1: ["a"]}, "no user is in both arms: .*, such as '1' in the baseline and 'u1' in the candidate"),
+        (
+            pa.table({"user": ["u"], "items": pa.array([{"a": 1}])}),
+            "found a value of type dict where a list",
+        ),
+        (
+            pa.table({"user": ["u"], "items": pa.array([[["a"]]])}),
+            "found lists of string where item ids were expected",
+        ),
+        (
+            Broken(arrow(LISTS)),
+            r"^baseline is a table of type Broken that cannot be read: reading it raised ValueError",
+        ),
+        (
+            {1: ["a"]},
+            "no user is in both arms: .*, such as '1' in the baseline and 'u1' in the candidate",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(data, message):
@@ -218,11 +285,21 @@ def test_arrays_of_unequal_height_are_refused():
 def test_a_pair_is_measured_by_the_three_default_metrics():
     found = monitor.compare(["a", "b"], ["b", "a"])
 
-    assert found == pytest.approx({"extended_tau": 5 * 2 / 9 - 5 / 9, "rbo(p=0.9)": 0.9, "overlap": 1.0})
+    assert found == pytest.approx(
+        {"extended_tau": 5 * 2 / 9 - 5 / 9, "rbo(p=0.9)": 0.9, "overlap": 1.0}
+    )
     assert all(type(value) is float for value in found.values())
 
 
-SEQUENCES = [list, tuple, np.array, pd.Series, pd.Index, lambda x: np.array(x, dtype=object), pa.array]
+SEQUENCES = [
+    list,
+    tuple,
+    np.array,
+    pd.Series,
+    pd.Index,
+    lambda x: np.array(x, dtype=object),
+    pa.array,
+]
 
 
 @pytest.mark.parametrize("shape", [*SEQUENCES, lambda x: pa.chunked_array([x[:1], x[1:]])])
@@ -244,7 +321,9 @@ def test_wrong_metrics_are_refused(metrics, message):
         monitor.compare(["a"], ["a"], metrics=metrics)
 
 
-ITEMS = st.lists(st.integers(-3, 3) | st.text(min_size=1, max_size=1).filter("\0".__ne__), max_size=8)
+ITEMS = st.lists(
+    st.integers(-3, 3) | st.text(min_size=1, max_size=1).filter("\0".__ne__), max_size=8
+)
 
 
 @pytest.mark.filterwarnings("ignore:no item is in both arms", "ignore:item .* fills the end of")
@@ -253,4 +332,6 @@ def test_compare_equals_the_definition_on_cut_and_deduplicated_lists(a, b, k):
     x, y = (list(dict.fromkeys(map(equality_key, ranking[:k]))) for ranking in (a, b))
     expected = [reference.extended_tau(x, y), reference.rbo(x, y, 0.9), reference.overlap(x, y)]
 
-    np.testing.assert_allclose(list(monitor.compare(a, b, k=k).values()), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        list(monitor.compare(a, b, k=k).values()), expected, rtol=0, atol=1e-12
+    )

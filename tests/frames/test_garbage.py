@@ -36,8 +36,12 @@ def test_ids_of_every_type_are_equal_as_their_spelling_says(one, other, is_same)
     expected = {OVERLAP: float(is_same)}
 
     assert monitor.compare([one], [other], OVERLAP) == expected
-    assert monitor.compare_many({"u": [one]}, {"u": [other]}, OVERLAP).loc["u"].to_dict() == expected
-    assert monitor.compare([one, "x", 7], [other, "x", 7], OVERLAP)[OVERLAP] == pytest.approx(1 if is_same else 2 / 3)
+    assert (
+        monitor.compare_many({"u": [one]}, {"u": [other]}, OVERLAP).loc["u"].to_dict() == expected
+    )
+    assert monitor.compare([one, "x", 7], [other, "x", 7], OVERLAP)[OVERLAP] == pytest.approx(
+        1 if is_same else 2 / 3
+    )
 
 
 def test_types_may_be_mixed_within_a_list_and_between_users():
@@ -65,19 +69,35 @@ def generated() -> Iterator[str]:
     ids=lambda ranking: type(ranking).__name__,
 )
 def test_what_has_no_order_or_no_items_is_no_list(ranking):
-    with pytest.raises(InputError, match=r"the first list: found .* where a list of item ids, best first, was expected"):
+    with pytest.raises(
+        InputError,
+        match=r"the first list: found .* where a list of item ids, best first, was expected",
+    ):
         monitor.compare(ranking, ["a"])
     with pytest.raises(InputError, match=r"the second list: found"):
         monitor.compare(["a"], ranking)
-    with pytest.raises(InputError, match=r"lists of the candidate: found .* where a list of item ids"):
+    with pytest.raises(
+        InputError, match=r"lists of the candidate: found .* where a list of item ids"
+    ):
         monitor.compare_many({"u": ["a"], "v": ["a"]}, {"u": ["a"], "v": ranking})
 
 
-@pytest.mark.parametrize("missing", [None, math.nan, pd.NA, pd.NaT, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")])
+@pytest.mark.parametrize(
+    "missing",
+    [None, math.nan, pd.NA, pd.NaT, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")],
+)
 def test_a_missing_id_is_an_error_and_no_item(missing):
     ranking = ["a", missing]
-    for shaped in (ranking, [missing], tuple(ranking), np.array(ranking, dtype=object), pd.Series(ranking, dtype=object)):
-        with pytest.raises(InputError, match=r"found .* where an item id was expected: drop the item or name it"):
+    for shaped in (
+        ranking,
+        [missing],
+        tuple(ranking),
+        np.array(ranking, dtype=object),
+        pd.Series(ranking, dtype=object),
+    ):
+        with pytest.raises(
+            InputError, match=r"found .* where an item id was expected: drop the item or name it"
+        ):
             monitor.compare(shaped, ["a"])
     with pytest.raises(InputError, match="where an item id was expected"):
         monitor.compare_many({"u": ranking}, {"u": ["a"]})
@@ -92,7 +112,9 @@ HALF = "x\ud800"
         lambda: monitor.compare(["a", HALF], ["a"]),
         lambda: monitor.compare(["a"], ["a"], item_weights={"a": 1.0, HALF: 1.0}),
         lambda: monitor.compare_many({HALF: ["a"]}, {HALF: ["a"]}),
-        lambda: monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, "ndcg", relevance={HALF: {"a": 1.0}}),
+        lambda: monitor.compare_many(
+            {"u": ["a"]}, {"u": ["a"]}, "ndcg", relevance={HALF: {"a": 1.0}}
+        ),
         lambda: monitor.summarize(monitor.compare_many({"u": ["a"]}, {"u": ["a"]}), by={"u": HALF}),
     ],
 )
@@ -102,10 +124,14 @@ def test_half_a_character_in_an_id_or_segment_is_an_error_in_words(call):
 
 
 def test_the_text_nan_is_an_item():
-    assert monitor.compare(["nan", "None", "<NA>"], ["None", "nan", "x"], OVERLAP) == {OVERLAP: pytest.approx(2 / 3)}
+    assert monitor.compare(["nan", "None", "<NA>"], ["None", "nan", "x"], OVERLAP) == {
+        OVERLAP: pytest.approx(2 / 3)
+    }
 
 
-@pytest.mark.parametrize("nested", [[["a"]], [("a", ["b"])], [{"a"}], [{"a": 1}], [np.array([1])], [["a"], "b"]])
+@pytest.mark.parametrize(
+    "nested", [[["a"]], [("a", ["b"])], [{"a"}], [{"a": 1}], [np.array([1])], [["a"], "b"]]
+)
 def test_a_list_of_what_cannot_be_hashed_is_refused(nested):
     with pytest.raises(InputError, match=r"ids must be hashable|found .* where an item id"):
         monitor.compare(nested, ["a"])
@@ -114,7 +140,8 @@ def test_a_list_of_what_cannot_be_hashed_is_refused(nested):
 @pytest.mark.parametrize("data", [generated(), {1, 2}, "ab", 3, None, iter([["a"]]), object()])
 def test_an_arm_of_no_known_shape_is_refused(data):
     with pytest.raises(
-        InputError, match=r"baseline is of type .*: expected a dict or Series of user -> list, a DataFrame, an Arrow table"
+        InputError,
+        match=r"baseline is of type .*: expected a dict or Series of user -> list, a DataFrame, an Arrow table",
     ):
         monitor.compare_many(data, {"u": ["a"]})
 
@@ -140,7 +167,9 @@ def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k):
 def test_users_of_one_arm_are_left_out_and_told():
     told = r"^2 users were compared, and left out 2 in baseline alone \(attrs\['only_baseline'\]\) and 2 in candidate alone"
     with pytest.warns(UserWarning, match=told):
-        found = monitor.compare_many({"a": [1], 2: [1], "3": [1], 4: [1]}, {"b": [1], "4": [1], "02": [1], "3": [1]}, OVERLAP)
+        found = monitor.compare_many(
+            {"a": [1], 2: [1], "3": [1], 4: [1]}, {"b": [1], "4": [1], "02": [1], "3": [1]}, OVERLAP
+        )
 
     assert found.index.tolist() == ["3", 4]
     assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == (("a", 2), ("b", "02"))
@@ -149,15 +178,21 @@ def test_users_of_one_arm_are_left_out_and_told():
 def test_a_user_both_as_number_and_as_text_is_refused():
     lists = {1: ["a"], "1": ["b"]}
     for shaped in (lists, pd.DataFrame({"user": list(lists), "items": list(lists.values())})):
-        with pytest.raises(InputError, match=r"^baseline has user '1' both as a number and as text"):
+        with pytest.raises(
+            InputError, match=r"^baseline has user '1' both as a number and as text"
+        ):
             monitor.compare_many(shaped, shaped, OVERLAP)
 
 
 def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of():
     other: Any = pd.Series(["01", "b"], dtype="category")
-    with pytest.warns(UserWarning, match=r"leading zeros, such as '1' in the baseline and '01' in the candidate"):
+    with pytest.warns(
+        UserWarning, match=r"leading zeros, such as '1' in the baseline and '01' in the candidate"
+    ):
         assert monitor.compare([1, 2], other, OVERLAP) == {OVERLAP: 0.0}
-    with pytest.warns(UserWarning, match=r"leading zeros, such as '01' in the baseline and '1' in the candidate"):
+    with pytest.warns(
+        UserWarning, match=r"leading zeros, such as '01' in the baseline and '1' in the candidate"
+    ):
         monitor.compare_many({"u": other}, {"u": [1, 2]}, OVERLAP)
 
 
@@ -179,8 +214,14 @@ def by_scores(scores: Any) -> object:
         (lambda: monitor.compare([1, Decimal("sNaN")], [1], OVERLAP), "sNaN"),
         (lambda: by_scores(IMAGINARY), "1j"),
         (lambda: by_scores([10**400, 2]), "a number"),
-        (lambda: monitor.compare_many(RANKED, RANKED, OVERLAP, rank=["rank"]), r"no column \['rank'\]"),  # type: ignore[arg-type]
-        (lambda: monitor.compare_many(RANKED.astype({"rank": bool}), RANKED, OVERLAP), "must hold numbers"),
+        (
+            lambda: monitor.compare_many(RANKED, RANKED, OVERLAP, rank=["rank"]),
+            r"no column \['rank'\]",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: monitor.compare_many(RANKED.astype({"rank": bool}), RANKED, OVERLAP),
+            "must hold numbers",
+        ),
     ],
 )
 def test_what_numpy_or_python_would_quietly_misread_is_refused(call, words):
@@ -195,7 +236,11 @@ def test_lists_whose_pairs_are_beyond_32_bits_are_compared_as_they_are():
 
     found = monitor.compare(ranking, np.roll(ranking, 1), ("extended_tau", "overlap", "footrule"))
 
-    assert found == {"extended_tau": pytest.approx(1, abs=1e-3), "overlap": 1.0, "footrule": 2 * (n - 1)}
+    assert found == {
+        "extended_tau": pytest.approx(1, abs=1e-3),
+        "overlap": 1.0,
+        "footrule": 2 * (n - 1),
+    }
     assert found["extended_tau"] < 1
     texts = np.char.add("item-", ranking[:1000].astype(str))
     assert monitor.compare(texts, texts[::-1], "overlap") == {"overlap": 1.0}

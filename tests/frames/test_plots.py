@@ -68,26 +68,41 @@ def labels(plot: Plot) -> list[str | None]:
 def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range():
     rng = np.random.default_rng(1)
     lists = {user: rng.permutation(40)[:10].tolist() for user in range(200)}
-    frame = monitor.compare_many(lists, {user: items[::-1] for user, items in lists.items()}, ("extended_tau", "footrule"))
+    frame = monitor.compare_many(
+        lists, {user: items[::-1] for user, items in lists.items()}, ("extended_tau", "footrule")
+    )
 
     whole = monitor.plot_scores(frame)
     assert labels(whole) == ["extended_tau, all: 200 users", "footrule, all: 200 users"]
-    low, *_, high, mean, by_chance = (each.text for each in drawings(whole._repr_html_())[0].iter("text"))
+    low, *_, high, mean, by_chance = (
+        each.text for each in drawings(whole._repr_html_())[0].iter("text")
+    )
     assert (low, high) == ("-1.0", "1.0")
     assert mean == f"mean {frame['extended_tau'].mean():.4f}"
     assert by_chance == f"by chance {frame.attrs['by_chance']['extended_tau']:.4f}"
-    assert [len(labels(monitor.plot_scores(frame, by))) for by in (["x", "y"] * 100, list(range(200)))] == [6, 100]
+    assert [
+        len(labels(monitor.plot_scores(frame, by))) for by in (["x", "y"] * 100, list(range(200)))
+    ] == [6, 100]
     nobody = monitor.compare_many({}, {}, "footrule")
     assert labels(monitor.plot_scores(nobody)) == ["footrule, all: 0 users"]
 
 
 SHAPES: dict[str, Any] = {
     "a Series of lists": pd.Series(BASE, name="items").rename_axis("uid"),
-    "a Series of Arrow's lists": pd.Series(list(BASE.values()), list(BASE), pd.ArrowDtype(pa.list_(pa.string()))),
-    "a column a rank": pd.DataFrame(
-        {"uid": list(BASE), "rec_1": ["b", None, None], "rec_0": ["a", "d", None], "rec_2": ["c", None, None]}
+    "a Series of Arrow's lists": pd.Series(
+        list(BASE.values()), list(BASE), pd.ArrowDtype(pa.list_(pa.string()))
     ),
-    "a column a rank from 1": pa.table({"uid": list(BASE), "top1": ["a", "d", None], "top2": ["b", None, None]}),
+    "a column a rank": pd.DataFrame(
+        {
+            "uid": list(BASE),
+            "rec_1": ["b", None, None],
+            "rec_0": ["a", "d", None],
+            "rec_2": ["c", None, None],
+        }
+    ),
+    "a column a rank from 1": pa.table(
+        {"uid": list(BASE), "top1": ["a", "d", None], "top2": ["b", None, None]}
+    ),
 }
 
 
@@ -104,7 +119,10 @@ def test_shapes_of_notebooks_are_read_as_the_dict_is_and_the_index_keeps_its_nam
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"rec_0": ["a", None, "c"], "rec_1": ["b", "x", None]}, "an item behind a missing one in rec_0 to rec_1"),
+        (
+            {"rec_0": ["a", None, "c"], "rec_1": ["b", "x", None]},
+            "an item behind a missing one in rec_0 to rec_1",
+        ),
         ({"rec_0": ["a"] * 3, "x_0": ["b"] * 3}, "nor one a rank"),
         ({"rec_0": ["a"] * 3, "rec_2": ["b"] * 3}, "nor one a rank"),
         ({"rec_0": ["a"] * 3, "user": ["u1", "u1", "u2"]}, "lists user 'u1' twice"),
@@ -118,7 +136,13 @@ def test_columns_that_are_no_ranks_are_refused(columns, message):
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.table])
 def test_a_table_of_users_splits_them_by_each_of_its_columns(make):
     frame = monitor.compare_many(BASE, OTHER, "overlap")
-    users = make({"user": ["u2", "u1", "nobody"], "country": ["UK", "DE", "UK"], "plan": ["all", "all", None]})
+    users = make(
+        {
+            "user": ["u2", "u1", "nobody"],
+            "country": ["UK", "DE", "UK"],
+            "plan": ["all", "all", None],
+        }
+    )
 
     found = monitor.summarize(frame, users)["n"].xs("overlap")
     assert found.to_dict() == {"all": 3, "country=DE": 1, "country=UK": 1, "plan=all": 2}
@@ -141,13 +165,20 @@ COLOURS = """[['#other text', 'fill'], ['.slopes .head', 'color'], ['.card', 'ba
 
 
 def shown_by_cells(folder: str, patch: pytest.MonkeyPatch) -> list[str]:
-    """The HTML of each cell of code, run from first to last in one kernel; no cell says anything else."""
+    """The HTML of each cell of code, run from first to last in one kernel.
+
+    No cell says anything else.
+    """
     for kept in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         patch.setenv(kept, folder)  # not what whoever runs this has there
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(notebook, timeout=300, config=Config({"KernelManager": {"transport": "ipc"}})).execute()
+    NotebookClient(
+        notebook, timeout=300, config=Config({"KernelManager": {"transport": "ipc"}})
+    ).execute()
     cells = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
-    assert [[each.output_type for each in outputs] for outputs in cells] == [["execute_result"]] * len(cells)
+    assert [[each.output_type for each in outputs] for outputs in cells] == [
+        ["execute_result"]
+    ] * len(cells)
     return [output.data["text/html"] for (output,) in cells]
 
 
@@ -159,7 +190,12 @@ def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_
         cells = shown_by_cells(folder, monkeypatch)
     page = tmp_path / "notebook.html"
     sections = "".join(f"<section>{html}</section>" for html in cells)
-    page.write_text(f"<!doctype html><meta charset=utf-8><title>x</title><svg id=other><text>x</text></svg>{sections}")
+    page.write_text(
+        (
+            "<!doctype html><meta charset=utf-8><title>x</title><svg "
+            f"id=other><text>x</text></svg>{sections}"
+        )
+    )
     with browsing() as browser:
         colours = []
         for is_dark in (False, True):
@@ -169,7 +205,11 @@ def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_
         pair, titled, scores, summary, spreads, worst = tab.run(DRAWN)
         told = browser.events
     assert [each for each in told if each["method"] in TROUBLE] == []
-    asked = {each["params"]["request"]["url"] for each in told if each["method"] == "Network.requestWillBeSent"}
+    asked = {
+        each["params"]["request"]["url"]
+        for each in told
+        if each["method"] == "Network.requestWillBeSent"
+    }
     assert asked == {page.as_uri()}
 
     # What is not ours stays black.

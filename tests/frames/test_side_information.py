@@ -1,4 +1,7 @@
-"""What stands beside lists in any shape: scores, and what is tied by them; weights of items; relevance."""
+"""What stands beside lists in any shape: scores, and what is tied by them.
+
+Weights of items; relevance.
+"""
 
 import math
 from decimal import Decimal
@@ -39,8 +42,14 @@ REVERSED = (["a", "b", "c"], ["c", "b", "a"])
 def test_weights_of_every_shape_weigh_alike(weights):
     found = monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)
 
-    many = monitor.compare_many({"u": REVERSED[0]}, {"u": REVERSED[1]}, WEIGHTED, item_weights=weights)
-    assert found == many.loc["u"].to_dict() == monitor.compare(*REVERSED, WEIGHTED, item_weights=WEIGHTS)
+    many = monitor.compare_many(
+        {"u": REVERSED[0]}, {"u": REVERSED[1]}, WEIGHTED, item_weights=weights
+    )
+    assert (
+        found
+        == many.loc["u"].to_dict()
+        == monitor.compare(*REVERSED, WEIGHTED, item_weights=WEIGHTS)
+    )
     assert found != monitor.compare(*REVERSED, WEIGHTED, item_weights=dict.fromkeys("abc", 1))
 
 
@@ -49,7 +58,9 @@ def test_weights_of_whole_number_ids_are_found_by_number():
 
     found = monitor.compare([10, 20], [20, 30], WEIGHTED, item_weights=weights)
 
-    assert found == monitor.compare(["a", "b"], ["b", "c"], WEIGHTED, item_weights={"a": 5, "b": 2, "c": 1})
+    assert found == monitor.compare(
+        ["a", "b"], ["b", "c"], WEIGHTED, item_weights={"a": 5, "b": 2, "c": 1}
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,14 +70,20 @@ def test_weights_of_whole_number_ids_are_found_by_number():
             {"a": 1.0},
             r"2 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(no weight\), 'c' \(no weight\): ",
         ),
-        (WEIGHTS | {"b": 0}, r"1 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(0\)"),
+        (
+            WEIGHTS | {"b": 0},
+            r"1 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(0\)",
+        ),
         (WEIGHTS | {"b": float("inf")}, r"such as 'b' \(inf\)"),
         (WEIGHTS | {"b": 1e51}, r"such as 'b' \(1e\+51\): give"),
         (WEIGHTS | {"b": 1e-51}, r"such as 'b' \(1e-51\)"),
         (WEIGHTS | {"b": "2"}, "item_weights: found '2' where a number was expected"),
         ({}, "3 of 3 listed items"),
         (pd.concat([FRAME, FRAME]), "item 'a' stands twice"),
-        (FRAME.rename(columns={"item": "x"}).assign(y=1), "has columns 'x', 'weight', 'y': expected item and weight"),
+        (
+            FRAME.rename(columns={"item": "x"}).assign(y=1),
+            "has columns 'x', 'weight', 'y': expected item and weight",
+        ),
         ([1.0, 2.0], "item_weights is of type list: expected a dict of item -> weight"),
     ],
 )
@@ -75,8 +92,12 @@ def test_weights_that_leave_an_item_without_one_are_refused_by_name(weights, mes
         monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)
 
 
-@pytest.mark.parametrize("metric", [name for name, kind in REGISTRY.items() if kind.need == Need.ITEM_WEIGHTS])
-@pytest.mark.parametrize(("a", "b"), [([1, 2, 3, 4], [3, 1, 4, 2]), ([4, 3, 2, 1], [1, 2, 3, 4]), ([1, 3], [3, 2, 1])])
+@pytest.mark.parametrize(
+    "metric", [name for name, kind in REGISTRY.items() if kind.need == Need.ITEM_WEIGHTS]
+)
+@pytest.mark.parametrize(
+    ("a", "b"), [([1, 2, 3, 4], [3, 1, 4, 2]), ([4, 3, 2, 1], [1, 2, 3, 4]), ([1, 3], [3, 2, 1])]
+)
 def test_the_least_and_the_largest_weights_go_together(metric, a, b):
     found = monitor.compare(a, b, metric, item_weights={1: 1e-50, 2: 1e50, 3: 1, 4: 1e50})
 
@@ -95,11 +116,16 @@ def test_the_least_and_the_largest_weights_go_together(metric, a, b):
 def test_a_metric_that_needs_what_was_not_given_says_how_to_give_it(metric, options, message):
     with pytest.raises(MetricError, match=message):
         monitor.compare(["a"], ["a"], metric, **options)
-    with pytest.raises(MetricError, match=r"give item_weights=|give relevance=|scores= of|score= or scores="):
+    with pytest.raises(
+        MetricError, match=r"give item_weights=|give relevance=|scores= of|score= or scores="
+    ):
         monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, metric)
 
 
-LONG = pd.DataFrame([("u2", "d", 1), ("u1", "x", 1), ("u9", "a", 1), ("u1", "a", 3)], columns=["user", "item", "grade"])
+LONG = pd.DataFrame(
+    [("u2", "d", 1), ("u1", "x", 1), ("u9", "a", 1), ("u1", "a", 3)],
+    columns=["user", "item", "grade"],
+)
 BASE = {"u1": ["a", "b", "c"], "u2": ["c", "d"], "u3": ["a"]}
 OTHER = {"u1": ["b", "a", "c"], "u2": ["d", "c"], "u3": ["a"]}
 METRICS = ("ndcg(arm=baseline)", "ndcg(arm=candidate)", "recall(arm=candidate)")
@@ -114,7 +140,9 @@ METRICS = ("ndcg(arm=baseline)", "ndcg(arm=candidate)", "recall(arm=candidate)")
         LONG.set_index("user"),
         pa.Table.from_pandas(LONG),
         pa.Table.from_pandas(LONG).to_pandas(types_mapper=pd.ArrowDtype),
-        pd.concat([LONG.assign(grade=0), LONG, LONG.assign(grade=0.5)]),  # of each item the highest grade counts
+        pd.concat(
+            [LONG.assign(grade=0), LONG, LONG.assign(grade=0.5)]
+        ),  # of each item the highest grade counts
     ],
 )
 def test_relevance_of_every_shape_is_joined_by_user(relevance):
@@ -125,9 +153,13 @@ def test_relevance_of_every_shape_is_joined_by_user(relevance):
     np.testing.assert_allclose(found.to_numpy(), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("items", [["a", "x"], {"a", "x"}, ("a", "x", "a"), iter(["a", "x"]), np.array(["a", "x"])])
+@pytest.mark.parametrize(
+    "items", [["a", "x"], {"a", "x"}, ("a", "x", "a"), iter(["a", "x"]), np.array(["a", "x"])]
+)
 def test_relevant_items_without_grades_have_grade_one(items):
-    found = monitor.compare(["a", "b"], ["b", "c"], ("recall(arm=baseline)", "map(arm=candidate)"), relevance=items)
+    found = monitor.compare(
+        ["a", "b"], ["b", "c"], ("recall(arm=baseline)", "map(arm=candidate)"), relevance=items
+    )
 
     assert list(found.values()) == [0.5, 0.0]
     frame = monitor.compare_many(BASE, OTHER, METRICS, relevance=LONG.drop(columns="grade"))
@@ -137,15 +169,24 @@ def test_relevant_items_without_grades_have_grade_one(items):
 @pytest.mark.parametrize(
     ("relevance", "message"),
     [
-        ({"u1": {"a": -1}}, "1 grades are not finite numbers of at least 0, such as -1 of item 'a' for user 'u1'"),
+        (
+            {"u1": {"a": -1}},
+            "1 grades are not finite numbers of at least 0, such as -1 of item 'a' for user 'u1'",
+        ),
         ({"u2": {}, "u1": {"b": 1, "a": float("inf")}}, "such as inf of item 'a' for user 'u1'"),
         ({"u1": {"a": "3"}}, "relevance: found '3' where"),
         ({"u1": "abc"}, "found a value of type str where a user's items"),
-        ({"u1": pd.Series({"a": 1})}, r"type Series where a user's items.*: write \.tolist\(\) for items, \.to_dict\(\) for"),
+        (
+            {"u1": pd.Series({"a": 1})},
+            r"type Series where a user's items.*: write \.tolist\(\) for items, \.to_dict\(\) for",
+        ),
         ({"u1": [["a"]]}, "relevance: found a list, .*: ids must be integers or text"),
         ({"u1": [None]}, "found None where an item id was expected"),
         ({None: ["a"]}, "relevance holds a missing user id"),
-        ({1: ["a"]}, "relevance knows none of the compared users: it has users such as 1, the lists 'u1'"),
+        (
+            {1: ["a"]},
+            "relevance knows none of the compared users: it has users such as 1, the lists 'u1'",
+        ),
         (["a"], "relevance is of type list: expected a dict"),
         (LONG.drop(columns="user"), "relevance has no column 'user'; found 'item', 'grade'"),
         (LONG.assign(relevance=1), "both columns grade and relevance"),
@@ -192,7 +233,9 @@ def test_metrics_that_speak_of_ties_see_them():
     assert found["rbo_a(p=0.9)"] < 1.0
 
 
-def tau(rows: list[tuple[Any, ...]], names: str, lists: dict[str, list[str]], **options: Any) -> list[float]:
+def tau(
+    rows: list[tuple[Any, ...]], names: str, lists: dict[str, list[str]], **options: Any
+) -> list[float]:
     """Extended tau of a long frame with these columns and of lists, user by user."""
     frame = pd.DataFrame(rows, columns=names.split())
     return monitor.compare_many(frame, lists, TAU, **options)[TAU].tolist()
@@ -201,7 +244,9 @@ def tau(rows: list[tuple[Any, ...]], names: str, lists: dict[str, list[str]], **
 def test_a_long_frame_without_ranks_is_ordered_by_its_scores_and_ties_before_the_cut():
     rows = [("u", "c", 1.0), ("v", "x", 0.0), ("u", "b", 7.0), ("u", "a", 7.0)]
     assert tau(rows, "user item score", {"u": ["a", "b", "c"], "v": ["x"]}) == [1.0, 1.0]
-    assert tau([("u", item, 1.0) for item in "dcba"], "user item score", {"u": ["a", "b"]}, k=2) == [1.0]
+    assert tau(
+        [("u", item, 1.0) for item in "dcba"], "user item score", {"u": ["a", "b"]}, k=2
+    ) == [1.0]
     with pytest.raises(InputError, match="baseline has an item without a score for user 'u'"):
         tau([("u", "a", 1.0), ("u", "b", np.nan)], "user item score", {"u": ["a"]})
 
@@ -219,12 +264,16 @@ def test_scores_of_other_names_and_no_scores_at_all():
     assert tau(rows, "user item rank points", lists, score="points") == [1.0]
     ignored = tau(rows, "user item rank score", lists, score=None)
     assert ignored == tau(rows, "user item rank points", lists) != [1.0]
-    with pytest.raises(InputError, match=r"baseline has no column 'pts'.*name the right one with score="):
+    with pytest.raises(
+        InputError, match=r"baseline has no column 'pts'.*name the right one with score="
+    ):
         tau(rows, "user item rank points", lists, score="pts")
 
 
 def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers():
-    assert tau([("u", ["b", "a"], [2, np.float32(2)])], "user items scores", {"u": ["a", "b"]}) == [1.0]
+    assert tau([("u", ["b", "a"], [2, np.float32(2)])], "user items scores", {"u": ["a", "b"]}) == [
+        1.0
+    ]
     table = pa.table({"user": ["u"], "items": [["b", "a"]], "scores": [[1.0, 1.0]]})
     assert monitor.compare_many(table, {"u": ["a", "b"]}, TAU)[TAU].tolist() == [1.0]
 
@@ -266,7 +315,12 @@ SCORED = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([np.inf, 0.0, -3.
 def test_many_users_with_scores_score_like_each_alone_and_like_the_definition(a, b, k):
     lists = [[item for item, _ in arm] for arm in (a, b)]
     scores = [[score for _, score in arm] for arm in (a, b)]
-    frames = [pd.DataFrame({"user": [0, 1], "items": [[1, 2], lists[arm]], "scores": [[2, 1], scores[arm]]}) for arm in (0, 1)]
+    frames = [
+        pd.DataFrame(
+            {"user": [0, 1], "items": [[1, 2], lists[arm]], "scores": [[2, 1], scores[arm]]}
+        )
+        for arm in (0, 1)
+    ]
 
     many = monitor.compare_many(frames[0], frames[1], (TAU, "rbo"), k).loc[1].to_dict()
 

@@ -32,7 +32,9 @@ def limit_all_pairs(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
         monkeypatch.setattr(positions, limit, longest)
 
 
-@pytest.fixture(scope="session", params=["interpreted", pytest.param("compiled", marks=pytest.mark.integration)])
+@pytest.fixture(
+    scope="session", params=["interpreted", pytest.param("compiled", marks=pytest.mark.integration)]
+)
 def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """The module of machine code; interpreted, its blocks of work are small."""
     if request.param == "interpreted":
@@ -49,7 +51,9 @@ def _interpret() -> ModuleType:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "numba", without_compiler)
         for name in ("compiled", "compiled_pairs", "compiled_texts"):
-            patch.setitem(sys.modules, f"{choice.__package__}.{name}", choice)  # restored at the end
+            patch.setitem(
+                sys.modules, f"{choice.__package__}.{name}", choice
+            )  # restored at the end
             del sys.modules[f"{choice.__package__}.{name}"]
         module = choice.load()
     constants(module.find).update(PAIRS_TILE=2, HASH_TILE=2)

@@ -35,13 +35,19 @@ def draw(
     return pairs
 
 
-def padded(rows: Sequence[Sequence[int]], k: int = 4) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def padded(
+    rows: Sequence[Sequence[int]], k: int = 4
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Codes, filled up with -1, and lengths."""
-    codes = np.array([[*row, *[-1] * (k - len(row))] for row in rows], dtype=np.int32).reshape(-1, k)
+    codes = np.array([[*row, *[-1] * (k - len(row))] for row in rows], dtype=np.int32).reshape(
+        -1, k
+    )
     return codes, np.array([len(row) for row in rows], dtype=np.int32)
 
 
-def groups(count: int, seed: int, draw: Draw, lengths: Sequence[int], *, even: bool) -> list[list[Any]]:
+def groups(
+    count: int, seed: int, draw: Draw, lengths: Sequence[int], *, even: bool
+) -> list[list[Any]]:
     """So many drawn pairs of each length, group by group, so that full lists stay full."""
     pairs = draw(count * len(lengths), seed, even=even, lengths=lengths)
     return [pairs[i :: len(lengths)] for i in range(len(lengths))]
@@ -56,7 +62,10 @@ def unscaled_tau(a: Sequence[object], b: Sequence[object]) -> float:
 
 def places(universe: Sequence[object], a: Sequence[object], b: Sequence[object]) -> list[list[int]]:
     """Where each member stands in either list, absent members behind it."""
-    return [[ranking.index(member) if member in ranking else len(ranking) for member in universe] for ranking in (a, b)]
+    return [
+        [ranking.index(member) if member in ranking else len(ranking) for member in universe]
+        for ranking in (a, b)
+    ]
 
 
 @cache
@@ -91,12 +100,19 @@ def batch(pairs: Sequence[Pair], k: int | None = None) -> PairBatch:
     """The pairs padded to k, or to their longest list."""
     width = k or max([1, *(len(ranking) for pair in pairs for ranking in pair)])
     (baseline, a), (candidate, b) = (padded([pair[arm] for pair in pairs], width) for arm in (0, 1))
-    return PairBatch(baseline=baseline, candidate=candidate, baseline_lengths=a, candidate_lengths=b)
+    return PairBatch(
+        baseline=baseline, candidate=candidate, baseline_lengths=a, candidate_lengths=b
+    )
 
 
 def with_weights(pairs: Sequence[Pair], weights: Mapping[int, float]) -> PairBatch:
     plain = batch(pairs)
-    return replace(plain, weights=by_place(plain, [([weights[i] for i in a], [weights[i] for i in b]) for a, b in pairs]))
+    return replace(
+        plain,
+        weights=by_place(
+            plain, [([weights[i] for i in a], [weights[i] for i in b]) for a, b in pairs]
+        ),
+    )
 
 
 def by_place(plain: PairBatch, known: Sequence[tuple[Sequence[float], Sequence[float]]]) -> ByArm:

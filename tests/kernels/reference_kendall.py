@@ -49,11 +49,18 @@ def tied_tau(a: Tied, b: Tied) -> float:
 
 def tied_weighted_tau(a: Tied, b: Tied) -> float:
     places = _tied_places(a, b)
-    return float(weightedtau(*([-place for place in arm] for arm in places)).statistic) if places else math.nan
+    return (
+        float(weightedtau(*([-place for place in arm] for arm in places)).statistic)
+        if places
+        else math.nan
+    )
 
 
 def _tied_places(a: Tied, b: Tied) -> list[list[float]]:
-    """Places, from the scores, of the items in common by either list; empty where tau is undefined."""
+    """Places, from the scores, of the items in common by either list.
+
+    Empty where tau is undefined.
+    """
     places = [{item: -score for item, score in zip(*ranking, strict=True)} for ranking in (a, b)]
     shared = [item for item in places[0] if item in places[1]]
     found = [[place[item] for item in shared] for place in places]
@@ -98,7 +105,10 @@ def tau_ap(truth: Items, estimate: Items) -> float:
     down = common(estimate, truth)
     if len(down) < 2:
         return math.nan
-    correct = [sum(truth.index(above) < truth.index(down[i]) for above in down[:i]) for i in range(1, len(down))]
+    correct = [
+        sum(truth.index(above) < truth.index(down[i]) for above in down[:i])
+        for i in range(1, len(down))
+    ]
     return 2 / (len(down) - 1) * sum(c / i for i, c in enumerate(correct, start=1)) - 1
 
 
@@ -122,7 +132,9 @@ def _weighted_universe(a: Items, b: Items, weights: Weights) -> float:
 
     def product(p: list[int], q: list[int]) -> float:
         pairs = combinations(zip(weigh, p, q, strict=True), 2)
-        return sum(v * w * ((i > j) - (i < j)) * ((k > m) - (k < m)) for (v, i, k), (w, j, m) in pairs)
+        return sum(
+            v * w * ((i > j) - (i < j)) * ((k > m) - (k < m)) for (v, i, k), (w, j, m) in pairs
+        )
 
     return product(ours, theirs) / math.sqrt(product(ours, ours) * product(theirs, theirs))
 
@@ -132,7 +144,9 @@ def element_weighted_kendall_distance_normalized(a: Items, b: Items, weights: We
     return generalized_kendall_distance(a, b, weights) / most if most else math.nan
 
 
-def generalized_kendall_distance(a: Items, b: Items, weights: Weights, discount: str | None = None) -> float:
+def generalized_kendall_distance(
+    a: Items, b: Items, weights: Weights, discount: str | None = None
+) -> float:
     """Sum over inverted pairs, item by item; ``discount`` None for steps that cost 1."""
     shared = common(a, b)
     if len(shared) < 2:
@@ -147,14 +161,20 @@ def step_cost(a: Items, b: Items, item: object, discount: str | None) -> float:
     if discount is None:
         return 1.0
     here, there = sorted((common(a, b).index(item) + 1, common(b, a).index(item) + 1))
-    worth: Callable[[int], float] = (lambda r: 1 / math.log2(r + 1)) if discount == "dcg" else (lambda r: 1 / r)
+    worth: Callable[[int], float] = (
+        (lambda r: 1 / math.log2(r + 1)) if discount == "dcg" else (lambda r: 1 / r)
+    )
     deltas = [(worth(r - 1) - worth(r)) / (worth(1) - worth(2)) for r in range(here + 1, there + 1)]
     return sum(deltas) / len(deltas) if deltas else 1.0
 
 
 def footrule(a: Items, b: Items) -> float:
     ours, theirs = ranks(a, b)
-    return float(sum(abs(i - j) for i, j in zip(ours, theirs, strict=True))) if len(ours) > 1 else math.nan
+    return (
+        float(sum(abs(i - j) for i, j in zip(ours, theirs, strict=True)))
+        if len(ours) > 1
+        else math.nan
+    )
 
 
 def footrule_normalized(a: Items, b: Items) -> float:
@@ -166,13 +186,20 @@ def topk_footrule(a: Items, b: Items) -> float:
     if not a or not b:
         return math.nan
     places = [{item: rank for rank, item in enumerate(ranking, start=1)} for ranking in (a, b)]
-    return float(sum(abs(places[0].get(item, len(a) + 1) - places[1].get(item, len(b) + 1)) for item in {*a, *b}))
+    return float(
+        sum(
+            abs(places[0].get(item, len(a) + 1) - places[1].get(item, len(b) + 1))
+            for item in {*a, *b}
+        )
+    )
 
 
 def topk_footrule_normalized(a: Items, b: Items) -> float:
     if not a or not b:
         return 1.0 if a or b else math.nan
-    return topk_footrule(a, b) / topk_footrule([("a", item) for item in a], [("b", item) for item in b])
+    return topk_footrule(a, b) / topk_footrule(
+        [("a", item) for item in a], [("b", item) for item in b]
+    )
 
 
 def weighted_footrule(a: Items, b: Items, weights: Weights, discount: str | None = None) -> float:

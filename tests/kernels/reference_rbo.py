@@ -23,7 +23,9 @@ def agreement(a: List, b: List, depth: int) -> float:
 def truncated(a: List, b: List, p: float) -> float:
     if not a and not b:
         return math.nan
-    return (1 - p) * sum(p ** (d - 1) * agreement(a, b, d) for d in range(1, min(len(a), len(b)) + 1))
+    return (1 - p) * sum(
+        p ** (d - 1) * agreement(a, b, d) for d in range(1, min(len(a), len(b)) + 1)
+    )
 
 
 def without_end(a: List, b: List, p: float, depth: int) -> float:
@@ -41,7 +43,9 @@ def least(a: List, b: List, p: float, depth: int) -> float:
     """RBO of the lists, going on with items that nobody else has."""
     if not a and not b:
         return math.nan
-    return without_end([*a, *range(-depth, 0)][:depth], [*b, *range(-2 * depth, -depth)][:depth], p, depth)
+    return without_end(
+        [*a, *range(-depth, 0)][:depth], [*b, *range(-2 * depth, -depth)][:depth], p, depth
+    )
 
 
 def most(a: List, b: List, p: float, depth: int) -> float:
@@ -59,7 +63,9 @@ def most(a: List, b: List, p: float, depth: int) -> float:
 
 def tied(*groups: Sequence[int]) -> Tied:
     """Items best first, those of one group tied."""
-    return [item for group in groups for item in group], [-float(i) for i, group in enumerate(groups) for _ in group]
+    return [item for group in groups for item in group], [
+        -float(i) for i, group in enumerate(groups) for _ in group
+    ]
 
 
 def cut_into_groups(items: Sequence[int], widths: Sequence[int]) -> Tied:
@@ -71,7 +77,9 @@ def cut_into_groups(items: Sequence[int], widths: Sequence[int]) -> Tied:
     return tied(*groups, *([item] for item in rest))
 
 
-def draw(count: int, seed: int, *, even: bool, lengths: Sequence[int] = reference.SHORT) -> list[tuple[Tied, Tied]]:
+def draw(
+    count: int, seed: int, *, even: bool, lengths: Sequence[int] = reference.SHORT
+) -> list[tuple[Tied, Tied]]:
     """Pairs as `reference.draw` has them, groups of one to five tied."""
     chance = random.Random(seed)  # noqa: S311 - test data
 
@@ -100,7 +108,10 @@ def averaged(a: Tied, b: Tied, p: float) -> float:
 
 
 def shares(tied: Tied, depth: int, *, whole: bool) -> dict[int, float]:
-    """How much of each item belongs to the top ``depth``; as a whole from its group's first rank on, or by chance."""
+    """How much of each item belongs to the top ``depth``.
+
+    As a whole from its group's first rank on, or by chance.
+    """
     found: dict[int, float] = {}
     top = 1
     for group in groups(tied):
@@ -128,7 +139,9 @@ def tied_rbo(a: Tied, b: Tied, p: float, kind: str) -> float:
     return (1 - p) * sum(p ** (d - 1) * found[d] for d in range(1, l + 1)) + p**l * found[l]
 
 
-def norm(kind: str, mine: dict[int, float], other: dict[int, float], d: int, *, has_ended: bool) -> float:
+def norm(
+    kind: str, mine: dict[int, float], other: dict[int, float], d: int, *, has_ended: bool
+) -> float:
     if kind == "a":
         return d
     squares = [sum(part**2 for part in side.values()) for side in (mine, other)]

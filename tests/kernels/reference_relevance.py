@@ -21,7 +21,9 @@ def gain_of(grade: float, gain: str) -> float:
 
 
 def dcg_of(grades: Sequence[float], gain: str) -> float:
-    return sum(gain_of(grade, gain) / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1))
+    return sum(
+        gain_of(grade, gain) / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1)
+    )
 
 
 def cg(ranking: Sequence[int], known: Grades) -> float:
@@ -45,7 +47,9 @@ def recall(ranking: Sequence[int], known: Grades) -> float:
 
 
 def reciprocal_rank(ranking: Sequence[int], known: Grades) -> float:
-    return next((1 / rank for rank, item in enumerate(ranking, start=1) if item in relevant(known)), 0.0)
+    return next(
+        (1 / rank for rank, item in enumerate(ranking, start=1) if item in relevant(known)), 0.0
+    )
 
 
 def average_precision(ranking: Sequence[int], known: Grades) -> float:
@@ -76,12 +80,16 @@ def label(arms: tuple[Codes, Codes], rows: Sequence[int], table: Sequence[Graded
     )
 
 
-def labelled(pairs: Sequence[reference.Pair], known: Sequence[Grades], k: int | None = None) -> PairBatch:
+def labelled(
+    pairs: Sequence[reference.Pair], known: Sequence[Grades], k: int | None = None
+) -> PairBatch:
     """The pairs' batch with labels from each user's grades."""
     plain = reference.batch(pairs, k)
     table = [[*grades.items()] for grades in known]
     return replace(plain, labels=label((plain.baseline, plain.candidate), range(len(pairs)), table))
 
 
-def aligned(pairs: Sequence[reference.Pair], known: Sequence[Grades], k: int | None = None) -> Alignment:
+def aligned(
+    pairs: Sequence[reference.Pair], known: Sequence[Grades], k: int | None = None
+) -> Alignment:
     return align(labelled(pairs, known, k))

@@ -37,7 +37,11 @@ def jaccard_by_sets(a: list[int], b: list[int]) -> float:
 
 def mean_of_overlaps(a: list[int], b: list[int]) -> float:
     longest = max(len(a), len(b))
-    return sum(reference.overlap(a[:d], b[:d]) for d in range(1, longest + 1)) / longest if longest else math.nan
+    return (
+        sum(reference.overlap(a[:d], b[:d]) for d in range(1, longest + 1)) / longest
+        if longest
+        else math.nan
+    )
 
 
 def unscaled_tau(a: list[int], b: list[int]) -> float:
@@ -83,8 +87,16 @@ OF_SHORT_LISTS: Measures = {
     "extended_tau_unscaled": unscaled_tau,
     "kendall_distance_normalized": distance_of_tau,
     "tau_ap_symmetric": mean_tau_ap,
-    **{f"topk_kendall(penalty={each})": partial(slow.topk_kendall, penalty=each) for each in (0.0, 0.5)},
-    **{f"topk_kendall_normalized(penalty={each})": partial(slow.topk_kendall_normalized, penalty=each) for each in (0.0, 0.5)},
+    **{
+        f"topk_kendall(penalty={each})": partial(slow.topk_kendall, penalty=each)
+        for each in (0.0, 0.5)
+    },
+    **{
+        f"topk_kendall_normalized(penalty={each})": partial(
+            slow.topk_kendall_normalized, penalty=each
+        )
+        for each in (0.0, 0.5)
+    },
     **{
         f"ndcg_vs_baseline(gain={gain})": partial(reference_relevance.ndcg_vs_baseline, gain=gain)
         for gain in ("linear", "exponential")
@@ -98,8 +110,12 @@ OF_WEIGHTED_LISTS: Measures = {
 }
 for name in DISCOUNTS:
     OF_WEIGHTED_LISTS |= {
-        f"generalized_kendall_distance(discount={name})": partial(slow.generalized_kendall_distance, discount=name),
-        f"position_weighted_kendall_distance(discount={name})": partial(position_weighted, discount=name),
+        f"generalized_kendall_distance(discount={name})": partial(
+            slow.generalized_kendall_distance, discount=name
+        ),
+        f"position_weighted_kendall_distance(discount={name})": partial(
+            position_weighted, discount=name
+        ),
         f"generalized_footrule(discount={name})": partial(slow.weighted_footrule, discount=name),
     }
 OF_TIED_LISTS: Measures = {
@@ -112,7 +128,12 @@ OF_TIED_LISTS: Measures = {
 CASES: dict[str, tuple[Measures, tuple[int, ...], reference.Draw, Callable[[Any], PairBatch]]] = {
     "long lists": (OF_LONG_LISTS, LONG, partial(reference.draw, tops=TOPS), reference.batch),
     "short lists": (OF_SHORT_LISTS, SHORT, reference.draw, reference.batch),
-    "weighted lists": (OF_WEIGHTED_LISTS, SHORT[:-1], reference.draw, partial(reference.with_weights, weights=PRICES)),
+    "weighted lists": (
+        OF_WEIGHTED_LISTS,
+        SHORT[:-1],
+        reference.draw,
+        partial(reference.with_weights, weights=PRICES),
+    ),
     "tied lists": (OF_TIED_LISTS, (*SHORT, 30), reference_rbo.draw, reference_rbo.batch),
 }
 
@@ -128,10 +149,16 @@ def test_measures_are_their_definitions(case, even, monkeypatch):
             alignment = align(batch(pairs))
             for name, values in zip(measures, expected, strict=True):
                 found = parse(name).measure(alignment)
-                np.testing.assert_allclose(found, values, rtol=1e-12 if known else 0, atol=1e-12, err_msg=f"{name}, {way}")
+                np.testing.assert_allclose(
+                    found, values, rtol=1e-12 if known else 0, atol=1e-12, err_msg=f"{name}, {way}"
+                )
 
 
-@given(ranking=st.lists(st.integers(0, 14), unique=True, min_size=1, max_size=12), p=st.floats(0.001, 0.999), data=st.data())
+@given(
+    ranking=st.lists(st.integers(0, 14), unique=True, min_size=1, max_size=12),
+    p=st.floats(0.001, 0.999),
+    data=st.data(),
+)
 def test_a_prefix_may_turn_out_the_whole(ranking, p, data):
     seen = data.draw(st.integers(1, len(ranking)))
     pair = align(reference.batch([(ranking[:seen], ranking)]))
@@ -141,7 +168,9 @@ def test_a_prefix_may_turn_out_the_whole(ranking, p, data):
         assert (parse(name).measure(pair)[0] < 1) == (seen < len(ranking))
 
 
-@pytest.mark.parametrize(("cells", "k", "bounds"), [(1, 3, [0, 1, 2, 3]), (6, 3, [0, 2, 3]), (2, 1, [0, 2, 3])])
+@pytest.mark.parametrize(
+    ("cells", "k", "bounds"), [(1, 3, [0, 1, 2, 3]), (6, 3, [0, 2, 3]), (2, 1, [0, 2, 3])]
+)
 def test_blocks_are_all_rows_in_order(cells, k, bounds, monkeypatch):
     monkeypatch.setattr("monitor.kernels.alignment.BLOCK_CELLS", cells)
 

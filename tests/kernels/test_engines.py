@@ -33,7 +33,10 @@ class Child:
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
-    """Nobody asks for an engine. Children are counted instead of started, and nothing is compiled."""
+    """Nobody asks for an engine.
+
+    Children are counted instead of started, and nothing is compiled.
+    """
     started: list[Child] = []
 
     def start() -> Child:
@@ -77,7 +80,9 @@ def test_an_engine_asked_for_is_there_at_once_however_much_there_is_to_do(childr
         assert [Engines(worth_loading=0).compiled(work) for work in (0, 10**15)] == [expected] * 2
     assert not children
     monkeypatch.setenv(VARIABLE, "numbat")
-    with pytest.raises(ConfigError, match=r"^RANKWATCH_ENGINE=numbat: must be one of auto, numpy, numba$"):
+    with pytest.raises(
+        ConfigError, match=r"^RANKWATCH_ENGINE=numbat: must be one of auto, numpy, numba$"
+    ):
         Engines().compiled()
 
 
@@ -92,7 +97,9 @@ def forbid_machine_code(*_: object, **__: object) -> None:
         (choice, ("find_spec", lambda _: None), r"install rankwatch\[fast\]"),
     ],
 )
-def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(place, obstacle, message, monkeypatch):
+def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(
+    place, obstacle, message, monkeypatch
+):
     monkeypatch.setattr(place, *obstacle)
 
     monkeypatch.setenv(VARIABLE, "auto")
@@ -138,14 +145,28 @@ def find_the_same(batch: PairBatch, engines: Engine) -> tuple[Alignment, Alignme
 
 
 def assert_same(one: Alignment, other: Alignment) -> None:
-    for name in ("positions", "inversions", "agreement", "common", "position_sums", "candidate_positions", "short", "long"):
+    for name in (
+        "positions",
+        "inversions",
+        "agreement",
+        "common",
+        "position_sums",
+        "candidate_positions",
+        "short",
+        "long",
+    ):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 48, 49, 255, 256, 257])
 def test_both_engines_find_the_same(k, engines, machine):
     tile = constants(machine.find)["HASH_TILE"]
-    for n, top, even in ((0, 0, True), (1, 0, True), (tile - 1, 0, False), (tile, 2**16 - 60, False)):
+    for n, top, even in (
+        (0, 0, True),
+        (1, 0, True),
+        (tile - 1, 0, False),
+        (tile, 2**16 - 60, False),
+    ):
         find_the_same(draw(n, k, top=top, even=even), engines)
     find_the_same(draw(2 * tile + 1, k, top=2**31 - 2_000), engines)
 
@@ -168,7 +189,10 @@ def test_the_longest_lists_reversed_overflow_nothing(k, engines):
 @pytest.mark.parametrize("depth", [1, 48, 49, 255, 256, 299])
 def test_a_cut_is_the_alignment_of_cut_lists(depth, engines):
     pairs = reference.draw(5, 0, even=False, lengths=(300,))
-    batch, tops = reference.batch(pairs), reference.batch([(a[:depth], b[:depth]) for a, b in pairs])
+    batch, tops = (
+        reference.batch(pairs),
+        reference.batch([(a[:depth], b[:depth]) for a, b in pairs]),
+    )
     for _ in engines():
         assert_same(align(batch).cut(depth), align(tops))
 
@@ -212,7 +236,10 @@ def test_codes_are_arrows(machine, kind, first, more, skipped):
 def test_very_many_are_coded_through_every_growth_of_the_table(shape, machine):
     slots = constants(machine.code_texts)["FIRST_SLOTS"]
     numbers = np.random.default_rng(5).integers(0, 4 * slots, 8 * slots)
-    assert_coded(pa.chunked_array([pa.array(map(shape.format, numbers.tolist()), pa.large_string())]), machine)
+    assert_coded(
+        pa.chunked_array([pa.array(map(shape.format, numbers.tolist()), pa.large_string())]),
+        machine,
+    )
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 15, 16, 17, 25])
@@ -236,8 +263,12 @@ def test_what_is_no_text_is_left_to_pandas(texts, machine):
 
 
 @pytest.mark.parametrize(("length", "is_told_apart"), [(15, True), (16, False)])
-def test_texts_whose_hashes_all_meet_are_told_apart_or_left_to_arrow(length, is_told_apart, machine):
-    data = np.frombuffer(b"".join(b"%0*d" % (length, number % 100) for number in range(200)), np.uint8)
+def test_texts_whose_hashes_all_meet_are_told_apart_or_left_to_arrow(
+    length, is_told_apart, machine
+):
+    data = np.frombuffer(
+        b"".join(b"%0*d" % (length, number % 100) for number in range(200)), np.uint8
+    )
 
     found = machine.code_texts(np.arange(0, len(data) + 1, length), data, seed=0)
 

@@ -12,13 +12,17 @@ from monitor.kernels import pad, ragged
 
 
 def test_a_list_is_cut_then_loses_its_duplicates_then_is_padded():
-    padded, lengths, had_duplicates = pad(np.array([7, 8, 7, 9, 1, 2, 3, 4]), np.array([0, 4, 8, 8]), 3)
+    padded, lengths, had_duplicates = pad(
+        np.array([7, 8, 7, 9, 1, 2, 3, 4]), np.array([0, 4, 8, 8]), 3
+    )
 
     assert padded.tolist() == [[7, 8, -1], [1, 2, 3], [-1, -1, -1]]
     assert [padded.dtype, lengths.dtype, had_duplicates.dtype] == ["int32", "int32", "bool"]
 
 
-@pytest.mark.parametrize(("offsets", "k"), [([0, 2], 0), ([0, 3], 1), ([0, 2, 1], 1), ([], 1), ([-1, 2], 1)])
+@pytest.mark.parametrize(
+    ("offsets", "k"), [([0, 2], 0), ([0, 3], 1), ([0, 2, 1], 1), ([], 1), ([-1, 2], 1)]
+)
 def test_pad_refuses_offsets_that_do_not_describe_the_codes(offsets, k):
     with pytest.raises(ValueError, match="must"):
         pad(np.array([1, 2]), np.array(offsets, dtype=np.int64), k)
@@ -31,7 +35,9 @@ def test_pad_refuses_offsets_that_do_not_describe_the_codes(offsets, k):
     k=st.integers(1, 8),
     kind=st.sampled_from([(np.int32, 6), (np.int32, 2**31 - 1), (np.int64, 2**31 - 1)]),
 )
-def test_pad_equals_plain_python_and_leaves_the_codes_as_they_are(all_pairs_max_k, block_cells, lists, k, kind):
+def test_pad_equals_plain_python_and_leaves_the_codes_as_they_are(
+    all_pairs_max_k, block_cells, lists, k, kind
+):
     dtype, highest = kind
     lists = [[highest - item for item in row] for row in lists]
     offsets = np.cumsum([0, *map(len, lists)])
@@ -51,8 +57,12 @@ def test_pad_equals_plain_python_and_leaves_the_codes_as_they_are(all_pairs_max_
 
 
 def test_taken_lists_of_any_lengths_and_of_one_are_the_lists_of_those_rows():
-    codes, offsets = ragged.take_lists(np.array([1, 2, 3, 4]), np.array([0, 1, 1, 4]), np.array([2, 1, 0, 2]))
+    codes, offsets = ragged.take_lists(
+        np.array([1, 2, 3, 4]), np.array([0, 1, 1, 4]), np.array([2, 1, 0, 2])
+    )
     assert (codes.tolist(), offsets.tolist()) == ([2, 3, 4, 1, 2, 3, 4], [0, 3, 3, 4, 7])
 
-    codes, offsets = ragged.take_lists(np.array([9, 1, 2, 3, 4, 9]), np.array([1, 3, 5]), np.array([1, 0, 1]))
+    codes, offsets = ragged.take_lists(
+        np.array([9, 1, 2, 3, 4, 9]), np.array([1, 3, 5]), np.array([1, 0, 1])
+    )
     assert (codes.tolist(), offsets.tolist()) == ([3, 4, 1, 2, 3, 4], [0, 2, 4, 6])

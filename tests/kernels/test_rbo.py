@@ -1,4 +1,7 @@
-"""RBO by ranks: what was seen, the least and the most that it can become; and ties, as Corsi and Urbano treat them."""
+"""RBO by ranks: what was seen, the least and the most that it can become.
+
+And ties, as Corsi and Urbano treat them.
+"""
 
 import math
 from functools import partial
@@ -13,10 +16,21 @@ from kernels.reference_rbo import Tied, draw, tied
 from monitor.errors import MetricError
 from monitor.kernels import Alignment, align
 from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
-from monitor.kernels.rbo.untied import rbo, rbo_max, rbo_min, rbo_persistence, rbo_res, rbo_truncated, rbo_weight
+from monitor.kernels.rbo.untied import (
+    rbo,
+    rbo_max,
+    rbo_min,
+    rbo_persistence,
+    rbo_res,
+    rbo_truncated,
+    rbo_weight,
+)
 
 MEASURES = (rbo_truncated, rbo_min, rbo, rbo_max, rbo_res)
-BAD_DEPTHS, BAD_SHARES = [0, -1, 1.5, 1_000_001, math.nan, math.inf], [0.0, 1.0, -0.1, 1.1, math.nan]
+BAD_DEPTHS, BAD_SHARES = (
+    [0, -1, 1.5, 1_000_001, math.nan, math.inf],
+    [0.0, 1.0, -0.1, 1.1, math.nan],
+)
 FILMS = ([1, 2, 3, 4, 5, 6, 78], [2, 4, 5, 1, 3, 6, 78])
 
 RANKING = st.lists(st.integers(0, 14), unique=True, max_size=12)
@@ -33,17 +47,30 @@ def scores(pairs: list[reference.Pair], p: float) -> np.ndarray:
 @pytest.mark.parametrize(
     ("pair", "p", "expected"),
     [
-        # The film example: agreement 0, 1/2, 1/3, 3/4, 1, 1, 1 at the seven depths; below them it is taken to stay 1.
+        # The film example: agreement 0, 1/2, 1/3, 3/4, 1, 1, 1 at the seven depths; below them it
+        # is taken to stay 1.
         (FILMS, 0.9, [0.782775 - 0.9**7, 0.782775 - 1 + rbo_weight(0.9, 7), 0.782775, 0.782775]),
-        (FILMS, 0.75, [0.5361328125 - 0.75**7, 0.5361328125 - 1 + rbo_weight(0.75, 7), 0.5361328125, 0.5361328125]),
-        # Agreement 0, then 1: truncated p(1-p) = 1/4; the least adds (1-p)/p * 2 * (ln 2 - 1/2 - 1/8) at p = 1/2.
+        (
+            FILMS,
+            0.75,
+            [
+                0.5361328125 - 0.75**7,
+                0.5361328125 - 1 + rbo_weight(0.75, 7),
+                0.5361328125,
+                0.5361328125,
+            ],
+        ),
+        # Agreement 0, then 1: truncated p(1-p) = 1/4; the least adds (1-p)/p * 2 * (ln 2 - 1/2 -
+        # 1/8) at p = 1/2.
         (([1, 2], [2, 1]), 0.5, [0.25, 0.25 + 2 * (math.log(2) - 0.625), 0.5, 0.5]),
-        # Seen: 0 at depth 1, 1 of 2 at depth 2, which is taken to stay: 1/2 * 1/4 + 1/2 * 1/4. Most: the short one goes on
-        # with 2, and it is 1 from there.
+        # Seen: 0 at depth 1, 1 of 2 at depth 2, which is taken to stay: 1/2 * 1/4 + 1/2 * 1/4.
+        # Most: the short one goes on with 2, and it is 1 from there.
         (([1], [2, 1]), 0.5, [0.0, math.log(2) - 0.5, 0.25, 0.5]),
     ],
 )
-def test_what_was_seen_the_least_the_extrapolated_and_the_most_are_worked_by_hand(pair, p, expected):
+def test_what_was_seen_the_least_the_extrapolated_and_the_most_are_worked_by_hand(
+    pair, p, expected
+):
     *found, residual = scores([pair], p)[:, 0].tolist()
 
     assert found == pytest.approx(expected, abs=1e-14)
@@ -55,7 +82,9 @@ def test_however_lists_go_on_rbo_stays_between_the_bounds(pairs, p, more):
     pairs = [pair for pair in pairs if all(pair)]
     longer: list[reference.Pair] = []
     for a, b in pairs:
-        longer.append(([*a, *(i for i in more if i not in a)], [*b, *(i for i in more[::-1] if i not in b)]))
+        longer.append(
+            ([*a, *(i for i in more if i not in a)], [*b, *(i for i in more[::-1] if i not in b)])
+        )
     _, least, _, most, residual = scores(pairs, p)
     _, least_later, extrapolated_later, most_later, _ = scores(longer, p)
 
@@ -71,9 +100,12 @@ def test_longer_lists_beside_it_change_no_bit_of_the_least_of_a_pair():
 
 
 @pytest.mark.parametrize(
-    ("p", "d", "expected"), [(0.9, 10, 0.8555854467473518), (0.75, 4, 0.8640174814931874), (0.5, 1, math.log(2))]
+    ("p", "d", "expected"),
+    [(0.9, 10, 0.8555854467473518), (0.75, 4, 0.8640174814931874), (0.5, 1, math.log(2))],
 )
-def test_the_weights_of_the_sources_and_of_the_first_rank_are_met_and_lead_back_to_their_p(p, d, expected):
+def test_the_weights_of_the_sources_and_of_the_first_rank_are_met_and_lead_back_to_their_p(
+    p, d, expected
+):
     assert rbo_weight(p, d) == pytest.approx(expected, abs=1e-14)
     assert rbo_persistence(d, expected) == pytest.approx(p, abs=1e-14)
 
@@ -98,11 +130,19 @@ def test_the_persistence_gives_the_share_it_was_asked_for(top, share):
 @pytest.mark.parametrize(
     ("call", "wrong", "message"),
     [
-        (lambda top: rbo_persistence(top, 0.5), BAD_DEPTHS, "whole number of ranks from 1 to 1000000"),
+        (
+            lambda top: rbo_persistence(top, 0.5),
+            BAD_DEPTHS,
+            "whole number of ranks from 1 to 1000000",
+        ),
         (lambda top: rbo_weight(0.9, top), BAD_DEPTHS, "whole number of ranks from 1 to 1000000"),
         (lambda share: rbo_persistence(10, share), BAD_SHARES, "share must lie between 0 and 1"),
         (lambda p: rbo_weight(p, 10), BAD_SHARES, "p must lie between 0 and 1"),
-        (lambda share: rbo_persistence(1, share), [1e-20], "no p gives the top 1 ranks a share as small as 1e-20"),
+        (
+            lambda share: rbo_persistence(1, share),
+            [1e-20],
+            "no p gives the top 1 ranks a share as small as 1e-20",
+        ),
     ],
 )
 def test_a_depth_a_share_or_a_persistence_beyond_its_range_is_refused(call, wrong, message):
@@ -133,7 +173,12 @@ def scores_of(alignment: Alignment, p: float) -> np.ndarray:
             [pytest.approx(value, abs=5e-8) for value in (0.7068257, 0.6922853, 0.7207131)],
         ),
         # w: 2*1/(2+1), then 1. a: 1/2, then 1. b: (1/2) / sqrt(1/4 + 1/4), then 1.
-        (tied([1, 2]), tied([1], [2]), 0.5, [about(0.5 * 2 / 3 + 0.5), 0.75, about(0.5 * math.sqrt(0.5) + 0.5)]),
+        (
+            tied([1, 2]),
+            tied([1], [2]),
+            0.5,
+            [about(0.5 * 2 / 3 + 0.5), 0.75, about(0.5 * math.sqrt(0.5) + 0.5)],
+        ),
         # a: either order of each, 1/2 * (1 + 0.5).
         (tied([1, 2]), tied([1, 2]), 0.5, [1.0, 0.75, 1.0]),
         # Items without a score are tied with nothing.
@@ -149,7 +194,9 @@ def test_rbo_a_of_even_lists_is_the_mean_of_rbo_over_all_ways_to_break_the_ties(
 
     found = rbo_a(align(reference_rbo.batch(pairs)), 0.8)
 
-    np.testing.assert_allclose(found, [reference_rbo.averaged(*pair, 0.8) for pair in pairs], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found, [reference_rbo.averaged(*pair, 0.8) for pair in pairs], rtol=0, atol=1e-12
+    )
 
 
 def test_a_list_with_itself_is_one_except_that_a_counts_the_orders_of_its_ties():

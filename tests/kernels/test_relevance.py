@@ -15,7 +15,15 @@ from kernels import reference_relevance as slow
 from monitor.kernels import align
 from monitor.kernels import labels as module
 from monitor.kernels.labels import place_weights
-from monitor.kernels.relevance import average_precision, cg, dcg, ndcg, of_arm, recall, reciprocal_rank
+from monitor.kernels.relevance import (
+    average_precision,
+    cg,
+    dcg,
+    ndcg,
+    of_arm,
+    recall,
+    reciprocal_rank,
+)
 from monitor.metrics import parse
 from monitor.model.rankings import Labels
 
@@ -27,7 +35,8 @@ def column(*grades: float) -> np.ndarray:
 def test_the_six_grades_have_exponential_dcg_13_848_and_not_the_copied_16_047():
     found = dcg(column(3, 2, 3, 0, 1, 2), "exponential")[0]
 
-    # The copied table shows the discount itself, log2(6) = 2.585, where gain / discount = 0.387 belongs.
+    # The copied table shows the discount itself, log2(6) = 2.585, where gain / discount = 0.387
+    # belongs.
     terms = [7, 3 / math.log2(3), 7 / 2, 0, 1 / math.log2(6), 3 / math.log2(7)]
     assert found == pytest.approx(sum(terms), abs=1e-12)
     assert found == pytest.approx(13.848, abs=5e-4)
@@ -38,7 +47,9 @@ def test_binary_measures_of_a_worked_list():
 
     assert recall(grades, four).tolist() == [3 / 4]
     assert reciprocal_rank(grades).tolist() == [1 / 2]
-    assert average_precision(grades, four)[0] == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 4, abs=1e-15)
+    assert average_precision(grades, four)[0] == pytest.approx(
+        (1 / 2 + 2 / 4 + 3 / 5) / 4, abs=1e-15
+    )
 
 
 def test_exponential_gains_of_huge_grades_are_infinite_but_their_ndcg_is_not():
@@ -52,14 +63,20 @@ def test_exponential_gains_of_huge_grades_are_infinite_but_their_ndcg_is_not():
 def test_an_infinite_gain_less_an_infinite_gain_is_undefined():
     alignment = slow.aligned([([1, 2], [2, 1])], [{1: 2000.0, 2: 1.0}])
 
-    assert np.isnan(of_arm(alignment, "difference", lambda grades, _: dcg(grades, "exponential"))).all()
+    assert np.isnan(
+        of_arm(alignment, "difference", lambda grades, _: dcg(grades, "exponential"))
+    ).all()
 
 
 def test_users_of_whom_nothing_is_known_are_undefined_in_every_arm():
-    alignment = slow.aligned([([1, 2], [2, 1]), ([1], [2]), ([], []), ([], [1])], [{}, {1: 0.0}, {1: 1.0}, {1: 1.0}])
+    alignment = slow.aligned(
+        [([1, 2], [2, 1]), ([1], [2]), ([], []), ([], [1])], [{}, {1: 0.0}, {1: 1.0}, {1: 1.0}]
+    )
 
     for arm, last in (("baseline", 0.0), ("candidate", 1.0), ("difference", 1.0)):
-        np.testing.assert_array_equal(of_arm(alignment, arm, lambda grades, _: cg(grades)), [math.nan] * 3 + [last])
+        np.testing.assert_array_equal(
+            of_arm(alignment, arm, lambda grades, _: cg(grades)), [math.nan] * 3 + [last]
+        )
 
 
 def test_an_alignment_without_labels_is_refused():
@@ -101,10 +118,15 @@ def codes(*rows: list[int], k: int = 3) -> np.ndarray:
     return reference.padded(rows, k)[0]
 
 
-def label_by_definition(arms: tuple[np.ndarray, np.ndarray], rows: list[int], table: list[slow.Graded]) -> list[object]:
+def label_by_definition(
+    arms: tuple[np.ndarray, np.ndarray], rows: list[int], table: list[slow.Graded]
+) -> list[object]:
     users = [table[row] if row >= 0 else [] for row in rows]
     places = [
-        [[dict(user).get(item, 0.0) * (item >= 0) for item in listed] for listed, user in zip(arm.tolist(), users, strict=True)]
+        [
+            [dict(user).get(item, 0.0) * (item >= 0) for item in listed]
+            for listed, user in zip(arm.tolist(), users, strict=True)
+        ]
         for arm in arms
     ]
     k = arms[0].shape[1]
@@ -113,11 +135,16 @@ def label_by_definition(arms: tuple[np.ndarray, np.ndarray], rows: list[int], ta
 
 
 def told(labels: Labels) -> list[object]:
-    return [part.tolist() for part in (labels.grades.baseline, labels.grades.candidate, labels.ideal, labels.relevant)]
+    return [
+        part.tolist()
+        for part in (labels.grades.baseline, labels.grades.candidate, labels.ideal, labels.relevant)
+    ]
 
 
 def test_grades_come_to_their_places_and_the_ideal_holds_what_was_not_listed():
-    found = slow.label((codes([7, 8, 9]), codes([9])), [0], [[(8, 1.0), (5, 3.0), (9, 2.0), (-4, 2.0)]])
+    found = slow.label(
+        (codes([7, 8, 9]), codes([9])), [0], [[(8, 1.0), (5, 3.0), (9, 2.0), (-4, 2.0)]]
+    )
 
     assert told(found) == [[[0, 1, 2]], [[2, 0, 0]], [[3, 2, 2]], [4]]
 
@@ -158,5 +185,7 @@ def test_weights_are_those_of_a_dict_whether_codes_are_dense_or_not(items, liste
     scaled = np.where(lists < 0, lists, lists * scale)
     found = place_weights(scaled, np.array(items, dtype=np.int32) * np.int32(scale), weights, 9.0)
 
-    expected = [[np.nan if item < 0 else known.get(item, 9.0) for item in row] for row in lists.tolist()]
+    expected = [
+        [np.nan if item < 0 else known.get(item, 9.0) for item in row] for row in lists.tolist()
+    ]
     np.testing.assert_array_equal(found, np.reshape(expected, lists.shape))

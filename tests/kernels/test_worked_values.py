@@ -18,7 +18,14 @@ from kernels.reference import padded, with_weights
 from kernels.reference_rbo import tied
 from monitor.kernels import align
 from monitor.kernels.engines.positions import inversions, sum_earlier_larger
-from monitor.kernels.exposure import first_differs, is_identical, is_top_reversed, is_unchanged, largest_group, number_repeated
+from monitor.kernels.exposure import (
+    first_differs,
+    is_identical,
+    is_top_reversed,
+    is_unchanged,
+    largest_group,
+    number_repeated,
+)
 from monitor.kernels.kendall.weighted import rank_tied
 from monitor.kernels.sets import common_by_chance
 from monitor.metrics import parse
@@ -117,11 +124,17 @@ WEIGHED = """
 """
 
 TIED: list[tuple[reference_rbo.Tied, reference_rbo.Tied, Values]] = [
-    # Of three pairs one is tied in each list, in none is the order opposite, one is in the same order.
+    # Of three pairs one is tied in each list, in none is the order opposite, one is in the same
+    # order.
     (tied([1], [2, 3]), tied([1, 2], [3]), {"kendall_tau": 1 / 2}),
     (tied([1, 2, 3]), tied([1], [2], [3]), {"kendall_tau": math.nan, "weighted_tau": math.nan}),
-    # Ranks by either list 0 1 2: the pairs of 1 agree and weigh 3/2 and 4/3, that of 2 and 3 weighs 5/6 and is tied in one.
-    (tied([1], [2, 3]), tied([1], [2], [3]), {"weighted_tau": (17 / 6) / math.sqrt(17 / 6 * 11 / 3)}),
+    # Ranks by either list 0 1 2: the pairs of 1 agree and weigh 3/2 and 4/3, that of 2 and 3 weighs
+    # 5/6 and is tied in one.
+    (
+        tied([1], [2, 3]),
+        tied([1], [2], [3]),
+        {"weighted_tau": (17 / 6) / math.sqrt(17 / 6 * 11 / 3)},
+    ),
     # Nothing agrees; the pairs of 1 weigh 3/2 and 4/3 by the one list, 4/3 and 5/6 by the other.
     (
         tied([1], [2, 3]),
@@ -146,7 +159,10 @@ def plain(lists: str) -> PairBatch:
 
 
 def weighed(text: str, weights: str) -> PairBatch:
-    return with_weights([(sorted(digits(text)), digits(text))], dict(enumerate(map(float, weights.split()), start=1)))
+    return with_weights(
+        [(sorted(digits(text)), digits(text))],
+        dict(enumerate(map(float, weights.split()), start=1)),
+    )
 
 
 BATCHES = [
@@ -162,7 +178,9 @@ def test_values_are_those_worked_by_hand(batch, values, monkeypatch):
     for way in in_each_way(monkeypatch):
         alignment = align(batch)
         for name, expected in values.items():
-            assert parse(name).measure(alignment)[0] == pytest.approx(expected, abs=2e-15, nan_ok=True), (name, way)
+            assert parse(name).measure(alignment)[0] == pytest.approx(
+                expected, abs=2e-15, nan_ok=True
+            ), (name, way)
 
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 10, 49, 120])
@@ -177,7 +195,10 @@ def test_a_reversed_list_is_at_the_far_end_of_the_range(length):
         assert -1.0 <= value(name) == pytest.approx(-1.0, abs=1e-14)
     for name in ("kendall_distance_normalized", "footrule_normalized"):
         assert value(name) == 1.0
-    for name in ("element_weighted_kendall_distance_normalized", "element_weighted_footrule_normalized"):
+    for name in (
+        "element_weighted_kendall_distance_normalized",
+        "element_weighted_footrule_normalized",
+    ):
         assert value(name) == pytest.approx(1.0, abs=1e-14)
     assert value("footrule") == length**2 // 2
 
@@ -190,7 +211,9 @@ def test_weights_and_scores_are_asked_for_in_words():
         rank_tied(alignment, np.arange(1))
 
 
-@pytest.mark.parametrize(("k", "catalogue"), [(1, 1), (1, 7), (5, 5), (10, 50), (100, 150), (100, 10_000)])
+@pytest.mark.parametrize(
+    ("k", "catalogue"), [(1, 1), (1, 7), (5, 5), (10, 50), (100, 150), (100, 10_000)]
+)
 def test_the_chances_of_common_items_are_scipys(k, catalogue):
     expected = hypergeom(catalogue, k, k).pmf(np.arange(k + 1))
 
@@ -206,7 +229,11 @@ def test_the_chances_of_common_items_keep_their_mean_where_counts_overflow(k, ca
 
 
 @pytest.mark.parametrize("longest", WAYS.values(), ids=WAYS.keys())
-@given(columns=st.integers(1, 40).flatmap(lambda k: st.lists(st.lists(st.integers(0, k), min_size=k, max_size=k), min_size=1)))
+@given(
+    columns=st.integers(1, 40).flatmap(
+        lambda k: st.lists(st.lists(st.integers(0, k), min_size=k, max_size=k), min_size=1)
+    )
+)
 def test_what_is_earlier_and_larger_is_counted_and_weighed_and_ties_are_not(longest, columns):
     ranks = np.array(columns, dtype=np.uint8).T.copy()
     weights = np.random.default_rng(1).random(ranks.shape)
@@ -265,8 +292,15 @@ def test_both_arms_lists_are_compared_by_their_definition(pairs):
         if len(one) == 3 and set(one) == set(other):
             is_reversed = sum(other.index(x) > other.index(y) for x, y in combinations(one, 2)) >= 2
         is_both = bool(one and other)
-        expected[row] = (is_reversed, one[0] != other[0] if is_both else np.nan, whole[:4] == others[:4] if is_both else np.nan)
+        expected[row] = (
+            is_reversed,
+            one[0] != other[0] if is_both else np.nan,
+            whole[:4] == others[:4] if is_both else np.nan,
+        )
 
-    found = [kernel(batch.baseline, batch.candidate) for kernel in (is_top_reversed, first_differs, is_identical)]
+    found = [
+        kernel(batch.baseline, batch.candidate)
+        for kernel in (is_top_reversed, first_differs, is_identical)
+    ]
     np.testing.assert_array_equal(np.transpose(found), expected)
     assert np.isnan(is_top_reversed(batch.baseline[:, :2], batch.candidate[:, :2])).all()

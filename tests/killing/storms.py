@@ -51,7 +51,10 @@ receivers:
   - webhook: {{name: first, timeout: 1s, url: "{hooks[0]}"}}
   - webhook: {{name: second, timeout: 1s, url: "{hooks[1]}"}}
 """
-_TWICE = "SELECT count(*) FROM (SELECT 1 FROM runs GROUP BY comparison, scheduled_for HAVING count(*) > 1) AS twice"
+_TWICE = (
+    "SELECT count(*) FROM (SELECT 1 FROM runs GROUP BY comparison, scheduled_for HAVING "
+    "count(*) > 1) AS twice"
+)
 _HALF = """
 SELECT count(*) FROM runs LEFT JOIN (SELECT DISTINCT run_id FROM summaries) AS measured ON measured.run_id = runs.id
 WHERE (runs.status = 'ok') <> (measured.run_id IS NOT NULL)
@@ -100,12 +103,20 @@ class BadReceiver:
         whole = len(request.body) == int(request.headers.get("Content-Length", "0"))
         message = json.loads(request.body) if whole else None
         self.on_request.set()
-        replies = {"ok": answer(200), "refuse": answer(429), "fail": answer(503), "cut": disconnect, "slow": slow}
+        replies = {
+            "ok": answer(200),
+            "refuse": answer(429),
+            "fail": answer(503),
+            "cut": disconnect,
+            "slow": slow,
+        }
         may_fail = not self.is_calm and self._failures < _MOST_FAILURES
         how = self.draw.choice([*replies, "cut"] if may_fail else ["ok"])
         self._failures = self._failures + 1 if how != "ok" else 0
         if message is not None:
-            self.read.append((message["groupKey"], request.headers["Idempotency-Key"], how in ("ok", "refuse")))
+            self.read.append(
+                (message["groupKey"], request.headers["Idempotency-Key"], how in ("ok", "refuse"))
+            )
             if how == "ok":
                 self.taken |= {(_firing_of(alert), alert["status"]) for alert in message["alerts"]}
         return replies[how]
@@ -131,7 +142,9 @@ class BadReceiver:
         """The key of each incident's end."""
         bodies = ((request, json.loads(request.body)) for request in self._whole())
         return {
-            body["groupKey"]: request.headers["Idempotency-Key"] for request, body in bodies if body["status"] == "resolved"
+            body["groupKey"]: request.headers["Idempotency-Key"]
+            for request, body in bodies
+            if body["status"] == "resolved"
         }
 
     def _whole(self) -> Iterator[Request]:
@@ -148,7 +161,10 @@ def slow(collector: Collector, sock: socket.socket) -> None:
 
 
 def play_storm(url: str, folder: Path, *, kills: int, seed: int) -> Damage:
-    """A drift that comes and goes, under a daemon that is killed so many times; then all is calm until everything is sent."""
+    """A drift that comes and goes, under a daemon that is killed so many times.
+
+    Then all is calm until everything is sent.
+    """
     draw, on_request = random.Random(seed), threading.Event()  # noqa: S311 - no secret
     with contextmanager(serve_hook)() as one, contextmanager(serve_hook)() as other:
         receivers = [BadReceiver(hook, draw, on_request) for hook in (one, other)]
@@ -228,7 +244,10 @@ def _is_over(store: SqlStore) -> bool:
 
 def _count(store: SqlStore, receivers: Sequence[BadReceiver], kills: int) -> Damage:
     with store.database.read() as connection:
-        found = [connection.execute(text(query)).scalar_one() for query in (_TWICE, _HALF, "SELECT count(*) FROM runs")]
+        found = [
+            connection.execute(text(query)).scalar_one()
+            for query in (_TWICE, _HALF, "SELECT count(*) FROM runs")
+        ]
         owed = connection.execute(text(_OWED)).all()
     keys = [key for receiver in receivers for _, key, _ in receiver.read]
     return Damage(

@@ -67,9 +67,15 @@ def play(step: str, url: str, folder: Path) -> Seen:
             exit_code = ended(killed, PATIENCE_S)
             assert exit_code == -signal.SIGKILL, f"{step}: not reached, exit code {exit_code}"
         with daemon(config, None) as second, closing(open_store(url, create=True)) as store:
-            _await(lambda: "firing" in _told(hook) and not store.outbox.waiting(_now(store)), f"{step}: the alert")
+            _await(
+                lambda: "firing" in _told(hook) and not store.outbox.waiting(_now(store)),
+                f"{step}: the alert",
+            )
             write_lists(folder / "candidate.jsonl", SIMILAR)
-            _await(lambda: "resolved" in _told(hook) and not store.outbox.waiting(_now(store)), f"{step}: its end")
+            _await(
+                lambda: "resolved" in _told(hook) and not store.outbox.waiting(_now(store)),
+                f"{step}: its end",
+            )
             second.terminate()
             ended(second, 30)
             return _look(hook, store)
@@ -109,13 +115,18 @@ def _look(hook: Collector, store: SqlStore) -> Seen:
         "incidents": len({json.loads(request.body)["groupKey"] for request in hook.requests}),
         "keys": len({request.headers["Idempotency-Key"] for request in hook.requests}),
         "half runs": half_runs,
-        "transitions": [change.to_state.value for change in store.alerts.transitions(comparison=None, limit=None)],
+        "transitions": [
+            change.to_state.value
+            for change in store.alerts.transitions(comparison=None, limit=None)
+        ],
         "owed": len(store.outbox.waiting(_now(store))),
     }
 
 
 def test_killed_at_every_step_on_sqlite(tmp_path):
-    play_all(lambda step: f"sqlite:///{tmp_path / step.replace(' ', '-') / 'rankwatch.db'}", tmp_path)
+    play_all(
+        lambda step: f"sqlite:///{tmp_path / step.replace(' ', '-') / 'rankwatch.db'}", tmp_path
+    )
 
 
 def test_killed_at_every_step_on_postgresql(postgres_server, tmp_path):

@@ -1,4 +1,7 @@
-"""Some kills with receivers that refuse, cut and answer late; `make bench ARGS=kills` plays a hundred on each database."""
+"""Some kills with receivers that refuse, cut and answer late.
+
+`make bench ARGS=kills` plays a hundred on each database.
+"""
 
 import pytest
 

@@ -14,13 +14,18 @@ Pair = tuple[Sequence[int], Sequence[int]]
 
 
 def batch(pairs: Sequence[Pair], k: int | None = None) -> PairBatch:
-    """The pairs with scores, weights and labels, which follow from the items alone; no scores are tied."""
+    """The pairs with scores, weights and labels, which follow from the items alone.
+
+    No scores are tied.
+    """
     grades = [{item: float(item % 3) for item in [*a, *b]} | {-2: 2.0} for a, b in pairs]
     graded = labelled(pairs, grades, k)
     assert graded.labels is not None
     longest = max((len(ranking) for pair in pairs for ranking in pair), default=0)
     graded.labels.ideal[:, longest:] = 0.0
-    places = ByArm(baseline=graded.baseline.astype(np.float64), candidate=graded.candidate.astype(np.float64))
+    places = ByArm(
+        baseline=graded.baseline.astype(np.float64), candidate=graded.candidate.astype(np.float64)
+    )
 
     def weigh(codes: Floats) -> Floats:
         return np.where(codes < 0, np.nan, 1.0 + codes % 4)

@@ -1,4 +1,7 @@
-"""The guide's table of how each measure reacts to what can happen to a list; ``make generated`` writes it."""
+"""The guide's table of how each measure reacts to what can happen to a list.
+
+``make generated`` writes it.
+"""
 
 import math
 
@@ -15,12 +18,23 @@ Pairs = list[tuple[list[int], list[int]]]
 
 def reactions_table() -> str:
     """A row a measure that needs nothing but the lists, a column a change of the candidate's list of ten."""
-    columns: dict[str, Pairs] = {f"{rank}, {rank + 1} swapped": [(BASE, _swapped(rank))] for rank in (1, 5, 9)}
-    columns |= {f"{rank} replaced": [(BASE, [*BASE[: rank - 1], 99, *BASE[rank:]])] for rank in (1, 5, 10)}
-    columns |= {"reversed": [(BASE, BASE[::-1])], "cut to 5": [(BASE, BASE[:5])], "popular": _popularity()}
+    columns: dict[str, Pairs] = {
+        f"{rank}, {rank + 1} swapped": [(BASE, _swapped(rank))] for rank in (1, 5, 9)
+    }
+    columns |= {
+        f"{rank} replaced": [(BASE, [*BASE[: rank - 1], 99, *BASE[rank:]])] for rank in (1, 5, 10)
+    }
+    columns |= {
+        "reversed": [(BASE, BASE[::-1])],
+        "cut to 5": [(BASE, BASE[:5])],
+        "popular": _popularity(),
+    }
     lines = [["measure", *columns, "chance"], ["---", *["---:"] * (len(columns) + 1)]]
     for metric in (kind() for kind in METRICS.values() if kind.need is None):
-        scores = [*(_score(metric, pairs) for pairs in columns.values()), expected_by_chance(metric, K, CATALOGUE)]
+        scores = [
+            *(_score(metric, pairs) for pairs in columns.values()),
+            expected_by_chance(metric, K, CATALOGUE),
+        ]
         lines.append([f"`{metric}`", *map(_shown, scores)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -17,7 +17,9 @@ from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, Recall
 
 def test_chance_of_long_lists_from_a_large_catalogue_is_exact():
     # 1,000 of a million items share one item on average: P(z >= 2) is 1 - 2 / e.
-    assert expected_by_chance(kendall.KendallDistance(), 1000, 1_000_000) == pytest.approx(0.25 / (1 - 2 / math.e), rel=2e-3)
+    assert expected_by_chance(kendall.KendallDistance(), 1000, 1_000_000) == pytest.approx(
+        0.25 / (1 - 2 / math.e), rel=2e-3
+    )
 
 
 def test_chance_is_not_worked_out_where_the_formula_would_cost_too_much():
@@ -49,13 +51,17 @@ def test_bounds_of_top_tens_are_told_and_reached(metric, most, farthest):
     assert known_pairs.scores(metric, [(TEN, farthest)])[0] == most
 
 
-every_kind = pytest.mark.parametrize("kind", [Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW])
+every_kind = pytest.mark.parametrize(
+    "kind", [Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW]
+)
 
 
 @every_kind
 def test_a_persistence_beyond_its_range_is_refused_under_the_metrics_own_name(kind):
     for p in (0.0, 1.0, math.nan, math.inf, -0.1):
-        with pytest.raises(MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"):
+        with pytest.raises(
+            MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"
+        ):
             kind(p=p)
 
 
@@ -78,10 +84,15 @@ def test_bounds_look_no_deeper_than_the_depth():
 
 
 def test_the_bounds_of_very_long_lists_keep_their_order():
-    # What rounding left of one rank's weight, times 100,000 items in common, lifted the least above the rest.
-    batch = reference.batch([(list(range(100_000)), [*range(200_000, 201_000), *range(1000, 100_000)])])
+    # What rounding left of one rank's weight, times 100,000 items in common, lifted the least above
+    # the rest.
+    batch = reference.batch(
+        [(list(range(100_000)), [*range(200_000, 201_000), *range(1000, 100_000)])]
+    )
 
-    least, middle, most = (score_all(batch, [kind(p=0.9)])[f"{kind.name}(p=0.9)"][0] for kind in (RboMin, Rbo, RboMax))
+    least, middle, most = (
+        score_all(batch, [kind(p=0.9)])[f"{kind.name}(p=0.9)"][0] for kind in (RboMin, Rbo, RboMax)
+    )
 
     assert 0 <= least <= middle <= most < 1e-12
 
@@ -100,8 +111,12 @@ OF_LABELS: tuple[type[Metric], ...] = (Cg, Dcg, Map, Mrr, Ndcg, Recall)
 SIX = dict(enumerate([3.0, 2.0, 3.0, 0.0, 1.0, 2.0]))
 
 
-def score(metric: Metric, known: dict[int, float], baseline: list[int], candidate: list[int]) -> float:
-    return float(score_all(slow.labelled([(baseline, candidate)], [known]), [metric])[str(metric)][0])
+def score(
+    metric: Metric, known: dict[int, float], baseline: list[int], candidate: list[int]
+) -> float:
+    return float(
+        score_all(slow.labelled([(baseline, candidate)], [known]), [metric])[str(metric)][0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,20 +133,28 @@ def score(metric: Metric, known: dict[int, float], baseline: list[int], candidat
     ids=str,
 )
 def test_the_six_grades_through_the_whole_way(metric, expected):
-    assert score(metric, SIX, list(range(6)), [0, 2, 1, 5, 4, 3]) == pytest.approx(expected, abs=5e-4)
+    assert score(metric, SIX, list(range(6)), [0, 2, 1, 5, 4, 3]) == pytest.approx(
+        expected, abs=5e-4
+    )
 
 
 @pytest.mark.parametrize("kind", OF_LABELS)
 def test_the_better_candidate_is_above_zero_and_of_an_unknown_user_nothing_is_said(kind):
     known = {1: 2.0, 2: 1.0}
 
-    assert score(kind(), known, [7, 8, 9], [1, 8, 9]) == -score(kind(), known, [1, 8, 9], [7, 8, 9]) > 0
+    assert (
+        score(kind(), known, [7, 8, 9], [1, 8, 9])
+        == -score(kind(), known, [1, 8, 9], [7, 8, 9])
+        > 0
+    )
     assert math.isnan(score(kind(), {}, [1, 2], [2, 1]))
     assert math.isnan(score(kind(), {1: 1.0}, [], []))
 
 
 @pytest.mark.parametrize(
-    "metric", [*(kind() for kind in OF_LABELS), Dcg(gain="exponential"), Ndcg(gain="exponential")], ids=str
+    "metric",
+    [*(kind() for kind in OF_LABELS), Dcg(gain="exponential"), Ndcg(gain="exponential")],
+    ids=str,
 )
 def test_grades_that_sum_up_to_infinity_warn_of_nothing(metric):
     found = score(metric, {0: 1.7e308, 1: 1.7e308}, [0, 1], [1, 2, 0])

@@ -34,7 +34,11 @@ VARIANTS = [
     *(kind(depth=3) for kind in (ExtendedTau, Rbo, Ndcg)),
     *(kind(p=p) for kind in (Rbo, RboMin) for p in (0.01, 0.9999)),
     *(kind(penalty=0.5) for kind in (TopkKendall, TopkKendallNormalized)),
-    *(kind(**{name: words[-1]}) for kind in METRICS.values() for name, words in kind.choices.items()),  # type: ignore[arg-type] # words of its own choices
+    *(
+        kind(**{name: words[-1]})
+        for kind in METRICS.values()
+        for name, words in kind.choices.items()
+    ),  # type: ignore[arg-type] # words of its own choices
 ]
 
 
@@ -46,7 +50,9 @@ def _measured_together() -> Iterator[None]:
     """The contract's lists are measured once, by all metrics."""
     found: dict[str, pd.DataFrame] = {}
 
-    def compare_once(baseline: pd.DataFrame, candidate: pd.DataFrame, _: Metric, **known: Any) -> pd.DataFrame:
+    def compare_once(
+        baseline: pd.DataFrame, candidate: pd.DataFrame, _: Metric, **known: Any
+    ) -> pd.DataFrame:
         lists = repr([baseline["items"].tolist(), candidate["items"].tolist()])
         if lists not in found:
             found[lists] = compare_many(baseline, candidate, EVERY, **known)
@@ -73,7 +79,10 @@ def test_no_pairs_give_no_scores():
 def test_padding_plays_no_part():
     rng = np.random.default_rng(7)
     lengths = [(a, b, items) for a in range(11) for b in range(11) for items in (10, 13)]
-    pairs = [(rng.permutation(items)[:a].tolist(), rng.permutation(items)[:b].tolist()) for a, b, items in lengths]
+    pairs = [
+        (rng.permutation(items)[:a].tolist(), rng.permutation(items)[:b].tolist())
+        for a, b, items in lengths
+    ]
     whole = score_all(known_pairs.batch(pairs), EVERY)
 
     for k in (11, 70):
@@ -89,30 +98,48 @@ def test_a_value_that_is_declared_to_vary_does_so_with_the_length(metric):
     found = known_pairs.scores(metric, pairs).reshape(3, 3).T
 
     declared = (metric.identical, metric.disjoint, metric.one_empty)
-    assert [len(set(map(str, values))) > 1 for values in found] == [value is None for value in declared]
+    assert [len(set(map(str, values))) > 1 for values in found] == [
+        value is None for value in declared
+    ]
 
 
 def test_every_kernel_of_a_measure_has_tests_of_its_own():
-    texts = " ".join(path.read_text() for path in Path(__file__).parents[1].joinpath("kernels").glob("*.py"))
+    texts = " ".join(
+        path.read_text() for path in Path(__file__).parents[1].joinpath("kernels").glob("*.py")
+    )
     kernels = {kind.kernel.__name__ for kind in METRICS.values() if hasattr(kind, "kernel")}
 
-    assert {name for name in kernels if name.isidentifier() and not re.search(rf"\b{name}\b", texts)} == set()
+    assert {
+        name for name in kernels if name.isidentifier() and not re.search(rf"\b{name}\b", texts)
+    } == set()
 
 
 def test_an_asymmetric_metric_is_not_symmetric_by_accident():
     rng = np.random.default_rng(1)
     pairs = [(list(rng.permutation(8)[:6]), list(rng.permutation(8)[:6])) for _ in range(50)]
-    there, back = (score_all(known_pairs.batch(each), DEFAULT) for each in (pairs, [(b, a) for a, b in pairs]))
+    there, back = (
+        score_all(known_pairs.batch(each), DEFAULT) for each in (pairs, [(b, a) for a, b in pairs])
+    )
 
-    differs = {name for name, scores in there.items() if not np.array_equal(scores, back[name], equal_nan=True)}
+    differs = {
+        name
+        for name, scores in there.items()
+        if not np.array_equal(scores, back[name], equal_nan=True)
+    }
     assert differs >= {str(metric) for metric in DEFAULT if not metric.is_symmetric}
 
 
 def test_what_stands_below_the_depth_plays_no_part():
     cut, rng = 3, np.random.default_rng(8)
-    rankings = [[*rng.permutation(13)[:cut].tolist(), *(20 + rng.permutation(6)).tolist()] for _ in range(100)]
+    rankings = [
+        [*rng.permutation(13)[:cut].tolist(), *(20 + rng.permutation(6)).tolist()]
+        for _ in range(100)
+    ]
     pairs = list(zip(rankings[::2], rankings[1::2], strict=True))
-    whole, tops = known_pairs.batch(pairs), known_pairs.batch([(a[:cut], b[:cut]) for a, b in pairs])
+    whole, tops = (
+        known_pairs.batch(pairs),
+        known_pairs.batch([(a[:cut], b[:cut]) for a, b in pairs]),
+    )
     assert whole.labels is not None
     assert tops.labels is not None
     # What is known of a user, such as the ideal, stays.
@@ -121,7 +148,9 @@ def test_what_stands_below_the_depth_plays_no_part():
     found = score_all(whole, [kind(depth=cut) for kind in METRICS.values()])
 
     for name, expected in score_all(replace(tops, labels=labels), DEFAULT).items():
-        np.testing.assert_allclose(found[f"{name}@{cut}"], expected, rtol=0, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            found[f"{name}@{cut}"], expected, rtol=0, atol=1e-12, err_msg=name
+        )
 
 
 def test_a_metric_that_is_not_told_what_it_needs_says_so():
@@ -147,7 +176,9 @@ def test_every_measure_that_the_guide_writes_with_parameters_can_be_read():
         parse(text)
 
 
-@pytest.mark.parametrize(("catalogue", "expected"), [(10, 0.63), (20, -0.18), (50, -0.67), (100, -0.84), (1000, -0.98)])
+@pytest.mark.parametrize(
+    ("catalogue", "expected"), [(10, 0.63), (20, -0.18), (50, -0.67), (100, -0.84), (1000, -0.98)]
+)
 def test_chance_is_as_the_guide_says(catalogue, expected):
     found = expected_by_chance(parse("extended_tau"), 10, catalogue)
 
@@ -180,7 +211,10 @@ def test_a_name_has_one_canonical_form(text, canonical):
     assert parse(canonical) == parse(f" {text} ")
 
 
-@given(p=st.floats(0, 1, exclude_min=True, exclude_max=True), depth=st.none() | st.integers(1, 10**9 - 1))
+@given(
+    p=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    depth=st.none() | st.integers(1, 10**9 - 1),
+)
 def test_what_prints_parses_to_the_same_metric(p, depth):
     for metric in (Rbo(p=p, depth=depth), ExtendedTau(depth=depth)):
         assert parse(str(metric)) == metric
@@ -214,7 +248,19 @@ def test_a_wrong_name_is_refused_with_what_to_write_instead(text, message):
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "rbo(", "rbo)", "rbo(p=0.9)@", "rbo@-1", "rbo@1.5", "rbo(p=(1))", "rbo p", "rbo(p=0.9)x"]
+    "text",
+    [
+        "",
+        " ",
+        "rbo(",
+        "rbo)",
+        "rbo(p=0.9)@",
+        "rbo@-1",
+        "rbo@1.5",
+        "rbo(p=(1))",
+        "rbo p",
+        "rbo(p=0.9)x",
+    ],
 )
 def test_what_has_no_name_s_shape_is_refused(text):
     with pytest.raises(MetricError, match="cannot read metric"):
@@ -223,7 +269,9 @@ def test_what_has_no_name_s_shape_is_refused(text):
 
 @pytest.mark.parametrize("text", ["r" * 100_000, "rbo(" + "p=1," * 20_000 + ")"])
 def test_a_name_of_any_length_is_refused_in_one_short_line(text):
-    with pytest.raises(MetricError, match=r"^cannot read metric 'r.{39}'\.\.\.: it has [0-9,]+ characters") as refused:
+    with pytest.raises(
+        MetricError, match=r"^cannot read metric 'r.{39}'\.\.\.: it has [0-9,]+ characters"
+    ) as refused:
         parse(text)
 
     assert len(str(refused.value)) < 130
@@ -249,15 +297,18 @@ def test_the_rbo_package_truncates_plain_rbo_takes_two_empty_lists_for_one_and_s
 @pytest.mark.parametrize(
     ("a", "b", "p", "right"),
     [
-        # ranked-overlap 0.1.0 takes the short list as if it had ended in nothing: the often copied 0.885, 0.256 and 0.099.
+        # ranked-overlap 0.1.0 takes the short list as if it had ended in nothing: the often copied
+        # 0.885, 0.256 and 0.099.
         ([1, 2, 3, 4, 5, 6, 7], [1, 3, 2, 4, 5, 7, 6, 8], 0.9, 0.9451585),
         ([1], range(1, 101), 0.9, 1.0),
         # dlukes/rbo divides by the mean of the lengths below the shorter list: 1.045 and 0.843.
         ([1, 2, 3], [1], 0.4, 1.0),
-        # lenskit divides what it truncates by the weights that it saw: 0.899 for identical lists, and 0.813.
+        # lenskit divides what it truncates by the weights that it saw: 0.899 for identical lists,
+        # and 0.813.
         (FIVE, FIVE, 0.85, 1.0),
         (TEN, [1, 0, *range(2, 10)], 0.85, 0.85),
-        # ragrawal/measures, widely ported, has the wrong overlap in equation 32's second sum: 0.399.
+        # ragrawal/measures, widely ported, has the wrong overlap in equation 32's second sum:
+        # 0.399.
         ([9], [*range(9), 9, *range(10, 40)], 0.98, 0.0306429),
     ],
 )

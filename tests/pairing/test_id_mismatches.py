@@ -30,7 +30,12 @@ def find(baseline: list[Any], candidate: list[Any], *, is_many: bool = False) ->
         ([42, 7], ["b'42'", "b'7'"], MismatchKind.BYTES, (r"""{regex: "b?['\"](.*)['\"]"}""",)),
         ([42, 7], ['"42"', '"7"'], MismatchKind.QUOTES, (r"""{regex: "b?['\"](.*)['\"]"}""",)),
         ([12, 3], ["SKU-12", "SKU-3"], MismatchKind.PREFIX, ('{prefix: "SKU-"}',)),
-        (["SKU-12", "SKU-3"], ["sku_12", "sku_3"], MismatchKind.PREFIX, ('{prefix: "SKU-"}', '{prefix: "sku_"}')),
+        (
+            ["SKU-12", "SKU-3"],
+            ["sku_12", "sku_3"],
+            MismatchKind.PREFIX,
+            ('{prefix: "SKU-"}', '{prefix: "sku_"}'),
+        ),
         ([12, 3], ["urn:item:12", "urn:item:3"], MismatchKind.PREFIX, ('{prefix: "urn:item:"}',)),
         ([12, 3], ["12.html", "3.html"], MismatchKind.SUFFIX, (r'{regex: "(.+)\\.html"}',)),
         ([12, 3], [" i012 ", " i003 "], MismatchKind.SEVERAL, None),
@@ -52,7 +57,10 @@ def test_the_difference_is_named_in_both_directions(baseline, candidate, kind, f
     assert there.examples[0] in map(str, baseline)
     if forms is not None:
         assert sorted(there.forms) == sorted(back.forms) == sorted(forms)
-    assert kind is MismatchKind.UNKNOWN or (there.would_match, there.tried) == (len(baseline), len(baseline))
+    assert kind is MismatchKind.UNKNOWN or (there.would_match, there.tried) == (
+        len(baseline),
+        len(baseline),
+    )
 
 
 def test_the_forms_that_are_proposed_let_the_ids_meet():
@@ -83,10 +91,14 @@ def test_most_ids_need_not_meet_and_one_is_too_few():
 
 def lists(*rows: list[Any]) -> RankingTable:
     items = from_array(pd.Series([item for row in rows for item in row]), "items")
-    return RankingTable(users=pd.RangeIndex(len(rows)), offsets=offsets_of(map(len, rows)), items=items)
+    return RankingTable(
+        users=pd.RangeIndex(len(rows)), offsets=offsets_of(map(len, rows)), items=items
+    )
 
 
-def look(*batches: tuple[RankingTable, RankingTable], k: int | None = None) -> tuple[IdMismatch, ...]:
+def look(
+    *batches: tuple[RankingTable, RankingTable], k: int | None = None
+) -> tuple[IdMismatch, ...]:
     found = IdComparison()
     for baseline, candidate in batches:
         arms, vocabulary = encode_arms(baseline, candidate)
@@ -116,7 +128,11 @@ def test_lists_of_numbers_and_of_text_are_coded_together_and_explained():
 def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, arm, count):
     (found,) = look((baseline, candidate))
 
-    assert (found.kind, found.arm, found.common, found.compared) == (MismatchKind.PADDING, arm, *count)
+    assert (found.kind, found.arm, found.common, found.compared) == (
+        MismatchKind.PADDING,
+        arm,
+        *count,
+    )
 
 
 def test_an_item_that_stands_twice_by_accident_is_no_padding():
@@ -125,7 +141,11 @@ def test_an_item_that_stands_twice_by_accident_is_no_padding():
 
 
 def test_ids_that_meet_in_one_batch_are_spelled_alike():
-    odd, alike, nothing = (lists([42]), lists(["42.0"])), (lists([5]), lists([5])), (lists([]), lists([]))
+    odd, alike, nothing = (
+        (lists([42]), lists(["42.0"])),
+        (lists([5]), lists([5])),
+        (lists([]), lists([])),
+    )
 
     assert len(look(odd, nothing, odd)) == 1
     assert look(odd, alike, odd) == look(alike, odd) == look(nothing) == ()
@@ -144,7 +164,8 @@ def test_users_are_explained_like_items():
 
     assert found is not None
     assert write_mismatch(found) == (
-        "no user is in both arms: the ids differ in their prefix, such as '1' in the baseline and 'user-1' in the candidate. "
+        "no user is in both arms: the ids differ in their prefix, such as '1' in the baseline "
+        "and 'user-1' in the candidate. "
         'Set user_ids: [{prefix: "user-"}] for users and both arms: then 2 of 2 match'
     )
     assert find_user_mismatch(asked, asked) is None
@@ -154,6 +175,10 @@ def test_the_advice_fits_the_place_where_the_reader_is():
     found = find([42], ["42.0"])
     assert found is not None
 
-    assert write_mismatch(found, Surface.COMMAND).endswith("Add --item-ids '[int]': then 1 of 1 match")
-    assert write_mismatch(found, Surface.PYTHON).endswith("in a configuration with item_ids: [int]: then 1 of 1 match")
+    assert write_mismatch(found, Surface.COMMAND).endswith(
+        "Add --item-ids '[int]': then 1 of 1 match"
+    )
+    assert write_mismatch(found, Surface.PYTHON).endswith(
+        "in a configuration with item_ids: [int]: then 1 of 1 match"
+    )
     assert "42" not in write_mismatch(found.without_examples).removesuffix("then 1 of 1 match")

@@ -64,14 +64,19 @@ def test_ranks_by_text_follow_text_then_the_name_of_the_type(items):
     (codes,), vocabulary = ids.encode(from_objects(items, "ids"))
     known = np.unique(codes)
 
-    by_rank = [ids.ids_of(known[[place]], vocabulary)[0] for place in np.argsort(ids.rank_by_text(known, vocabulary))]
+    by_rank = [
+        ids.ids_of(known[[place]], vocabulary)[0]
+        for place in np.argsort(ids.rank_by_text(known, vocabulary))
+    ]
 
     assert by_rank == sorted(by_rank, key=lambda item: (str(item), type(item).__name__))
 
 
 @pytest.mark.parametrize("top", [3, 2**26, 2**31 - 1])
 def test_distinct_codes_are_found(top):
-    assert distinct_items(np.array([0, top, 0]), np.array([[top, -1], [1, -1]], dtype=np.int32)).tolist() == [0, 1, top]
+    assert distinct_items(
+        np.array([0, top, 0]), np.array([[top, -1], [1, -1]], dtype=np.int32)
+    ).tolist() == [0, 1, top]
     assert not len(distinct_items(np.array([], dtype=np.int64)))
 
 
@@ -81,7 +86,9 @@ def test_what_is_given_is_never_overwritten():
     ids.encode(pd.array(["a", "b"], dtype="str"), texts)
     assert (numbers.tolist(), texts.tolist()) == ([2**40, 5, 2**40], ["b", "a", "b"])
 
-    names = [f"item-{number}" for number in range(40_000)]  # so many that pandas codes them in 32 bits
+    names = [
+        f"item-{number}" for number in range(40_000)
+    ]  # so many that pandas codes them in 32 bits
     categories = pd.Categorical(names, categories=names)
     (_, coded), vocabulary = ids.encode(pd.array(names[::-1], dtype="str"), categories)
     assert ids.ids_of(coded, vocabulary) == names == categories.tolist()
@@ -103,7 +110,9 @@ def test_ids_from_elsewhere_find_the_codes_of_their_equals(arm):
 
     for part in PARTS.values():
         others = from_array(part, "ids")
-        assert ids.codes_of(others, vocabulary).tolist() == [code_of.get(spelt(item), -1) for item in others.tolist()]
+        assert ids.codes_of(others, vocabulary).tolist() == [
+            code_of.get(spelt(item), -1) for item in others.tolist()
+        ]
 
 
 def test_where_codes_are_the_ids_a_number_from_elsewhere_is_its_own_code():

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from factories import panel, pull
 from monitor.metrics import METRICS, Need, parse, score_all
-from monitor.model.rankings import Arm, ByArm, CoverageReason, ItemWeights, Pairing, Pull, RelevanceTable
+from monitor.model.rankings import (
+    Arm,
+    ByArm,
+    CoverageReason,
+    ItemWeights,
+    Pairing,
+    Pull,
+    RelevanceTable,
+)
 from monitor.pairing import ListedItems, keep_lists, pair
 from monitor.pairing.ids import decode
 
@@ -21,7 +29,9 @@ B, C = Arm.BASELINE, Arm.CANDIDATE
 Lists = dict[str, list[Any]]
 
 
-def paired(users: str, baseline: Lists | Pull, candidate: Lists | Pull, k: int, **known: Any) -> Pairing:
+def paired(
+    users: str, baseline: Lists | Pull, candidate: Lists | Pull, k: int, **known: Any
+) -> Pairing:
     """Users named by one letter each."""
     pulls = [pull(lists) if isinstance(lists, dict) else lists for lists in (baseline, candidate)]
     return pair(panel(*users), pulls[0], pulls[1], k, **known)
@@ -30,7 +40,8 @@ def paired(users: str, baseline: Lists | Pull, candidate: Lists | Pull, k: int, 
 def lists_of(pairing: Pairing) -> list[tuple[str, str]]:
     """The ids of both lists of each user, as one text each."""
     arms = [
-        [" ".join(decode(row, pairing.vocabulary)) for row in arm] for arm in (pairing.batch.baseline, pairing.batch.candidate)
+        [" ".join(decode(row, pairing.vocabulary)) for row in arm]
+        for arm in (pairing.batch.baseline, pairing.batch.candidate)
     ]
     return list(zip(*arms, strict=True))
 
@@ -46,15 +57,24 @@ def test_users_are_matched_by_name_in_the_panels_order():
 def test_lists_are_cut_to_k_before_duplicates_are_dropped():
     found = paired("a", {"a": [1, 1, 2, 3]}, {"a": [1, 2, 3, 4]}, 3)
     assert lists_of(found) == [("1 2", "1 2 3")]
-    assert found.coverage.all.reasons == {(B, CoverageReason.SHORT): 1, (B, CoverageReason.DUPLICATED): 1}
+    assert found.coverage.all.reasons == {
+        (B, CoverageReason.SHORT): 1,
+        (B, CoverageReason.DUPLICATED): 1,
+    }
 
 
 def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason():
     baseline = pull({"a": [1], "b": [1], "c": [1], "d": []})
-    candidate = pull({"a": [1], "b": []}, {"c": CoverageReason.TIMEOUT, "z": CoverageReason.TIMEOUT})
+    candidate = pull(
+        {"a": [1], "b": []}, {"c": CoverageReason.TIMEOUT, "z": CoverageReason.TIMEOUT}
+    )
     found = pair(panel(*"abcde", left=[0, 1], right=[2, 3, 4]), baseline, candidate, k=1)
     rows = {row.segment: row for row in found.coverage.rows}
-    assert {name: (row.asked, row.paired) for name, row in rows.items()} == {"all": (5, 1), "left": (2, 1), "right": (3, 0)}
+    assert {name: (row.asked, row.paired) for name, row in rows.items()} == {
+        "all": (5, 1),
+        "left": (2, 1),
+        "right": (3, 0),
+    }
     assert rows["all"].reasons == {
         (B, CoverageReason.MISSING): 1,
         (B, CoverageReason.EMPTY): 1,
@@ -79,7 +99,10 @@ def test_numbers_and_their_text_name_the_same_item_across_arms():
 def test_when_nobody_answers_nothing_is_paired_and_nothing_breaks():
     found = paired("ab", {}, {}, 3)
     assert len(found.batch) == 0
-    assert found.coverage.all.reasons == {(B, CoverageReason.MISSING): 2, (C, CoverageReason.MISSING): 2}
+    assert found.coverage.all.reasons == {
+        (B, CoverageReason.MISSING): 2,
+        (C, CoverageReason.MISSING): 2,
+    }
 
 
 NAN = float("nan")
@@ -91,7 +114,9 @@ def scored(lists: dict[str, tuple[list[Any], list[float]]]) -> Pull:
     return replace(plain, rankings=replace(plain.rankings, scores=scores))
 
 
-def assert_places(found: ByArm | None, baseline: list[list[float]], candidate: list[list[float]]) -> None:
+def assert_places(
+    found: ByArm | None, baseline: list[list[float]], candidate: list[list[float]]
+) -> None:
     """The figures of both arms at the places of the items."""
     assert found is not None
     np.testing.assert_array_equal(found.baseline, baseline)
@@ -115,7 +140,11 @@ def test_an_arm_that_tells_none_has_nan_where_the_other_tells_them():
 
 def test_a_metric_that_needs_scores_can_be_asked_when_an_arm_gave_no_list_at_all():
     away = pull({}, {"a": CoverageReason.UNAVAILABLE})
-    for baseline, candidate in ((away, away), (away, scored({"a": ([1], [1.0])})), (scored({"a": ([], [])}), away)):
+    for baseline, candidate in (
+        (away, away),
+        (away, scored({"a": ([1], [1.0])})),
+        (scored({"a": ([], [])}), away),
+    ):
         batch = paired("a", baseline, candidate, 2).batch
         assert len(batch) == 0
         assert len(score_all(batch, [parse("rbo_w")])["rbo_w(p=0.9)"]) == 0
@@ -128,18 +157,26 @@ def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text():
     pairing = paired("a", baseline, candidate, 6)
 
     assert lists_of(pairing) == [("7 10 100 9 1 2", "b x 10 9")]
-    assert_places(pairing.batch.scores, [[3.0, 2.0, 2.0, 2.0, 1.0, 1.0]], [[1.0, 1.0, 0.5, 0.5, NAN, NAN]])
+    assert_places(
+        pairing.batch.scores, [[3.0, 2.0, 2.0, 2.0, 1.0, 1.0]], [[1.0, 1.0, 0.5, 0.5, NAN, NAN]]
+    )
 
 
 BIG = 2**40
 
 
 def ids(items: list[Any]) -> Any:
-    return np.array(items, dtype=np.int64) if all(isinstance(item, int) for item in items) else pd.array(items, dtype="str")
+    return (
+        np.array(items, dtype=np.int64)
+        if all(isinstance(item, int) for item in items)
+        else pd.array(items, dtype="str")
+    )
 
 
 def weights(known: dict[Any, float]) -> ItemWeights:
-    return ItemWeights(items=ids(list(known)), weights=np.array(list(known.values()), dtype=np.float64))
+    return ItemWeights(
+        items=ids(list(known)), weights=np.array(list(known.values()), dtype=np.float64)
+    )
 
 
 def relevance(known: dict[str, dict[Any, float]]) -> RelevanceTable:
@@ -147,7 +184,9 @@ def relevance(known: dict[str, dict[Any, float]]) -> RelevanceTable:
         users=pd.Index(list(known), dtype="str"),
         offsets=np.cumsum([0, *map(len, known.values())], dtype=np.int64),
         items=ids([item for graded in known.values() for item in graded]),
-        grades=np.array([grade for graded in known.values() for grade in graded.values()], dtype=np.float64),
+        grades=np.array(
+            [grade for graded in known.values() for grade in graded.values()], dtype=np.float64
+        ),
     )
 
 
@@ -156,8 +195,12 @@ def spelt(spell: str, *items: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("large", [5, BIG, -5], ids=["own codes", "large", "negative"])
-@pytest.mark.parametrize(("baseline", "candidate", "known"), [*itertools.product(("number", "text"), repeat=3)])
-def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_item(baseline, candidate, known, large):
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "known"), [*itertools.product(("number", "text"), repeat=3)]
+)
+def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_item(
+    baseline, candidate, known, large
+):
     table = weights(dict(zip(spelt(known, 42, large, 77), (0.5, 2.0, 9.0), strict=True)))
     of_a = dict(zip(spelt(known, 9, large), (1.0, 2.0), strict=True))
     graded = relevance({"b": dict.fromkeys(spelt(known, 42), 3.0), "a": of_a})
@@ -180,7 +223,9 @@ def test_nothing_is_known_unless_it_is_given():
 
 
 def test_a_user_whom_nobody_graded_has_nothing_relevant():
-    labels = paired("a", {"a": [1]}, {"a": [1]}, 1, relevance=relevance({"z": {1: 1.0}})).batch.labels
+    labels = paired(
+        "a", {"a": [1]}, {"a": [1]}, 1, relevance=relevance({"z": {1: 1.0}})
+    ).batch.labels
 
     assert labels is not None
     assert labels.relevant.tolist() == [0]
@@ -202,13 +247,16 @@ def test_the_note_counts_items_and_users_without_a_weight():
 
     assert whole.unweighted_note == parts.unweighted_note
     assert whole.unweighted_note == (
-        "item_weights: 2 of 4 listed items have no weight, so 2 of 3 users are left out where weights are needed"
+        "item_weights: 2 of 4 listed items have no weight, so 2 of 3 users are left out where "
+        "weights are needed"
     )
     assert listed_items(paired("abc", *arms, 2, item_weights=every)).unweighted_note is None
     assert listed_items(paired("abc", *arms, 2)).unweighted_note is None
 
 
-@pytest.mark.parametrize("spell", [lambda code: code, lambda code: f"item-{code}", lambda code: code - 2**40])
+@pytest.mark.parametrize(
+    "spell", [lambda code: code, lambda code: f"item-{code}", lambda code: code - 2**40]
+)
 def test_distinct_items_are_counted_over_any_number_of_batches(spell):
     users = string.ascii_letters
     lists = {user: [spell(place % 7), spell(place)] for place, user in enumerate(users)}
@@ -219,7 +267,9 @@ def test_distinct_items_are_counted_over_any_number_of_batches(spell):
     assert parts.count == listed_items(paired(users, lists, others, 2)).count == len(users) + 3
 
 
-@pytest.mark.parametrize("name", [name for name, kind in METRICS.items() if kind.need is Need.ITEM_WEIGHTS])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in METRICS.items() if kind.need is Need.ITEM_WEIGHTS]
+)
 def test_a_user_whose_items_lack_a_weight_has_no_weighted_score(name):
     lists = {"a": [1, 2, 3], "b": [1, 4, 3]}, {"a": [2, 1, 3], "b": [4, 1, 3]}
     batch = paired("ab", *lists, 3, item_weights=weights({1: 1.0, 2: 2.0, 3: 1.0})).batch
@@ -229,13 +279,20 @@ def test_a_user_whose_items_lack_a_weight_has_no_weighted_score(name):
     assert np.isfinite(scores).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("items", [[[1, 2], [3]], [[BIG, 2], [3]], [["x", "2"], ["3"]]], ids=["own", "numbers", "texts"])
+@pytest.mark.parametrize(
+    "items", [[[1, 2], [3]], [[BIG, 2], [3]], [["x", "2"], ["3"]]], ids=["own", "numbers", "texts"]
+)
 def test_lists_that_were_kept_pair_again_as_they_did(items):
     first = paired("anb", {"a": items[0], "b": items[1]}, {"b": items[0], "a": items[1]}, 3)
 
     users = panel(*"anb").users[first.panel_rows]
     kept = keep_lists(first, users, {"all": np.arange(2), "x=y": np.array([1])})
-    again = pair(kept.panel, Pull(rankings=kept.baseline, failures={}), Pull(rankings=kept.candidate, failures={}), 3)
+    again = pair(
+        kept.panel,
+        Pull(rankings=kept.baseline, failures={}),
+        Pull(rankings=kept.candidate, failures={}),
+        3,
+    )
 
     assert kept.baseline.users.tolist() == ["a", "b"]
     assert kept.baseline.scores is None
@@ -250,16 +307,25 @@ def hashes(baseline: Lists, candidate: Lists) -> list[int]:
 
 
 def test_the_hash_of_a_user_s_input_is_of_both_lists_cut_to_k_and_of_which_arm_has_which():
-    lists: tuple[Lists, Lists] = {"a": ["x", "y"], "b": [7, 8, 9, 1]}, {"a": [7], "b": ["7", "8", "9"]}
+    lists: tuple[Lists, Lists] = (
+        {"a": ["x", "y"], "b": [7, 8, 9, 1]},
+        {"a": [7], "b": ["7", "8", "9"]},
+    )
     whole = hashes(*lists)
     assert whole == hashes({"b": ["7", "8", "9", "2"], "a": ["x", "y"]}, lists[1])
-    for baseline, candidate in ((lists[1], lists[0]), ({**lists[0], "a": []}, lists[1]), ({"b": lists[0]["b"]}, lists[1])):
+    for baseline, candidate in (
+        (lists[1], lists[0]),
+        ({**lists[0], "a": []}, lists[1]),
+        ({"b": lists[0]["b"]}, lists[1]),
+    ):
         assert hashes(baseline, candidate)[0] != whole[0]
     assert len({*hashes({}, {"a": []}), *hashes({"a": []}, {}), *hashes({"a": []}, {"a": []})}) == 4
 
 
 @settings(max_examples=15)
-@given(lists=st.lists(st.lists(st.integers(-3, 3), max_size=3, unique=True), min_size=2, max_size=2))
+@given(
+    lists=st.lists(st.lists(st.integers(-3, 3), max_size=3, unique=True), min_size=2, max_size=2)
+)
 def test_inputs_hash_alike_exactly_where_they_are_alike_however_ids_are_spelled(lists):
     whole = dict(zip("ab", lists, strict=True))
     texts = {user: [*map(str, items)] for user, items in whole.items()}

@@ -49,7 +49,9 @@ class Canned:
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         self.given(None)
-        segments: dict[str, pd.Categorical[Any]] = {name: pd.Categorical(self.segments[name]) for name in dimensions}
+        segments: dict[str, pd.Categorical[Any]] = {
+            name: pd.Categorical(self.segments[name]) for name in dimensions
+        }
         return UserTable(users=pd.Index(self.names, dtype="str"), segments=segments)
 
 
@@ -59,7 +61,10 @@ class CannedWeights(Canned):
     def weights(self, slot: datetime) -> ItemWeights:
         assert slot == SLOT
         found = self.given({})
-        return ItemWeights(items=rankings({"": list(found)}).items, weights=np.array(list(found.values()), dtype=np.float64))
+        return ItemWeights(
+            items=rankings({"": list(found)}).items,
+            weights=np.array(list(found.values()), dtype=np.float64),
+        )
 
 
 class CannedTitles(Canned):
@@ -76,7 +81,10 @@ def graded(grades: Grades) -> RelevanceTable:
     table = rankings({user: list(of_user) for user, of_user in grades.items()})
     values = [grade for of_user in grades.values() for grade in of_user.values()]
     return RelevanceTable(
-        users=table.users, offsets=table.offsets, items=table.items, grades=np.array(values, dtype=np.float64)
+        users=table.users,
+        offsets=table.offsets,
+        items=table.items,
+        grades=np.array(values, dtype=np.float64),
     )
 
 
@@ -94,10 +102,15 @@ class CannedRelevance:
 
 
 def arms(baseline: Any, candidate: Any, asked: Canned | None = None, **more: Any) -> Arms:
-    """Lists may be given as text, as to `pull`; asked for are the baseline's users, if no others are given."""
+    """Lists may be given as text, as to `pull`.
+
+    Asked for are the baseline's users, if no others are given.
+    """
     both = [Canned(pull(each) if isinstance(each, str) else each) for each in (baseline, candidate)]
     asked = asked or users(*both[0].answer.rankings.users)
-    return Arms(baseline=both[0], candidate=both[1], users=asked, dimensions=tuple(asked.segments), **more)
+    return Arms(
+        baseline=both[0], candidate=both[1], users=asked, dimensions=tuple(asked.segments), **more
+    )
 
 
 def users(*names: str, **segments: list[str]) -> Canned:
@@ -105,7 +118,15 @@ def users(*names: str, **segments: list[str]) -> Canned:
 
 
 def ran(
-    what: Comparison, baseline: Any, candidate: Any, asked: Canned | None = None, *, memory: Memory | None = None, **more: Any
+    what: Comparison,
+    baseline: Any,
+    candidate: Any,
+    asked: Canned | None = None,
+    *,
+    memory: Memory | None = None,
+    **more: Any,
 ) -> RunResult:
     """One slot run over these answers."""
-    return execute(what, arms(baseline, candidate, asked, **more), claim(), memory or Memory(), StillClock())
+    return execute(
+        what, arms(baseline, candidate, asked, **more), claim(), memory or Memory(), StillClock()
+    )

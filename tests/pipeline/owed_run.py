@@ -26,18 +26,37 @@ def store_run(
     watched: Comparison = WATCHED,
     segments: Sequence[str] = ("all",),
 ) -> tuple[Transition, ...]:
-    """One run in which every segment has this mean, judged and stored; the transitions are owed to the receivers ``to``."""
-    return store_judged(store, watched, slot, tuple(summary(mean=mean, segment=segment) for segment in segments), to=to)
+    """One run in which every segment has this mean, judged and stored.
+
+    The transitions are owed to the receivers ``to``.
+    """
+    return store_judged(
+        store,
+        watched,
+        slot,
+        tuple(summary(mean=mean, segment=segment) for segment in segments),
+        to=to,
+    )
 
 
 def store_judged(
-    store: SqlStore, watched: Comparison, slot: datetime, found: tuple[Summary, ...], *, to: Sequence[str]
+    store: SqlStore,
+    watched: Comparison,
+    slot: datetime,
+    found: tuple[Summary, ...],
+    *,
+    to: Sequence[str],
 ) -> tuple[Transition, ...]:
     """The same of a run with these summaries."""
     before = store.alerts.states(watched.name)
     states, transitions = evaluate(watched, slot=slot, summaries=found, states=before)
     states, transitions = assign_incidents(states, transitions, before, watched.judging)
-    told: dict[str, Any] = {"summaries": found, "states": states, "transitions": transitions, "receivers": tuple(to)}
+    told: dict[str, Any] = {
+        "summaries": found,
+        "states": states,
+        "transitions": transitions,
+        "receivers": tuple(to),
+    }
     run(store, slot, comparison=watched.name, coverage=None, scores=None, evidence=(), **told)
     return transitions
 

@@ -23,9 +23,18 @@ def watched(**changes: object) -> Comparison:
 
 
 def run(
-    what: Comparison, countries: list[str], candidate: dict[str, list[int]], states: tuple[AlertState, ...] = ()
+    what: Comparison,
+    countries: list[str],
+    candidate: dict[str, list[int]],
+    states: tuple[AlertState, ...] = (),
 ) -> RunResult:
-    return ran(what, pull(LISTS), pull(candidate), users(*NAMES, country=countries), memory=Memory(states=states))
+    return ran(
+        what,
+        pull(LISTS),
+        pull(candidate),
+        users(*NAMES, country=countries),
+        memory=Memory(states=states),
+    )
 
 
 def later(states: tuple[AlertState, ...]) -> tuple[AlertState, ...]:
@@ -40,8 +49,13 @@ def moves(result: RunResult) -> dict[tuple[str, str], tuple[State, str]]:
 def test_a_rule_on_a_segment_that_is_absent_is_named_by_the_run_and_fires_no_data():
     result = run(watched(segments=("country=no",)), ["NO"] * 40, LISTS)
 
-    assert result.reason == "nothing matches rule Low: there is no segment country=no. Did you mean country=NO?"
-    said = "no user of the panel belongs to country=no (did you mean country=NO?); there is country=NO"
+    assert (
+        result.reason
+        == "nothing matches rule Low: there is no segment country=no. Did you mean country=NO?"
+    )
+    said = (
+        "no user of the panel belongs to country=no (did you mean country=NO?); there is country=NO"
+    )
     assert moves(result) == {("NoData", "country=no"): (State.FIRING, said)}
 
 

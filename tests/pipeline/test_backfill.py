@@ -38,24 +38,51 @@ def watched(**changes: Any) -> Comparison:
 LISTS, OTHERS = "a:123 b:456 c:78", "a:912 b:564 c:87"
 
 
-def ran(store: SqlStore, what: Comparison, slot: datetime = SLOT, known: dict[datetime, Any] | None = None) -> int:
+def ran(
+    store: SqlStore,
+    what: Comparison,
+    slot: datetime = SLOT,
+    known: dict[datetime, Any] | None = None,
+) -> int:
     """Run the slot and store it."""
-    claim = store.runs.claim(what.name, slot, owner="t:1", now=slot, until=slot + DAY, config_hash=what.config_hash, rerun=True)
+    claim = store.runs.claim(
+        what.name,
+        slot,
+        owner="t:1",
+        now=slot,
+        until=slot + DAY,
+        config_hash=what.config_hash,
+        rerun=True,
+    )
     assert claim is not None
-    opened = arms(LISTS, OTHERS, users("a", "b", "c", country=["UK", "DE", "DE"]), relevance=CannedRelevance(known or {}))
-    result = execute(what, opened, claim, Memory(states=store.alerts.states(what.name)), StillClock(slot))
+    opened = arms(
+        LISTS,
+        OTHERS,
+        users("a", "b", "c", country=["UK", "DE", "DE"]),
+        relevance=CannedRelevance(known or {}),
+    )
+    result = execute(
+        what, opened, claim, Memory(states=store.alerts.states(what.name)), StillClock(slot)
+    )
     assert store.runs.finish(result, receivers=("hook",))
     return claim.run_id
 
 
 def filled(
-    store: SqlStore, what: Comparison, source: CannedRelevance, now: datetime = SLOT + 2 * DAY, **slots: datetime
+    store: SqlStore,
+    what: Comparison,
+    source: CannedRelevance,
+    now: datetime = SLOT + 2 * DAY,
+    **slots: datetime,
 ) -> list[BackfilledRun]:
     return list(backfill_relevance(what, store, source, StillClock(now), **slots))
 
 
 def means(store: SqlStore, run_id: int) -> dict[tuple[str, str], tuple[float | None, int, int]]:
-    return {(each.segment, each.metric): (each.mean, each.n, each.n_undefined) for each in record(store, run_id).summaries}
+    return {
+        (each.segment, each.metric): (each.mean, each.n, each.n_undefined)
+        for each in record(store, run_id).summaries
+    }
 
 
 BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
@@ -64,7 +91,10 @@ BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
 def test_what_arrives_later_gives_what_it_would_have_given_at_once(store):
     late, early = watched(name="late"), watched(name="early")
     at_once, run_id = ran(store, early, known={SLOT: BOUGHT}), ran(store, late)
-    assert (("all", NDCG) in means(store, run_id), ("all", NDCG) in means(store, at_once)) == (False, True)
+    assert (("all", NDCG) in means(store, run_id), ("all", NDCG) in means(store, at_once)) == (
+        False,
+        True,
+    )
 
     (found,) = filled(store, late, CannedRelevance({SLOT: BOUGHT}))
 
@@ -72,12 +102,17 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store):
     assert means(store, run_id) == means(store, at_once)
     assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
     assert means(store, run_id)["country=DE", RECALL] == (0.5, 1, 1)
-    later, once = (store.history.run_scores(each, late.measuring.metrics) for each in (run_id, at_once))
+    later, once = (
+        store.history.run_scores(each, late.measuring.metrics) for each in (run_id, at_once)
+    )
     assert list(later.users) == list(once.users) == list("abc")
     np.testing.assert_array_equal(
-        [later.by_metric[name] for name in watched().measuring.metrics], list(once.by_metric.values())
+        [later.by_metric[name] for name in watched().measuring.metrics],
+        list(once.by_metric.values()),
     )
-    assert found.summaries == tuple(each for each in record(store, at_once).summaries if each.metric != "overlap")
+    assert found.summaries == tuple(
+        each for each in record(store, at_once).summaries if each.metric != "overlap"
+    )
 
 
 def test_nobody_asks_before_all_has_arrived(store):
@@ -92,7 +127,9 @@ def test_nobody_asks_before_all_has_arrived(store):
 def test_what_has_not_arrived_is_waited_for(store):
     what, source = watched(), CannedRelevance({SLOT + DAY: BOUGHT})
     first, second = ran(store, what), ran(store, what, SLOT + DAY)
-    found = [(each.run.id, bool(each.summaries), each.trouble) for each in filled(store, what, source)]
+    found = [
+        (each.run.id, bool(each.summaries), each.trouble) for each in filled(store, what, source)
+    ]
     assert found == [(first, False, None), (second, True, None)]
     assert source.asked == [SLOT, SLOT + DAY]
     assert [run.id for run in store.runs.awaiting_relevance(what.name, since=SLOT)] == [first]
@@ -119,9 +156,13 @@ def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store):
     what = watched()
     broken, _ = ran(store, what), ran(store, what, SLOT + DAY)
     with store.database.write() as connection:
-        connection.execute(kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"noise"))
+        connection.execute(
+            kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"noise")
+        )
 
-    first, second = troubles(filled(store, what, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})))
+    first, second = troubles(
+        filled(store, what, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT}))
+    )
 
     assert (first[0], second) == (SLOT, (SLOT + DAY, None))
     assert f"lists kept with run {broken} are damaged" in str(first[1])
@@ -165,7 +206,9 @@ def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named_and
     what, source = watched(), CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
     run_id, _ = ran(store, what), ran(store, what, SLOT + DAY)
     assert filled(store, what, source, SLOT + 9 * DAY) == []
-    assert [each.run.id for each in filled(store, what, source, SLOT + 9 * DAY, start=SLOT, end=SLOT)] == [run_id]
+    assert [
+        each.run.id for each in filled(store, what, source, SLOT + 9 * DAY, start=SLOT, end=SLOT)
+    ] == [run_id]
 
 
 def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anything(store):
@@ -178,6 +221,10 @@ def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anythin
     filled(store, what, source)
     once = record(store, run_id).summaries
 
-    assert (filled(store, what, source), record(store, run_id).summaries, source.asked) == ([], once, [SLOT])
+    assert (filled(store, what, source), record(store, run_id).summaries, source.asked) == (
+        [],
+        once,
+        [SLOT],
+    )
     assert alerts() == before
     assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}

@@ -58,10 +58,14 @@ SEGMENTS = ("all", "a=1", "a=2")
 STARTS, ENDS = ("starts", "all"), ("ends", "all")
 
 
-def outlet(store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, **options: Any) -> OutboxSender:
+def outlet(
+    store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, **options: Any
+) -> OutboxSender:
     counted: Any = publisher or CountingPublisher()
     given = {"owner": "me", "draw": lambda: 0.5, **options}
-    return OutboxSender(outbox=store.outbox, receiver=receiver, clock=clock, publisher=counted, **given)
+    return OutboxSender(
+        outbox=store.outbox, receiver=receiver, clock=clock, publisher=counted, **given
+    )
 
 
 @dataclass
@@ -74,7 +78,9 @@ class Scene:
     publisher: CountingPublisher = field(default_factory=CountingPublisher)
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
 
-    def fire(self, after: timedelta = AT_ONCE, mean: float = 0.1, **options: Any) -> tuple[Transition, ...]:
+    def fire(
+        self, after: timedelta = AT_ONCE, mean: float = 0.1, **options: Any
+    ) -> tuple[Transition, ...]:
         """After that time a run that breaches is stored."""
         self.clock.pass_by(after.total_seconds())
         return store_run(self.store, mean, slot=self.clock.at, **options)
@@ -87,7 +93,13 @@ class Scene:
         given = {"publisher": self.publisher, "policy": self.policy, **options}
         return outlet(self.store, receiver or self.receiver, self.clock, **given)
 
-    def deliver(self, *receivers: Any, after: timedelta = AT_ONCE, should_stop: Any = lambda: False, **options: Any) -> Any:
+    def deliver(
+        self,
+        *receivers: Any,
+        after: timedelta = AT_ONCE,
+        should_stop: Any = lambda: False,
+        **options: Any,
+    ) -> Any:
         """What came of it with the last of them, by outcome, and until when it rests."""
         self.clock.pass_by(after.total_seconds())
         before, name = Counter(self.publisher.counts), (receivers or (self.receiver,))[-1].name
@@ -104,7 +116,9 @@ class Scene:
     def lease(self, lasts: timedelta = LEASE) -> object:
         """Somebody else is about to tell what is owed."""
         until = self.clock.at + lasts
-        return self.store.outbox.claim_deliveries("fake", owner="you", now=self.clock.at, until=until, limit=10)
+        return self.store.outbox.claim_deliveries(
+            "fake", owner="you", now=self.clock.at, until=until, limit=10
+        )
 
     def owed(self) -> int:
         return self.store.outbox.waiting(self.clock.now()).get("fake", (0, 0.0))[0]
@@ -114,7 +128,9 @@ class Scene:
 
     def retry_refused(self, *names: str, after: timedelta = AT_ONCE) -> int:
         """As a restart does."""
-        return self.store.outbox.retry_refused(self.clock.now() + after, receivers=names or ("fake",))
+        return self.store.outbox.retry_refused(
+            self.clock.now() + after, receivers=names or ("fake",)
+        )
 
     def acknowledge(self, *segments: str) -> None:
         alerts = [("SimilarityLow", segment) for segment in segments]
@@ -125,8 +141,14 @@ class Scene:
 
     def silence(self, *matchers: str) -> Silence:
         """For a day."""
-        given: dict[str, Any] = {"created_at": self.clock.at, "starts_at": self.clock.at, "ends_at": self.clock.at + DAY}
-        return self.store.alerts.add_silence(Silence(id=0, matchers=matchers, author="anna", comment="known", **given))
+        given: dict[str, Any] = {
+            "created_at": self.clock.at,
+            "starts_at": self.clock.at,
+            "ends_at": self.clock.at + DAY,
+        }
+        return self.store.alerts.add_silence(
+            Silence(id=0, matchers=matchers, author="anna", comment="known", **given)
+        )
 
 
 @pytest.fixture
@@ -141,7 +163,10 @@ def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene)
     assert (scene.owed(), scene.deliver().sent, scene.deliver().sent) == (3, 3, 0)
 
     first, last = scene.receiver.sent
-    assert [[each.segment for each in changes] for changes in (first.changes, first.firing, last.changes)] == [[*SEGMENTS]] * 3
+    assert [
+        [each.segment for each in changes]
+        for changes in (first.changes, first.firing, last.changes)
+    ] == [[*SEGMENTS]] * 3
     assert (first.comparison, first.is_repetition) == ("home-feed", False)
     assert (last.incident, last.firing, last.status) == (first.incident, (), "resolved")
     assert scene.publisher.counts == {("fake", "sent"): 6}
@@ -149,7 +174,12 @@ def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene)
 
 
 def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_asked_for(scene):
-    scene.receiver.errors = [DOWN, DOWN, DOWN, DeliveryError("slow down", permanent=False, retry_after_s=120)]
+    scene.receiver.errors = [
+        DOWN,
+        DOWN,
+        DOWN,
+        DeliveryError("slow down", permanent=False, retry_after_s=120),
+    ]
     scene.fire()
 
     waits = []
@@ -166,7 +196,9 @@ def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_as
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_minutes_without_the_receiver_are_one_firing_if_it_still_fires_and_nothing_if_it_ended(scene, is_over):
+def test_minutes_without_the_receiver_are_one_firing_if_it_still_fires_and_nothing_if_it_ended(
+    scene, is_over
+):
     scene.receiver.errors = [DOWN] * 100
     scene.fire()
     while scene.clock.at < SLOT + 10 * MINUTE:
@@ -175,7 +207,9 @@ def test_minutes_without_the_receiver_are_one_firing_if_it_still_fires_and_nothi
         scene.end()
     scene.receiver.errors.clear()
     counts = scene.deliver()
-    assert (scene.receiver.segments, counts.dropped, scene.owed()) == (([], 2, 0) if is_over else ([STARTS], 0, 0))
+    assert (scene.receiver.segments, counts.dropped, scene.owed()) == (
+        ([], 2, 0) if is_over else ([STARTS], 0, 0)
+    )
 
 
 def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene):
@@ -190,7 +224,9 @@ def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene):
 
 
 @pytest.mark.parametrize("errors", [[REFUSED], [SILENT, REFUSED]])
-def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_may_have_arrived(scene, errors):
+def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_may_have_arrived(
+    scene, errors
+):
     scene.receiver.errors = list(errors)
     scene.fire()
     for _ in errors:
@@ -203,7 +239,11 @@ def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_ma
 
 
 def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_given_up(scene):
-    receiver = FakeReceiver(refuse=lambda message: ILL_FORMED if "a=3" in {each.segment for each in message.changes} else None)
+    receiver = FakeReceiver(
+        refuse=lambda message: (
+            ILL_FORMED if "a=3" in {each.segment for each in message.changes} else None
+        )
+    )
     scene.fire(watched=EACH, segments=(*SEGMENTS, "a=3", "a=4"))
     counts = scene.deliver(receiver)
     assert (counts.sent, counts.dead) == (4, 1)
@@ -234,7 +274,9 @@ def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene):
 def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(scene):
     names = ("fake", "other")
     scene.fire(watched=EACH, segments=SEGMENTS, to=names)
-    scene.fire(watched=comparison(name="search", rules=EACH.judging.rules), segments=SEGMENTS, to=names)
+    scene.fire(
+        watched=comparison(name="search", rules=EACH.judging.rules), segments=SEGMENTS, to=names
+    )
     scene.receiver.errors = [DOWN] * 9
     assert scene.deliver().retry == 3
     assert scene.receiver.batches == [3]
@@ -244,7 +286,9 @@ def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_u
 def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(scene):
     scene.fire()
     scene.fire(watched=comparison(name="search", rules=EACH.judging.rules))
-    receiver = FakeReceiver(refuse=lambda message: DOWN if message.comparison == "home-feed" else None)
+    receiver = FakeReceiver(
+        refuse=lambda message: DOWN if message.comparison == "home-feed" else None
+    )
     scene.deliver(receiver)
     scene.deliver(receiver)
     assert [message.comparison for message in receiver.sent] == ["search"]
@@ -260,7 +304,9 @@ def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene):
     assert scene.deliver(after=timedelta(seconds=5)).sent == 1
 
 
-def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(scene, monkeypatch):
+def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(
+    scene, monkeypatch
+):
     def forget(*_: object) -> None:
         raise DatabaseError("the disk is full")
 
@@ -282,7 +328,9 @@ def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alo
     assert scene.receiver.sent == []
 
 
-def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(scene):
+def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(
+    scene,
+):
     segments = ("all", *(f"a={number:03}" for number in range(299)))
     started = scene.fire(watched=EACH, segments=segments)
     receiver = scene.receiver
@@ -315,7 +363,9 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
         scene.outlet(again).resend_firing()
 
 
-def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebody_looks_after_it(scene):
+def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebody_looks_after_it(
+    scene,
+):
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire(watched=EACH)
     scene.deliver()
@@ -343,7 +393,11 @@ def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_i
     scene.acknowledge("all")
     scene.fire(DAY, mean=0.2)
     (state,) = scene.store.alerts.states("home-feed")
-    assert (state.acknowledged_by, state.incident, state.dedup_key) == ("anna", start.incident, start.dedup_key)
+    assert (state.acknowledged_by, state.incident, state.dedup_key) == (
+        "anna",
+        start.incident,
+        start.dedup_key,
+    )
     scene.end(DAY)
     scene.fire(DAY)
     (state,) = scene.store.alerts.states("home-feed")
@@ -356,7 +410,9 @@ def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scen
     scene.deliver()
     scene.clock.pass_by(60)
     closed = [("SimilarityLow", "all"), ("Other", "all")]
-    (end,) = scene.store.alerts.resolve("home-feed", closed, reason="closed by anna", at=scene.clock.at)
+    (end,) = scene.store.alerts.resolve(
+        "home-feed", closed, reason="closed by anna", at=scene.clock.at
+    )
     scene.deliver()
     scene.fire(DAY)
     scene.deliver()
@@ -373,20 +429,29 @@ def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene)
     scene.fire(HOUR, segments=SEGMENTS, **both)
     scene.deliver(scene.receiver, pager)
     scene.clock.pass_by(60)
-    scene.store.alerts.resolve("home-feed", [("SimilarityLow", "all")], reason="closed", at=scene.clock.at)
+    scene.store.alerts.resolve(
+        "home-feed", [("SimilarityLow", "all")], reason="closed", at=scene.clock.at
+    )
     assert scene.deliver(scene.receiver, pager).held == 1
     scene.end(DAY, segments=SEGMENTS, **both)
     scene.deliver(scene.receiver, pager)
 
     begins, over = scene.receiver.sent
-    assert [(each.is_update, len(each.changes)) for each in pager.sent] == [(False, 1), (True, 2), (False, 3)]
+    assert [(each.is_update, len(each.changes)) for each in pager.sent] == [
+        (False, 1),
+        (True, 2),
+        (False, 3),
+    ]
     assert scene.receiver.segments == [STARTS, ENDS, ("ends", "a=1"), ("ends", "a=2")]
     assert {each.incident for each in (over, *pager.sent)} == {begins.incident}
     assert (over.status, over.firing, scene.held()) == ("resolved", (), 0)
 
 
 def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was_sent(scene):
-    calm, loud = rule(alert="Calm", for_runs=1, severity=Severity.WARNING), rule(alert="Loud", for_runs=1)
+    calm, loud = (
+        rule(alert="Calm", for_runs=1, severity=Severity.WARNING),
+        rule(alert="Loud", for_runs=1),
+    )
     sent = scene.receiver.sent
     scene.fire(watched=comparison(rules=(calm,)))
     scene.deliver()
@@ -398,7 +463,9 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
     ]
     # What is silenced keeps the incident open here, not for who was never sent it.
     silence = scene.silence("segment=a=1")
-    scene.fire(HOUR, watched=comparison(rules=(calm, loud, *EACH.judging.rules)), segments=("all", "a=1"))
+    scene.fire(
+        HOUR, watched=comparison(rules=(calm, loud, *EACH.judging.rules)), segments=("all", "a=1")
+    )
     scene.deliver()
     closed = [(alert, "all") for alert in ("Calm", "Loud", "SimilarityLow")]
     scene.store.alerts.resolve("home-feed", closed, reason="closed", at=scene.clock.at)
@@ -412,7 +479,11 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
 
 
 def drained(scene: Scene, *receivers: Any, budget_s: float = 30) -> None:
-    drain([scene.outlet(receiver) for receiver in receivers], budget_s=budget_s, pause=scene.clock.pass_by)
+    drain(
+        [scene.outlet(receiver) for receiver in receivers],
+        budget_s=budget_s,
+        pause=scene.clock.pass_by,
+    )
 
 
 def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(scene):

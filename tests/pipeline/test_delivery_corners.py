@@ -10,7 +10,17 @@ from monitor.alerts.notification_policy import NotificationPolicy, Route
 from monitor.errors import DeliveryError
 from monitor.model.notifications import MessageStatus, Treatment, Updates
 from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
-from pipeline.test_delivery import DOWN, EACH, ENDS, REFUSED, SEGMENTS, SILENT, STARTS, FakeReceiver, scene
+from pipeline.test_delivery import (
+    DOWN,
+    EACH,
+    ENDS,
+    REFUSED,
+    SEGMENTS,
+    SILENT,
+    STARTS,
+    FakeReceiver,
+    scene,
+)
 
 __all__ = ["scene"]
 
@@ -18,7 +28,9 @@ ONLY_PAGER = (Route(matchers=(), receivers=frozenset({"pager"})),)
 
 
 @pytest.mark.parametrize(("routes", "order"), [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
-def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_names_them(scene, routes, order) -> None:
+def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_names_them(
+    scene, routes, order
+) -> None:
     pager, mail = FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
     scene.policy = NotificationPolicy(routes=routes, fallbacks={"pager": "mail"})
     scene.fire(to=("pager", "mail") if routes else ("pager",))
@@ -29,14 +41,21 @@ def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_n
 
 
 def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene) -> None:
-    pager, mail = FakeReceiver("pager", errors=[REFUSED] * 9), FakeReceiver("mail", errors=[REFUSED] * 9)
-    scene.policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks={"pager": "mail", "mail": "pager"})
+    pager, mail = (
+        FakeReceiver("pager", errors=[REFUSED] * 9),
+        FakeReceiver("mail", errors=[REFUSED] * 9),
+    )
+    scene.policy = NotificationPolicy(
+        routes=ONLY_PAGER, fallbacks={"pager": "mail", "mail": "pager"}
+    )
     scene.fire(to=("pager", "mail"))
     scene.deliver(*[mail, pager] * 3)
     assert (pager.batches, mail.batches) == ([1], [1])
 
 
-def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_ends(scene, monkeypatch) -> None:
+def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_ends(
+    scene, monkeypatch
+) -> None:
     monkeypatch.setattr("monitor.pipeline.delivery._CLAIMED", 20)
     scene.receiver.treatment = Treatment(updates=Updates.EACH)
     scene.silence("segment=~a=.*")
@@ -61,7 +80,10 @@ def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene) -> None:
 def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene) -> None:
     scene.fire(watched=EACH, segments=SEGMENTS)
     scene.deliver()
-    for segments, status in ((("a=1",), MessageStatus.FIRING), (("all", "a=2"), MessageStatus.ACKNOWLEDGED)):
+    for segments, status in (
+        (("a=1",), MessageStatus.FIRING),
+        (("all", "a=2"), MessageStatus.ACKNOWLEDGED),
+    ):
         scene.clock.pass_by(60)
         scene.acknowledge(*segments)
         scene.deliver()
@@ -77,9 +99,14 @@ def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left
     scene.deliver()
     scene.clock.pass_by(60)
     scene.acknowledge("all")
-    assert scene.deliver(should_stop=lambda: stops and len(scene.receiver.sent) > 0).sent == (1 if stops else 2)
+    assert scene.deliver(should_stop=lambda: stops and len(scene.receiver.sent) > 0).sent == (
+        1 if stops else 2
+    )
     assert scene.deliver(owner="another").sent == (1 if stops else 0)
-    assert [message.status for message in scene.receiver.sent] == [MessageStatus.FIRING, MessageStatus.ACKNOWLEDGED]
+    assert [message.status for message in scene.receiver.sent] == [
+        MessageStatus.FIRING,
+        MessageStatus.ACKNOWLEDGED,
+    ]
 
 
 def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene) -> None:
@@ -94,7 +121,9 @@ def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene) -> None:
     assert scene.deliver().dropped == 2
 
 
-def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(scene) -> None:
+def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(
+    scene,
+) -> None:
     scene.receiver.errors = [SILENT, REFUSED]
     scene.fire(watched=EACH)
     scene.deliver()
@@ -105,7 +134,10 @@ def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_i
 
 
 def test_an_end_carries_the_labels_under_which_its_start_is_known(scene) -> None:
-    before, after = (comparison(rules=(rule(for_runs=1, labels={"team": team}),)) for team in ("search", "ranking"))
+    before, after = (
+        comparison(rules=(rule(for_runs=1, labels={"team": team}),))
+        for team in ("search", "ranking")
+    )
     scene.fire(watched=before)
     scene.deliver()
     scene.end(HOUR, watched=after)
@@ -140,11 +172,15 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scen
     assert scene.deliver().sent == 1
 
 
-def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene) -> None:
+def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(
+    scene,
+) -> None:
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
     for receiver in ("pager", "chat"):
-        scene.policy = NotificationPolicy(routes=(Route(matchers=(), receivers=frozenset({receiver})),))
+        scene.policy = NotificationPolicy(
+            routes=(Route(matchers=(), receivers=frozenset({receiver})),)
+        )
         scene.retry_refused("pager", "chat")
         scene.deliver(pager, chat)
     scene.end(DAY)
@@ -168,7 +204,9 @@ def test_a_clock_set_back_by_hours_puts_nothing_off(scene, before) -> None:
     assert scene.deliver().sent == 1
 
 
-def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_and_ends_once(scene) -> None:
+def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_and_ends_once(
+    scene,
+) -> None:
     """A rule that was removed and put back, its slot run again: so does a clock that was set back."""
     scene.fire()
     scene.deliver()

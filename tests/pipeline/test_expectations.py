@@ -22,7 +22,15 @@ N = 10_000
 
 
 def drop(**changes: Any) -> Rule:
-    return rule(**{"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1, **changes})
+    return rule(
+        **{
+            "learned": Learning.DROP,
+            "threshold": -1.0,
+            "resolve_at": -1.0,
+            "for_runs": 1,
+            **changes,
+        }
+    )
 
 
 def watched(*rules: Rule, **changes: Any) -> Comparison:
@@ -36,10 +44,15 @@ def measured(mean: float | None, **changes: Any) -> Summary:
 def history(found: Iterable[Summary | float]) -> list[PastRun]:
     """A run a day, of which nothing was told."""
     runs = (measured(each) if isinstance(each, float) else each for each in found)
-    return [PastRun(slot=SLOT + day * DAY, summaries=(each,), states={}) for day, each in enumerate(runs)]
+    return [
+        PastRun(slot=SLOT + day * DAY, summaries=(each,), states={})
+        for day, each in enumerate(runs)
+    ]
 
 
-def look(past: Sequence[PastRun], now: Summary | float, what: Comparison | None = None) -> Expectation:
+def look(
+    past: Sequence[PastRun], now: Summary | float, what: Comparison | None = None
+) -> Expectation:
     """What is expected of the day after these runs."""
     found = measured(now) if isinstance(now, float) else now
     (expected, *_) = expect(what or watched(), SLOT + len(past) * DAY, [found], past)
@@ -67,7 +80,10 @@ def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_
     two = watched(drop(), drop(alert="Other"), rule(alert="Absolute"))
     *past, last = history([*MEANS, 0.5])
     for alert, taught in (("Other", len(MEANS)), ("Absolute", len(MEANS) + 1)):
-        assert look([*past, replace(last, states={(alert, "all"): State.FIRING})], 0.5, two).runs == taught
+        assert (
+            look([*past, replace(last, states={(alert, "all"): State.FIRING})], 0.5, two).runs
+            == taught
+        )
 
 
 def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone():
@@ -87,7 +103,11 @@ def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a
 def test_limits_stay_in_the_range_of_the_metric():
     found = look(history([0.1, 0.9, 0.2, 0.8, 0.1]), 0.5, watched(drop(scores=(-1.0, 1.0))))
     assert (found.limit, found.opposite) == (-1.0, 1.0)
-    shares = look(history(below(share, 100) for share in (0.1, 0.9, 0.2, 0.8, 0.1)), below(0.5, 100), watched(FAR))
+    shares = look(
+        history(below(share, 100) for share in (0.1, 0.9, 0.2, 0.8, 0.1)),
+        below(0.5, 100),
+        watched(FAR),
+    )
     assert (shares.limit, shares.opposite) == (1.0, 0.0)
 
 
@@ -116,7 +136,9 @@ def test_a_share_that_was_0_in_every_run_is_expected_to_be_0():
 
 
 def test_a_share_is_judged_as_an_angle_and_told_as_a_share():
-    found = look(history(map(below, (0.06, 0.08, 0.07, 0.05, 0.06, 0.07))), below(0.2), watched(FAR))
+    found = look(
+        history(map(below, (0.06, 0.08, 0.07, 0.05, 0.06, 0.07))), below(0.2), watched(FAR)
+    )
     assert found.expected == pytest.approx(0.065, abs=2e-3)
     assert found.limit is not None
     assert 0.08 < found.limit < 0.2
@@ -129,7 +151,9 @@ def test_too_few_users_neither_teach_nor_are_judged():
     assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
 
 
-def told(means: Sequence[float], what: Comparison) -> tuple[list[PastRun], list[tuple[Expectation, ...]]]:
+def told(
+    means: Sequence[float], what: Comparison
+) -> tuple[list[PastRun], list[tuple[Expectation, ...]]]:
     """The history as it is stored run by run, without summaries, and what was expected of each run."""
     past: list[PastRun] = []
     expected = []
@@ -147,13 +171,17 @@ def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop()
     _, expected = told([*healthy, *falling], what)
 
     trends = [trend for _, trend in expected]
-    assert all(each.evidence is None or each.evidence < (each.evidence_limit or 0) for each in trends[:30])
+    assert all(
+        each.evidence is None or each.evidence < (each.evidence_limit or 0) for each in trends[:30]
+    )
     assert any((each.evidence or 0) >= (each.evidence_limit or np.inf) for each in trends[30:])
     assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
 
 
 def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen():
-    what = watched(drop(), runs_a_false_page=1e6)  # so rarely that evidence of a trend casts no suspicion
+    what = watched(
+        drop(), runs_a_false_page=1e6
+    )  # so rarely that evidence of a trend casts no suspicion
     past, expected = told([*MEANS * 2, 0.41, *MEANS[:1] * 5], what)
     first = 2 * len(MEANS)
     assert NEAR_DROP_Z < past[first].lessons["SimilarityLow"].numbers[2, 0] < 6
@@ -165,7 +193,9 @@ def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen():
 def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires():
     rng = np.random.default_rng(4)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
-    *past, last = told([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)[0]
+    *past, last = told(
+        [*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what
+    )[0]
 
     found = look([*past, replace(last, states={("Trend", "all"): State.FIRING})], 0.4, what)
     assert found.expected == pytest.approx(0.5, abs=0.02)
@@ -180,11 +210,16 @@ def random_run(rng: np.random.Generator, segments: Sequence[str]) -> list[Summar
     for segment in segments:
         n = int(rng.integers(1, 3000))
         value = None if rng.random() < 0.1 else float(rng.normal(0.5, 0.05))
-        statistics = {name: float(rng.normal(level, 0.02)) for name, level in (("p01", -0.5), ("p05", -0.2), ("p10", 0.0))}
+        statistics = {
+            name: float(rng.normal(level, 0.02))
+            for name, level in (("p01", -0.5), ("p05", -0.2), ("p10", 0.0))
+        }
         statistics["share_below(0)"] = float(rng.integers(0, n + 1) / n)
         error = None if rng.random() < 0.1 else 0.3 / n**0.5
         if rng.random() > 0.1:
-            found.append(measured(value, segment=segment, n=n, standard_error=error, statistics=statistics))
+            found.append(
+                measured(value, segment=segment, n=n, standard_error=error, statistics=statistics)
+            )
     return found
 
 
@@ -209,8 +244,15 @@ def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach():
 
 def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summaries():
     past, other = told(MEANS, watched())[0], watched(drop(statistic="p50"))
-    quantiles = [measured(0.5, statistics={"p50": mean, "p25": mean - 0.1, "p75": mean + 0.1}) for mean in MEANS]
+    quantiles = [
+        measured(0.5, statistics={"p50": mean, "p25": mean - 0.1, "p75": mean + 0.1})
+        for mean in MEANS
+    ]
 
-    full = look([replace(run, summaries=(each,)) for run, each in zip(past, quantiles, strict=True)], 0.5, other)
+    full = look(
+        [replace(run, summaries=(each,)) for run, each in zip(past, quantiles, strict=True)],
+        0.5,
+        other,
+    )
     assert (look(past, 0.5, other).runs, full.runs) == (0, len(MEANS))
     assert full.expected == pytest.approx(np.mean(MEANS), abs=1e-3)

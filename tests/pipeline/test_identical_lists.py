@@ -1,4 +1,7 @@
-"""A candidate that answers with the baseline's lists: noticed, named, ended; and no alarm where many lists are alike anyway."""
+"""A candidate that answers with the baseline's lists: noticed, named, ended.
+
+And no alarm where many lists are alike anyway.
+"""
 
 from collections.abc import Sequence
 
@@ -25,22 +28,41 @@ def play(runs: Sequence[Counts]) -> list[dict[str, AlertState]]:
     seen = []
     for number, counts in enumerate(runs):
         scores = tuple(
-            ArmScore(segment=name, arm=Arm.CANDIDATE, metric="identical_list", value=count / USERS[name], n=USERS[name])
+            ArmScore(
+                segment=name,
+                arm=Arm.CANDIDATE,
+                metric="identical_list",
+                value=count / USERS[name],
+                n=USERS[name],
+            )
             for name, count in counts.items()
         )
         slot = SLOT + number * 15 * MINUTE
         found = findings(slot, summaries=[summary()], arm_scores=scores)
-        judged = judge_findings(WATCHED, found, Memory(states=tuple(states.values()), past=tuple(past)), slot)
+        judged = judge_findings(
+            WATCHED, found, Memory(states=tuple(states.values()), past=tuple(past)), slot
+        )
         states |= {(state.alert, state.segment): state for state in judged.states}
-        loud = {name: state.state for name, state in states.items() if state.state is not State.QUIET}
+        loud = {
+            name: state.state for name, state in states.items() if state.state is not State.QUIET
+        }
         past.append(PastRun(slot=slot, states=loud, lessons=to_lessons(judged.expectations)))
-        seen.append({segment: state for (alert, segment), state in states.items() if alert == "IdenticalLists"})
+        seen.append(
+            {
+                segment: state
+                for (alert, segment), state in states.items()
+                if alert == "IdenticalLists"
+            }
+        )
     return seen
 
 
 def healthy(runs: int, share: float) -> list[Counts]:
     rng = np.random.default_rng(3)
-    return [{name: int(rng.binomial(users, share)) for name, users in USERS.items()} for _ in range(runs)]
+    return [
+        {name: int(rng.binomial(users, share)) for name, users in USERS.items()}
+        for _ in range(runs)
+    ]
 
 
 FAULTS = [
@@ -51,9 +73,13 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("segment", "fault", "said"), FAULTS)
-def test_lists_of_the_baseline_alert_with_the_second_run_teach_nothing_and_end_with_the_second_good_one(segment, fault, said):
+def test_lists_of_the_baseline_alert_with_the_second_run_teach_nothing_and_end_with_the_second_good_one(
+    segment, fault, said
+):
     before, after = healthy(20, 0.01), healthy(23, 0.01)[20:]
-    *_, first, second, third, healed, over = [each[segment] for each in play([*before, fault, fault, fault, *after[:2]])]
+    *_, first, second, third, healed, over = [
+        each[segment] for each in play([*before, fault, fault, fault, *after[:2]])
+    ]
 
     assert first.state is State.PENDING
     assert second.state is third.state is healed.state is State.FIRING

@@ -33,13 +33,26 @@ def watched(*rules: Rule) -> Comparison:
 
 
 def measured(mean: float | None, **changes: Any) -> Summary:
-    return summary(**{"mean": None if mean is None else float(mean), "n": 1000, "standard_error": 0.001, **changes})
+    return summary(
+        **{
+            "mean": None if mean is None else float(mean),
+            "n": 1000,
+            "standard_error": 0.001,
+            **changes,
+        }
+    )
 
 
-def record(day: float, *summaries: Summary, status: RunStatus = RunStatus.OK, **changes: Any) -> RunRecord:
+def record(
+    day: float, *summaries: Summary, status: RunStatus = RunStatus.OK, **changes: Any
+) -> RunRecord:
     run = published.run(slot=SLOT + day * DAY, status=status, config_hash="hash")
     whole = Coverage(rows=(CoverageRow(segment="all", asked=1000, paired=1000, reasons={}),))
-    return RunRecord(run=replace(run, **changes), coverage=None if status is RunStatus.FAILED else whole, summaries=summaries)
+    return RunRecord(
+        run=replace(run, **changes),
+        coverage=None if status is RunStatus.FAILED else whole,
+        summaries=summaries,
+    )
 
 
 def judged(records: Sequence[RunRecord], what: Comparison | None = None) -> Rejudgement:
@@ -61,7 +74,11 @@ def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_
     same = days([1.0] * 8, standard_error=0.0)
     assert state(same).outcome is Outcome.OK
     dropped = state([*same, record(200.25, measured(0.999, standard_error=0.0))])
-    assert (dropped.state, dropped.outcome, dropped.since) == (State.FIRING, Outcome.BREACH, SLOT + 200.25 * DAY)
+    assert (dropped.state, dropped.outcome, dropped.since) == (
+        State.FIRING,
+        Outcome.BREACH,
+        SLOT + 200.25 * DAY,
+    )
     assert "1 was expected after 8 healthy runs" in dropped.reason
 
 
@@ -69,7 +86,12 @@ def test_any_number_of_users_is_judged_by_what_it_can_tell():
     """A day of two users lies low by chance; one of ten million does not, nor one of none."""
     for users in (1, 2, 10, 5_000, 10**7):
         error = None if users == 1 else 0.31 / np.sqrt(users)
-        found = state([*days(MEANS, n=5_000, standard_error=0.0044), record(7, measured(0.3, n=users, standard_error=error))])
+        found = state(
+            [
+                *days(MEANS, n=5_000, standard_error=0.0044),
+                record(7, measured(0.3, n=users, standard_error=error)),
+            ]
+        )
         assert (found.outcome is Outcome.BREACH) == (users >= 5_000)
         assert found.outcome is not Outcome.ERROR
 
@@ -103,15 +125,27 @@ def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_
 
 @pytest.mark.parametrize(
     ("status", "outcome", "found"),
-    [(RunStatus.FAILED, Outcome.ERROR, ()), (RunStatus.INSUFFICIENT, Outcome.NO_DATA, (measured(0.1),))],
+    [
+        (RunStatus.FAILED, Outcome.ERROR, ()),
+        (RunStatus.INSUFFICIENT, Outcome.NO_DATA, (measured(0.1),)),
+    ],
 )
-def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_teaches_nothing(status, outcome, found):
+def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_teaches_nothing(
+    status, outcome, found
+):
     def week(first: int) -> list[RunRecord]:
-        return [record(day, *found, status=status, reason="connection refused") for day in range(first, first + 7)]
+        return [
+            record(day, *found, status=status, reason="connection refused")
+            for day in range(first, first + 7)
+        ]
 
     held = [*days(MEANS), *week(7)]
     quiet = state(held)
-    assert (quiet.state, quiet.outcome, quiet.reason) == (State.QUIET, outcome, "connection refused")
+    assert (quiet.state, quiet.outcome, quiet.reason) == (
+        State.QUIET,
+        outcome,
+        "connection refused",
+    )
     abandoned = record(14, status=RunStatus.ABANDONED)
     assert state([*held, abandoned]) == quiet  # it does not even tell
     assert "after 7 healthy runs" in state([*held, abandoned, record(15, measured(0.5))]).reason
@@ -123,12 +157,17 @@ def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_te
 
 def test_a_slot_that_was_judged_before_moves_nothing():
     rng = np.random.default_rng(9)
-    records = days([*(0.5 + 0.02 * rng.normal(size=25)), *(0.42 + 0.02 * rng.normal(size=10)), 0.1, 0.5])
+    records = days(
+        [*(0.5 + 0.02 * rng.normal(size=25)), *(0.42 + 0.02 * rng.normal(size=10)), 0.1, 0.5]
+    )
     whole, again = (
         [change for each in given for change in rejudging.judge(each)]
         for given, rejudging in (
             (records, Rejudgement(comparison=watched(DROP, TREND))),
-            ([*records[:20], records[19], *records[20:]], Rejudgement(comparison=watched(DROP, TREND))),
+            (
+                [*records[:20], records[19], *records[20:]],
+                Rejudgement(comparison=watched(DROP, TREND)),
+            ),
         )
     )
     assert {change.alert for change in whole} == {"SimilarityLow", "Trend"}
@@ -145,12 +184,17 @@ def after_healthy() -> Rejudgement:
     return judged(days(HEALTHY[:20]), watched(DROP, TREND))
 
 
-def judge(means: Sequence[float], accepted: dict[int, int] | None = None) -> tuple[list[bool], list[str]]:
+def judge(
+    means: Sequence[float], accepted: dict[int, int] | None = None
+) -> tuple[list[bool], list[str]]:
     """Whether anything fires after each day, and the reasons of the ends, where these days follow on twenty healthy ones.
 
     ``accepted``: the level of one day after another.
     """
-    levels = [accepted_level("home-feed", SLOT + day * DAY, "", SLOT + at * DAY + HOUR) for day, at in (accepted or {}).items()]
+    levels = [
+        accepted_level("home-feed", SLOT + day * DAY, "", SLOT + at * DAY + HOUR)
+        for day, at in (accepted or {}).items()
+    ]
     rejudging = replace(deepcopy(after_healthy()), accepted=tuple(levels))
     fires, ends = [False] * 20, []
     for record in days([*HEALTHY[:20], *means])[20:]:
@@ -193,19 +237,30 @@ def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_
 
     assert (starts(fires), fires.index(False, 20)) == ([20], 24)
     assert "new normal" not in ends[0]
-    for accepted, days_told in (({20: 23}, [20]), (None, [20, 46])):  # once it was left and comes back
+    for accepted, days_told in (
+        ({20: 23}, [20]),
+        (None, [20, 46]),
+    ):  # once it was left and comes back
         assert starts(judge(ILL[:16] + HEALTHY[20:30] + ILL[:3], accepted)[0]) == days_told
 
 
 def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_on():
-    what = changed(watched(DROP, TREND), holidays=((SLOT + 20 * DAY, SLOT + 23 * DAY), (SLOT + 31 * DAY, SLOT + 32 * DAY)))
+    what = changed(
+        watched(DROP, TREND),
+        holidays=((SLOT + 20 * DAY, SLOT + 23 * DAY), (SLOT + 31 * DAY, SLOT + 32 * DAY)),
+    )
     rejudging, said = Rejudgement(comparison=what), []
-    for record in days(HEALTHY[:20] + ILL[:3] + HEALTHY[23:30] + ILL[:1] + HEALTHY[:1] + HEALTHY[:1]):
+    for record in days(
+        HEALTHY[:20] + ILL[:3] + HEALTHY[23:30] + ILL[:1] + HEALTHY[:1] + HEALTHY[:1]
+    ):
         rejudging.judge(record)
         said.append(rejudging.states[WATCH])
 
     assert [day for day, each in enumerate(said) if each.state is State.FIRING] == [30, 31]
-    assert said[20].reason == "not judged by what is normal: the day is one of the holidays of the comparison"
+    assert (
+        said[20].reason
+        == "not judged by what is normal: the day is one of the holidays of the comparison"
+    )
     assert "was expected after 20 healthy runs" in said[23].reason
     assert "was expected after 27 healthy runs" in said[32].reason
 
@@ -215,13 +270,21 @@ LOW = rule(scores=SCORES)
 
 
 def scales(**changes: object) -> ChangeScales:
-    base = ChangeScales(comparison=comparison(rules=(LOW,)), summaries=(summary(mean=0.254),), expectations=(), past=())
+    base = ChangeScales(
+        comparison=comparison(rules=(LOW,)),
+        summaries=(summary(mean=0.254),),
+        expectations=(),
+        past=(),
+    )
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
 def past(*means: float, alarmed: bool = False) -> tuple[PastRun, ...]:
     states = {("SimilarityLow", "all"): State.FIRING} if alarmed else {}
-    return tuple(PastRun(slot=SLOT - n * DAY, states=states, summaries=(summary(mean=mean),)) for n, mean in enumerate(means))
+    return tuple(
+        PastRun(slot=SLOT - n * DAY, states=states, summaries=(summary(mean=mean),))
+        for n, mean in enumerate(means)
+    )
 
 
 def expected(alert: str, level: float, segment: str = "all") -> Expectation:
@@ -241,18 +304,28 @@ def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and
 
 def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expected_of_the_same_series():
     learned = comparison(rules=(rule(scores=SCORES, learned=Learning.DROP),))
-    (told,) = scales(comparison=learned, expectations=(expected("SimilarityLow", 0.51),), past=past(0.9)).complete(
-        [transition()]
-    )
+    (told,) = scales(
+        comparison=learned, expectations=(expected("SimilarityLow", 0.51),), past=past(0.9)
+    ).complete([transition()])
     assert told.normal == 0.51
     rules = (LOW, rule(alert="Dropped", learned=Learning.DROP), rule(alert="Tail", statistic="p05"))
-    several = expected("Tail", -0.2), expected("Dropped", 0.7, segment="country=UK"), expected("Dropped", 0.52)
-    (told,) = scales(comparison=comparison(rules=rules), expectations=several).complete([transition()])
+    several = (
+        expected("Tail", -0.2),
+        expected("Dropped", 0.7, segment="country=UK"),
+        expected("Dropped", 0.52),
+    )
+    (told,) = scales(comparison=comparison(rules=rules), expectations=several).complete(
+        [transition()]
+    )
     assert told.normal == 0.52
 
 
 def test_normal_where_nothing_learns_is_the_mean_of_the_newest_runs_without_the_alert():
-    before = (*past(*[0.9] * 5), *past(0.1, alarmed=True), *past(*[0.4, 0.6] * (RECENT // 2 - 1), 0.5))
+    before = (
+        *past(*[0.9] * 5),
+        *past(0.1, alarmed=True),
+        *past(*[0.4, 0.6] * (RECENT // 2 - 1), 0.5),
+    )
     (told,) = scales(past=before).complete([transition()])
     assert told.normal == pytest.approx(0.5)
 
@@ -271,7 +344,9 @@ def days_of(versions: Sequence[Versions], means: Sequence[float]) -> list[RunRec
     return found
 
 
-def judged_by(versions: Sequence[Versions], means: Sequence[float]) -> tuple[AlertState, list[Transition]]:
+def judged_by(
+    versions: Sequence[Versions], means: Sequence[float]
+) -> tuple[AlertState, list[Transition]]:
     rejudging = Rejudgement(comparison=BY_MODEL)
     changes = [change for each in days_of(versions, means) for change in rejudging.judge(each)]
     return rejudging.states[WATCH], changes
@@ -308,14 +383,22 @@ def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(row):
 def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level():
     first, _ = judged_by([*OLD, "v13"], [*MEANS, 0.30])
     assert (first.state, first.outcome) == (State.QUIET, Outcome.TOO_FEW)
-    assert first.reason == "not judged by what was normal before: the candidate's model changed with this run, v12 → v13"
+    assert first.reason == (
+        "not judged by what was normal before: the candidate's model changed with this run, "
+        "v12 → v13"
+    )
     second, _ = judged_by([*OLD, "v13", "v13"], [*MEANS, 0.30, 0.31])
     assert second.outcome is Outcome.OK
     assert second.reason.endswith(
-        "2024-01-15T00:00:00Z: the candidate's model changed with the run of 2024-01-15T00:00:00Z, v12 → v13"
+        (
+            "2024-01-15T00:00:00Z: the candidate's model changed with the run of "
+            "2024-01-15T00:00:00Z, v12 → v13"
+        )
     )
     assert judged_by([*OLD, "v13", "v13"], [*MEANS, 0.30, 0.10])[0].state is State.FIRING
-    later, _ = judged_by([*OLD, *["v13"] * 20], [*MEANS, *[0.30 + mean / 10 for mean in MEANS * 3][:20]])
+    later, _ = judged_by(
+        [*OLD, *["v13"] * 20], [*MEANS, *[0.30 + mean / 10 for mean in MEANS * 3][:20]]
+    )
     assert (later.outcome, "new normal" in later.reason) == (Outcome.OK, False)
 
 
@@ -345,7 +428,10 @@ def test_of_models_that_change_with_every_run_each_second_one_at_least_is_judged
 def test_a_deployment_under_way_and_an_unknown_version_change_nothing_until_it_is_done():
     for unclear in (HALF, None):
         assert judged_by([*OLD, unclear], [*MEANS, 0.30])[0].state is State.FIRING
-    assert judged_by([None, None, *OLD[2:], HALF, "v12"], [*MEANS, 0.50, 0.52])[0].outcome is Outcome.OK
+    assert (
+        judged_by([None, None, *OLD[2:], HALF, "v12"], [*MEANS, 0.50, 0.52])[0].outcome
+        is Outcome.OK
+    )
     assert judged_by([*OLD, HALF, "v13"], [*MEANS, 0.50, 0.30])[0].outcome is Outcome.TOO_FEW
 
 
@@ -353,9 +439,13 @@ def test_evidence_of_a_trend_begins_anew_with_a_model():
     falling = [0.515, 0.509, 0.503, 0.497, 0.491]
     for version, least, most in (("v12", 2, 9), ("v13", 0, 1)):
         rejudging = Rejudgement(comparison=BY_MODEL)
-        for each in days_of([*OLD, *["v12"] * 5, *[version] * 3], [*MEANS, *falling, 0.515, 0.50, 0.51]):
+        for each in days_of(
+            [*OLD, *["v12"] * 5, *[version] * 3], [*MEANS, *falling, 0.515, 0.50, 0.51]
+        ):
             rejudging.judge(each)
-        evidence = re.search(r"no lasting fall so far \(evidence ([0-9.]+),", rejudging.states["Trend", "all"].reason)
+        evidence = re.search(
+            r"no lasting fall so far \(evidence ([0-9.]+),", rejudging.states["Trend", "all"].reason
+        )
         assert evidence is not None
         assert least < float(evidence[1]) < most
 

@@ -1,4 +1,7 @@
-"""A message that may have arrived is repeated as it was, with its key; what joined goes into the next one."""
+"""A message that may have arrived is repeated as it was, with its key.
+
+What joined goes into the next one.
+"""
 
 from dataclasses import replace
 
@@ -25,7 +28,10 @@ class KeptMessages(FakeReceiver):
 
 def messages_of(scene: Scene) -> list[tuple[str | None, list[str]]]:
     """The messages that were read: their keys, and segments of what changes or fires."""
-    return [(each.key, sorted(change.segment for change in each.changes or each.firing)) for each in scene.receiver.sent]
+    return [
+        (each.key, sorted(change.segment for change in each.changes or each.firing))
+        for each in scene.receiver.sent
+    ]
 
 
 @pytest.fixture
@@ -64,7 +70,9 @@ def test_a_part_that_ended_is_repeated_with_the_rest(scene):
     scene.receiver.errors = [SILENT]
     scene.fire(watched=EACH, segments=("all", "a=1"))
     scene.deliver()
-    scene.store.alerts.resolve("home-feed", [("SimilarityLow", "a=1")], reason="resolved by anna", at=scene.clock.at)
+    scene.store.alerts.resolve(
+        "home-feed", [("SimilarityLow", "a=1")], reason="resolved by anna", at=scene.clock.at
+    )
     scene.deliver(after=HOUR)
 
     first, second = messages_of(scene)
@@ -127,4 +135,6 @@ def test_a_repetition_that_may_have_arrived_keeps_its_key_until_it_has(scene):
     start, first, same, next_day = (key for key, _ in messages_of(scene))
     assert first == same
     assert len({start, first, next_day}) == 3
-    assert replace(scene.receiver.sent[1], picture=None) == replace(scene.receiver.sent[2], picture=None)
+    assert replace(scene.receiver.sent[1], picture=None) == replace(
+        scene.receiver.sent[2], picture=None
+    )

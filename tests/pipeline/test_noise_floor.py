@@ -27,7 +27,10 @@ from tables import cells
 
 OVERLAP = "overlap"
 FLOORED = comparison(
-    k=4, metrics=(OVERLAP, "footrule_normalized"), rules=(rule(metric=OVERLAP, min_users=1),), noise_floor=NoiseFloor.RETRAIN
+    k=4,
+    metrics=(OVERLAP, "footrule_normalized"),
+    rules=(rule(metric=OVERLAP, min_users=1),),
+    noise_floor=NoiseFloor.RETRAIN,
 )
 FLOORS = ([1, 2, 3, 4], [4, 3, 2, 1]), ([5, 6, 7, 8], [5, 6, 7, 13])
 """Both answers of the baseline for a and b."""
@@ -39,7 +42,9 @@ def means(result: RunResult) -> dict[tuple[str, str], Any]:
 
 def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user():
     asked = users("a", "b", "c", country=["UK", "DE", "UK"])
-    again = Canned(pull({"a": [4, 3, 2, 1], "b": [5, 6, 7, 13]}))  # nothing of c, whose excess is not known
+    again = Canned(
+        pull({"a": [4, 3, 2, 1], "b": [5, 6, 7, 13]})
+    )  # nothing of c, whose excess is not known
     candidate = pull({"a": [1, 2, 3, 9], "b": [6, 5, 10, 11], "c": [1, 2, 3, 4]})
 
     result = ran(FLOORED, "a:1234 b:5678 c:1234", candidate, asked, again=again)
@@ -50,16 +55,30 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     assert found["all", "floor(overlap)"] == pytest.approx((1 + 0.75) / 2)
     assert found["all", "over_floor(overlap)"] == pytest.approx((0.25 + 0.25) / 2)
     assert found["country=UK", "over_floor(overlap)"] == pytest.approx(0.25)
-    (scores,) = result.scores or ()  # the floor's own scores need no room: score and excess tell them
-    names = {"overlap", "footrule_normalized", "over_floor(overlap)", "over_floor(footrule_normalized)"}
+    (scores,) = (
+        result.scores or ()
+    )  # the floor's own scores need no room: score and excess tell them
+    names = {
+        "overlap",
+        "footrule_normalized",
+        "over_floor(overlap)",
+        "over_floor(footrule_normalized)",
+    }
     assert set(scores.by_metric) == names
     np.testing.assert_allclose(scores.by_metric["over_floor(overlap)"], [0.25, 0.25, np.nan])
-    # Where less is more alike the excess is the score less the floor: of 12 each, 2 less 8 of a and 10 less 2 of b.
+    # Where less is more alike the excess is the score less the floor: of 12 each, 2 less 8 of a and
+    # 10 less 2 of b.
     excess = scores.by_metric["over_floor(footrule_normalized)"]
-    floor = [compare(*lists, metrics="footrule_normalized")["footrule_normalized"] for lists in FLOORS]
+    floor = [
+        compare(*lists, metrics="footrule_normalized")["footrule_normalized"] for lists in FLOORS
+    ]
     np.testing.assert_allclose(excess[:2], scores.by_metric["footrule_normalized"][:2] - floor)
     assert found["all", "over_floor(footrule_normalized)"] == pytest.approx(excess[:2].mean())
-    (told,) = (each for each in result.summaries if (each.segment, each.metric) == ("all", "over_floor(overlap)"))
+    (told,) = (
+        each
+        for each in result.summaries
+        if (each.segment, each.metric) == ("all", "over_floor(overlap)")
+    )
     assert (told.n, told.n_undefined, told.histogram.low, told.histogram.high) == (2, 1, -1.0, 1.0)
 
 
@@ -81,10 +100,18 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     ],
     ids=["unreadable", "hung"],
 )
-def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(monkeypatch, answer, reason):
+def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(
+    monkeypatch, answer, reason
+):
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
-    watched = changed(WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=timedelta(seconds=1))
-    more: dict[str, Any] = {"again": Canned(answer), "weights": CannedWeights(answer), "titles": CannedTitles(answer)}
+    watched = changed(
+        WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=timedelta(seconds=1)
+    )
+    more: dict[str, Any] = {
+        "again": Canned(answer),
+        "weights": CannedWeights(answer),
+        "titles": CannedTitles(answer),
+    }
     result = ran(watched, "a:1234", "a:1234", **more)
     if isinstance(answer, threading.Event):
         answer.set()
@@ -109,7 +136,10 @@ def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run():
 
     assert (first.reason, later.reason) == ("noise_floor: no earlier run kept its lists", None)
     # The candidate is nearer than the baseline's last lists.
-    assert (means(later)["all", "floor(overlap)"], means(later)["all", "over_floor(overlap)"]) == (0.5, -0.5)
+    assert (means(later)["all", "floor(overlap)"], means(later)["all", "over_floor(overlap)"]) == (
+        0.5,
+        -0.5,
+    )
     assert {each.n for each in later.summaries if each.metric != "overlap"} == {1}
 
 
@@ -123,22 +153,34 @@ def test_ids_as_text_are_matched_between_the_two_answers_of_the_baseline():
 
 
 WIDE = comparison(
-    k=2, rules=(), arm_metrics=("catalogue_coverage", "mean_popularity", "self_churn", "novelty"), keep_lists=Keep.ALL
+    k=2,
+    rules=(),
+    arm_metrics=("catalogue_coverage", "mean_popularity", "self_churn", "novelty"),
+    keep_lists=Keep.ALL,
 )
 NAMES = ("a", "b")
 
 
-def arm_values(result: RunResult, segment: str = "all") -> dict[tuple[str, str], tuple[float | None, int]]:
-    return {(each.metric, each.arm.value): (each.value, each.n) for each in result.arm_scores if each.segment == segment}
+def arm_values(
+    result: RunResult, segment: str = "all"
+) -> dict[tuple[str, str], tuple[float | None, int]]:
+    return {
+        (each.metric, each.arm.value): (each.value, each.n)
+        for each in result.arm_scores
+        if each.segment == segment
+    }
 
 
 def test_a_run_measures_each_arm_as_a_whole_by_segment():
     asked, weights = users(*NAMES, country=["UK", "DE"]), CannedWeights({1: 8.0, 2: 4.0, 3: 2.0})
     result, sized = (
-        ran(changed(WIDE, catalogue_size=size), "a:12 b:12", "a:12 b:34", asked, weights=weights) for size in (None, 100)
+        ran(changed(WIDE, catalogue_size=size), "a:12 b:12", "a:12 b:34", asked, weights=weights)
+        for size in (None, 100)
     )
     assert (result.catalogue_size, sized.catalogue_size) == (4, 100)
-    assert str(result.reason).startswith("item_weights: 1 of 4 listed items have no weight, so 1 of 2 users are left out")
+    assert str(result.reason).startswith(
+        "item_weights: 1 of 4 listed items have no weight, so 1 of 2 users are left out"
+    )
     found = arm_values(result)
     assert found["catalogue_coverage", "baseline"] == (0.5, 2)
     assert found["catalogue_coverage", "candidate"] == (1.0, 2)
@@ -151,9 +193,14 @@ def test_a_run_measures_each_arm_as_a_whole_by_segment():
 def test_the_last_runs_lists_give_churn_and_novelty():
     before = pull({"a": [1, 2], "b": ["x", "y"]})
     memory = Memory(last_lists=ran(WIDE, before, before).lists)
-    result = ran(WIDE, pull({"a": ["2", "7"], "c": ["1", "9"]}), "a:12 c:21", users("a", "c"), memory=memory)
+    result = ran(
+        WIDE, pull({"a": ["2", "7"], "c": ["1", "9"]}), "a:12 c:21", users("a", "c"), memory=memory
+    )
     found = arm_values(result)
-    assert (found["self_churn", "baseline"], found["self_churn", "candidate"]) == ((0.5, 1), (0.0, 1))
+    assert (found["self_churn", "baseline"], found["self_churn", "candidate"]) == (
+        (0.5, 1),
+        (0.0, 1),
+    )
     # 7 and 9 of 2, 7, 1, 9.
     assert (found["novelty", "baseline"], found["novelty", "candidate"]) == ((0.5, 2), (0.0, 2))
 
@@ -167,7 +214,13 @@ NDCG = str(Ndcg(arm="candidate"))
 
 
 def labelled(name: str) -> Any:
-    return comparison(k=2, rules=(), metrics=("overlap", name), keep_lists=Keep.ALL, relevance_within=timedelta(days=7))
+    return comparison(
+        k=2,
+        rules=(),
+        metrics=("overlap", name),
+        keep_lists=Keep.ALL,
+        relevance_within=timedelta(days=7),
+    )
 
 
 def test_relevance_that_is_there_already_is_measured_with_the_run():
@@ -181,13 +234,18 @@ def test_relevance_that_is_there_already_is_measured_with_the_run():
 
 
 def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive():
-    result = ran(changed(labelled(NDCG), metrics=(NDCG,)), "a:12", "a:21", relevance=CannedRelevance())
+    result = ran(
+        changed(labelled(NDCG), metrics=(NDCG,)), "a:12", "a:21", relevance=CannedRelevance()
+    )
     assert (result.status, result.summaries, result.evidence) == (RunStatus.OK, (), ())
 
 
 def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for():
     unreadable = SourceError("bought.parquet has no column 'grades'")
-    waits: list[tuple[Any, str | None]] = [({}, None), ({SLOT: unreadable}, f"relevance: {unreadable}")]
+    waits: list[tuple[Any, str | None]] = [
+        ({}, None),
+        ({SLOT: unreadable}, f"relevance: {unreadable}"),
+    ]
     for known, reason in waits:
         result = ran(labelled(NDCG), "a:12", "a:21", relevance=CannedRelevance(known))
         assert (result.status, result.reason) == (RunStatus.OK, reason)
@@ -198,12 +256,20 @@ def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited
 
 PLACES = np.arange(500)
 MANY = [f"u{number:03}" for number in PLACES]
-OVER = rule(metric="over_floor(overlap)", direction=Direction.ABOVE, threshold=0.2, resolve_at=0.2, min_users=1)
+OVER = rule(
+    metric="over_floor(overlap)",
+    direction=Direction.ABOVE,
+    threshold=0.2,
+    resolve_at=0.2,
+    min_users=1,
+)
 SERVED = comparison(k=4, metrics=("overlap",), rules=(OVER,), noise_floor=NoiseFloor.SERVE)
 FEW, ENOUGH = (np.where(count > PLACES, 0.0, nan) for count in (5, 6))
 
 
-def answers(*, last: int = 4, changed: int = 0, came: Any = PLACES, age: Any = nan, ids: Any = nan) -> Pull:
+def answers(
+    *, last: int = 4, changed: int = 0, came: Any = PLACES, age: Any = nan, ids: Any = nan
+) -> Pull:
     """Lists that end so, the ``changed`` first ones otherwise."""
     found = pull({name: [1, 2, 3, last + (place < changed)] for place, name in enumerate(MANY)})
     came_s, age_s, of_ids = (each + 0.0 * PLACES for each in (came, age, ids))
@@ -211,7 +277,9 @@ def answers(*, last: int = 4, changed: int = 0, came: Any = PLACES, age: Any = n
     return replace(found, rankings=replace(found.rankings, traces=traces))
 
 
-def measured(first: Pull, second: Pull, candidate: Pull | None = None, overlaps: tuple[float, ...] = ()) -> RunResult:
+def measured(
+    first: Pull, second: Pull, candidate: Pull | None = None, overlaps: tuple[float, ...] = ()
+) -> RunResult:
     asked, memory = candidate or answers(last=9), Memory(floor_overlaps=overlaps)
     return ran(SERVED, first, asked, users(*MANY), memory=memory, again=Canned(second))
 
@@ -259,19 +327,32 @@ def test_a_floor_whose_second_answers_are_the_first_ones_is_not_judged_and_one_w
     else:
         assert reason.startswith("noise_floor is untrusted: ")
         assert told in reason
-        assert (state.outcome, {each.metric for each in result.summaries}) == (Outcome.NO_DATA, {"overlap"})
+        assert (state.outcome, {each.metric for each in result.summaries}) == (
+            Outcome.NO_DATA,
+            {"overlap"},
+        )
         assert reason.startswith(str(state.reason))
 
 
 def test_an_arm_that_answers_from_a_cache_is_told_and_leaves_the_floor_be():
     before = measured(answers(age=300.0), answers(came=PLACES + 9))
-    assert before.reason == "the baseline answered 500 of 500 users from a cache, up to 300 s old (Age: 3)"
+    assert (
+        before.reason
+        == "the baseline answered 500 of 500 users from a cache, up to 300 s old (Age: 3)"
+    )
     assert {each.metric for each in before.summaries} > {"over_floor(overlap)"}
     candidate = measured(answers(), answers(), answers(last=9, age=ENOUGH))
     assert candidate.reason == "the candidate answered 6 of 500 users from a cache (Age: 3)"
 
 
 def test_gaps_are_those_between_the_answers_of_each_user_who_has_both():
-    result = measured(answers(), answers(came=PLACES - np.where(PLACES < 400, 0.25, 3.0)), answers(came=PLACES + 0.5))
-    assert result.gap_seconds == {"candidate": {"0.5": 0.5, "0.99": 0.5}, "noise_floor": {"0.5": 0.25, "0.99": 3.0}}
+    result = measured(
+        answers(),
+        answers(came=PLACES - np.where(PLACES < 400, 0.25, 3.0)),
+        answers(came=PLACES + 0.5),
+    )
+    assert result.gap_seconds == {
+        "candidate": {"0.5": 0.5, "0.99": 0.5},
+        "noise_floor": {"0.5": 0.25, "0.99": 3.0},
+    }
     assert not measured(pull("u001:1"), answers()).gap_seconds

@@ -21,25 +21,42 @@ METRICS = ("rbo(p=0.9)", "overlap")
 
 
 def measure(what: Comparison, run: int, *, is_ill: bool) -> tuple[Summary, ...]:
-    """Scores around 0.7 that move together from run to run; a fault takes nearly all from four users in ten."""
+    """Scores around 0.7 that move together from run to run.
+
+    A fault takes nearly all from four users in ten.
+    """
     rng = np.random.default_rng(run)
     scores = np.clip(rng.normal(0.7 + 0.02 * rng.normal(), 0.12, (len(METRICS), USERS)), 0.0, 1.0)
     if is_ill:
         scores[:, : int(HIT * USERS)] *= 0.05
     rules = what.judging.similarity_rules
     return tuple(
-        summarize_one("all", metric, np.sort(values), (0.0, 1.0), [rule.statistic for rule in rules if rule.metric == metric])
+        summarize_one(
+            "all",
+            metric,
+            np.sort(values),
+            (0.0, 1.0),
+            [rule.statistic for rule in rules if rule.metric == metric],
+        )
         for metric, values in zip(METRICS, scores, strict=True)
     )
 
 
-def fired_in_the_relapse(every: timedelta, fault: int, gap: int, *, has_first: bool = True) -> set[str]:
-    """The alerts that fire after any run of the second fault; both faults last ``fault`` runs, ``gap`` runs are between."""
+def fired_in_the_relapse(
+    every: timedelta, fault: int, gap: int, *, has_first: bool = True
+) -> set[str]:
+    """The alerts that fire after any run of the second fault.
+
+    Both faults last ``fault`` runs, ``gap`` runs are between.
+    """
     seconds = int(every.total_seconds())
     text = MINIMAL.replace("every: 15m", f"every: {seconds}s")
     what = comparison_of(f"{text}    metrics: [{', '.join(METRICS)}]\n    rules: default\n")
     start = SLOT - LEARNED * every
-    past = [PastRun(slot=start + run * every, summaries=measure(what, run, is_ill=False), states={}) for run in range(LEARNED)]
+    past = [
+        PastRun(slot=start + run * every, summaries=measure(what, run, is_ill=False), states={})
+        for run in range(LEARNED)
+    ]
     first, second = LEARNED, LEARNED + fault + gap
     states: dict[tuple[str, str], AlertState] = {}
     fired: set[str] = set()
@@ -47,9 +64,13 @@ def fired_in_the_relapse(every: timedelta, fault: int, gap: int, *, has_first: b
         is_ill = run >= second or (has_first and run < first + fault)
         slot: datetime = start + run * every
         found = findings(slot, summaries=measure(what, run, is_ill=is_ill))
-        judged = judge_findings(what, found, Memory(states=tuple(states.values()), past=tuple(past[-120:])), slot)
+        judged = judge_findings(
+            what, found, Memory(states=tuple(states.values()), past=tuple(past[-120:])), slot
+        )
         states |= {(state.alert, state.segment): state for state in judged.states}
-        loud = {name: state.state for name, state in states.items() if state.state is not State.QUIET}
+        loud = {
+            name: state.state for name, state in states.items() if state.state is not State.QUIET
+        }
         past.append(PastRun(slot=slot, states=loud, lessons=to_lessons(judged.expectations)))
         if run >= second:
             fired |= {alert for (alert, _), state in loud.items() if state is State.FIRING}
@@ -57,12 +78,16 @@ def fired_in_the_relapse(every: timedelta, fault: int, gap: int, *, has_first: b
 
 
 def check(every: timedelta, fault: int, gap: int) -> None:
-    alone, again = (fired_in_the_relapse(every, fault, gap, has_first=has_first) for has_first in (False, True))
+    alone, again = (
+        fired_in_the_relapse(every, fault, gap, has_first=has_first) for has_first in (False, True)
+    )
     assert len(alone) >= 3
     assert len(alone - again) <= 1, (alone, again)
 
 
-@pytest.mark.parametrize(("every", "fault", "gap"), [(5 * MINUTE, 2, 5), (HOUR, 1, 23), (DAY, 1, 1)])
+@pytest.mark.parametrize(
+    ("every", "fault", "gap"), [(5 * MINUTE, 2, 5), (HOUR, 1, 23), (DAY, 1, 1)]
+)
 def test_a_relapse_fires_the_rules_that_the_fault_alone_fires_but_for_one(every, fault, gap):
     check(every, fault, gap)
 
@@ -89,5 +114,7 @@ LONG = [
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("every", "fault", "gap"), SHORT + LONG)
-def test_so_it_is_with_a_run_a_minute_to_one_a_day_and_relapses_after_one_run_to_two_days(every, fault, gap):
+def test_so_it_is_with_a_run_a_minute_to_one_a_day_and_relapses_after_one_run_to_two_days(
+    every, fault, gap
+):
     check(every, fault, gap)

@@ -35,8 +35,14 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
     arms_asked = arms(baseline, candidate, users("a", "b", country=["UK", "DE"]))
     result = execute(FULL, arms_asked, claim(), Memory(), StillClock())
 
-    requests = [source.requests[0] for source in (arms_asked.baseline, arms_asked.candidate) if isinstance(source, Canned)]
-    assert [(list(each.users), each.k, each.slot) for each in requests] == [(["a", "b"], 2, SLOT)] * 2
+    requests = [
+        source.requests[0]
+        for source in (arms_asked.baseline, arms_asked.candidate)
+        if isinstance(source, Canned)
+    ]
+    assert [(list(each.users), each.k, each.slot) for each in requests] == [
+        (["a", "b"], 2, SLOT)
+    ] * 2
     assert all(0 < each.timeout_s <= 600 for each in requests)
     assert (result.status, result.reason) == (RunStatus.OK, None)
     assert {(each.segment, each.metric): each.mean for each in result.summaries} == {
@@ -54,26 +60,57 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
     (scores,) = result.scores or ()
     assert list(scores.users) == ["a", "b"]
     assert scores.by_metric["extended_tau"].tolist() == [1.0, -1.0]
-    assert set(result.stage_seconds) == {"users", "pull", "pair", "score", "summarize", "arms", "explain"}
-    assert [(each.from_state, each.to_state) for each in result.transitions] == [(State.QUIET, State.FIRING)]
+    assert set(result.stage_seconds) == {
+        "users",
+        "pull",
+        "pair",
+        "score",
+        "summarize",
+        "arms",
+        "explain",
+    }
+    assert [(each.from_state, each.to_state) for each in result.transitions] == [
+        (State.QUIET, State.FIRING)
+    ]
 
 
 def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default():
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
-    found, traces = pull("a:12"), Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan))
+    found, traces = (
+        pull("a:12"),
+        Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan)),
+    )
     traced = replace(found, versions={"v1": 1}, rankings=replace(found.rankings, traces=traces))
-    full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
+    full = comparison(
+        k=2,
+        metrics=("extended_tau", "ndcg"),
+        arm_metrics=("catalogue_coverage",),
+        keep_lists=Keep.ALL,
+    )
     result = ran(full, traced, traced, relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
-    unset = [each.name for each in fields(MeasuredRun) if getattr(result, each.name) in (None, False, (), {})]
+    unset = [
+        each.name
+        for each in fields(MeasuredRun)
+        if getattr(result, each.name) in (None, False, (), {})
+    ]
     assert unset == ["id_mismatches"]  # nothing is odd about these ids
 
 
 def test_users_added_for_a_segment_change_nothing_but_that_segment():
     names = [f"u{place:02}" for place in range(40)]
-    lists = pull({name: [1, 2] for name in names}), pull({name: [1, place] for place, name in enumerate(names, 2)})
+    lists = (
+        pull({name: [1, 2] for name in names}),
+        pull({name: [1, place] for place, name in enumerate(names, 2)}),
+    )
     asked = users(*names, country=["DE" if place % 10 == 0 else "UK" for place in range(40)])
     plain, topped = (
-        ran(comparison(k=2, arm_metrics=("catalogue_coverage",), sample=SampleSize(fixed=12, minimum=least)), *lists, asked)
+        ran(
+            comparison(
+                k=2, arm_metrics=("catalogue_coverage",), sample=SampleSize(fixed=12, minimum=least)
+            ),
+            *lists,
+            asked,
+        )
         for least in (0, 4)
     )
 
@@ -83,7 +120,10 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment():
         return [*found, run.split, run.explanation]
 
     assert topped.coverage is not None
-    assert {row.segment: row.asked for row in topped.coverage.rows}.items() >= {("all", 12), ("country=DE", 4)}
+    assert {row.segment: row.asked for row in topped.coverage.rows}.items() >= {
+        ("all", 12),
+        ("country=DE", 4),
+    }
     assert of_all(topped) == of_all(plain)
 
 
@@ -91,8 +131,8 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
     result = ran(FULL, "a:12", SourceError("lists/2024-01-08.parquet: no such file"))
     assert (result.status, result.summaries, result.transitions) == (RunStatus.FAILED, (), ())
     assert result.reason == (
-        "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; the baseline answered 1 of 1; "
-        "nothing could be compared"
+        "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; the "
+        "baseline answered 1 of 1; nothing could be compared"
     )
     assert result.coverage is not None
     assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
@@ -101,7 +141,10 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
 
 def test_users_that_cannot_be_listed_fail_the_run():
     result = ran(FULL, "", "", Canned(SourceError("users.parquet has no column 'user'")))
-    assert (result.status, result.reason) == (RunStatus.FAILED, "users.parquet has no column 'user'")
+    assert (result.status, result.reason) == (
+        RunStatus.FAILED,
+        "users.parquet has no column 'user'",
+    )
     assert result.coverage is None
 
 
@@ -110,7 +153,8 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
     assert (result.status, result.transitions) == (RunStatus.INSUFFICIENT, ())
     assert result.reason == (
         "only 1 of 3 users (33%) could be compared, under min_paired_share 50%: "
-        "the candidate gave no list for 2 of 3 users: missing (1 of them), timeout (1 of them); the baseline answered 3 of 3"
+        "the candidate gave no list for 2 of 3 users: missing (1 of them), timeout (1 of them); "
+        "the baseline answered 3 of 3"
     )
     assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
 
@@ -124,40 +168,67 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
     result = ran(shares, baseline, told)
 
     cause = "recs answered 503; the baseline answered 2 of 2; for example b"
-    assert (result.status, result.reason) == (RunStatus.OK, f"the candidate gave no list for 1 of 2 users: {cause}")
+    assert (result.status, result.reason) == (
+        RunStatus.OK,
+        f"the candidate gave no list for 1 of 2 users: {cause}",
+    )
     assert [each.reason for each in result.transitions] == [
-        f"the candidate gave no usable answer for 1 of 2 users (50 %): {cause}; more than the 20 % allowed"
+        (
+            f"the candidate gave no usable answer for 1 of 2 users (50 %): {cause}; more than the "
+            "20 % allowed"
+        )
     ]
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
     (thin,) = ran(changed(shares, min_paired_share=0.9), baseline, told).transitions
     few = "only 1 of 2 users (50%) could be compared, under min_paired_share 90%"
     assert thin.reason.endswith(f": {cause}; {few}; more than the 20 % allowed")
     memory = Memory(last_ok=run(slot=SLOT - DAY), anew_since=SLOT)
-    failed = ran(comparison(rules=(rule(learned=Learning.DROP),)), "", "", users("a"), memory=memory)
+    failed = ran(
+        comparison(rules=(rule(learned=Learning.DROP),)), "", "", users("a"), memory=memory
+    )
     assert (failed.reason or "").endswith(
-        "; the configuration of this comparison changed before the run of 2024-01-08T00:00:00Z; rules that learn begin again "
-        "from there; last good run: 2024-01-07T00:00:00Z"
+        "; the configuration of this comparison changed before the run of 2024-01-08T00:00:00Z; "
+        "rules that learn begin again from there; last good run: 2024-01-07T00:00:00Z"
     )
 
 
 def test_where_both_arms_fail_each_alert_says_so_once():
     dead = pull("", {"a": CoverageReason.SERVER_ERROR})
-    rules = tuple(coverage_rule(f"failed({arm})", alert=arm, threshold=0.2, for_runs=1, min_users=1) for arm in Arm)
+    rules = tuple(
+        coverage_rule(f"failed({arm})", alert=arm, threshold=0.2, for_runs=1, min_users=1)
+        for arm in Arm
+    )
 
     result = ran(comparison(k=2, rules=rules), dead, dead, users("a"))
 
     told = "; ".join(f"the {arm} gave no list for 1 of 1 users: server_error" for arm in Arm)
-    assert result.reason == f"both arms failed, look for what they share: {told}; nothing could be compared"
-    assert [each.reason for each in result.transitions] == [f"{result.reason}; more than the 20 % allowed"] * 2
+    assert (
+        result.reason
+        == f"both arms failed, look for what they share: {told}; nothing could be compared"
+    )
+    assert [each.reason for each in result.transitions] == [
+        f"{result.reason}; more than the 20 % allowed"
+    ] * 2
 
 
 def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an_unknown_version():
-    last = run(slot=SLOT - DAY, k=10, config_hash="other", models=follow(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT - DAY))
+    last = run(
+        slot=SLOT - DAY,
+        k=10,
+        config_hash="other",
+        models=follow(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT - DAY),
+    )
     old, new = pull("a:12"), replace(pull("a:12"), versions={"v13": 1})
 
     other = ran(FULL, old, new, memory=Memory(last_ok=last))
-    told = "measured differently from here: k 10 → 2; the candidate's model changed with this run, v12 → v13"
-    assert (other.reason, other.models) == (told, follow(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT))
+    told = (
+        "measured differently from here: k 10 → 2; the candidate's model changed with this "
+        "run, v12 → v13"
+    )
+    assert (other.reason, other.models) == (
+        told,
+        follow(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT),
+    )
     same = ran(FULL, old, old, memory=Memory(last_ok=replace(last, config_hash=FULL.config_hash)))
     assert (same.reason, same.input_hash) == (None, other.input_hash)
 
@@ -168,16 +239,25 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
     result = ran(comparison(k=2, deadline=timedelta(seconds=1)), "a:12", hung)
     hung.set()
     assert result.status is RunStatus.FAILED
-    assert "for 1 of 1 users: no answer when the run's deadline (deadline: 1s) passed" in (result.reason or "")
+    assert "for 1 of 1 users: no answer when the run's deadline (deadline: 1s) passed" in (
+        result.reason or ""
+    )
 
 
-@pytest.mark.parametrize(("keep", "kept", "batch_users"), [(Keep.NONE, 0, 3), (2, 2, 1), (9, 4, 3), (Keep.ALL, 4, 100)])
+@pytest.mark.parametrize(
+    ("keep", "kept", "batch_users"), [(Keep.NONE, 0, 3), (2, 2, 1), (9, 4, 3), (Keep.ALL, 4, 100)]
+)
 def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_evidence_of_all(
     monkeypatch, keep, kept, batch_users
 ):
-    monkeypatch.setattr(running, "measure_slot", partial(running.measure_slot, batch_users=batch_users))
+    monkeypatch.setattr(
+        running, "measure_slot", partial(running.measure_slot, batch_users=batch_users)
+    )
     items, country = {"a": 3, "b": 4, "c": 5, "d": 6}, {"a": "DE", "b": "UK", "c": "DE", "d": "UK"}
-    lists = pull({name: [1, 2] for name in items}), pull({name: [2, item] for name, item in items.items()})
+    lists = (
+        pull({name: [1, 2] for name in items}),
+        pull({name: [2, item] for name, item in items.items()}),
+    )
     frugal = comparison(k=2, keep_scores=keep, keep_lists=keep)
     result = ran(frugal, *lists, users(*items, country=list(country.values())))
     assert (result.summaries[0].n, len({each.user for each in result.evidence})) == (4, 4)
@@ -188,7 +268,9 @@ def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_
         return
     assert list(result.lists.candidate.users) == stored
     assert list(result.lists.candidate.items[1::2]) == [items[user] for user in stored]
-    of_segments = {name: [stored[row] for row in rows] for name, rows in result.lists.segments.items()}
+    of_segments = {
+        name: [stored[row] for row in rows] for name, rows in result.lists.segments.items()
+    }
     assert of_segments.pop("all") == stored
     for name, members in of_segments.items():
         assert {f"country={country[user]}" for user in members} == {name}
@@ -202,7 +284,9 @@ class CannedSink:
     written: list[str] = field(default_factory=list)
 
     @contextmanager
-    def open(self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]) -> Iterator[Callable[[Scores], object]]:
+    def open(
+        self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
+    ) -> Iterator[Callable[[Scores], object]]:
         if self.trouble is not None:
             raise self.trouble
         yield lambda scores: self.written.append(f"{about['status']} {len(scores.users)}")
@@ -219,9 +303,14 @@ a                    ok           takes    -               only 1 of 2 users
 
 
 @pytest.mark.parametrize(("answered", "earlier", "does", "written", "reason"), cells(WRITTEN))
-def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_one(answered, earlier, does, written, reason):
+def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_one(
+    answered, earlier, does, written, reason
+):
     sink = CannedSink(OutputError("scores_to: no") if does == "refuses" else None)
-    lists = pull({name: [1, 2] for name in "ab"}), pull({name: [1, 2] for name in answered.split() if name != "-"})
+    lists = (
+        pull({name: [1, 2] for name in "ab"}),
+        pull({name: [1, 2] for name in answered.split() if name != "-"}),
+    )
     told = comparison(k=2, keep_scores=Keep.NONE, min_paired_share=0.9)
     opened = arms(*lists, users("a", "b"), scores_to=sink)
     result = execute(told, opened, claim(has_ok=earlier == "ok"), Memory(), StillClock())
@@ -233,7 +322,9 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_
     names = [f"u{i:02}" for i in range(30)]
     candidate = {name: [1, 2] for name in names[:20]} | {name: [8, 9] for name in names[20:23]}
     watched = rule(for_runs=1, min_users=1, segments=("all", "country=DE", "country=UK"))
-    watching = comparison(k=2, rules=(watched,), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
+    watching = comparison(
+        k=2, rules=(watched,), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL
+    )
     asked = users(*names, country=["DE"] * 20 + ["UK"] * 10)
     result = ran(watching, pull({name: [1, 2] for name in names}), pull(candidate), asked)
     assert result.lists is not None
@@ -246,7 +337,10 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_
         State.QUIET,
         (),
     )
-    assert kingdom.reason == "too little of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
+    assert (
+        kingdom.reason
+        == "too little of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
+    )
 
 
 def test_arms_are_asked_at_once_so_that_two_that_hang_cost_one_deadline():
@@ -263,7 +357,9 @@ def test_arms_are_asked_at_once_so_that_two_that_hang_cost_one_deadline():
 RUNS, USERS = 2_000, 100
 NAMES = [f"u{place:03}" for place in range(400)]
 LOW = rule(metric="overlap", threshold=0.5, scores=(0.0, 1.0), min_users=10, segments="each")
-STOPPING = comparison(k=2, metrics=("overlap",), sample=SampleSize(fixed=300, stops_early=True), rules=(LOW,))
+STOPPING = comparison(
+    k=2, metrics=("overlap",), sample=SampleSize(fixed=300, stops_early=True), rules=(LOW,)
+)
 
 
 @pytest.mark.parametrize(
@@ -275,33 +371,54 @@ def test_of_thousands_of_runs_no_more_stop_on_the_wrong_side_than_promised(count
     orders = np.random.default_rng(2).permuted(np.tile(scores, (RUNS, 1)), axis=1)
     limit, wrong, asked = float(scores.mean()) + off, 0, np.full(RUNS, USERS)
     for end in round_ends(USERS)[:-1]:
-        is_new = is_certain(rule(threshold=limit, scores=(0.0, 1.0)), orders[:, :end], USERS) & (asked == USERS)
+        is_new = is_certain(rule(threshold=limit, scores=(0.0, 1.0)), orders[:, :end], USERS) & (
+            asked == USERS
+        )
         wrong += int((is_new & ((orders[:, :end].mean(axis=1) < limit) != (off > 0))).sum())
         asked[is_new] = end
     assert wrong <= CERTAIN * RUNS
     assert asked.mean() <= most_asked
 
 
-def asked_of(good: float, what: Comparison = STOPPING, **more: Any) -> tuple[RunResult, list[list[str]]]:
+def asked_of(
+    good: float, what: Comparison = STOPPING, **more: Any
+) -> tuple[RunResult, list[list[str]]]:
     """A run in which this share of the users have equal lists, and whom each round asked."""
     lists = {name: [1, 2] if place < good * 400 else [3, 4] for place, name in enumerate(NAMES)}
-    both = arms(pull({name: [1, 2] for name in NAMES}), pull(lists), users(*NAMES, x=["a", "b"] * 200), **more)
+    both = arms(
+        pull({name: [1, 2] for name in NAMES}),
+        pull(lists),
+        users(*NAMES, x=["a", "b"] * 200),
+        **more,
+    )
     result = execute(what, both, claim(), Memory(), StillClock())
-    first, other = ([list(each.users) for each in cast("Canned", arm).requests] for arm in (both.baseline, both.candidate))
+    first, other = (
+        [list(each.users) for each in cast("Canned", arm).requests]
+        for arm in (both.baseline, both.candidate)
+    )
     assert first == other
     return result, first
 
 
 @pytest.mark.parametrize(
     ("good", "outcome", "more"),
-    [(1.0, Outcome.OK, {"weights": CannedWeights({1: 1.0})}), (0.0, Outcome.BREACH, {"pseudonyms": Pseudonyms(b"key")})],
+    [
+        (1.0, Outcome.OK, {"weights": CannedWeights({1: 1.0})}),
+        (0.0, Outcome.BREACH, {"pseudonyms": Pseudonyms(b"key")}),
+    ],
 )
 def test_a_run_asks_no_more_users_at_random_once_its_verdicts_are_certain(good, outcome, more):
     result, rounds = asked_of(good, **more)
     everybody = [name for asked in rounds for name in asked]
     assert [state.outcome for state in result.states] == [outcome] * 3
     assert result.coverage is not None
-    assert result.coverage.all.asked == result.coverage.all.paired == len(everybody) == len(set(everybody)) < 100
+    assert (
+        result.coverage.all.asked
+        == result.coverage.all.paired
+        == len(everybody)
+        == len(set(everybody))
+        < 100
+    )
     assert 0.1 < np.mean([name < "u200" for name in everybody]) < 0.9
 
 

@@ -24,8 +24,15 @@ TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, 
 COUNTRIES = ["DE"] * 40 + ["UK"] * 40
 
 
-def run(candidate: dict[str, list[int]], what: Comparison = TWO, memory: Memory | None = None, **more: Any) -> RunResult:
-    return ran(what, pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES), memory=memory, **more)
+def run(
+    candidate: dict[str, list[int]],
+    what: Comparison = TWO,
+    memory: Memory | None = None,
+    **more: Any,
+) -> RunResult:
+    return ran(
+        what, pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES), memory=memory, **more
+    )
 
 
 def after(*runs: RunResult) -> Memory:
@@ -47,18 +54,31 @@ ndcg                    ndcg overlap                     overlap
 
 
 @pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
-def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(watched, measured, explained):
+def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(
+    watched, measured, explained
+):
     rules = tuple(rule(metric=name) for name in watched.split())
-    assert str(choose_metric(comparison(rules=rules), [parse(name) for name in measured.split()])) == explained
+    assert (
+        str(choose_metric(comparison(rules=rules), [parse(name) for name in measured.split()]))
+        == explained
+    )
 
 
 def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
     found = run(OTHER).explanation
     assert found is not None
     assert found.sentence == (
-        "No earlier lists to hold this against. Lists lie 1.0000 from identical ones: items replaced 100 %."
+        "No earlier lists to hold this against. Lists lie 1.0000 from identical ones: items "
+        "replaced 100 %."
     )
-    assert (found.before, found.drop, found.causes, found.falls, found.paired, found.arm) == (None, 0.0, (), (), 0, None)
+    assert (found.before, found.drop, found.causes, found.falls, found.paired, found.arm) == (
+        None,
+        0.0,
+        (),
+        (),
+        0,
+        None,
+    )
     assert [item.item for item in found.gained] == ["7", "8", "9"]
     assert found.groups[0].examples[0].candidate == ("7", "8", "9")
     unseen = run(OTHER, changed(TWO, evidence_users=0)).explanation
@@ -69,14 +89,26 @@ def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
 def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users():
     found = run(OTHER, memory=after(run(SAME), run(SAME))).explanation
     assert found is not None
-    assert (found.paired, found.before, found.now, found.segment, str(found.arm)) == (80, 0.0, 1.0, "country=DE", "candidate")
-    assert found.sentence == (
-        "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from the candidate that look random:"
-        " no user had such lists before. This explains all of the drop. The baseline did not change."
+    assert (found.paired, found.before, found.now, found.segment, str(found.arm)) == (
+        80,
+        0.0,
+        1.0,
+        "country=DE",
+        "candidate",
     )
-    assert {fall.segment: fall.whole for fall in found.falls} == {"country=DE": 1.0, "country=UK": 0.0}
+    assert found.sentence == (
+        "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from "
+        "the candidate that look random: no user had such lists before. This explains all of the "
+        "drop. The baseline did not change."
+    )
+    assert {fall.segment: fall.whole for fall in found.falls} == {
+        "country=DE": 1.0,
+        "country=UK": 0.0,
+    }
     assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
-    assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 40, 0.0)]
+    assert [(group.change, group.users, group.share_before) for group in found.groups] == [
+        ("replaced", 40, 0.0)
+    ]
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
 
 
@@ -85,21 +117,30 @@ def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_ar
     before = after(run(SAME, what))
     other = replace(before, splits=tuple(replace(each, metric="overlap") for each in before.splits))
     first, changed_metric, known = (
-        run({name: SAME[name] for name in NAMES[::2]}, what, memory).explanation for memory in (Memory(), other, before)
+        run({name: SAME[name] for name in NAMES[::2]}, what, memory).explanation
+        for memory in (Memory(), other, before)
     )
     assert first is not None
     assert changed_metric is not None
     assert known is not None
     assert (first.finding, changed_metric.finding) == (None, None)
-    assert known.sentence.startswith("40 of 80 users (50 %) got no list from the candidate (0 % before).")
+    assert known.sentence.startswith(
+        "40 of 80 users (50 %) got no list from the candidate (0 % before)."
+    )
 
 
 def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_explanation_and_alerts_all_the_same():
     thin = run({"u0": [1, 2, 3]})
     assert (thin.status, thin.split, thin.explanation) == (RunStatus.INSUFFICIENT, None, None)
-    related = changed(TWO, metrics=("rbo_min(p=0.9)",), rules=(rule(metric="rbo_min(p=0.9)", for_runs=1, min_users=1),))
+    related = changed(
+        TWO,
+        metrics=("rbo_min(p=0.9)",),
+        rules=(rule(metric="rbo_min(p=0.9)", for_runs=1, min_users=1),),
+    )
     result = run({name: [7, 8, 9] for name in NAMES}, what=related)
-    assert [(each.to_state, each.explanation) for each in result.transitions] == [(State.FIRING, None)]
+    assert [(each.to_state, each.explanation) for each in result.transitions] == [
+        (State.FIRING, None)
+    ]
     assert (result.split, result.explanation) == (None, None)
 
 
@@ -112,7 +153,8 @@ def test_an_alert_says_why_and_what_its_segment_fell_by():
     assert said == {
         "all": f"{sentence} {items}",
         "country=DE": (
-            f"{sentence} In country=DE similarity fell by 2.0000, 100 % of everybody's drop: items replaced 100 %. {items}"
+            f"{sentence} In country=DE similarity fell by 2.0000, 100 % of everybody's drop: "
+            f"items replaced 100 %. {items}"
         ),
     }
 
@@ -122,7 +164,9 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     assert came.explanation is not None
     assert came.explanation.finding is not None
     late = replace(after(came), explained=((SLOT, came.explanation),))
-    told, unchanged = (run(OTHER, changed(TWO, rules=rules), late).explanation for rules in (TWO.judging.rules, ()))
+    told, unchanged = (
+        run(OTHER, changed(TWO, rules=rules), late).explanation for rules in (TWO.judging.rules, ())
+    )
     since = f"Since the run of {format_instant(SLOT)}: "
     assert told == replace(came.explanation, sentence=f"{since}{came.explanation.sentence}")
     assert unchanged is not None
@@ -130,7 +174,10 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     (alert,) = add_explanations((transition(metric="coverage", statistic="unchanged_list"),), told)
     assert str(alert.explanation).startswith(f"By extended_tau: {since}")
     stale, vague = (
-        replace(came.explanation, finding=replace(came.explanation.finding, kind=kind, explained=explained))
+        replace(
+            came.explanation,
+            finding=replace(came.explanation.finding, kind=kind, explained=explained),
+        )
         for kind, explained in ((FaultKind.STALE, 0.1), (FaultKind.REPLACED, None))
     )
     assert recall_fault(stale, late.explained) == stale
@@ -142,7 +189,12 @@ def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_m
         transition(metric="coverage", statistic="missing"),
         transition(from_state=State.FIRING, to_state=State.QUIET),
     )
-    alerts = coverage, end, transition(metric="overlap"), transition(metric="over_floor(extended_tau)")
+    alerts = (
+        coverage,
+        end,
+        transition(metric="overlap"),
+        transition(metric="over_floor(extended_tau)"),
+    )
     found = run(OTHER).explanation
     *nothing, other, excess = (alert.explanation for alert in add_explanations(alerts, found))
     assert nothing == [None, None]
@@ -155,7 +207,11 @@ def test_items_bear_their_titles_where_a_catalogue_knows_them():
     titles = CannedTitles({"7": "Tea", "1": "Kettle", "99": "never listed"})
     result = run(OTHER, titles=titles)
     assert result.explanation is not None
-    assert [(item.item, item.title) for item in result.explanation.gained] == [("7", "Tea"), ("8", None), ("9", None)]
+    assert [(item.item, item.title) for item in result.explanation.gained] == [
+        ("7", "Tea"),
+        ("8", None),
+        ("9", None),
+    ]
     assert result.explanation.titles == {"7": "Tea", "1": "Kettle"}
     assert "more: Tea, 8, 9; less: Kettle, 2, 3." in str(result.transitions[0].explanation)
     assert result.reason is None

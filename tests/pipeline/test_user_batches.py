@@ -33,10 +33,20 @@ EVERYTHING = comparison(
     k=5,
     metrics=("extended_tau", "rbo(p=0.9)", "kendall_distance", "weighted_tau", "ndcg"),
     arm_metrics=(
-        *("catalogue_coverage", "exposure_gini", "mean_popularity", "novelty", "self_churn", "score_shift"),
+        *(
+            "catalogue_coverage",
+            "exposure_gini",
+            "mean_popularity",
+            "novelty",
+            "self_churn",
+            "score_shift",
+        ),
         *sorted(TRAITS),
     ),
-    rules=(rule(metric="rbo(p=0.9)", statistic="share_below(0.4)"), rule(metric="extended_tau", statistic="p33")),
+    rules=(
+        rule(metric="rbo(p=0.9)", statistic="share_below(0.4)"),
+        rule(metric="extended_tau", statistic="p33"),
+    ),
     noise_floor=NoiseFloor.SERVE,
     keep_lists=True,
     evidence_users=4,
@@ -58,7 +68,9 @@ def lists_of(seed: int, spell: Any, asked: list[str]) -> Pull:
     answer = pull(lists, failures)
     scores = np.sort(rng.integers(0, 9, len(answer.rankings.items)))[::-1].astype(np.float64)
     notes, versions = dict.fromkeys(failures.values(), "why"), {"v1": len(lists) - seed, "v2": seed}
-    return replace(answer, rankings=replace(answer.rankings, scores=scores), notes=notes, versions=versions)
+    return replace(
+        answer, rankings=replace(answer.rankings, scores=scores), notes=notes, versions=versions
+    )
 
 
 @cache
@@ -81,9 +93,17 @@ def world(spell: Any) -> tuple[Arms, Memory]:
 
 
 @cache
-def measure(batch_users: int, sampled_users: int, spell: Any, floor: NoiseFloor = NoiseFloor.SERVE) -> Measurement:
-    plan, (asked, memory), watch = changed(EVERYTHING, noise_floor=floor), world(spell), Stopwatch(StillClock())
-    return measure_slot(plan, asked, SLOT, memory, watch, batch_users=batch_users, sampled_users=sampled_users)
+def measure(
+    batch_users: int, sampled_users: int, spell: Any, floor: NoiseFloor = NoiseFloor.SERVE
+) -> Measurement:
+    plan, (asked, memory), watch = (
+        changed(EVERYTHING, noise_floor=floor),
+        world(spell),
+        Stopwatch(StillClock()),
+    )
+    return measure_slot(
+        plan, asked, SLOT, memory, watch, batch_users=batch_users, sampled_users=sampled_users
+    )
 
 
 def plain(value: Any) -> Any:
@@ -106,7 +126,9 @@ def require_same(found: Measurement, whole: Measurement, *but: str) -> None:
     assert (found.left_out, found.notes) == (whole.left_out, whole.notes)
     for each in fields(MeasuredRun):
         if each.name not in {*NOT_FOUND, *but}:
-            assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), each.name
+            assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), (
+                each.name
+            )
 
 
 NUMBERS, TEXTS, NUMBERS_AS_TEXT = int, "item-{}".format, "{}".format
@@ -123,7 +145,10 @@ def test_one_batch_and_many_find_the_same_to_the_last_bit(parts, floor, spell):
 
 
 class MeasuredThere:
-    """Lists that are pulled, split up and measured batch by batch; the parts come back in pairs, the last ones first."""
+    """Lists that are pulled, split up and measured batch by batch.
+
+    The parts come back in pairs, the last ones first.
+    """
 
     lacks = ()
     unreadable = ()
@@ -137,7 +162,10 @@ class MeasuredThere:
 
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
         there = pickle.loads(pickle.dumps(measurer))  # noqa: S301 - as it is shipped
-        parts = [there.measure(replace(each, weights=None, relevance=None)) for each in self._batches(size)]
+        parts = [
+            there.measure(replace(each, weights=None, relevance=None))
+            for each in self._batches(size)
+        ]
         return (there.merge(parts[start : start + 2]) for start in range(0, len(parts), 2)[::-1])
 
 
@@ -148,7 +176,9 @@ def test_bytes_that_hold_no_part_are_refused():
 
 
 def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so():
-    whole, found, again = (measure(batch, sampled, int) for batch, sampled in ((300, 300), (300, 100), (50, 100)))
+    whole, found, again = (
+        measure(batch, sampled, int) for batch, sampled in ((300, 300), (300, 100), (50, 100))
+    )
 
     assert (found.run.summaries, found.coverage) == (whole.run.summaries, whole.coverage)
     require_same(again, found, "scores")
@@ -159,13 +189,22 @@ def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so(
     assert explained.sentence.endswith(f"(seen in a sample of {split.asked} of 300 users)")
     assert "sample" not in str(whole.run.explanation)
     (gini,) = {
-        each.n for each in found.run.arm_scores if (each.segment, each.arm, each.metric) == (ALL, Arm.BASELINE, "exposure_gini")
+        each.n
+        for each in found.run.arm_scores
+        if (each.segment, each.arm, each.metric) == (ALL, Arm.BASELINE, "exposure_gini")
     }
     assert 50 < gini < 130
-    worst = [[each.user for each in run.evidence if each.kind is EvidenceKind.WORST] for run in (found.run, whole.run)]
+    worst = [
+        [each.user for each in run.evidence if each.kind is EvidenceKind.WORST]
+        for run in (found.run, whole.run)
+    ]
     assert worst[0] == worst[1]
     assert sum(each.kind is EvidenceKind.REPRESENTATIVE for each in found.run.evidence) == 4
-    assert all("share_below(0.4)" in each.statistics for each in found.run.summaries if each.metric == "rbo(p=0.9)")
+    assert all(
+        "share_below(0.4)" in each.statistics
+        for each in found.run.summaries
+        if each.metric == "rbo(p=0.9)"
+    )
 
 
 HIDING = Pseudonyms(b"k" * 32)
@@ -176,9 +215,13 @@ def hidden(asked: Arms) -> Arms:
     return replace(asked, relevance=HiddenRelevance(asked.relevance, HIDING), pseudonyms=HIDING)
 
 
-def measured(asked: Arms, memory: Memory, *, batch_users: int | None = None, **changes: Any) -> Measurement:
+def measured(
+    asked: Arms, memory: Memory, *, batch_users: int | None = None, **changes: Any
+) -> Measurement:
     watch = Stopwatch(StillClock())
-    return measure_slot(changed(EVERYTHING, **changes), asked, SLOT, memory, watch, batch_users=batch_users)
+    return measure_slot(
+        changed(EVERYTHING, **changes), asked, SLOT, memory, watch, batch_users=batch_users
+    )
 
 
 def test_a_pseudonym_is_the_first_half_of_the_hmac_as_rfc_4231_has_it():
@@ -199,13 +242,20 @@ def test_under_pseudonyms_the_same_is_measured_and_no_id_is_left():
     lists = memory.last_lists
     assert lists is not None
     kept = {
-        arm: replace(getattr(lists, arm), users=HIDING.hide(getattr(lists, arm).users)) for arm in ("baseline", "candidate")
+        arm: replace(getattr(lists, arm), users=HIDING.hide(getattr(lists, arm).users))
+        for arm in ("baseline", "candidate")
     }
     known = measured(asked, memory, noise_floor=NoiseFloor.TEMPORAL)
-    found = measured(hidden(asked), replace(memory, last_lists=replace(lists, **kept)), noise_floor=NoiseFloor.TEMPORAL)
+    found = measured(
+        hidden(asked),
+        replace(memory, last_lists=replace(lists, **kept)),
+        noise_floor=NoiseFloor.TEMPORAL,
+    )
     for name in ("coverage", "summaries", "arm_scores", "catalogue_size", "is_labelled"):
         assert plain(getattr(found.run, name)) == plain(getattr(known.run, name)), name
-    assert {each.user for each in found.run.evidence if each.kind == "worst"} <= set(HIDING.hide(ASKED))
+    assert {each.user for each in found.run.evidence if each.kind == "worst"} <= set(
+        HIDING.hide(ASKED)
+    )
     assert found.notes.keys() == known.notes.keys()
     assert "user-" not in repr((plain(found.run), found.notes, found.left_out))
     assert "user-" in repr((plain(known.run), known.notes, known.left_out))

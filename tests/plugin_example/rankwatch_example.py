@@ -16,7 +16,9 @@ from monitor import plugin_v1 as port
 class ShelfOptions(port.Options):
     """Where the lists lie."""
 
-    folder: port.ConfigPath = Field(description="Folder with a file for each user, a JSON array of item ids, best first.")
+    folder: port.ConfigPath = Field(
+        description="Folder with a file for each user, a JSON array of item ids, best first."
+    )
 
 
 class Shelf:
@@ -27,17 +29,26 @@ class Shelf:
 
     def collect(self, request: port.PullRequest, lists: port.ListCollector) -> None:
         if not self._folder.is_dir():
-            raise port.SourceError(f"{self._folder} is no folder: has the job run that writes the lists?", permanent=False)
+            raise port.SourceError(
+                f"{self._folder} is no folder: has the job run that writes the lists?",
+                permanent=False,
+            )
         ends_at = time.monotonic() + request.timeout_s
         for user in request.users:
             file = self._folder / f"{quote(user, safe='')}.json"
             if time.monotonic() > ends_at:
-                lists.fail(user, port.CoverageReason.TIMEOUT, "was not looked for: the run's deadline had passed")
+                lists.fail(
+                    user,
+                    port.CoverageReason.TIMEOUT,
+                    "was not looked for: the run's deadline had passed",
+                )
             elif file.exists():
                 lists.add(user, json.loads(file.read_text()))
 
 
-SHELF = port.SourceKind(lists=port.Reader(ShelfOptions, "rankwatch_example:Shelf", "Lists in a folder, a file a user."))
+SHELF = port.SourceKind(
+    lists=port.Reader(ShelfOptions, "rankwatch_example:Shelf", "Lists in a folder, a file a user.")
+)
 
 
 class SameTop(port.Similarity):
@@ -55,7 +66,9 @@ class SameTop(port.Similarity):
 class LogbookOptions(port.ReceiverEntry):
     """Write messages into a file."""
 
-    path: port.ConfigPath = Field(description="The file, which is made where it is not there; its folder must be.")
+    path: port.ConfigPath = Field(
+        description="The file, which is made where it is not there; its folder must be."
+    )
 
 
 class Logbook:
@@ -72,7 +85,9 @@ class Logbook:
             with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(f"{now:%Y-%m-%d %H:%M} {text}\n")
         except OSError as error:
-            raise port.DeliveryError(f"{self.name} cannot write: {error.strerror}", permanent=False) from None
+            raise port.DeliveryError(
+                f"{self.name} cannot write: {error.strerror}", permanent=False
+            ) from None
 
 
 LOGBOOK = (LogbookOptions, Logbook)

@@ -25,7 +25,11 @@ def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_
     assert (alert["labels"], plain["labels"]) == (LABELS, there | LABELS)
     annotations = alert["annotations"]
     assert isinstance(annotations, dict)
-    assert (annotations["value"], annotations["threshold"], annotations["users"]) == ("0.254", "0.35", "1874")
+    assert (annotations["value"], annotations["threshold"], annotations["users"]) == (
+        "0.254",
+        "0.35",
+        "1874",
+    )
     assert annotations["runbook_url"] == "https://runbooks.test/similarity"
     assert (annotations["explanation"], "explanation" in str(plain)) == (why, False)
     assert f"Why: {why}" in annotations["description"]
@@ -40,7 +44,9 @@ def test_an_end_carries_the_same_labels_and_the_time_of_its_end():
 
 
 def test_a_rule_s_labels_never_override_ours_and_are_made_legal():
-    labels = alert_labels(transition(labels={"severity": "none", "on-call": "me", "1st": "x", "": "y"}))
+    labels = alert_labels(
+        transition(labels={"severity": "none", "on-call": "me", "1st": "x", "": "y"})
+    )
     assert labels["severity"] == "critical"
     assert (labels["on_call"], labels["_1st"], labels["_"]) == ("me", "x", "y")
 
@@ -64,7 +70,9 @@ def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(collector)
 
 
 @pytest.mark.integration
-def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_end(make_alertmanager, collector):
+def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_end(
+    make_alertmanager, collector
+):
     server = make_alertmanager(collector.url)
     server.start()
     firing = transition(segment="country=UK")
@@ -73,12 +81,16 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
         receiver.send(message(firing), now=FUTURE)
     (held,) = server.alerts()
     assert (held["labels"], held["status"]["state"]) == (alert_labels(firing), "active")
-    assert held["annotations"]["summary"].startswith("SimilarityLow firing on home-feed (country=UK)")
+    assert held["annotations"]["summary"].startswith(
+        "SimilarityLow firing on home-feed (country=UK)"
+    )
     assert datetime.fromisoformat(held["startsAt"]) == firing.at
     assert datetime.fromisoformat(held["endsAt"]) > FUTURE
     collector.wait_for(1)
 
-    ended = end(at=SLOT + timedelta(days=2), since=firing.slot, segment=firing.segment, incident=None)
+    ended = end(
+        at=SLOT + timedelta(days=2), since=firing.slot, segment=firing.segment, incident=None
+    )
     receiver.send(message(ended), now=FUTURE)
 
     wait_for(lambda: server.alerts() == [], "the alert is gone")
@@ -91,8 +103,15 @@ def test_a_real_one_takes_hostile_names(make_alertmanager):
     server = make_alertmanager()
     server.start()
     hostile = "{{ .Evil }}<!channel>\r\n\x00\u202e" + "x" * 100_000
-    names = {"segment": hostile, "alert": hostile, "reason": hostile, "labels": {hostile[:50]: hostile, "empty": ""}}
-    opened(alertmanager={"urls": [server.url]}).send(message(firing := transition(**names)), now=FUTURE)
+    names = {
+        "segment": hostile,
+        "alert": hostile,
+        "reason": hostile,
+        "labels": {hostile[:50]: hostile, "empty": ""},
+    }
+    opened(alertmanager={"urls": [server.url]}).send(
+        message(firing := transition(**names)), now=FUTURE
+    )
     (held,) = server.alerts()
     assert held["labels"]["segment"] == alert_labels(firing)["segment"]
     assert len(held["labels"]["segment"]) == 256

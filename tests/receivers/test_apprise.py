@@ -18,10 +18,17 @@ def url_of(collector: Collector, path: str = "canary-token") -> str:
 
 
 def notifying(*urls: str, **options: Any) -> Receiver:
-    return opened(apprise={"urls": {f"service-{number}": url for number, url in enumerate(urls, start=1)}, **options})
+    return opened(
+        apprise={
+            "urls": {f"service-{number}": url for number, url in enumerate(urls, start=1)},
+            **options,
+        }
+    )
 
 
-def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(collector):
+def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(
+    collector,
+):
     change = transition(reason="@everyone <!channel> <@U123>")
     receiver = notifying(url_of(collector))
     receiver.send(message(change, firing=(change,)), now=SLOT)
@@ -33,7 +40,9 @@ def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the
     assert not start["message"].startswith(start["title"])
 
 
-def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not_followed(collector):
+def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not_followed(
+    collector,
+):
     receiver = notifying(url_of(collector), timeout="500ms")
     moved = answer(307, {"Location": f"{collector.url}/elsewhere"})
     for reply in (answer(500), answer(404), moved, disconnect, hang):
@@ -42,7 +51,10 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not
             receiver.send(START, now=SLOT)
         assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
         outcome = "timeout" if reply is hang else "failure"
-        said = f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message, and it will be tried again"
+        said = (
+            f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message, and "
+            "it will be tried again"
+        )
         assert str(caught.value) == said
     assert {request.path for request in collector.requests} == {"/canary-token"}
 
@@ -51,7 +63,9 @@ def test_only_the_service_that_did_not_accept_it_is_notified_again(collector):
     for other in serve():
         other.replies.append(answer(503))
         receiver = notifying(url_of(collector), url_of(other))
-        with pytest.raises(DeliveryError, match=r"service-2 ended with failure; 1 of 2 services") as caught:
+        with pytest.raises(
+            DeliveryError, match=r"service-2 ended with failure; 1 of 2 services"
+        ) as caught:
             receiver.send(START, now=SLOT)
         receiver.send(START, now=SLOT)
         assert (len(collector.requests), len(other.requests)) == (1, 2)
@@ -59,8 +73,18 @@ def test_only_the_service_that_did_not_accept_it_is_notified_again(collector):
 
 
 def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(caplog):
-    for url in ("file:///etc/canary", "canary", "nosuch://canary", "http://canary", "json://", "json://a,json://b"):
-        with caplog.at_level(logging.DEBUG), pytest.raises(ValueError, match="two is no URL that Apprise can read") as caught:
+    for url in (
+        "file:///etc/canary",
+        "canary",
+        "nosuch://canary",
+        "http://canary",
+        "json://",
+        "json://a,json://b",
+    ):
+        with (
+            caplog.at_level(logging.DEBUG),
+            pytest.raises(ValueError, match="two is no URL that Apprise can read") as caught,
+        ):
             AppriseOptions.model_validate({"urls": {"one": "json://127.0.0.1", "two": url}})
         assert "canary" not in str(caught.value) + caplog.text
 
@@ -71,8 +95,12 @@ def test_no_url_shows_in_a_repr_an_error_or_a_log(collector, caplog):
     with caplog.at_level(logging.DEBUG), pytest.raises(DeliveryError) as caught:
         receiver.send(START, now=SLOT)
     options = AppriseOptions.model_validate({"urls": {"one": url_of(collector)}})
-    apprise_s = [record.getMessage() for record in caplog.records if record.name.startswith("apprise")]
-    assert "canary" not in "".join([str(caught.value), repr(receiver), repr(options), options.model_dump_json(), *apprise_s])
+    apprise_s = [
+        record.getMessage() for record in caplog.records if record.name.startswith("apprise")
+    ]
+    assert "canary" not in "".join(
+        [str(caught.value), repr(receiver), repr(options), options.model_dump_json(), *apprise_s]
+    )
 
 
 def test_a_mention_is_broken_and_plain_signs_stay():
@@ -82,6 +110,8 @@ def test_a_mention_is_broken_and_plain_signs_stay():
 
 def test_without_the_extra_the_configuration_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
-    with pytest.raises(ValueError, match=r"needs Apprise: pip install 'rankwatch\[apprise\]'") as caught:
+    with pytest.raises(
+        ValueError, match=r"needs Apprise: pip install 'rankwatch\[apprise\]'"
+    ) as caught:
         AppriseOptions.model_validate({"urls": {"one": "json://canary"}})
     assert "canary" not in str(caught.value)

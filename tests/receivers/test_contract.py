@@ -26,18 +26,34 @@ ME, TO = "rankwatch@example.com", ["kim@example.com"]
 
 PLACES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
     "alertmanager": ("collector", "/api/v2/alerts", lambda server: {"urls": [server.url]}),
-    "pagerduty": ("pagerduty", "/v2/enqueue", lambda server: {"url": server.url, "routing_key": KEY}),
+    "pagerduty": (
+        "pagerduty",
+        "/v2/enqueue",
+        lambda server: {"url": server.url, "routing_key": KEY},
+    ),
     "slack": ("slack", PATH, lambda server: {"url": server.url}),
     "email": (
         "mail_server",
         "",
-        lambda server: {"host": "127.0.0.1", "port": server.port, "tls": "none", "sender": ME, "to": TO},
+        lambda server: {
+            "host": "127.0.0.1",
+            "port": server.port,
+            "tls": "none",
+            "sender": ME,
+            "to": TO,
+        },
     ),
-    "apprise": ("collector", "/hook", lambda server: {"urls": {"one": f"{server.url.replace('http:', 'json:')}/hook"}}),
+    "apprise": (
+        "collector",
+        "/hook",
+        lambda server: {"urls": {"one": f"{server.url.replace('http:', 'json:')}/hook"}},
+    ),
     "webhook": ("collector", "/hook", lambda server: {"url": f"{server.url}/hook"}),
 }
 """For each kind of receiver the fixture that it sends to, the path where it posts there, and its options."""
-KINDS = [pytest.param(kind, marks=pytest.mark.integration if kind == "email" else ()) for kind in PLACES]
+KINDS = [
+    pytest.param(kind, marks=pytest.mark.integration if kind == "email" else ()) for kind in PLACES
+]
 """A mail server shows a certificate, which is made by openssl."""
 
 
@@ -49,7 +65,11 @@ class TestEveryKind(ReceiverContract):
 
     @pytest.fixture(params=PLACES)
     def away(self, request: pytest.FixtureRequest) -> dict[str, Any]:
-        return {request.param: PLACES[request.param][2](SimpleNamespace(url="http://127.0.0.1:1", port=1))}
+        return {
+            request.param: PLACES[request.param][2](
+                SimpleNamespace(url="http://127.0.0.1:1", port=1)
+            )
+        }
 
 
 def strings(found: object) -> Iterator[str]:
@@ -64,7 +84,11 @@ def strings(found: object) -> Iterator[str]:
 
 
 def require_harmless(body: bytes, headers: Mapping[str, str], texts: Iterable[str]) -> None:
-    """Of bounded size; all prints but for line breaks, the left-to-right mark and what breaks a mention; no header is long."""
+    """Of bounded size.
+
+    All prints but for line breaks, the left-to-right mark and what breaks a mention; no header is
+    long.
+    """
     assert len(body) < MOST_BYTES
     headings = [str(make_header(decode_header(value))) for value in headers.values()]
     assert all(len(heading) < 1000 for heading in headings)
@@ -105,7 +129,10 @@ def test_every_kind_of_receiver_shows_them_as_text(kind, request):
             posted = collector.requests[-1]
             headers = posted.headers.values()
             # It went where the configuration says, and no header holds the name but encoded.
-            assert (posted.path, posted.headers["Host"]) == (path, collector.url.removeprefix("http://"))
+            assert (posted.path, posted.headers["Host"]) == (
+                path,
+                collector.url.removeprefix("http://"),
+            )
             assert all(text[:12].isalnum() or text[:12] not in value for value in headers)
             require_harmless(posted.body, posted.headers, texts_of(posted))
             texts = [*texts_of(posted), *headers]
@@ -116,7 +143,10 @@ def test_every_kind_of_receiver_shows_them_as_text(kind, request):
 
 def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack, pagerduty):
     huge = "\U0001f600" * 1_000_000
-    changes = [start(segment=huge, alert=huge, reason=huge, explanation=huge, dedup_key=str(n)) for n in range(1000)]
+    changes = [
+        start(segment=huge, alert=huge, reason=huge, explanation=huge, dedup_key=str(n))
+        for n in range(1000)
+    ]
     hostile = message(*changes, briefing=hostile_message(huge).briefing)
     send(hostile, slack={"url": slack.url})
     send(hostile, pagerduty={"url": pagerduty.url, "routing_key": KEY})
@@ -124,7 +154,9 @@ def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack, page
         require_harmless(request.body, request.headers, texts_of(request))
 
 
-OVER_HTTP = pytest.mark.parametrize("kind", sorted(PLACES.keys() - {"email", "apprise"}))  # these two answer otherwise
+OVER_HTTP = pytest.mark.parametrize(
+    "kind", sorted(PLACES.keys() - {"email", "apprise"})
+)  # these two answer otherwise
 
 
 def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest) -> tuple[DeliveryError, str]:
@@ -141,8 +173,18 @@ def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest) -> tuple[Del
 
 REFUSALS = [
     (401, {}, (True, False, None), "answered 401 Unauthorized: check its credentials"),
-    (503, {"Retry-After": "9"}, (False, True, 9.0), "answered 503 Service Unavailable: it will be tried again"),
-    (302, {"Location": "/"}, (False, False, None), "answered 302 Found: redirects are not followed: write the final URL"),
+    (
+        503,
+        {"Retry-After": "9"},
+        (False, True, 9.0),
+        "answered 503 Service Unavailable: it will be tried again",
+    ),
+    (
+        302,
+        {"Location": "/"},
+        (False, False, None),
+        "answered 302 Found: redirects are not followed: write the final URL",
+    ),
 ]
 
 
@@ -152,7 +194,9 @@ def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(kind, requ
         error, who = refuse(kind, answer(status, headers, f"{PATH} is gone".encode()), request)
         assert (error.permanent, error.may_be_known, error.retry_after_s) == wanted
         assert str(error) == f"{who} {said}"
-    error, _ = refuse(kind, answer(413), request)  # it is sent in parts but where its size is bounded
+    error, _ = refuse(
+        kind, answer(413), request
+    )  # it is sent in parts but where its size is bounded
     assert (error.permanent, error.of_message) == (True, kind in {"alertmanager", "webhook"})
 
 

@@ -53,11 +53,18 @@ def part(mail: Mail, kind: str) -> str:
 def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server, options):
     send(START, email=options)
     (mail,) = mail_server.mails
-    assert (mail.sender, list(mail.to), mail.is_secure, mail.is_known) == ("rankwatch@example.com", TO, True, False)
+    assert (mail.sender, list(mail.to), mail.is_secure, mail.is_known) == (
+        "rankwatch@example.com",
+        TO,
+        True,
+        False,
+    )
     headers = read(mail)
     assert headers["From"] == "rankwatch <rankwatch@example.com>"
     assert headers["To"] == "kim@example.com, lee@example.com"
-    assert headers["Subject"].startswith(f"[FIRING] critical: home-feed: {FIRING.reason} (incident ")
+    assert headers["Subject"].startswith(
+        f"[FIRING] critical: home-feed: {FIRING.reason} (incident "
+    )
     assert headers["Date"] == "Mon, 08 Jan 2024 00:00:00 +0000"
     assert (headers["Auto-Submitted"], headers["Importance"]) == ("auto-generated", "high")
     assert mail_server.steps == ["EHLO", "STARTTLS", "EHLO", "MAIL", "RCPT", "RCPT", "DATA", "QUIT"]
@@ -67,7 +74,13 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server, options):
     change = replace(FIRING, reason="." * 200)  # a line of a single dot ends nothing
     send(message(change), email=options)
     text, page = part(mail_server.mails[0], "plain"), part(mail_server.mails[0], "html")
-    for said in (change.reason, "0.24 to 0.268", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z", LEGEND):
+    for said in (
+        change.reason,
+        "0.24 to 0.268",
+        "1,874",
+        "rankwatch show home-feed --slot 2024-01-08T00:00:00Z",
+        LEGEND,
+    ):
         assert said in text
         assert said in page
     link = f"{URL}/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
@@ -77,12 +90,25 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server, options):
         assert loading not in page
 
 
-def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_id(mail_server, options):
+def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_id(
+    mail_server, options
+):
     other = message(BRITISH, firing=(BRITISH,), incident="incident-2")
-    send(START, *(message(each, first=(FIRING,)) for each in (SEEN, ENDED)), other, START, email=options)
+    send(
+        START,
+        *(message(each, first=(FIRING,)) for each in (SEEN, ENDED)),
+        other,
+        START,
+        email=options,
+    )
     *mails, again = [read(mail) for mail in mail_server.mails]
     subjects = [str(mail["Subject"]).partition(" ") for mail in mails]
-    assert [status for status, *_ in subjects] == ["[FIRING]", "[ACKNOWLEDGED]", "[RESOLVED]", "[FIRING]"]
+    assert [status for status, *_ in subjects] == [
+        "[FIRING]",
+        "[ACKNOWLEDGED]",
+        "[RESOLVED]",
+        "[FIRING]",
+    ]
     for thread in ([rest for *_, rest in subjects], [mail["References"] for mail in mails]):
         assert thread[0] == thread[1] == thread[2] != thread[3]
     assert len({mail["Message-ID"] for mail in mails}) == 4
@@ -118,7 +144,9 @@ def test_a_certificate_nobody_vouches_for_is_refused(mail_server, options):
         assert not error.may_be_known
 
 
-def test_an_authority_that_cannot_be_read_is_an_error_when_the_receiver_is_opened(options, tmp_path):
+def test_an_authority_that_cannot_be_read_is_an_error_when_the_receiver_is_opened(
+    options, tmp_path
+):
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for path in (tmp_path / "nowhere.pem", empty):
@@ -130,7 +158,9 @@ STEPS = ["CONNECT", "EHLO", "STARTTLS", "MAIL", "RCPT", "DATA", "CONTENT"]
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_content_is_due(mail_server, options, step):
+def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_content_is_due(
+    mail_server, options, step
+):
     if step != "CONNECT":
         for code in (421, 451):
             mail_server.plan(step, *[f"{code} 4.3.0 canary"] * 2)
@@ -162,12 +192,18 @@ def test_a_5xx_is_permanent_and_says_at_which_step(mail_server, options, step, s
         mail_server.plan(step, *[f"{code} canary <script>"] * 2)
         error = failure(options)
         is_of_message = step in {"DATA", "CONTENT"}
-        assert (error.permanent, error.may_be_known, error.of_message) == (True, False, is_of_message)
+        assert (error.permanent, error.may_be_known, error.of_message) == (
+            True,
+            False,
+            is_of_message,
+        )
         assert str(error) == f"email at 127.0.0.1:{mail_server.port} refused {said.format(code)}"
         mail_server.answers.clear()
 
 
-def test_a_refused_login_is_reported_without_the_password_that_the_server_repeats(mail_server, options):
+def test_a_refused_login_is_reported_without_the_password_that_the_server_repeats(
+    mail_server, options
+):
     for code, is_permanent in ((454, False), (535, True), (534, True)):
         mail_server.plan("AUTH", f"{code} canary-password")
         error = failure(options, **PASSWORD)
@@ -181,13 +217,17 @@ def test_a_refused_login_is_reported_without_the_password_that_the_server_repeat
         assert "takes no login by any way known here" in str(error)
 
 
-@pytest.mark.parametrize(("step", "act"), [*((step, hang) for step in STEPS), ("EHLO", trickle), ("CONTENT", trickle)])
+@pytest.mark.parametrize(
+    ("step", "act"), [*((step, hang) for step in STEPS), ("EHLO", trickle), ("CONTENT", trickle)]
+)
 def test_silence_and_drops_at_any_step_end_at_the_deadline(mail_server, options, step, act):
     mail_server.plan(step, act)
     may_be_known = step in {"DATA", "CONTENT"}
     timeout_s = 2 if may_be_known else 0.3  # to come so far
     error = failure(options, timeout=f"{timeout_s * 1000:.0f}ms")
-    assert str(error) == f"email at 127.0.0.1:{mail_server.port} did not answer within {timeout_s} s"
+    assert (
+        str(error) == f"email at 127.0.0.1:{mail_server.port} did not answer within {timeout_s} s"
+    )
     assert (error.permanent, error.may_be_known) == (False, may_be_known)
 
 
@@ -205,15 +245,26 @@ def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server, options):
 
 
 def test_nobody_at_the_port_and_no_such_host_say_so(options):
-    assert "refused the connection: check that it runs" in str(failure({**options, "port": free_port()}))
-    assert "has a host name that cannot be resolved" in str(failure({**options, "host": "nowhere.invalid"}))
+    assert "refused the connection: check that it runs" in str(
+        failure({**options, "port": free_port()})
+    )
+    assert "has a host name that cannot be resolved" in str(
+        failure({**options, "host": "nowhere.invalid"})
+    )
 
 
-def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_now_tried_again_alone(mail_server, options):
+def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_now_tried_again_alone(
+    mail_server, options
+):
     mail_server.by_recipient = {"lee@example.com": "550 5.1.1 who?"}
     error = failure(options)
     assert (error.permanent, error.may_be_known) == (True, True)
-    assert str(error).endswith("refused lee@example.com with 550 5.1.1: check these addresses; 1 of 2 recipients have the mail")
+    assert str(error).endswith(
+        (
+            "refused lee@example.com with 550 5.1.1: check these addresses; 1 of 2 recipients have "
+            "the mail"
+        )
+    )
     receiver = opened(email=options)
     mail_server.by_recipient = {"lee@example.com": "451 4.7.1 greylisted"}
     for _ in range(2):
@@ -222,10 +273,15 @@ def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_
         assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
     mail_server.by_recipient = {}
     receiver.send(START, now=SLOT)
-    assert [mail.to for mail in mail_server.mails] == [("kim@example.com",)] * 2 + [("lee@example.com",)]
+    assert [mail.to for mail in mail_server.mails] == [("kim@example.com",)] * 2 + [
+        ("lee@example.com",)
+    ]
 
 
 def test_the_usual_port_goes_with_the_kind_of_tls():
     base = {"host": "smtp.example.com", "sender": "rankwatch@example.com", "to": TO}
-    ports = {tls: EmailOptions.model_validate({**base, "tls": tls}).port_in_use for tls in ("starttls", "implicit", "none")}
+    ports = {
+        tls: EmailOptions.model_validate({**base, "tls": tls}).port_in_use
+        for tls in ("starttls", "implicit", "none")
+    }
     assert ports == {"starttls": 587, "implicit": 465, "none": 25}

@@ -20,8 +20,12 @@ from servers import free_port, hanging_name, webhook
 from servers.daemon import wait_for
 
 
-def post(url: str, body: bytes = b"", timeout_s: float = 5.0, ca_file: str | None = None) -> HttpAnswer:
-    return HttpClient(url, who="hook", timeout_s=timeout_s, ca_file=ca_file).post(body, {"X-One": "1"})
+def post(
+    url: str, body: bytes = b"", timeout_s: float = 5.0, ca_file: str | None = None
+) -> HttpAnswer:
+    return HttpClient(url, who="hook", timeout_s=timeout_s, ca_file=ca_file).post(
+        body, {"X-One": "1"}
+    )
 
 
 def failure(url: str, body: bytes = b"{}", **options: Any) -> DeliveryError:
@@ -38,13 +42,20 @@ def test_it_posts_and_returns_the_status_and_headers(collector):
     got = post(f"{collector.url}/a?b=c", b"hello")
     assert (got.status, got.headers["retry-after"]) == (429, "7")
     (request,) = collector.requests
-    assert (request.method, request.path, request.body, request.headers["X-One"]) == ("POST", "/a?b=c", b"hello", "1")
+    assert (request.method, request.path, request.body, request.headers["X-One"]) == (
+        "POST",
+        "/a?b=c",
+        b"hello",
+        "1",
+    )
     assert request.headers["Accept-Encoding"] == "identity"
 
 
 def test_nothing_is_sent_to_where_clouds_give_out_credentials(collector, monkeypatch):
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
-    assert "link-local address, or that of a cloud's metadata, to which nothing is sent" in str(failure(collector.url))
+    assert "link-local address, or that of a cloud's metadata, to which nothing is sent" in str(
+        failure(collector.url)
+    )
     assert not collector.requests
 
 
@@ -59,12 +70,18 @@ def trickle_chunk_size(collector: webhook.Collector, sock: socket.socket) -> Non
 def end_of_threads() -> Iterator[None]:
     """No thread of the client outlives its request for long."""
     yield
-    wait_for(lambda: not [each for each in threading.enumerate() if each.name == "http"], "its threads' end")
+    wait_for(
+        lambda: not [each for each in threading.enumerate() if each.name == "http"],
+        "its threads' end",
+    )
 
 
 def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in_time(collector):
     collector.replies.extend(
-        [webhook.answer(400, {}, b"invalid"), *(webhook.answer(200, {}, b"x" * size) for size in (100_000, 300_000))]
+        [
+            webhook.answer(400, {}, b"invalid"),
+            *(webhook.answer(200, {}, b"x" * size) for size in (100_000, 300_000)),
+        ]
     )
     answers = [post(collector.url) for _ in range(3)]
     collector.replies.extend([webhook.trickle_body, trickle_chunk_size])
@@ -77,7 +94,10 @@ def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        *((reply, "did not answer within 0.5 s") for reply in (webhook.hang, webhook.trickle_headers)),
+        *(
+            (reply, "did not answer within 0.5 s")
+            for reply in (webhook.hang, webhook.trickle_headers)
+        ),
         (webhook.disconnect, "broke the connection or did not speak HTTP"),
     ],
 )
@@ -90,7 +110,10 @@ def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(collector, 
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        *((host, "has a host name that cannot be resolved: check it") for host in ("a..b:9", f"{'x' * 64}.invalid:9")),
+        *(
+            (host, "has a host name that cannot be resolved: check it")
+            for host in ("a..b:9", f"{'x' * 64}.invalid:9")
+        ),
         # Nobody listens at a port that only root may take.
         ("127.0.0.1:1", "refused the connection: check that it runs and listens there"),
     ],
@@ -113,7 +136,9 @@ def test_a_handshake_a_reader_or_a_resolver_that_hangs_is_cut_at_the_deadline(co
     ("reply", "is_taken"),
     [(webhook.gzip_bomb, True), (webhook.flood_chunk_size, True), (webhook.flood_headers, False)],
 )
-def test_an_answer_of_any_size_costs_little_memory_and_ends_at_the_deadline(collector, reply, *, is_taken):
+def test_an_answer_of_any_size_costs_little_memory_and_ends_at_the_deadline(
+    collector, reply, *, is_taken
+):
     collector.default = reply
     webhook.bomb()  # what is made to be sent is not counted
     gc.collect()
@@ -150,7 +175,9 @@ def test_tls_obeys_the_deadline_and_a_certificate_nobody_vouches_for_is_refused_
     assert tls_collector.requests == []
     assert post(tls_collector.url, b"hi", ca_file=str(certificate)).status == 200
     tls_collector.default = webhook.trickle_headers
-    assert "did not answer within 1 s" in str(failure(tls_collector.url, timeout_s=1, ca_file=str(certificate)))
+    assert "did not answer within 1 s" in str(
+        failure(tls_collector.url, timeout_s=1, ca_file=str(certificate))
+    )
 
 
 def test_a_name_with_a_dead_address_before_a_live_one_is_reached(collector, monkeypatch):
@@ -159,7 +186,10 @@ def test_a_name_with_a_dead_address_before_a_live_one_is_reached(collector, monk
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         dead = unused.getsockname()
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in (dead, ("127.0.0.1", port))]
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", place)
+            for place in (dead, ("127.0.0.1", port))
+        ]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         assert post("http://two.test/").status == 204
 
@@ -169,7 +199,10 @@ def test_an_origin_holds_no_secret():
     assert origin("http://[::1]:9093/x") == "http://[::1]:9093"
 
 
-PERMANENT, PASSING = "400 401 402 403 404 405 410 413 414 422", "301 302 307 308 408 425 429 500 502 503 504 599"
+PERMANENT, PASSING = (
+    "400 401 402 403 404 405 410 413 414 422",
+    "301 302 307 308 408 425 429 500 502 503 504 599",
+)
 
 
 def test_2xx_is_taken_and_each_other_status_is_permanent_or_may_pass():
@@ -177,9 +210,17 @@ def test_2xx_is_taken_and_each_other_status_is_permanent_or_may_pass():
         require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT)
     for status in map(int, f"{PERMANENT} {PASSING}".split()):
         with pytest.raises(DeliveryError) as caught:
-            require_accepted(HttpAnswer(status=status, headers={"Retry-After": "7"}), who="hook", now=SLOT)
-        assert (caught.value.permanent, caught.value.retry_after_s) == (str(status) in PERMANENT, 7.0)
-        assert (caught.value.may_be_known, caught.value.of_message) == (status >= 500, status in {400, 413, 422})
+            require_accepted(
+                HttpAnswer(status=status, headers={"Retry-After": "7"}), who="hook", now=SLOT
+            )
+        assert (caught.value.permanent, caught.value.retry_after_s) == (
+            str(status) in PERMANENT,
+            7.0,
+        )
+        assert (caught.value.may_be_known, caught.value.of_message) == (
+            status >= 500,
+            status in {400, 413, 422},
+        )
 
 
 def test_retry_after_is_seconds_or_a_date_or_nothing():
@@ -189,13 +230,24 @@ def test_retry_after_is_seconds_or_a_date_or_nothing():
         ("-3", 0.0),
         ("Mon, 08 Jan 2024 00:01:30 GMT", 90.0),
         ("Sun, 07 Jan 2024 00:00:00 GMT", 0.0),
-        *((text, None) for text in ("soon", "nan", "inf", "Mon, 01 Jan 99999999999 06:00:00 GMT", "", None)),
+        *(
+            (text, None)
+            for text in ("soon", "nan", "inf", "Mon, 01 Jan 99999999999 06:00:00 GMT", "", None)
+        ),
     ):
         assert retry_after_s(text, SLOT) == seconds, text
 
 
 def test_the_message_says_what_to_do_and_behind_it_what_the_body_says():
-    for status, said in ((404, "404 Not Found: check its URL"), (599, "599: it will be tried again")):
+    for status, said in (
+        (404, "404 Not Found: check its URL"),
+        (599, "599: it will be tried again"),
+    ):
         with pytest.raises(DeliveryError) as caught:
-            require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT, reason="no_service")
-        assert (str(caught.value), caught.value.retry_after_s) == (f"hook answered {said} (no_service)", None)
+            require_accepted(
+                HttpAnswer(status=status, headers={}), who="hook", now=SLOT, reason="no_service"
+            )
+        assert (str(caught.value), caught.value.retry_after_s) == (
+            f"hook answered {said} (no_service)",
+            None,
+        )

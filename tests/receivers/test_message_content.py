@@ -46,18 +46,28 @@ def test_shares_that_cancel_out_are_given_as_amounts():
 
 
 def test_an_alert_on_something_else_than_lists_is_not_explained_by_them():
-    found = content(message(start(metric="coverage", statistic="missing(candidate)", explanation=None), briefing=briefing()))
+    found = content(
+        message(
+            start(metric="coverage", statistic="missing(candidate)", explanation=None),
+            briefing=briefing(),
+        )
+    )
     assert (found.why, found.shares, found.entered, found.examples) == ((), (), (), ())
 
 
 def test_examples_that_nobody_chose_are_those_of_the_groups():
     assert [each.user for each in content(hostile_message("v-1")).examples] == ["v-1", "v-1"]
     no_choice = Briefing(explanation=hostile_message("v-1").briefing.explanation)  # type: ignore[union-attr]
-    assert [each.user for each in content(message(EVERYBODY, briefing=no_choice)).examples] == ["v-1"]
+    assert [each.user for each in content(message(EVERYBODY, briefing=no_choice)).examples] == [
+        "v-1"
+    ]
 
 
 def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_first():
-    near, far = (start(segment=f"plan={value}", dedup_key=str(value), value=value, normal=None) for value in (0.3, 0.1))
+    near, far = (
+        start(segment=f"plan={value}", dedup_key=str(value), value=value, normal=None)
+        for value in (0.3, 0.1)
+    )
     found = content(message(near, far, EVERYBODY))
     assert [change.heading for change in found.changes] == ["SimilarityLow firing"]
     assert found.more == ("And 2 more: SimilarityLow in 2 segments.",)
@@ -69,7 +79,9 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
 
 def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile():
     missing = start(alert="ListsMissing", dedup_key="m", value=None)
-    found = content(message(missing, firing=(EVERYBODY, BRITISH, missing), pages=2, worse="its severity rose"))
+    found = content(
+        message(missing, firing=(EVERYBODY, BRITISH, missing), pages=2, worse="its severity rose")
+    )
     assert found.title == f"Worse: ListsMissing firing on home-feed: {missing.reason}"
     assert found.more == (
         "Sent again because it became worse: its severity rose.",
@@ -81,9 +93,13 @@ def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name():
     other = start(alert="ListsMissing", segment="shop=0001", dedup_key="m", value=None)
     found = content(message(*many(999), other))
     assert len(found.changes) == 5
-    assert found.title.startswith("SimilarityLow and 1 other alert firing on home-feed (999 segments): mean of ")
+    assert found.title.startswith(
+        "SimilarityLow and 1 other alert firing on home-feed (999 segments): mean of "
+    )
     assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
-    assert found.more == ("And 995 more: SimilarityLow in 994 segments, ListsMissing in shop=0001.",)
+    assert found.more == (
+        "And 995 more: SimilarityLow in 994 segments, ListsMissing in shop=0001.",
+    )
 
 
 def test_no_more_than_four_alerts_are_named():
@@ -100,15 +116,24 @@ def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start():
     assert found.more == ("Still firing: SimilarityLow in country=UK.",)
     assert ("had been firing since", "2024-01-07T00:00:00Z") in found.changes[0].facts
     both = content(message(end(), BRITISH))
-    assert both.title == f"SimilarityLow firing on home-feed (country=UK): {BRITISH.reason}; 1 resolved"
-    assert [change.heading for change in both.changes] == ["SimilarityLow firing in country=UK", "SimilarityLow resolved"]
+    assert (
+        both.title
+        == f"SimilarityLow firing on home-feed (country=UK): {BRITISH.reason}; 1 resolved"
+    )
+    assert [change.heading for change in both.changes] == [
+        "SimilarityLow firing in country=UK",
+        "SimilarityLow resolved",
+    ]
 
 
 def test_an_end_at_a_new_level_leads_the_others_and_says_so():
     level = (
-        "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept home-feed --from 2024-01-08T00:00:00Z) or roll back"
+        "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept home-feed --from "
+        "2024-01-08T00:00:00Z) or roll back"
     )
-    found = content(message(end(alert="A"), end(segment="country=UK", reason=f"mean is 0.45; {level}")))
+    found = content(
+        message(end(alert="A"), end(segment="country=UK", reason=f"mean is 0.45; {level}"))
+    )
     assert found.title == "SimilarityLow ended as new normal on home-feed (country=UK)"
     assert found.changes[0].reason == f"mean is 0.45; {level}"
 
@@ -123,17 +148,32 @@ def test_an_acknowledgement_says_who_and_no_old_figures():
 
 
 def test_a_repetition_says_since_when_after_which_alert_and_no_more():
-    segment, before = start(segment="a=b", dedup_key="ab", since=SLOT - timedelta(days=3)), start(alert="ListsFailed")
+    segment, before = (
+        start(segment="a=b", dedup_key="ab", since=SLOT - timedelta(days=3)),
+        start(alert="ListsFailed"),
+    )
     found = content(repetition(EVERYBODY, segment, first=(before,)))
     assert found.title.startswith(
-        "SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z, after ListsFailed: mean "
+        (
+            "SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z, after "
+            "ListsFailed: mean "
+        )
     )
-    told = "\n\nSimilarityLow still firing\n  run: 2024-01-08T00:00:00Z\n\nAnd 1 more: SimilarityLow in a=b.\n\nLinks:\n"
+    told = (
+        "\n\nSimilarityLow still firing\n  run: 2024-01-08T00:00:00Z\n\nAnd 1 more: "
+        "SimilarityLow in a=b.\n\nLinks:\n"
+    )
     assert told in plain_text(found)
 
 
-DOWN, SHARED = "recs:80 answered 503 Service Unavailable", "141 of 704 users (0.2 %), mostly in a=b, all get one list"
-OURS, THEIRS = "the baseline gave no list for 5 of 6 users: x", "the candidate gave no list for 6 of 6 users: y"
+DOWN, SHARED = (
+    "recs:80 answered 503 Service Unavailable",
+    "141 of 704 users (0.2 %), mostly in a=b, all get one list",
+)
+OURS, THEIRS = (
+    "the baseline gave no list for 5 of 6 users: x",
+    "the candidate gave no list for 6 of 6 users: y",
+)
 HEADLINES = {  # of a reason, or of an explanation
     f"the candidate gave no usable answer for 6 of 6 users: {DOWN}; and so on": f"candidate {DOWN} (6 of 6 users)",
     f"the baseline gave no usable answer for 5 of 5 users of a=b: {OURS}; {THEIRS}": "baseline x (5 of 6 users)",
@@ -147,8 +187,14 @@ HEADLINES = {  # of a reason, or of an explanation
 @pytest.mark.parametrize("said", HEADLINES)
 def test_the_headline_names_the_cause(said):
     change, told = start(reason=said, explanation=said), HEADLINES[said]
-    assert content(message(change)).title == summary_of(change) == f"SimilarityLow firing on home-feed: {told}"
-    assert mail_subject(message(change)).startswith(f"[FIRING] critical: home-feed: {told} (incident ")
+    assert (
+        content(message(change)).title
+        == summary_of(change)
+        == f"SimilarityLow firing on home-feed: {told}"
+    )
+    assert mail_subject(message(change)).startswith(
+        f"[FIRING] critical: home-feed: {told} (incident "
+    )
 
 
 def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it():
@@ -167,7 +213,14 @@ def test_the_commands_are_understood():
 
 
 def test_a_runbook_that_cannot_be_opened_is_no_link():
-    for url in ("javascript:alert(1)", "https://", "https://a b", "https://x/<y>", "http://[x", "https://\u202e.test"):
+    for url in (
+        "javascript:alert(1)",
+        "https://",
+        "https://a b",
+        "https://x/<y>",
+        "http://[x",
+        "https://\u202e.test",
+    ):
         assert [name for name, _ in content(message(start(runbook_url=url))).links] == ["dashboard"]
 
 
@@ -219,19 +272,29 @@ Commands:
 
 def test_text_has_its_parts_in_order_and_lists_side_by_side():
     examples = briefing().examples[:1]
-    assert plain_text(content(message(EVERYBODY, BRITISH, briefing=briefing(examples=examples)))) == TEXT
+    assert (
+        plain_text(content(message(EVERYBODY, BRITISH, briefing=briefing(examples=examples))))
+        == TEXT
+    )
 
 
 def test_what_is_empty_is_left_out():
     found = content(message(EVERYBODY))
     parts = plain_text(found, has_title=False).split("\n\n")
-    assert [part.partition("\n")[0] for part in parts] == ["Why:", "SimilarityLow firing", "Links:", "Commands:"]
+    assert [part.partition("\n")[0] for part in parts] == [
+        "Why:",
+        "SimilarityLow firing",
+        "Links:",
+        "Commands:",
+    ]
     assert "<h4>" not in mail_page(replace(found, why=(), links=(), commands=()))
 
 
 def test_a_long_item_is_cut_so_that_columns_stay():
     example = SideBySide(user="u", rows=(("1", "x" * 100, "y"),))
-    assert f"  1  {'x' * 23}…{'x' * 10}  y" in plain_text(replace(content(message(EVERYBODY)), examples=(example,)))
+    assert f"  1  {'x' * 23}…{'x' * 10}  y" in plain_text(
+        replace(content(message(EVERYBODY)), examples=(example,))
+    )
 
 
 def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web():
@@ -242,7 +305,9 @@ def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web
 
 
 def test_the_summary_of_an_end_names_alert_place_and_reason():
-    ended = transition(segment="country=UK", from_state=State.FIRING, to_state=State.QUIET, reason="it is over")
+    ended = transition(
+        segment="country=UK", from_state=State.FIRING, to_state=State.QUIET, reason="it is over"
+    )
     assert summary_of(ended) == "SimilarityLow resolved on home-feed (country=UK): it is over"
 
 
@@ -250,12 +315,19 @@ def test_the_description_has_the_reason_since_when_and_what_to_run():
     assert description_of(transition()) == (
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35\n"
         "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z\n"
-        "To see more: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; rankwatch runs home-feed"
+        "To see more: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; rankwatch runs "
+        "home-feed"
     )
-    told = end(since=SLOT - timedelta(days=2), explanation="Everywhere, items moved.\n\x1b[31mx", comparison="a; rm -rf /")
+    told = end(
+        since=SLOT - timedelta(days=2),
+        explanation="Everywhere, items moved.\n\x1b[31mx",
+        comparison="a; rm -rf /",
+    )
     _, why, since, commands = description_of(told).splitlines()
     assert why == "Why: Everywhere, items moved.  [31mx"
-    assert since == "had been firing since 2024-01-06T00:00:00Z, reported for the run of 2024-01-09T00:00:00Z"
+    assert since == (
+        "had been firing since 2024-01-06T00:00:00Z, reported for the run of 2024-01-09T00:00:00Z"
+    )
     assert "rankwatch show 'a; rm -rf /' --slot " in commands
     assert commands.endswith("rankwatch runs 'a; rm -rf /'")
 

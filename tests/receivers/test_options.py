@@ -26,10 +26,18 @@ def test_every_kind_of_receiver_stands_in_the_registry_and_is_kept_from_importin
     """Also one that only a module of the package defines."""
     for found in pkgutil.iter_modules(receivers.__path__, f"{receivers.__name__}."):
         importlib.import_module(found.name)
-    kinds = {*ReceiverEntry.__subclasses__(), *HttpReceiverEntry.__subclasses__()} - {HttpReceiverEntry}
+    kinds = {*ReceiverEntry.__subclasses__(), *HttpReceiverEntry.__subclasses__()} - {
+        HttpReceiverEntry
+    }
     assert {options for options, _ in RECEIVERS.values()} == kinds
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (modules,) = (each["modules"] for each in contracts if each["name"] == "one receiver never imports another")
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    (modules,) = (
+        each["modules"]
+        for each in contracts
+        if each["name"] == "one receiver never imports another"
+    )
     assert set(modules) == {entry.__module__ for entry in kinds} | {"monitor.receivers.pings"}
 
 
@@ -45,15 +53,25 @@ def parsed(*entries: dict[str, Any]) -> tuple[ReceiverOptions, ...]:
 
 
 def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order():
-    options = parsed({"webhook": HOOK}, {"alertmanager": {"name": "eu", "urls": ["http://a:9093", "http://b:9093/am"]}})
+    options = parsed(
+        {"webhook": HOOK},
+        {"alertmanager": {"name": "eu", "urls": ["http://a:9093", "http://b:9093/am"]}},
+    )
     found = open_receivers(options, external_url="http://rankwatch.test")
     names = ["webhook", "eu-0", "eu-1"]
-    assert [receiver.name for receiver in found] == [name for entry in options for name in entry.receiver_names] == names
+    assert (
+        [receiver.name for receiver in found]
+        == [name for entry in options for name in entry.receiver_names]
+        == names
+    )
     assert [receiver.treatment.resend_every_s for receiver in found] == [None, 60.0, 60.0]
 
 
 def test_a_single_peer_and_a_named_entry_go_by_their_plain_names_and_a_path_is_shown_by_no_repr():
-    entries = parsed({"alertmanager": {"urls": ["http://host:9093/canary"]}}, {"webhook": {**HOOK, "name": "pager"}})
+    entries = parsed(
+        {"alertmanager": {"urls": ["http://host:9093/canary"]}},
+        {"webhook": {**HOOK, "name": "pager"}},
+    )
     assert [entry.receiver_names for entry in entries] == [("alertmanager",), ("pager",)]
     assert "canary" not in repr(entries)
     assert "http://host:9093" in repr(entries)
@@ -65,7 +83,10 @@ def test_a_single_peer_and_a_named_entry_go_by_their_plain_names_and_a_path_is_s
         ({"slack": SLACK}, Treatment(repeat_every_s=86_400)),
         ({"slack": SLACK | {"repeat_every": None}}, Treatment()),
         ({"pagerduty": PAGER}, Treatment(updates=Updates.UNPAGED)),
-        ({"pagerduty": PAGER | {"repeat_every": "4h"}}, Treatment(repeat_every_s=14_400, updates=Updates.UNPAGED)),
+        (
+            {"pagerduty": PAGER | {"repeat_every": "4h"}},
+            Treatment(repeat_every_s=14_400, updates=Updates.UNPAGED),
+        ),
         ({"webhook": HOOK}, Treatment(updates=Updates.NONE)),
         ({"webhook": HOOK | {"updates": True}}, Treatment(updates=Updates.UNPAGED)),
     ],

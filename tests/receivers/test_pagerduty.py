@@ -55,14 +55,21 @@ def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty):
     assert event == json.loads(SHAPE)
     assert details["changes"][0]["figures"]["normal before"] == "0.61"
     assert details["parts of the drop"] == {"items replaced": "62 %", "items moved": "38 %"}
-    assert details["lists, baseline | candidate"][0]["lists"][0] == "1 sku-2 (gone) | Red shoes (new)"
-    names = "changes, why, parts of the drop, entered or rose, left or fell, lists, baseline | candidate, commands"
+    assert (
+        details["lists, baseline | candidate"][0]["lists"][0] == "1 sku-2 (gone) | Red shoes (new)"
+    )
+    names = (
+        "changes, why, parts of the drop, entered or rose, left or fell, lists, baseline | "
+        "candidate, commands"
+    )
     assert ", ".join(details) == names
 
 
 def test_each_severity_is_one_of_theirs(pagerduty):
     send(pagerduty, *(message(EVERYBODY, severity=severity) for severity in Severity))
-    assert [event["payload"]["severity"] for event in pagerduty.events] == [each.value for each in Severity]
+    assert [event["payload"]["severity"] for event in pagerduty.events] == [
+        each.value for each in Severity
+    ]
 
 
 def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_more(pagerduty):
@@ -84,13 +91,19 @@ def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_
 
 
 def test_an_incident_that_becomes_worse_is_one_more_alert_there_and_both_are_resolved(pagerduty):
-    send(pagerduty, message(EVERYBODY), message(BRITISH, firing=(EVERYBODY, BRITISH), is_update=True))
+    send(
+        pagerduty, message(EVERYBODY), message(BRITISH, firing=(EVERYBODY, BRITISH), is_update=True)
+    )
     assert len(pagerduty.alerts) == 1
     send(pagerduty, message(BRITISH, firing=(EVERYBODY, BRITISH), pages=2, worse="more"))
     assert list(pagerduty.alerts.values()) == ["triggered", "triggered"]
-    send(pagerduty, message(acknowledgement(), firing=(EVERYBODY,), pages=2), message(end(), pages=2))
+    send(
+        pagerduty, message(acknowledgement(), firing=(EVERYBODY,), pages=2), message(end(), pages=2)
+    )
     assert list(pagerduty.alerts.values()) == ["resolved", "resolved"]
-    assert pagerduty.events[2]["payload"]["summary"].startswith("Worse: SimilarityLow firing on home-feed (country=UK)")
+    assert pagerduty.events[2]["payload"]["summary"].startswith(
+        "Worse: SimilarityLow firing on home-feed (country=UK)"
+    )
 
 
 def test_a_long_incident_key_is_cut_and_stays_its_own(pagerduty):
@@ -110,8 +123,16 @@ def test_a_202_that_does_not_say_success_is_tried_again(pagerduty):
 
 def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty):
     coded = base64.b64encode(KEY.encode()).decode().rstrip("=")
-    errors = [f"routing_key {KEY} is wrong", f"starts with {KEY[:8].upper()}", f"key=x{KEY}x", f"is {coded}", 7]
-    found = json.dumps({"status": "invalid event", "message": "Event object is invalid", "errors": errors})
+    errors = [
+        f"routing_key {KEY} is wrong",
+        f"starts with {KEY[:8].upper()}",
+        f"key=x{KEY}x",
+        f"is {coded}",
+        7,
+    ]
+    found = json.dumps(
+        {"status": "invalid event", "message": "Event object is invalid", "errors": errors}
+    )
     error = failure(pagerduty, answer(400, body=found.encode()))
     assert str(error) == (
         f"pagerduty at {pagerduty.url} answered 400 Bad Request: it refuses this message "

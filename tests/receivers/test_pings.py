@@ -26,9 +26,15 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
 
 
 @contextmanager
-def pinging(url: str, on_outcome: Callable[[str, str], None] = lambda *_: None, **options: Any) -> Iterator[RunPings]:
+def pinging(
+    url: str, on_outcome: Callable[[str, str], None] = lambda *_: None, **options: Any
+) -> Iterator[RunPings]:
     """Rests take no time."""
-    man = RunPings(PingOptions.model_validate({"url": url, **options}), rest=lambda _: False, on_outcome=on_outcome)
+    man = RunPings(
+        PingOptions.model_validate({"url": url, **options}),
+        rest=lambda _: False,
+        on_outcome=on_outcome,
+    )
     yield man
     man.close(CLOSING_S)
 
@@ -58,7 +64,12 @@ def test_a_run_pings_its_start_and_its_end_under_one_uuid_and_a_failure_with_its
 
 
 def test_each_attempt_slot_and_comparison_has_a_uuid_of_its_own(collector):
-    runs = [claim(), claim(attempt=2), claim(slot=SLOT + timedelta(days=1)), claim(comparison="other")]
+    runs = [
+        claim(),
+        claim(attempt=2),
+        claim(slot=SLOT + timedelta(days=1)),
+        claim(comparison="other"),
+    ]
     with pinging(collector.url + CHECK) as man:
         for run in runs:
             man.run_started(run)
@@ -74,14 +85,20 @@ def test_only_the_named_comparisons_are_pinged_and_a_query_of_the_url_is_kept(co
 
 
 @pytest.mark.parametrize("reply", [answer(500), answer(429), disconnect])
-def test_a_ping_is_tried_three_times_and_logged_without_the_url_where_it_did_not_get_through(collector, reply, logged):
+def test_a_ping_is_tried_three_times_and_logged_without_the_url_where_it_did_not_get_through(
+    collector, reply, logged
+):
     collector.replies.extend([reply] * 5)  # the second one gets through
     with pinging(collector.url + CHECK) as man:
         man.run_started(claim())
         man.run_finished(claim(), None)
     assert len(collector.requests) == 6
     (entry,) = logged.entries
-    assert (entry["event"], entry["ping"], entry["log_level"]) == ("ping not sent", "ping", "warning")
+    assert (entry["event"], entry["ping"], entry["log_level"]) == (
+        "ping not sent",
+        "ping",
+        "warning",
+    )
     assert CHECK.rpartition("/")[2] not in str(entry)
 
 
@@ -90,14 +107,21 @@ def test_a_url_that_is_wrong_is_not_tried_again(collector, logged):
     with pinging(collector.url + CHECK) as man:
         man.run_started(claim())
     assert len(collector.requests) == 1
-    assert logged.entries[0]["reason"] == f"ping at {collector.url} answered 404 Not Found: check its URL"
+    assert (
+        logged.entries[0]["reason"]
+        == f"ping at {collector.url} answered 404 Not Found: check its URL"
+    )
 
 
-def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcome_of_each_is_reported(collector, logged):
+def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcome_of_each_is_reported(
+    collector, logged
+):
     heard: list[tuple[str, str]] = []
     go_on = threading.Event()
     collector.replies.extend([answer(200), answer(404), held_until(go_on)])
-    with pinging(collector.url + CHECK, name="hc", on_outcome=lambda *outcome: heard.append(outcome)) as man:
+    with pinging(
+        collector.url + CHECK, name="hc", on_outcome=lambda *outcome: heard.append(outcome)
+    ) as man:
         for attempt in range(3):
             man.run_started(claim(attempt=attempt))
         collector.wait_for(3)

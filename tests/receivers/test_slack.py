@@ -47,10 +47,12 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
         "*in breach since*\n2024-01-07T00:00:00Z",
         "*run*\n2024-01-08T00:00:00Z",
         (
-            "*Why*\nNo clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %.\n"
+            "*Why*\nNo clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved "
+            "38 %.\n"
             "14 items entered the lists, 1 item left them.\n"
             "Of the drop: items replaced 62 %, items moved 38 %\n"
-            "*Entered or rose*\n• Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists\n"
+            "*Entered or rose*\n• Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate "
+            "lists\n"
             "*Left or fell*\n• sku-2: in 70 % of baseline lists, 0 % of candidate lists"
         ),
         (
@@ -63,7 +65,10 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
             "5  sku-6 (gone)\n```"
         ),
         f"<{LINK}|dashboard> · <https://runbooks.test/similarity|runbook>",
-        ("```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\nrankwatch runs home-feed\n```"),
+        (
+            "```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\nrankwatch runs "
+            "home-feed\n```"
+        ),
     ]
     assert slack.posts[0]["text"] == texts[0].strip("*")
     assert (slack.posts[0]["unfurl_links"], slack.posts[0]["unfurl_media"]) == (False, False)
@@ -79,7 +84,9 @@ def test_the_headline_shows_where_the_incident_stands(slack):
     ]
 
 
-def test_a_refusal_of_slack_is_reported_with_its_code_and_a_200_that_does_not_say_ok_is_no_webhook(slack):
+def test_a_refusal_of_slack_is_reported_with_its_code_and_a_200_that_does_not_say_ok_is_no_webhook(
+    slack,
+):
     error = failure(slack, 410, b"channel_is_archived")
     assert error.permanent
     assert re.search(r"answered 410 .*\(channel_is_archived\)", str(error))
@@ -93,11 +100,18 @@ def test_what_slack_reads_as_markup_is_escaped():
     assert escape_mrkdwn("<!channel> & <@U1>") == "&lt;!channel&gt; &amp; &lt;@U1&gt;"
     assert bold("2 * 3") == "*2 ∗ 3*"  # noqa: RUF001 - the mark that takes the asterisk's place
     assert fence(["``` out"]) == "```\nˋˋˋ out\n```"  # noqa: RUF001 - likewise
-    assert link("a|b>", "https://x.test/?a=1&b=<|>") == "<https://x.test/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
+    assert (
+        link("a|b>", "https://x.test/?a=1&b=<|>") == "<https://x.test/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
+    )
 
 
 def test_what_is_cut_cuts_no_escape_in_two():
-    assert [escape_mrkdwn("&&&", limit) for limit in (15, 14, 6, 5)] == ["&amp;&amp;&amp;", "&amp;&amp;…", "&amp;…", "…"]
+    assert [escape_mrkdwn("&&&", limit) for limit in (15, 14, 6, 5)] == [
+        "&amp;&amp;&amp;",
+        "&amp;&amp;…",
+        "&amp;…",
+        "…",
+    ]
     assert stack(["one", "two", "three"], 8) == "one\ntwo\n…"
     assert stack(["one", "two"], 8) == "one\ntwo"
 

@@ -68,7 +68,11 @@ SHAPE = """{
 
 def test_a_message_has_the_documented_shape(collector):
     request = asked(collector, START, url=f"{collector.url}/hook", name="pager")
-    assert (request.method, request.path, request.headers["Content-Type"]) == ("POST", "/hook", "application/json")
+    assert (request.method, request.path, request.headers["Content-Type"]) == (
+        "POST",
+        "/hook",
+        "application/json",
+    )
     body = json.loads(request.body)
     (alert,) = body["alerts"]
     assert alert["annotations"].pop("description").startswith(FIRING.reason)
@@ -91,16 +95,27 @@ def test_an_end_leaves_the_group_firing_until_nothing_fires_any_more(collector):
 
 def test_an_acknowledgement_is_a_firing_alert_that_says_who_looks_after_it(collector):
     (alert,) = posted(collector, message(SEEN, firing=(FIRING,)))["alerts"]
-    assert (alert["status"], alert["annotations"]["acknowledgement"]) == ("firing", "acknowledged by ann: looking")
+    assert (alert["status"], alert["annotations"]["acknowledgement"]) == (
+        "firing",
+        "acknowledged by ann: looking",
+    )
 
 
 def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
-    many = tuple(replace(BRITISH, segment=f"user={number}", dedup_key=f"{number:032}") for number in range(1000))
+    many = tuple(
+        replace(BRITISH, segment=f"user={number}", dedup_key=f"{number:032}")
+        for number in range(1000)
+    )
     body = posted(collector, message(*many, FIRING))
     (first, *_, last), count = body["alerts"], len(body["alerts"])
-    assert (first["labels"]["segment"], len(last["annotations"])) == ("all", 1)  # all users stand for the segments
+    assert (first["labels"]["segment"], len(last["annotations"])) == (
+        "all",
+        1,
+    )  # all users stand for the segments
     assert (count + body["truncatedAlerts"], count > 25) == (1001, True)
-    assert {alert["annotations"]["dedup_key"] for alert in body["alerts"][1:]} <= {each.dedup_key for each in many}
+    assert {alert["annotations"]["dedup_key"] for alert in body["alerts"][1:]} <= {
+        each.dedup_key for each in many
+    }
     assert 15_000 < len(collector.requests[-1].body) <= MAX_BYTES
 
     few = posted(collector, message(*many[:4], FIRING))
@@ -109,8 +124,13 @@ def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
 
 
 def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector):
-    assert posted(collector, message(BRITISH, firing=(FIRING, BRITISH), is_update=True))["update"] is True
-    worse = posted(collector, message(BRITISH, pages=2, worse="its severity rose from info to critical"))
+    assert (
+        posted(collector, message(BRITISH, firing=(FIRING, BRITISH), is_update=True))["update"]
+        is True
+    )
+    worse = posted(
+        collector, message(BRITISH, pages=2, worse="its severity rose from info to critical")
+    )
     assert (worse["worse"], "update" in worse) == ("its severity rose from info to critical", False)
 
 
@@ -120,16 +140,23 @@ def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector):
     assert keys[0] == keys[1] != keys[2]
     assert all(key.startswith(f"{INCIDENT}:") for key in keys)
     again = message(firing=(FIRING,), is_repetition=True)
-    assert len({message_key(again, SLOT), message_key(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
+    assert (
+        len({message_key(again, SLOT), message_key(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
+    )
 
 
 @pytest.mark.integration
-def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(collector, make_alertmanager):
+def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(
+    collector, make_alertmanager
+):
     for theirs in serve():
         server = make_alertmanager(f"{theirs.url}/hook")
         server.start()
         alert = alert_of(replace(FIRING, incident=None), datetime(2100, 1, 1, tzinfo=UTC), URL)
-        assert requests.post(f"{server.url}/api/v2/alerts", json=[alert], timeout=60).status_code == 200
+        assert (
+            requests.post(f"{server.url}/api/v2/alerts", json=[alert], timeout=60).status_code
+            == 200
+        )
         (request,) = theirs.wait_for(1)
     their, our = json.loads(request.body), posted(collector, START)
     assert their.keys() == our.keys()
@@ -138,7 +165,9 @@ def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(col
         assert their["alerts"][0][name] == our["alerts"][0][name]
 
 
-def test_the_signature_is_the_documented_hmac_and_verifies_and_without_a_secret_there_is_none(collector):
+def test_the_signature_is_the_documented_hmac_and_verifies_and_without_a_secret_there_is_none(
+    collector,
+):
     request = asked(collector, START, secret=SECRET, headers={"X-Team": "ranking"})
     assert request.headers["X-Team"] == "ranking"
     assert request.headers["X-Rankwatch-Timestamp"] == "1704672000"
@@ -152,7 +181,9 @@ def test_what_was_changed_replayed_or_made_up_does_not_verify(collector):
     request = asked(collector, START, secret=SECRET)
     given = {name.lower(): value for name, value in request.headers.items()}
 
-    def verifies(*, secret: str = SECRET, more: bytes = b"", later_s: float = 0.0, **headers: str) -> bool:
+    def verifies(
+        *, secret: str = SECRET, more: bytes = b"", later_s: float = 0.0, **headers: str
+    ) -> bool:
         changed = given | {f"x-rankwatch-{name}": value for name, value in headers.items()}
         return verify(secret, changed, request.body + more, now=SLOT + timedelta(seconds=later_s))
 

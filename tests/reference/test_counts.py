@@ -32,7 +32,12 @@ def learn(counts: np.ndarray, users: int = USERS) -> CountReference:
 def test_counts_of_users_hit_one_by_one_are_judged_by_the_exact_conditional_test():
     past, total = np.array([[1.0], [0], [2], [1], [1]]), 5 * USERS
     found = learn(past)
-    alone = CountReference(rate=found.rate, total=found.total, weights=np.eye(len(found.weights))[:, :1], is_calm=found.is_calm)
+    alone = CountReference(
+        rate=found.rate,
+        total=found.total,
+        weights=np.eye(len(found.weights))[:, :1],
+        is_calm=found.is_calm,
+    )
     for now in (1, 3, 8):
         # Given that 5 + 1 + now users were found among all, as many or more of them in this run.
         exact = scipy.stats.binom.sf(now - 1, 5 + now, USERS / (total + USERS))
@@ -40,24 +45,36 @@ def test_counts_of_users_hit_one_by_one_are_judged_by_the_exact_conditional_test
 
 
 def test_the_limit_is_where_the_chance_falls_to_the_share():
-    found, users = learn(np.random.default_rng(1).poisson([0.1, 1, 4], (20, 3)).astype(float)), np.full(3, float(USERS))
+    found, users = (
+        learn(np.random.default_rng(1).poisson([0.1, 1, 4], (20, 3)).astype(float)),
+        np.full(3, float(USERS)),
+    )
 
-    assert found.surprise(found.limit(users, np.full(3, SHARE)), users) == pytest.approx(SHARE, rel=0.05)
+    assert found.surprise(found.limit(users, np.full(3, SHARE)), users) == pytest.approx(
+        SHARE, rel=0.05
+    )
 
 
 def chance_beyond(limits: np.ndarray, mean: float, dispersion: float) -> float:
     if dispersion == 1:
         return float(scipy.stats.poisson.sf(np.floor(limits), mean).mean())
-    return float(scipy.stats.nbinom.sf(np.floor(limits), mean / (dispersion - 1), 1 / dispersion).mean())
+    return float(
+        scipy.stats.nbinom.sf(np.floor(limits), mean / (dispersion - 1), 1 / dispersion).mean()
+    )
 
 
 @pytest.mark.parametrize(
-    ("runs", "mean", "dispersion"), [(5, 0.1, 1), (40, 1, 1), (5, 4, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2), (40, 4, 2)]
+    ("runs", "mean", "dispersion"),
+    [(5, 0.1, 1), (40, 1, 1), (5, 4, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2), (40, 4, 2)],
 )
 def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs, mean, dispersion):
     rng, shape = np.random.default_rng(2), (runs, 400)
     clusters = max(dispersion - 1, 1e-9)
-    counts = rng.poisson(mean, shape) if dispersion == 1 else rng.negative_binomial(mean / clusters, 1 / dispersion, shape)
+    counts = (
+        rng.poisson(mean, shape)
+        if dispersion == 1
+        else rng.negative_binomial(mean / clusters, 1 / dispersion, shape)
+    )
     limits = learn(counts.astype(float)).limit(np.full(400, float(USERS)), np.full(400, SHARE))
 
     # The budget's SAFETY pays for what the history cannot know of clusters.
@@ -65,14 +82,27 @@ def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs, mean, dispers
 
 
 def judge(
-    counts: np.ndarray, now: float, always: float = 0.0, *, users: int = USERS, chance: float = SHARE
+    counts: np.ndarray,
+    now: float,
+    always: float = 0.0,
+    *,
+    users: int = USERS,
+    chance: float = SHARE,
 ) -> tuple[float, float]:
     """Limit and p-value, of users, of a run after these, of which so many are in every run."""
-    past, today = to_angle(counts[:, np.newaxis] / users, users), to_angle(np.array([now]) / users, np.array([users]))
+    past, today = (
+        to_angle(counts[:, np.newaxis] / users, users),
+        to_angle(np.array([now]) / users, np.array([users])),
+    )
     past = past[0], np.full_like(past[0], float(past[1]))
     known, share = refer(*past), np.array([chance])
-    by_angle = predict(known, today[1], share).high, surprise(known, *today, direction=Direction.ABOVE)
-    limit, p, _ = judge_rare(np.array([True]), past, today, share, by_angle=by_angle, always=np.array([always]))
+    by_angle = (
+        predict(known, today[1], share).high,
+        surprise(known, *today, direction=Direction.ABOVE),
+    )
+    limit, p, _ = judge_rare(
+        np.array([True]), past, today, share, by_angle=by_angle, always=np.array([always])
+    )
     return float(to_count(limit, today[1])[0][0]), float(p[0])
 
 
@@ -84,7 +114,9 @@ def test_one_list_for_a_hundredth_of_the_users_is_seen_after_ten_runs_in_which_h
 
 
 @pytest.mark.parametrize(("seen", "users", "most"), [(0.0, 88, 44), (0.0, 12, 10), (8.0, 20, 16)])
-def test_of_users_whom_hardly_a_run_hits_more_than_half_are_never_normal_however_small_the_chance(seen, users, most):
+def test_of_users_whom_hardly_a_run_hits_more_than_half_are_never_normal_however_small_the_chance(
+    seen, users, most
+):
     past = np.append(np.zeros(26), seen)
 
     assert judge(past, most + 1, users=users, chance=1e-10) == (most, 1e-10)
@@ -99,7 +131,10 @@ def test_users_that_no_run_is_without_move_no_limit_and_hide_no_others():
 
 
 def test_counts_that_never_vary_are_judged_by_that_too():
-    assert judge(np.full(40, 4.0), 12)[1] < judge(np.random.default_rng(3).poisson(4, 40).astype(float), 12)[1] / 10
+    assert (
+        judge(np.full(40, 4.0), 12)[1]
+        < judge(np.random.default_rng(3).poisson(4, 40).astype(float), 12)[1] / 10
+    )
 
 
 P05, MEAN, BELOW_0 = (Statistic.parse(name) for name in ("p05", "mean", "share_below(0)"))
@@ -111,14 +146,18 @@ def summary_of(values: np.ndarray) -> Summary:
 
 def test_one_user_has_no_error_and_none_has_none_either_and_an_extreme_user_is_no_percentile():
     assert estimate_error(summary_of(np.array([0.5])), MEAN) is None
-    assert [estimate_error(summary_of(np.empty(0)), statistic) for statistic in (MEAN, P05, BELOW_0)] == [None] * 3
+    assert [
+        estimate_error(summary_of(np.empty(0)), statistic) for statistic in (MEAN, P05, BELOW_0)
+    ] == [None] * 3
     assert estimate_error(summary_of(np.linspace(0, 1, 99)), P05) is None
     assert estimate_error(summary_of(np.linspace(0, 1, 101)), P05) is not None
 
 
 def test_a_percentile_of_even_scores_by_hand():
     """Scores even over [0, 1]: density 1, so sqrt(0.05 * 0.95 / 10,001)."""
-    assert estimate_error(summary_of(np.linspace(0, 1, 10_001)), P05) == pytest.approx(0.0021793, abs=1e-6)
+    assert estimate_error(summary_of(np.linspace(0, 1, 10_001)), P05) == pytest.approx(
+        0.0021793, abs=1e-6
+    )
 
 
 def test_angles_by_hand():
@@ -132,7 +171,9 @@ def test_the_interval_of_a_mean_is_student_s_and_that_of_a_percentile_the_normal
     """Of 10 users with mean 0.5 and standard error 0.1: 0.5 -+ 2.262157 * 0.1."""
     found = estimate_interval(summary(n=10, mean=0.5, standard_error=0.1), "mean", (-1.0, 1.0))
     assert found == pytest.approx((0.2737843, 0.7262157), abs=1e-6)
-    low, high = estimate_interval(summary(n=200, statistics={"p05": -0.99, "p25": -0.2}), "p05", (-1.0, 1.0)) or (0.0, 0.0)
+    low, high = estimate_interval(
+        summary(n=200, statistics={"p05": -0.99, "p25": -0.2}), "p05", (-1.0, 1.0)
+    ) or (0.0, 0.0)
     assert (low, -0.99 < high < -0.2) == (-1.0, True)
 
 

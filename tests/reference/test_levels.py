@@ -14,7 +14,10 @@ FAULT = [0.0, 0.2] * 10
 
 
 def alarms_of(values: list[float], first: int, last: int) -> PastAlarms:
-    """One series whose alert fired after the runs from ``first`` to before ``last``; nothing else kept runs from teaching."""
+    """One series whose alert fired after the runs from ``first`` to before ``last``.
+
+    Nothing else kept runs from teaching.
+    """
     fired = np.zeros((len(values), 1), dtype=bool)
     fired[first:last] = True
     return PastAlarms(healthy=~fired, alarms=fired, firing=fired)
@@ -27,9 +30,16 @@ def learn(values: list[float], first: int = 0, last: int = 0) -> Reference:
 
 def test_a_level_is_the_new_normal_with_its_fourteenth_run_and_from_its_own_runs_alone():
     runs = SETTLED_RUNS - 1
-    before, after = learn(HEALTHY + FAULT[: runs - 1], 20, 40), learn(HEALTHY + FAULT[:runs], 20, 40)
+    before, after = (
+        learn(HEALTHY + FAULT[: runs - 1], 20, 40),
+        learn(HEALTHY + FAULT[:runs], 20, 40),
+    )
     assert (before.center[0], before.since[0], before.runs[0]) == (pytest.approx(1.1), -1, 20)
-    assert (after.center[0], after.since[0], after.runs[0]) == (pytest.approx(np.mean(FAULT[:runs])), 20, runs)
+    assert (after.center[0], after.since[0], after.runs[0]) == (
+        pytest.approx(np.mean(FAULT[:runs])),
+        20,
+        runs,
+    )
 
 
 def test_two_runs_nearer_to_normal_than_to_the_fault_are_a_level_with_the_spread_of_before():
@@ -57,7 +67,11 @@ def test_a_healthy_series_of_the_segment_keeps_its_level():
     fired = np.zeros(values.shape, dtype=bool)
     fired[20:, 0] = True
     alarms = np.repeat(fired[:, :1], 2, axis=1)
-    found = refer(values, np.zeros_like(values), alarms=PastAlarms(healthy=~alarms, alarms=alarms, firing=fired))
+    found = refer(
+        values,
+        np.zeros_like(values),
+        alarms=PastAlarms(healthy=~alarms, alarms=alarms, firing=fired),
+    )
     assert found.center == pytest.approx([np.mean(FAULT[:13]), np.mean(HEALTHY[:13])])
 
 
@@ -87,7 +101,9 @@ def by_hand(values: list[float], rejected_wrongly: float = 0.001) -> set[int]:
 
 
 def found_in(values: list[float]) -> set[int]:
-    return set(np.flatnonzero(find_outliers(np.array(values, dtype=np.float64)[:, np.newaxis])).tolist())
+    return set(
+        np.flatnonzero(find_outliers(np.array(values, dtype=np.float64)[:, np.newaxis])).tolist()
+    )
 
 
 def test_of_few_runs_only_one_far_beyond_the_spread_of_the_others_is_the_odd_one_out():
@@ -115,5 +131,7 @@ def test_rosners_example_is_judged_as_he_states_the_test():
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.integers(0, 6))
 def test_the_quick_way_is_the_slow_one(seed, healthy, bad):
     rng = np.random.default_rng(seed)
-    values = rng.permutation(np.concatenate((rng.normal(size=healthy), rng.normal(12, 1, size=bad)))).tolist()
+    values = rng.permutation(
+        np.concatenate((rng.normal(size=healthy), rng.normal(12, 1, size=bad)))
+    ).tolist()
     assert found_in(values) == by_hand(values)

@@ -19,12 +19,17 @@ def column(*values: float) -> np.ndarray:
 
 def test_equal_errors_give_the_plain_mean_and_standard_deviation():
     found = refer(FIVE, ONES)
-    assert (found.center[0], found.spread[0] ** 2, found.center_error[0] ** 2) == pytest.approx((3, 2.5, 0.5))
+    assert (found.center[0], found.spread[0] ** 2, found.center_error[0] ** 2) == pytest.approx(
+        (3, 2.5, 0.5)
+    )
     assert (found.sampling[0], found.df[0], found.runs[0]) == pytest.approx((1, 4, 5))
 
 
 def test_what_this_run_errs_more_than_past_ones_widens_its_limit():
-    """Variance 2.5 (1 + 1/5) + (4 - 1) = 6, degrees of freedom 4 * 6 / 3 = 8; more users than usual are as usual."""
+    """Variance 2.5 (1 + 1/5) + (4 - 1) = 6, degrees of freedom 4 * 6 / 3 = 8.
+
+    More users than usual are as usual.
+    """
     found, few, many = (predict(refer(FIVE, ONES), [error], 0.01) for error in (2.0, 1.0, 0.1))
     reach = -stats.t.ppf(0.01, 8) * np.sqrt(6.0)
     assert (found.scale[0] ** 2, found.df[0]) == pytest.approx((6, 8))
@@ -33,7 +38,9 @@ def test_what_this_run_errs_more_than_past_ones_widens_its_limit():
 
 
 def test_a_run_of_few_users_weighs_less():
-    reference = refer(column(0.5, 0.52, 0.48, 0.51, 0.49, 0.2), column(0.01, 0.01, 0.01, 0.01, 0.01, 0.3))
+    reference = refer(
+        column(0.5, 0.52, 0.48, 0.51, 0.49, 0.2), column(0.01, 0.01, 0.01, 0.01, 0.01, 0.3)
+    )
     assert reference.center == pytest.approx([0.5], abs=0.005)
     assert reference.df < 5
 
@@ -42,7 +49,11 @@ def test_runs_left_out_change_nothing():
     values = draw(9, 3)
     gaps = np.insert(values, [0, 4, 4, 9], np.nan, axis=0)
     # Also those whose value has no sampling error.
-    whole, gappy, unknown = refer(values, values**0), refer(gaps, gaps**0), refer(np.nan_to_num(gaps), gaps * 0 + 1)
+    whole, gappy, unknown = (
+        refer(values, values**0),
+        refer(gaps, gaps**0),
+        refer(np.nan_to_num(gaps), gaps * 0 + 1),
+    )
     for other in (gappy, unknown):
         assert other.center == pytest.approx(whole.center)
         assert other.spread == pytest.approx(whole.spread)
@@ -56,7 +67,9 @@ def test_only_the_newest_runs_that_count_are_looked_at():
     # A gap lets older ones count.
     values = np.arange(100.0)[:, np.newaxis]
     values[50:80] = np.nan
-    assert refer(values, np.ones_like(values)).center == pytest.approx([np.r_[10:50, 80:100].mean()])
+    assert refer(values, np.ones_like(values)).center == pytest.approx(
+        [np.r_[10:50, 80:100].mean()]
+    )
 
 
 def test_bad_runs_nobody_flagged_do_not_move_the_reference():
@@ -96,10 +109,18 @@ def test_a_series_varies_by_half_of_its_sampling_variance_at_least():
 
 
 def test_surprise_is_the_share_at_the_limit():
-    reference, shares, errors = refer(draw(12, 5), np.full((12, 5), 0.3)), np.geomspace(1e-5, 0.1, 5), np.full(5, 0.7)
+    reference, shares, errors = (
+        refer(draw(12, 5), np.full((12, 5), 0.3)),
+        np.geomspace(1e-5, 0.1, 5),
+        np.full(5, 0.7),
+    )
     limits = predict(reference, errors, shares)
-    assert surprise(reference, limits.low, errors, direction=Direction.BELOW) == pytest.approx(shares)
-    assert surprise(reference, limits.high, errors, direction=Direction.ABOVE) == pytest.approx(shares)
+    assert surprise(reference, limits.low, errors, direction=Direction.BELOW) == pytest.approx(
+        shares
+    )
+    assert surprise(reference, limits.high, errors, direction=Direction.ABOVE) == pytest.approx(
+        shares
+    )
 
 
 def test_normal_deviates_are_finite_and_large_where_p_is_small():

@@ -28,7 +28,9 @@ def draw(*shape: int, seed: int = 3) -> np.ndarray:
 EFFECTS = np.array([1.0, 0.5, 0.0, 0.0, -0.5, -1.0, 0.0])
 
 
-def weekly(runs: int, series: int, size: float, noise: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def weekly(
+    runs: int, series: int, size: float, noise: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Values, and the weekday of each run."""
     day = np.arange(runs) % 7
     return size * EFFECTS[day][:, np.newaxis] + noise * draw(runs, series), day
@@ -63,7 +65,9 @@ def test_hours_and_days_are_removed_one_after_the_other():
     hour, day = run % 24, run // 24 % 7
     values = (np.sin(hour / 4) + (day < 5))[:, np.newaxis] + 0.1 * draw(len(run), 20)
     cycles = [Phases(past=hour, now=0), Phases(past=day, now=0)]
-    assert np.median(refer(values, 0 * values, phases=cycles).spread) == pytest.approx(0.1, abs=0.02)
+    assert np.median(refer(values, 0 * values, phases=cycles).spread) == pytest.approx(
+        0.1, abs=0.02
+    )
 
 
 def alarmed(ill: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,14 +79,18 @@ def weekends(runs: int, first: int = 0) -> np.ndarray:
     return (np.arange(runs) % 7 >= 5) & (np.arange(runs) >= first)
 
 
-def expected_on(day: int, values: np.ndarray, alarms: np.ndarray, *, is_known_at_once: bool = True) -> float:
+def expected_on(
+    day: int, values: np.ndarray, alarms: np.ndarray, *, is_known_at_once: bool = True
+) -> float:
     phases = Phases(past=np.arange(len(values)) % 7, now=day, is_known_at_once=is_known_at_once)
     past = PastAlarms(healthy=~alarms, alarms=alarms, firing=alarms)
     return float(np.median(refer(values, 0 * values, phases=[phases], alarms=past).center))
 
 
 @pytest.mark.parametrize(("first", "pages"), [(0, 1), (42, 1), (42, 2)])
-def test_a_pattern_is_known_once_two_recurrences_were_in_alarm_a_weekend_with_the_first_whenever_it_began(first, pages):
+def test_a_pattern_is_known_once_two_recurrences_were_in_alarm_a_weekend_with_the_first_whenever_it_began(
+    first, pages
+):
     values, alarms = alarmed(weekends(first + 33, first))
     alarms[first + 7 * pages :] = False  # what is expected does not page
     for day, level in ((4, 0), (5, -8), (6, -8)):
@@ -95,7 +103,10 @@ def test_a_pattern_is_known_once_two_recurrences_were_in_alarm_a_weekend_with_th
 
 @pytest.mark.parametrize("days", [1, 7])
 def test_a_day_under_way_teaches_nothing_about_itself(days):
-    """Today two runs of 24 were ill, and healed; a fault in the same hours of the days before changes that as little."""
+    """Today two runs of 24 were ill, and healed.
+
+    A fault in the same hours of the days before changes that as little.
+    """
     ill = np.arange(24 * days + 10) >= 24 * days + 3
     ill &= np.arange(len(ill)) < 24 * days + 5
     values, alarms = alarmed(ill)
@@ -122,7 +133,9 @@ def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day():
 def test_a_phase_that_varies_more_is_granted_more():
     values, day = weekly(56, 200, 3.0, noise=0.1)
     values[6::7] += draw(8, 200)
-    sunday, monday = (np.median(remove_seasons(values, [Phases(past=day, now=now)]).unrest) for now in (6, 0))
+    sunday, monday = (
+        np.median(remove_seasons(values, [Phases(past=day, now=now)]).unrest) for now in (6, 0)
+    )
     assert sunday > 15
     assert monday < 1.5
 
@@ -130,7 +143,9 @@ def test_a_phase_that_varies_more_is_granted_more():
 def test_the_rate_holds_with_a_season():
     values, day = weekly(35, 40_000, 0.5)
     past, now = values[:-1], values[-1]
-    p = surprise(refer(past, 0 * past, phases=[Phases(past=day[:-1], now=int(day[-1]))]), now, 0 * now)
+    p = surprise(
+        refer(past, 0 * past, phases=[Phases(past=day[:-1], now=int(day[-1]))]), now, 0 * now
+    )
     for share in (0.01, 0.001):
         assert np.mean(p < share) < 1.4 * share + 4 * np.sqrt(share / 40_000)
 
@@ -173,7 +188,12 @@ def test_one_bad_run_is_no_trend_and_evidence_is_finite_however_long_the_fault()
 def test_the_fold_is_the_sum_over_all_starts(surprises):
     """Shiryaev-Roberts: the likelihood ratios of a drift that began at run 1, at run 2, ..., added up."""
     capped = np.minimum(surprises, MOST_Z)
-    slow = np.mean([sum(np.exp(np.sum(d * capped[run:] - d * d / 2)) for run in range(len(capped))) for d in DRIFTS])
+    slow = np.mean(
+        [
+            sum(np.exp(np.sum(d * capped[run:] - d * d / 2)) for run in range(len(capped)))
+            for d in DRIFTS
+        ]
+    )
     assert gather(*surprises).total == pytest.approx([slow])
 
 
@@ -186,13 +206,19 @@ def test_the_run_length_is_at_least_one_over_alpha():
         evidence = update_evidence(evidence, rng.normal(size=series))
         kept = evidence.total < 1 / alpha
         fires += int((~kept).sum())
-        evidence = TrendEvidence(mass=evidence.mass * kept, rise=evidence.rise * kept, since=evidence.since * kept)
+        evidence = TrendEvidence(
+            mass=evidence.mass * kept, rise=evidence.rise * kept, since=evidence.since * kept
+        )
     assert series * runs / fires >= 1 / alpha
 
 
 def test_suspects_are_the_runs_since_the_drift_began_and_return_when_it_ends():
     drift = [-3.0, -3.0, 2.0, 2.0, 2.0]
-    for surprises, suspects in ((drift, 3), ([*drift, *[-3.0] * 5], 0), ([2.0, math.nan, 2.0, 2.0], 4)):
+    for surprises, suspects in (
+        (drift, 3),
+        ([*drift, *[-3.0] * 5], 0),
+        ([2.0, math.nan, 2.0, 2.0], 4),
+    ):
         assert count_suspects(gather(*surprises), 0.01).tolist() == [suspects]
 
 

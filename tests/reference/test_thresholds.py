@@ -16,7 +16,10 @@ FIVE = refer(column(1, 2, 3, 4, 5), column(0, 0, 0, 0, 0))
 
 
 def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
-    """3 - t(0.01; 4) sqrt(2.5 (1 + 1/5)); one run of mean 3 - x passes it half of the time where x is the distance."""
+    """3 - t(0.01; 4) sqrt(2.5 (1 + 1/5)).
+
+    One run of mean 3 - x passes it half of the time where x is the distance.
+    """
     found = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=-10.0)
     above = propose(FIVE, [0.0], 0.01, direction=Direction.ABOVE, worst=16.0)
 
@@ -32,12 +35,17 @@ def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_oft
     """A threshold at 0 would be passed with P(t4 <= -3 / sqrt 3) = 0.0791."""
     found = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=0.0)
     assert found.least_share == pytest.approx([stats.t.cdf(-np.sqrt(3), 4)])
-    one = propose(refer(column(0.5), column(0.1)), [0.1], 0.01, direction=Direction.BELOW, worst=-1.0)
+    one = propose(
+        refer(column(0.5), column(0.1)), [0.1], 0.01, direction=Direction.BELOW, worst=-1.0
+    )
     assert np.isnan(one.limit).all()
 
 
 def test_a_threshold_bears_the_largest_sampling_error():
-    narrow, wide = (propose(FIVE, [error], 0.01, direction=Direction.BELOW, worst=-99.0).limit for error in (0.0, 1.0))
+    narrow, wide = (
+        propose(FIVE, [error], 0.01, direction=Direction.BELOW, worst=-99.0).limit
+        for error in (0.0, 1.0)
+    )
     assert narrow > wide == pytest.approx(predict(FIVE, [1.0], 0.01).low)
 
 
@@ -45,12 +53,16 @@ def test_half_goes_to_all_and_the_rest_to_the_others_alike():
     budget = Budget(runs=100, segments=["all", "a", "b"], looks={"drop": 3, "trend": 1})
     shares = [budget.share("all", "drop"), budget.share("b", "trend")]
     assert shares == pytest.approx([0.5 * 0.75 / (SAFETY * 100), 0.25 * 0.25 / (SAFETY * 100)])
-    spent = sum(budget.share(segment, look) for segment in ("all", "a", "b") for look in ("drop", "trend"))
+    spent = sum(
+        budget.share(segment, look) for segment in ("all", "a", "b") for look in ("drop", "trend")
+    )
     assert spent == pytest.approx(1 / (SAFETY * 100))
 
 
 def looking(**changes: float) -> DropSearch:
-    return DropSearch(**{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9, **changes})
+    return DropSearch(
+        **{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9, **changes}
+    )
 
 
 def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles():
@@ -58,8 +70,12 @@ def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles():
     found = looking(learned=math.inf, share=0.01)
 
     assert found.shift == pytest.approx(3.6079, abs=2e-3)
-    assert found.least_drop(100) == pytest.approx(3.6079 * math.sqrt(0.03**2 + 0.3**2 / 100), rel=1e-3)
-    assert found.least_drop(100, 4) == pytest.approx(found.least_drop(100) / 2)  # the mean of four runs
+    assert found.least_drop(100) == pytest.approx(
+        3.6079 * math.sqrt(0.03**2 + 0.3**2 / 100), rel=1e-3
+    )
+    assert found.least_drop(100, 4) == pytest.approx(
+        found.least_drop(100) / 2
+    )  # the mean of four runs
 
 
 def test_the_shift_is_the_non_centrality_of_scipys_t():
@@ -99,6 +115,9 @@ def test_the_users_found_are_the_fewest_that_see_the_drop(drop, learned, wander,
 
 def test_values_out_of_range_are_refused():
     bad = {"sd": (math.nan, -1.0), "share": (0.0, 0.6), "power": (1.0,), "learned": (1.0,)}
-    for changes in ({"sd": 0.0, "wander": 0.0}, *({name: value} for name, values in bad.items() for value in values)):
+    for changes in (
+        {"sd": 0.0, "wander": 0.0},
+        *({name: value} for name, values in bad.items() for value in values),
+    ):
         with pytest.raises(InputError):
             looking(**changes)

@@ -11,7 +11,15 @@ from scipy import stats
 
 from monitor.errors import InputError
 from monitor.sequential import gate
-from monitor.sequential.gate import STAKES, WEIGHTS, Scale, bounds, follow_capital, log_capital, tally
+from monitor.sequential.gate import (
+    STAKES,
+    WEIGHTS,
+    Scale,
+    bounds,
+    follow_capital,
+    log_capital,
+    tally,
+)
 
 MEANS = st.floats(0.01, 0.99)
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
@@ -48,18 +56,26 @@ def test_the_tally_the_path_and_the_definition_agree(scores, mean):
     assert follow_capital(scores, mean)[-1] == pytest.approx(slow, abs=1e-9)
 
 
-@pytest.mark.parametrize("population", [[0.0, 0.0, 1.0, 1.0, 0.5], [0.1, 0.2, 0.9, 0.9, 0.9], [0.5] * 5])
+@pytest.mark.parametrize(
+    "population", [[0.0, 0.0, 1.0, 1.0, 0.5], [0.1, 0.2, 0.9, 0.9, 0.9], [0.5] * 5]
+)
 def test_drawn_without_replacement_from_an_unknown_number_expected_capital_is_at_most_1(population):
     """Maclaurin's inequality, by all orders of a small population."""
     mean = float(np.mean(population))
     for drawn in range(1, 6):
         orders = permutations(population, drawn)
-        assert np.mean([math.exp(log_capital(tally(np.array(order)), mean)) for order in orders]) <= 1 + 1e-12
+        assert (
+            np.mean([math.exp(log_capital(tally(np.array(order)), mean)) for order in orders])
+            <= 1 + 1e-12
+        )
 
 
 def test_means_that_move_around_the_margin_earn_nothing_on_average():
     """The promise is about the average over what was looked at: 0.2 and 0.8 in turn average to a half."""
-    assert np.mean([log_capital(tally(np.array([a, b])), 0.5) for a in (0.1, 0.3) for b in (0.7, 0.9)]) <= 0
+    assert (
+        np.mean([log_capital(tally(np.array([a, b])), 0.5) for a in (0.1, 0.3) for b in (0.7, 0.9)])
+        <= 0
+    )
 
 
 def test_bounds_say_what_the_capital_at_them_says():

@@ -15,8 +15,12 @@ def sample(values: list[float] | np.ndarray, missing: int = 0) -> gate.UserSampl
     return gate.UserSample(gate.tally(np.asarray(values, dtype=float)), missing)
 
 
-def gate_each(samples: list[gate.UserSample], margin: float, alpha: float) -> tuple[gate.GateResult, ...]:
-    return gate.gate_samples({str(place): one for place, one in enumerate(samples)}, gate.Scale(0, 1), margin, alpha)
+def gate_each(
+    samples: list[gate.UserSample], margin: float, alpha: float
+) -> tuple[gate.GateResult, ...]:
+    return gate.gate_samples(
+        {str(place): one for place, one in enumerate(samples)}, gate.Scale(0, 1), margin, alpha
+    )
 
 
 def gate_sample(one: gate.UserSample, margin: float, alpha: float) -> gate.GateResult:
@@ -53,7 +57,10 @@ def test_so_many_equal_scores_and_missing_users_are_a_verdict_or_say_why_not(row
     found = gate_sample(sample(np.full(int(users), value), int(missing)), margin, 0.01)
     assert [found.verdict.value, found.reason.value] == row[4:]
     if users:
-        best, worst = value * users / (users + missing), (value * users + missing) / (users + missing)
+        best, worst = (
+            value * users / (users + missing),
+            (value * users + missing) / (users + missing),
+        )
         assert (found.mean_best, found.mean_worst) == pytest.approx((best, worst))
 
 
@@ -72,7 +79,9 @@ def test_missing_filled_in_by_hand_is_the_same(values, missing):
     found = gate_sample(sample(values, missing), 0.4, 0.05)
     worst, best = (gate.tally(np.array(values + [fill] * missing)) for fill in (1.0, 0.0))
     assert found.evidence_safe * math.log(10) == pytest.approx(gate.log_capital(worst, 0.4))
-    assert found.evidence_breach * math.log(10) == pytest.approx(gate.log_capital(best.flipped(), 0.6))
+    assert found.evidence_breach * math.log(10) == pytest.approx(
+        gate.log_capital(best.flipped(), 0.6)
+    )
 
 
 def rejected(*e_values: float) -> list[int]:
@@ -91,14 +100,21 @@ def test_e_bh_by_hand():
 def test_e_bh_is_the_slow_definition(logs, alpha):
     count = len(logs)
     ranked = sorted(logs, reverse=True)
-    fits = [k for k in range(1, count + 1) if ranked[k - 1] + math.log(k) >= math.log(count / alpha)]
+    fits = [
+        k for k in range(1, count + 1) if ranked[k - 1] + math.log(k) >= math.log(count / alpha)
+    ]
     assert gate.reject(logs, alpha).sum() == (max(fits) if fits else 0)
 
 
 def test_all_segments_are_safe_exactly_where_each_is_by_itself():
     enough, few = sample(np.zeros(100)), sample(np.zeros(10))
-    assert {each.verdict for each in gate_each([enough, enough, enough], 0.1, 0.01)} == {gate.GateVerdict.SAFE}
-    assert [each.reason for each in gate_each([enough, few], 0.1, 0.01)] == [gate.GateReason.DECIDED, gate.GateReason.TOO_FEW]
+    assert {each.verdict for each in gate_each([enough, enough, enough], 0.1, 0.01)} == {
+        gate.GateVerdict.SAFE
+    }
+    assert [each.reason for each in gate_each([enough, few], 0.1, 0.01)] == [
+        gate.GateReason.DECIDED,
+        gate.GateReason.TOO_FEW,
+    ]
 
 
 def test_one_bad_segment_among_many_has_to_show_more_evidence():

@@ -1,4 +1,7 @@
-"""Real servers on random loopback ports for tests, one module a server. Each stops what it started."""
+"""Real servers on random loopback ports for tests, one module a server.
+
+Each stops what it started.
+"""
 
 import os
 import secrets
@@ -19,11 +22,19 @@ from rings import is_first_ring
 
 
 def require(*names: str) -> str:
-    """Path of the first program found under these names; skips loudly, or fails where skipping is forbidden."""
+    """Path of the first program found under these names.
+
+    Skips loudly, or fails where skipping is forbidden.
+    """
     if is_first_ring():
         pytest.fail(f"this test needs {' or '.join(names)}: mark it with pytest.mark.integration")
-    places = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]
-    found = next(filter(None, (shutil.which(name, path=os.pathsep.join(places)) for name in names)), None)
+    places = [
+        *os.environ.get("PATH", "").split(os.pathsep),
+        *map(str, Path("/usr/lib/postgresql").glob("*/bin")),
+    ]
+    found = next(
+        filter(None, (shutil.which(name, path=os.pathsep.join(places)) for name in names)), None
+    )
     return found or missing(f"{' or '.join(names)} is not installed")
 
 
@@ -41,14 +52,22 @@ def await_start(
     refusal: type[Exception] = OSError,
     within_s: float = 30.0,
 ) -> None:
-    """Ask until the server answers; fail, with the end of its log, where it has ended or does not answer in time."""
+    """Ask until the server answers.
+
+    Fail, with the end of its log, where it has ended or does not answer in time.
+    """
     ends_at = time.monotonic() + within_s
     while True:
         try:
             ask()
         except refusal:
             if process.poll() is not None or time.monotonic() > ends_at:
-                pytest.fail(f"{process.args!r} did not start: {log.read_text(encoding='utf-8')[-2000:] if log else ''}")
+                pytest.fail(
+                    (
+                        f"{process.args!r} did not start: "
+                        f"{log.read_text(encoding='utf-8')[-2000:] if log else ''}"
+                    )
+                )
             time.sleep(0.05)
         else:
             return
@@ -75,7 +94,12 @@ def running(  # noqa: PLR0913 - what servers differ in
         with log.open("wb") as output:
             guarded = ["/bin/sh", "-c", _GUARD, "sh", signal, *command]
             guard = subprocess.Popen(
-                guarded, user=account, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
+                guarded,
+                user=account,
+                cwd=home,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
         try:
             await_start(ask, guard, log, refusal=refusal, within_s=within_s)
@@ -89,7 +113,9 @@ def running(  # noqa: PLR0913 - what servers differ in
 @contextmanager
 def listening(server: socketserver.TCPServer) -> Iterator[None]:
     """It serves in a thread of its own until the block ends."""
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield

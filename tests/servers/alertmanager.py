@@ -29,11 +29,17 @@ class AlertmanagerServer:
     What it notifies goes to ``notify_url``, or where ``config`` says.
     """
 
-    def __init__(self, directory: Path, notify_url: str | None = None, config: str | None = None) -> None:
+    def __init__(
+        self, directory: Path, notify_url: str | None = None, config: str | None = None
+    ) -> None:
         self._program = require("prometheus-alertmanager", "alertmanager")
         self._directory, self.port = directory, free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        hook = f"    webhook_configs: [{{url: {json.dumps(notify_url)}, send_resolved: true}}]\n" if notify_url else ""
+        hook = (
+            f"    webhook_configs: [{{url: {json.dumps(notify_url)}, send_resolved: true}}]\n"
+            if notify_url
+            else ""
+        )
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "config.yml").write_text(_CONFIG + hook if config is None else config)
 
@@ -52,7 +58,9 @@ class AlertmanagerServer:
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(arguments, stdout=log, stderr=log)
 
-        await_start(lambda: self._get("/-/ready"), self._process, self._directory / "log", within_s=120)
+        await_start(
+            lambda: self._get("/-/ready"), self._process, self._directory / "log", within_s=120
+        )
 
     def stop(self) -> None:
         """Kill it."""

@@ -24,9 +24,13 @@ def answering(respond: Respond, seen: list[Asked] | None = None) -> Iterator[str
         headers = {name.lower(): value for name, value in request.headers.items()}
         if seen is not None:
             about = {"method": request.method, "target": request.path}
-            seen.append(Asked(user="", attempt=len(seen) + 1, headers=headers, body=request.body, **about))
+            seen.append(
+                Asked(user="", attempt=len(seen) + 1, headers=headers, body=request.body, **about)
+            )
         is_text = not request.body or "form" in headers.get("content-type", "")
-        status, found = respond(request.path, request.body.decode() if is_text else json.loads(request.body))
+        status, found = respond(
+            request.path, request.body.decode() if is_text else json.loads(request.body)
+        )
         return answer(status, body=json.dumps(found).encode())
 
     with contextmanager(serve)() as collector:

@@ -32,7 +32,11 @@ class Authority:
     def issue(self, name: str, alternative: str = LOOPBACK) -> Pair:
         signed_by = ("-CA", str(self.own.cert), "-CAkey", str(self.own.key))
         return _make(
-            self.folder, name, f"subjectAltName={alternative}", "basicConstraints=critical,CA:FALSE", options=signed_by
+            self.folder,
+            name,
+            f"subjectAltName={alternative}",
+            "basicConstraints=critical,CA:FALSE",
+            options=signed_by,
         )
 
     def client_context(self, pair: Pair | None = None) -> ssl.SSLContext:
@@ -56,8 +60,26 @@ def _make(folder: Path, name: str, *extensions: str, options: tuple[str, ...] = 
     added = [part for each in extensions for part in ("-addext", each)]
     subprocess.run(
         [
-            *(require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", f"/CN={name}", "-keyout", str(pair.key), "-out", str(pair.cert), *options, *added),
+            *(
+                require("openssl"),
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+            ),
+            *(
+                "-subj",
+                f"/CN={name}",
+                "-keyout",
+                str(pair.key),
+                "-out",
+                str(pair.cert),
+                *options,
+                *added,
+            ),
         ],
         check=True,
         capture_output=True,
@@ -82,10 +104,14 @@ def server_pair(authority: Authority) -> Pair:
 
 @pytest.fixture(scope="session")
 def client_pair(authority: Authority) -> Pair:
-    return authority.issue("client", "DNS:prometheus.test,URI:spiffe://x/y,email:p@x.test,IP:0:0:0:0:0:0:0:1")
+    return authority.issue(
+        "client", "DNS:prometheus.test,URI:spiffe://x/y,email:p@x.test,IP:0:0:0:0:0:0:0:1"
+    )
 
 
 @pytest.fixture(scope="session")
 def stranger_pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """Of an authority that nobody here trusts."""
-    return found(tmp_path_factory.mktemp("strangers"), "strangers").issue("stranger", "DNS:prometheus.test")
+    return found(tmp_path_factory.mktemp("strangers"), "strangers").issue(
+        "stranger", "DNS:prometheus.test"
+    )

@@ -13,7 +13,14 @@ from typing import IO, Any, cast
 from servers import require
 
 _OPTIONS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"),
+    *(
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--no-first-run",
+    ),
     *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
 )
 _KEYS = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowRight": 39}
@@ -22,7 +29,10 @@ TROUBLE = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrow
 
 
 class Browser:
-    """One process with any number of tabs; ``events`` are what all of them have told since they were last cleared."""
+    """One process with any number of tabs.
+
+    ``events`` are what all of them have told since they were last cleared.
+    """
 
     def __init__(self, sent: IO[bytes], told: IO[bytes]) -> None:
         self._sent, self._told, self._calls = sent, told, 0
@@ -32,7 +42,10 @@ class Browser:
         """The result of a command; an AssertionError with what Chromium says where it refuses."""
         self._calls += 1
         to = {} if session is None else {"sessionId": session}
-        self._sent.write(json.dumps({"id": self._calls, "method": method, "params": params, **to}).encode() + b"\0")
+        self._sent.write(
+            json.dumps({"id": self._calls, "method": method, "params": params, **to}).encode()
+            + b"\0"
+        )
         self._sent.flush()
         while (answer := self._read()).get("id") != self._calls:
             self.events.append(answer)
@@ -51,15 +64,30 @@ class Browser:
             read += byte
         return cast("dict[str, Any]", json.loads(read))
 
-    def open_tab(self, *, width: int = 1280, height: int = 900, is_dark: bool = False, has_script: bool = True) -> "Tab":
+    def open_tab(
+        self,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        is_dark: bool = False,
+        has_script: bool = True,
+    ) -> "Tab":
         """An empty tab of this size, in one of both colour schemes, with or without JavaScript."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        tab = Tab(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        tab = Tab(
+            self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        )
         for domain in ("Page", "Network", "Log", "Runtime"):
             tab.call(f"{domain}.enable")
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         tab.call("Emulation.setEmulatedMedia", features=[scheme])
-        tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        tab.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
         tab.call("Emulation.setScriptExecutionDisabled", value=not has_script)
         return tab
 
@@ -81,7 +109,9 @@ class Tab:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page, awaited."""
-        done = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        done = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
@@ -99,7 +129,11 @@ class Tab:
 
     def picture(self, path: Path, *, whole: bool = False) -> None:
         """What stands in the window, or the whole page, as PNG."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]))
+        path.write_bytes(
+            base64.b64decode(
+                self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
+            )
+        )
 
 
 @contextmanager
@@ -107,8 +141,16 @@ def browsing() -> Iterator[Browser]:
     """A browser with a profile of its own; both go at the end."""
     program = require("chromium", "chromium-browser", "google-chrome")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # Chromium reads commands from descriptor 3 and answers on 4. It ends when its commands end: also when pytest is killed.
-        command = ["/bin/sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh", program, *_OPTIONS]
+        # Chromium reads commands from descriptor 3 and answers on 4. It ends when its commands end:
+        # also when pytest is killed.
+        command = [
+            "/bin/sh",
+            "-c",
+            'exec "$@" 3<&0 4>&1 </dev/null >/dev/null',
+            "sh",
+            program,
+            *_OPTIONS,
+        ]
         with subprocess.Popen(
             [*command, f"--user-data-dir={profile}"],
             stdin=subprocess.PIPE,
@@ -140,7 +182,11 @@ def shown_in_browser(file: Path) -> dict[str, Any]:
         tab.go(file.absolute().as_uri())
         shown: dict[str, Any] = tab.run(_SHOWN)
         told = browser.events
-    asked = {each["params"]["request"]["url"] for each in told if each["method"] == "Network.requestWillBeSent"}
+    asked = {
+        each["params"]["request"]["url"]
+        for each in told
+        if each["method"] == "Network.requestWillBeSent"
+    }
     assert asked == {file.absolute().as_uri()}
     assert [each for each in told if each["method"] in TROUBLE] == []
     assert shown["wide"] == 0

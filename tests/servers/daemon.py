@@ -33,7 +33,9 @@ class ServeProcess:
     def __init__(self, config: Path, log: Path) -> None:
         self.log = log
         begin = log.stat().st_size if log.exists() else 0
-        self._process = started(["serve", "--config", str(config)], cwd=config.parent, out=log, err=log)
+        self._process = started(
+            ["serve", "--config", str(config)], cwd=config.parent, out=log, err=log
+        )
         try:
             self.url = str(wait_for(lambda: self._address(begin), f"the daemon's address in {log}"))
         except BaseException:

@@ -15,7 +15,9 @@ def small_disk(place: Path, size: str) -> Iterator[Path]:
     if os.geteuid() != 0:
         missing("only root may mount a small disk")
     place.mkdir()
-    subprocess.run([require("mount"), "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True)
+    subprocess.run(
+        [require("mount"), "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True
+    )
     try:
         yield place
     finally:

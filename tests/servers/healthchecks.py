@@ -1,4 +1,7 @@
-"""What Healthchecks would make of requests to its pinging API; it refuses what that would not take."""
+"""What Healthchecks would make of requests to its pinging API.
+
+It refuses what that would not take.
+"""
 
 import re
 from collections.abc import Sequence

@@ -24,10 +24,20 @@ from servers import missing, require
 _INSIDE = Path(__file__).with_name("image_inside.py")
 _BASE = ("bin", "sbin", "usr", *(path.name for path in sorted(Path("/").glob("lib*"))))
 _ETC = (
-    *("ca-certificates", "ca-certificates.conf", "default", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "login.defs"),
+    *(
+        "ca-certificates",
+        "ca-certificates.conf",
+        "default",
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "login.defs",
+    ),
     *("nsswitch.conf", "pip.conf", "resolv.conf", "ssl"),
 )
-_HOSTS_OWN = re.compile(r"(?i)PIP_(?!CONSTRAINT|BUILD_CONSTRAINT).*|(https?|no|all)_proxy|SSL_CERT_.*|REQUESTS_CA_BUNDLE")
+_HOSTS_OWN = re.compile(
+    r"(?i)PIP_(?!CONSTRAINT|BUILD_CONSTRAINT).*|(https?|no|all)_proxy|SSL_CERT_.*|REQUESTS_CA_BUNDLE"
+)
 """How packages are reached from here, which is no part of the image."""
 
 
@@ -36,7 +46,9 @@ class Stage:
     """One FROM and what follows: a root, and the settings that instructions leave."""
 
     root: Path
-    environment: dict[str, str] = field(default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"})
+    environment: dict[str, str] = field(
+        default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+    )
     settings: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
 
@@ -46,19 +58,35 @@ class Stage:
 
 
 def instructions(dockerfile: Path) -> list[tuple[str, str]]:
-    """Each instruction with its arguments on one line; those before it that are ARGs are filled in."""
-    lines = [line for line in dockerfile.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    """Each instruction with its arguments on one line.
+
+    Those before it that are ARGs are filled in.
+    """
+    lines = [
+        line
+        for line in dockerfile.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
     text = "\n".join(lines).replace("\\\n", " ")
-    found = [(line.split()[0], line.split(maxsplit=1)[1].strip()) for line in text.splitlines() if line.strip()]
+    found = [
+        (line.split()[0], line.split(maxsplit=1)[1].strip())
+        for line in text.splitlines()
+        if line.strip()
+    ]
     given = dict(arguments.split("=", 1) for word, arguments in found if word == "ARG")
-    return [(word, re.sub(r"\$\{(\w+)\}", lambda name: given.get(name[1], name[0]), arguments)) for word, arguments in found]
+    return [
+        (word, re.sub(r"\$\{(\w+)\}", lambda name: given.get(name[1], name[0]), arguments))
+        for word, arguments in found
+    ]
 
 
 def build(dockerfile: Path, context: Path, home: Path) -> Stage:
-    """The last stage of the Dockerfile, with its root below ``home``. Fails the test with what a step wrote when it fails.
+    """The last stage of the Dockerfile, with its root below ``home``.
 
-    Only the package itself is compiled: all the others would take a third of the time, and the container needs few of them.
-    """
+    Fails the test with what a step wrote when it fails.
+
+    Only the package itself is compiled: all the others would take a third of the time, and the
+    container needs few of them."""
     if os.geteuid() != 0:
         missing("the image's steps need root")
     stages: dict[str, Stage] = {}
@@ -74,7 +102,9 @@ def build(dockerfile: Path, context: Path, home: Path) -> Stage:
         elif word in {"ENV", "LABEL"}:
             pairs = dict(pair.split("=", 1) for pair in shlex.split(arguments))
             kept = stage.environment if word == "ENV" else stage.labels
-            kept |= {key: value.replace("$PATH", kept.get("PATH", "")) for key, value in pairs.items()}
+            kept |= {
+                key: value.replace("$PATH", kept.get("PATH", "")) for key, value in pairs.items()
+            }
         else:
             stage.settings[word] = arguments
             if word == "WORKDIR":
@@ -83,7 +113,9 @@ def build(dockerfile: Path, context: Path, home: Path) -> Stage:
 
 
 def run(stage: Stage, config: Path, state: Path) -> dict[str, Any]:
-    """Start the container on the folder ``config`` until its health check passes, then stop it; what was seen.
+    """Start the container on the folder ``config`` until its health check passes, then stop it.
+
+    What was seen.
 
     ``state`` stands in for the volume. Keys: see image_inside.py.
     """
@@ -92,7 +124,11 @@ def run(stage: Stage, config: Path, state: Path) -> dict[str, Any]:
     os.chown(state, owner, owner)
     plan = {
         "root": str(stage.root),
-        "mounts": [[str(config), "/etc/rankwatch", "ro"], [str(state), stage.settings["VOLUME"], "rw"], *_mounts()],
+        "mounts": [
+            [str(config), "/etc/rankwatch", "ro"],
+            [str(state), stage.settings["VOLUME"], "rw"],
+            *_mounts(),
+        ],
         "environment": stage.environment,
         "workdir": stage.workdir,
         "user": stage.settings["USER"],
@@ -109,7 +145,11 @@ def run(stage: Stage, config: Path, state: Path) -> dict[str, Any]:
 
 
 def _inner(stage: Stage, path: str) -> Path:
-    return stage.root / stage.workdir.lstrip("/") / path if not path.startswith("/") else stage.root / path.lstrip("/")
+    return (
+        stage.root / stage.workdir.lstrip("/") / path
+        if not path.startswith("/")
+        else stage.root / path.lstrip("/")
+    )
 
 
 def _root(root: Path) -> Path:
@@ -158,13 +198,22 @@ def _copy(stage: Stage, arguments: str, context: Path, stages: dict[str, Stage])
             leave = shutil.ignore_patterns("__pycache__", "*.pyc") if origin is context else None
             # What comes from another stage is half a gigabyte, and no step changes it any more.
             how = shutil.copy2 if origin is context else os.link
-            shutil.copytree(origin / source, target, symlinks=True, ignore=leave, copy_function=how, dirs_exist_ok=True)
+            shutil.copytree(
+                origin / source,
+                target,
+                symlinks=True,
+                ignore=leave,
+                copy_function=how,
+                dirs_exist_ok=True,
+            )
         else:
             shutil.copy(origin / source, target)
 
 
 def _run(stage: Stage, arguments: str) -> None:
-    cached, command = re.fullmatch(r"(?:--mount=type=cache,target=(\S+) +)?(.*)", arguments).groups()  # type: ignore[union-attr]
+    cached, command = re.fullmatch(
+        r"(?:--mount=type=cache,target=(\S+) +)?(.*)", arguments
+    ).groups()  # type: ignore[union-attr]
     cache = Path(os.environ.get("PIP_CACHE_DIR", Path.home() / ".cache" / "pip"))
     cache.mkdir(parents=True, exist_ok=True)
     outside = {name: value for name, value in os.environ.items() if _HOSTS_OWN.fullmatch(name)}
@@ -173,7 +222,11 @@ def _run(stage: Stage, arguments: str) -> None:
         "mounts": [*_mounts(), *([[str(cache), cached, "rw"]] if cached else [])],
         "environment": outside | stage.environment | {"HOME": "/root"},
         "workdir": stage.workdir,
-        "command": ["/bin/sh", "-c", re.sub(r"(-m compileall .*/lib)$", r"\1/*/site-packages/monitor", command)],
+        "command": [
+            "/bin/sh",
+            "-c",
+            re.sub(r"(-m compileall .*/lib)$", r"\1/*/site-packages/monitor", command),
+        ],
     }
     done = _unshared(plan=plan)
     if done.returncode:
@@ -183,4 +236,6 @@ def _run(stage: Stage, arguments: str) -> None:
 def _unshared(*namespaces: str, plan: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
     plan["prefix"] = sys.base_prefix
     command = [require("unshare"), "--mount", *namespaces, sys.executable, str(_INSIDE)]
-    return subprocess.run(command, input=json.dumps(plan), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, input=json.dumps(plan), capture_output=True, text=True, check=False
+    )

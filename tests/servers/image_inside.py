@@ -49,10 +49,15 @@ def _put_where_the_base_has_it(prefix: Path, local: Path) -> None:
         (local / name).symlink_to(prefix / source)
 
 
-def _start(plan: dict[str, Any], command: list[str], *before: str, **more: Any) -> "subprocess.Popen[bytes]":
+def _start(
+    plan: dict[str, Any], command: list[str], *before: str, **more: Any
+) -> "subprocess.Popen[bytes]":
     inner = [*before, "/usr/bin/env", f"--chdir={plan['workdir']}", *command]
     return subprocess.Popen(
-        ["/usr/sbin/chroot", plan["root"], *inner], env=plan["environment"], stdin=subprocess.DEVNULL, **more
+        ["/usr/sbin/chroot", plan["root"], *inner],
+        env=plan["environment"],
+        stdin=subprocess.DEVNULL,
+        **more,
     )
 
 
@@ -85,7 +90,9 @@ def _contain(plan: dict[str, Any]) -> dict[str, Any]:
     confined = _confine(plan["user"])
 
     def health() -> int:
-        return _start(plan, plan["health"], *confined, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait()
+        return _start(
+            plan, plan["health"], *confined, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ).wait()
 
     seen: dict[str, Any] = {"health_before": health()}
     with (scratch / "log").open("wb") as log:
@@ -94,11 +101,19 @@ def _contain(plan: dict[str, Any]) -> dict[str, Any]:
     while (code := health()) and container.poll() is None and time.monotonic() < deadline:
         time.sleep(1)  # each question is a process
     status = dict(
-        line.split(":\t", 1) for line in (root / f"proc/{container.pid}/status").read_text().splitlines() if ":\t" in line
+        line.split(":\t", 1)
+        for line in (root / f"proc/{container.pid}/status").read_text().splitlines()
+        if ":\t" in line
     )
-    seen |= {"health": code, "owner": int(status["Uid"].split()[0]), "may": status["CapBnd"] + status["CapEff"]}
+    seen |= {
+        "health": code,
+        "owner": int(status["Uid"].split()[0]),
+        "may": status["CapBnd"] + status["CapEff"],
+    }
     seen["refused"] = [
-        place for place in ("/opt/rankwatch/x", "/etc/x", "/etc/rankwatch/x", "/usr/x") if _refuses(Path(f"{root}{place}"))
+        place
+        for place in ("/opt/rankwatch/x", "/etc/x", "/etc/rankwatch/x", "/usr/x")
+        if _refuses(Path(f"{root}{place}"))
     ]
     container.send_signal(signal.SIGTERM)
     return seen | {"exit_code": container.wait(60), "log": (scratch / "log").read_text()}

@@ -1,7 +1,7 @@
 """A kubectl, whose kustomize builds manifests without a cluster.
 
-The one that a Python package ships for a cloud's functions is of a known version; one that is installed is the second choice.
-"""
+The one that a Python package ships for a cloud's functions is of a known version; one that is
+installed is the second choice."""
 
 import io
 import stat
@@ -23,7 +23,10 @@ Build = Callable[[Path], list[dict[str, Any]]]
 
 
 def _unpack(home: Path) -> str | None:
-    """Path of the packaged kubectl: in a zip, in a tar, in the package. None where the package is not installed."""
+    """Path of the packaged kubectl: in a zip, in a tar, in the package.
+
+    None where the package is not installed.
+    """
     try:
         files = metadata.files(_PACKAGE) or []
     except metadata.PackageNotFoundError:
@@ -39,12 +42,17 @@ def _unpack(home: Path) -> str | None:
 
 
 def kustomizer(home: Path) -> Build:
-    """What builds a folder into its objects; warnings, too, are failures. May unpack a program to ``home``."""
+    """What builds a folder into its objects.
+
+    Warnings, too, are failures. May unpack a program to ``home``.
+    """
     program = _unpack(home) or require("kustomize", "kubectl")
     word = "build" if Path(program).name == "kustomize" else "kustomize"
 
     def build(folder: Path) -> list[dict[str, Any]]:
-        done = subprocess.run([program, word, str(folder)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [program, word, str(folder)], capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stderr) == (0, "")
         return list(yaml.safe_load_all(done.stdout))
 

@@ -39,12 +39,17 @@ def pull_of(*users: str, k: int = 10, timeout_s: float = 120, **options: Any) ->
 
 def long_rows(lists: Lists) -> Rows:
     """(user, item, rank) with ranks from 1, deliberately out of order."""
-    rows = [(user, item, rank) for user, items in lists.items() for rank, item in enumerate(items, 1)]
+    rows = [
+        (user, item, rank) for user, items in lists.items() for rank, item in enumerate(items, 1)
+    ]
     return sorted(rows, key=lambda row: (row[2] * 7 % 5, row[0]))
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], path: Path, names: Sequence[str] = ()) -> None:
-    """Lists as JSON, which tables of texts hold them as; ``names`` of the columns where there is no row."""
+    """Lists as JSON, which tables of texts hold them as.
+
+    ``names`` of the columns where there is no row.
+    """
     with _written(path) as file:
         table = csv.DictWriter(file, list(rows[0]) if rows else names)
         table.writeheader()
@@ -57,7 +62,9 @@ def write_jsonl(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def as_text(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()}
+    return {
+        name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()
+    }
 
 
 def _written(path: Path) -> IO[str]:
@@ -67,11 +74,24 @@ def _written(path: Path) -> IO[str]:
 
 def _parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """A column has one type: with a text among the ids all are texts."""
-    ids = [item for row in rows for item in (row["what"] if isinstance(row["what"], list) else [row["what"]])]
-    kind, spell = (pa.large_string(), str) if any(isinstance(item, str) for item in ids) else (pa.int64(), int)
+    ids = [
+        item
+        for row in rows
+        for item in (row["what"] if isinstance(row["what"], list) else [row["what"]])
+    ]
+    kind, spell = (
+        (pa.large_string(), str)
+        if any(isinstance(item, str) for item in ids)
+        else (pa.int64(), int)
+    )
     is_wide = "wide" in path.name
-    spelt = [row | {"what": [*map(spell, row["what"])] if is_wide else spell(row["what"])} for row in map(dict, rows)]
-    kinds = {"who": pa.string()} | ({"what": pa.list_(kind)} if is_wide else {"what": kind, "place": pa.int32()})
+    spelt = [
+        row | {"what": [*map(spell, row["what"])] if is_wide else spell(row["what"])}
+        for row in map(dict, rows)
+    ]
+    kinds = {"who": pa.string()} | (
+        {"what": pa.list_(kind)} if is_wide else {"what": kind, "place": pa.int32()}
+    )
     pq.write_table(pa.Table.from_pylist(spelt, pa.schema(kinds)), path, row_group_size=7)
 
 
@@ -99,18 +119,36 @@ def fill_database(url: str, lists: Lists) -> None:
     tall: list[Any] = [(user, str(item), rank) for user, item, rank in long_rows(lists)]
     engine = sa.create_engine(url)
     for name, rows in {"wide": wide, "tall": tall}.items():
-        table = pd.DataFrame(rows, columns=["who", "what", "place"][: 2 + (name == "tall")], dtype=object)
+        table = pd.DataFrame(
+            rows, columns=["who", "what", "place"][: 2 + (name == "tall")], dtype=object
+        )
         table.to_sql(name, engine, if_exists="replace", index=False)
     engine.dispose()
 
 
 def sql_sources(url: str) -> dict[str, dict[str, Any]]:
     """Options of each way to read the tables of ``fill_database``."""
-    query = "SELECT who, what, place FROM tall WHERE who IN (:users) AND place <= 2 * :k AND :slot IS NOT NULL"
+    query = (
+        "SELECT who, what, place FROM tall WHERE who IN (:users) AND place <= 2 * :k AND "
+        ":slot IS NOT NULL"
+    )
     return {
         "sql table wide": {"url": url, "table": "wide", "user": "who", "items": "what"},
-        "sql table long": {"url": url, "table": "tall", "user": "who", "item": "what", "rank": "place"},
-        "sql query long": {"url": url, "query": query, "user": "who", "item": "what", "rank": "place", "batch": 3},
+        "sql table long": {
+            "url": url,
+            "table": "tall",
+            "user": "who",
+            "item": "what",
+            "rank": "place",
+        },
+        "sql query long": {
+            "url": url,
+            "query": query,
+            "user": "who",
+            "item": "what",
+            "rank": "place",
+            "batch": 3,
+        },
     }
 
 
@@ -151,7 +189,8 @@ def _redis(**keys: str) -> Callable[[Lists, Path], AbstractContextManager[Given]
     return opened
 
 
-# Puts lists somewhere and yields the options that read them there, {kind: options}. A name begins with the kind.
+# Puts lists somewhere and yields the options that read them there, {kind: options}. A name begins
+# with the kind.
 SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
     "file parquet wide": _file("wide.parquet"),
     "file csv long": _file("long.csv.gz"),
@@ -166,9 +205,16 @@ SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
 }
 
 LONG = frozenset(name for name in SOURCES if name.endswith("long"))
-"""Kinds with one item a row. They hold every id as text, and cannot tell an empty list from none."""
+"""Kinds with one item a row.
+
+They hold every id as text, and cannot tell an empty list from none.
+"""
 FIRST_RING = {"file parquet wide", "sql table wide", "sql query long", "http"}
 BY_RING: list[Any] = [
-    pytest.param(name, id=name, marks=[] if name in FIRST_RING else pytest.mark.integration) for name in SOURCES
+    pytest.param(name, id=name, marks=[] if name in FIRST_RING else pytest.mark.integration)
+    for name in SOURCES
 ]
-"""All names. Redis is a server. Files of text and tables of single items differ too little to be tried in both rings."""
+"""All names. Redis is a server.
+
+Files of text and tables of single items differ too little to be tried in both rings.
+"""

@@ -17,16 +17,44 @@ PASSWORD = "canary-maria-2c"  # noqa: S105 - of a server that lives as long as a
 @contextmanager
 def running_mariadb() -> Iterator[str]:
     """URL of the database for an account that may do everything with it."""
-    install, program, port = require("mariadb-install-db"), require("mariadbd", "/usr/sbin/mariadbd"), free_port()
+    install, program, port = (
+        require("mariadb-install-db"),
+        require("mariadbd", "/usr/sbin/mariadbd"),
+        free_port(),
+    )
     home = Path(tempfile.mkdtemp(prefix="rankwatch-mariadb-"))
-    own = [f"--datadir={home / 'data'}", "--user=root", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=0"]
-    made = [install, "--no-defaults", *own, "--skip-test-db", "--auth-root-authentication-method=normal"]
+    own = [
+        f"--datadir={home / 'data'}",
+        "--user=root",
+        "--skip-log-bin",
+        "--innodb-flush-log-at-trx-commit=0",
+    ]
+    made = [
+        install,
+        "--no-defaults",
+        *own,
+        "--skip-test-db",
+        "--auth-root-authentication-method=normal",
+    ]
     subprocess.run(made, check=True, capture_output=True)
-    ports = [f"--port={port}", "--bind-address=127.0.0.1", f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}"]
-    with running([program, "--no-defaults", *own, *ports], lambda: socket.create_connection(("127.0.0.1", port)).close(), home):
-        engine = sa.create_engine(f"mysql+pymysql://root@/?unix_socket={home / 'socket'}", isolation_level="AUTOCOMMIT")
+    ports = [
+        f"--port={port}",
+        "--bind-address=127.0.0.1",
+        f"--socket={home / 'socket'}",
+        f"--pid-file={home / 'pid'}",
+    ]
+    with running(
+        [program, "--no-defaults", *own, *ports],
+        lambda: socket.create_connection(("127.0.0.1", port)).close(),
+        home,
+    ):
+        engine = sa.create_engine(
+            f"mysql+pymysql://root@/?unix_socket={home / 'socket'}", isolation_level="AUTOCOMMIT"
+        )
         with engine.connect() as connection:
             connection.exec_driver_sql("CREATE DATABASE lists")
-            connection.exec_driver_sql(f"GRANT ALL ON lists.* TO reader@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'")
+            connection.exec_driver_sql(
+                f"GRANT ALL ON lists.* TO reader@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'"
+            )
         engine.dispose()
         yield f"mysql+pymysql://reader:{PASSWORD}@127.0.0.1:{port}/lists"

@@ -38,9 +38,13 @@ def running_mlserver() -> Iterator[str]:
     (home / "model.py").write_text(MODEL)
     for arm in ("baseline", "candidate"):
         (home / arm).mkdir()
-        (home / arm / "model-settings.json").write_text(json.dumps({"name": arm, "implementation": "model.Recommender"}))
+        (home / arm / "model-settings.json").write_text(
+            json.dumps({"name": arm, "implementation": "model.Recommender"})
+        )
     ports = {f"{name}_port": free_port() for name in ("http", "grpc", "metrics")}
-    (home / "settings.json").write_text(json.dumps({"host": "127.0.0.1", "parallel_workers": 0, **ports}))
+    (home / "settings.json").write_text(
+        json.dumps({"host": "127.0.0.1", "parallel_workers": 0, **ports})
+    )
     url = f"http://127.0.0.1:{ports['http_port']}"
     command = ["env", f"PYTHONPATH={home}", str(HOME / "bin/mlserver"), "start", str(home)]
     with running(command, lambda: urlopen(f"{url}/v2/health/ready").close(), home, within_s=120):  # noqa: S310 - ours

@@ -23,7 +23,10 @@ _ACTIONS = {"trigger": "triggered", "acknowledge": "acknowledged", "resolve": "r
 
 @dataclass(slots=True)
 class FakePagerDuty:
-    """``alerts``: where each key stands; ``events``: what was taken, in order; ``complaints``: what should not have come."""
+    """``alerts``: where each key stands.
+
+    ``events``: what was taken, in order; ``complaints``: what should not have come.
+    """
 
     collector: Collector
     alerts: dict[str, str] = field(default_factory=dict)
@@ -44,7 +47,11 @@ class FakePagerDuty:
         errors = list(_errors(request))
         self.complaints += errors
         if errors:
-            told = {"status": "invalid event", "message": "Event object is invalid", "errors": errors}
+            told = {
+                "status": "invalid event",
+                "message": "Event object is invalid",
+                "errors": errors,
+            }
             return answer(400, body=json.dumps(told).encode())
         event = json.loads(request.body)
         self._take(event)

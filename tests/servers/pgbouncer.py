@@ -34,16 +34,24 @@ max_client_conn = 200
 @contextmanager
 def running_pgbouncer(postgres: PostgresServer) -> Iterator[int]:
     """Its port; stopped and removed at the end."""
-    program, account, port = require("pgbouncer", "/usr/sbin/pgbouncer"), unprivileged(), free_port()
+    program, account, port = (
+        require("pgbouncer", "/usr/sbin/pgbouncer"),
+        unprivileged(),
+        free_port(),
+    )
     home = Path(tempfile.mkdtemp(prefix="rankwatch-bouncer-"))
     users, config = home / "users", home / "pgbouncer.ini"
     users.write_text(f'"{USER}" "{PASSWORD}"\n', encoding="utf-8")
-    config.write_text(_CONFIG.format(server=postgres.port, port=port, users=users), encoding="utf-8")
+    config.write_text(
+        _CONFIG.format(server=postgres.port, port=port, users=users), encoding="utf-8"
+    )
     if account:
         for path in (home, users, config):
             shutil.chown(path, account)
     answer = partial(socket.create_connection, ("127.0.0.1", port), timeout=1)
-    with running([program, str(config)], lambda: answer().close(), home, account=account, signal="KILL"):
+    with running(
+        [program, str(config)], lambda: answer().close(), home, account=account, signal="KILL"
+    ):
         yield port
 
 

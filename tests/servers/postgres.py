@@ -1,6 +1,9 @@
-"""A private PostgreSQL for one test session, and fresh databases in it; SQLite beside it for tests that run on both.
+"""A private PostgreSQL for one test session, and fresh databases in it.
 
-Fixtures: ``postgres_server`` (session), ``postgres_url`` (a fresh empty database), ``database_url`` (both kinds in turn).
+SQLite beside it for tests that run on both.
+
+Fixtures: ``postgres_server`` (session), ``postgres_url`` (a fresh empty database), ``database_url``
+    (both kinds in turn).
 """
 
 import os
@@ -47,14 +50,17 @@ class PostgresServer:
 
     def connect(self, database: str = "postgres") -> psycopg.Connection:
         """A plain connection in autocommit."""
-        return psycopg.connect(self.url(database).replace("+psycopg", ""), autocommit=True, connect_timeout=5)
+        return psycopg.connect(
+            self.url(database).replace("+psycopg", ""), autocommit=True, connect_timeout=5
+        )
 
     @contextmanager
     def database(self, template: str = "template1") -> Iterator[str]:
         """URL of a fresh database as the template is, which is empty, dropped at the end with whoever is still connected."""
         name = f"rankwatch_{uuid.uuid4().hex[:12]}"
         with self.connect() as admin:
-            # Without fsync, copying files takes half the time of logging pages; before 15 it is the only way.
+            # Without fsync, copying files takes half the time of logging pages; before 15 it is the
+            # only way.
             strategy = sql.SQL("STRATEGY FILE_COPY" if admin.info.server_version >= 150000 else "")
             create = sql.SQL("CREATE DATABASE {} TEMPLATE {} {}")
             admin.execute(create.format(sql.Identifier(name), sql.Identifier(template), strategy))
@@ -79,7 +85,17 @@ def _create(home: Path, account: str | None) -> Path:
     if account:
         for path in (home, password):
             shutil.chown(path, account, pwd.getpwnam(account).pw_gid)
-    command = [require("initdb"), "--pgdata", str(data), "--username", USER, "--pwfile", str(password), "--encoding", "UTF8"]
+    command = [
+        require("initdb"),
+        "--pgdata",
+        str(data),
+        "--username",
+        USER,
+        "--pwfile",
+        str(password),
+        "--encoding",
+        "UTF8",
+    ]
     command += ["--no-locale", "--no-sync", "--auth-local", "trust", "--auth-host", "scram-sha-256"]
     subprocess.run(command, user=account, cwd=home, check=True, capture_output=True)
     return data
@@ -87,16 +103,24 @@ def _create(home: Path, account: str | None) -> Path:
 
 @contextmanager
 def running_postgres(*, in_memory: bool = True) -> Iterator[PostgresServer]:
-    """Start a server in a directory of its own on a random loopback port; stopped and removed at the end."""
+    """Start a server in a directory of its own on a random loopback port.
+
+    Stopped and removed at the end.
+    """
     program, account = require("postgres"), unprivileged()
     # Each fresh database is a thousand files: in memory they take a fifth off the tests of storage.
     in_memory = (
-        in_memory and _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _ROOM
+        in_memory
+        and _IN_MEMORY.is_dir()
+        and os.access(_IN_MEMORY, os.W_OK)
+        and shutil.disk_usage(_IN_MEMORY).free > _ROOM
     )
     home = Path(tempfile.mkdtemp(prefix="rankwatch-pg-", dir=_IN_MEMORY if in_memory else None))
     data, server = _create(home, account), PostgresServer(port=free_port())
     settings = _SETTINGS | {"port": str(server.port), "unix_socket_directories": str(home)}
-    settings |= {} if in_memory else {"shared_buffers": "1GB"}  # as a server that holds much is given
+    settings |= (
+        {} if in_memory else {"shared_buffers": "1GB"}
+    )  # as a server that holds much is given
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     with running(
         [program, "-D", str(data), *options],

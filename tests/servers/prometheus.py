@@ -1,4 +1,7 @@
-"""A private Prometheus with a fast scrape, for tests that ask it what it saw. ``running_prometheus`` starts one."""
+"""A private Prometheus with a fast scrape, for tests that ask it what it saw.
+
+``running_prometheus`` starts one.
+"""
 
 import json
 import tempfile
@@ -42,14 +45,22 @@ class Prometheus:
     def query(self, promql: str, at: float | None = None) -> list[dict[str, Any]]:
         """Samples of an instant query, now or ``at`` (seconds since 1970): each with ``metric`` (labels) and ``value``."""
         data = self.get("query", query=promql, **({} if at is None else {"time": f"{at:.3f}"}))
-        return data["result"] if data["resultType"] == "vector" else [{"metric": {}, "value": data["result"]}]
+        return (
+            data["result"]
+            if data["resultType"] == "vector"
+            else [{"metric": {}, "value": data["result"]}]
+        )
 
-    def await_query(self, promql: str, is_good: Callable[[list[dict[str, Any]]], object] = bool) -> list[dict[str, Any]]:
+    def await_query(
+        self, promql: str, is_good: Callable[[list[dict[str, Any]]], object] = bool
+    ) -> list[dict[str, Any]]:
         """The samples once they are good; fails the test when they are not in time."""
         deadline = time.monotonic() + _PATIENCE_S
         while not is_good(samples := self.query(promql)):
             if time.monotonic() > deadline:
-                pytest.fail(f"Prometheus never came to a good answer to {promql}; the last was {samples}")
+                pytest.fail(
+                    f"Prometheus never came to a good answer to {promql}; the last was {samples}"
+                )
             time.sleep(0.1)
         return samples
 
@@ -73,14 +84,34 @@ def running_prometheus(
     home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
     config, port = home / "prometheus.yml", free_port()
     document = {
-        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+        "global": {
+            "scrape_interval": interval,
+            "scrape_timeout": interval,
+            "evaluation_interval": interval,
+        },
         "rule_files": [str(path) for path in rules],
-        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}]},
-        "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}], **(scrape or {})}],
+        "alerting": {
+            "alertmanagers": [
+                {"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}
+            ]
+        },
+        "scrape_configs": [
+            {
+                "job_name": "rankwatch",
+                "static_configs": [{"targets": list(targets)}],
+                **(scrape or {}),
+            }
+        ],
     }
     config.write_text(yaml.safe_dump(document), encoding="utf-8")
     stored, url = data or home / "data", f"http://127.0.0.1:{port}"
-    own = [f"--config.file={config}", f"--storage.tsdb.path={stored}", f"--web.listen-address=127.0.0.1:{port}"]
+    own = [
+        f"--config.file={config}",
+        f"--storage.tsdb.path={stored}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
     command = [program, *own, *options, "--log.level=warn"]
-    with running(command, lambda: urllib.request.urlopen(f"{url}/-/ready", timeout=5).close(), home):  # noqa: S310 - our own server
+    with running(
+        command, lambda: urllib.request.urlopen(f"{url}/-/ready", timeout=5).close(), home
+    ):  # noqa: S310 - our own server
         yield Prometheus(url=url)

@@ -1,4 +1,7 @@
-"""A TCP proxy before a real server, to make its network fail: refused, cut, silent, slow. Knows no protocol."""
+"""A TCP proxy before a real server, to make its network fail: refused, cut, silent, slow.
+
+Knows no protocol.
+"""
 
 import socket
 import threading
@@ -9,7 +12,10 @@ from servers import free_port
 
 
 class Proxy:
-    """Listens on ``port`` of loopback. Begins by passing everything on; each fault lasts until `resume`."""
+    """Listens on ``port`` of loopback.
+
+    Begins by passing everything on; each fault lasts until `resume`.
+    """
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -76,11 +82,16 @@ class Proxy:
             with self._lock:
                 self._open |= {client, server}
             for source, sink in ((client, server), (server, client)):
-                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small pieces wait for each other
+                source.setsockopt(
+                    socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+                )  # else small pieces wait for each other
                 threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 
     def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
-        """One direction; each closes the socket that it reads from, and lets the other end by the shutdown."""
+        """One direction.
+
+        Each closes the socket that it reads from, and lets the other end by the shutdown.
+        """
         with suppress(OSError):
             while piece := source.recv(65536):
                 self._flows.wait()

@@ -13,7 +13,11 @@ from servers import free_port, require, running
 @contextmanager
 def running_node_exporter(folder: Path) -> Iterator[str]:
     """Its URL; it reads the textfiles of the folder and nothing else."""
-    options = ["--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={folder}"]
+    options = [
+        "--collector.disable-defaults",
+        "--collector.textfile",
+        f"--collector.textfile.directory={folder}",
+    ]
     with _running(require("prometheus-node-exporter", "node_exporter"), *options) as url:
         yield url
 
@@ -21,7 +25,9 @@ def running_node_exporter(folder: Path) -> Iterator[str]:
 @contextmanager
 def running_pushgateway(*options: str) -> Iterator[str]:
     """Its URL; what is pushed is kept in memory alone."""
-    with _running(require("prometheus-pushgateway", "pushgateway"), "--persistence.file=", *options) as url:
+    with _running(
+        require("prometheus-pushgateway", "pushgateway"), "--persistence.file=", *options
+    ) as url:
         yield url
 
 
@@ -30,5 +36,7 @@ def _running(program: str, *options: str) -> Iterator[str]:
     address = f"127.0.0.1:{free_port()}"
     home = Path(tempfile.mkdtemp(prefix="rankwatch-pushing-"))
     command = [program, f"--web.listen-address={address}", *options]
-    with running(command, lambda: requests.get(f"http://{address}/", timeout=60), home, signal="KILL"):
+    with running(
+        command, lambda: requests.get(f"http://{address}/", timeout=60), home, signal="KILL"
+    ):
         yield f"http://{address}"

@@ -66,7 +66,8 @@ class Recommender:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, kept alive until either side ends it."""
-        # The loop forgets a connection whose client has ended it while we do not answer: without this it would be collected.
+        # The loop forgets a connection whose client has ended it while we do not answer: without
+        # this it would be collected.
         self.serving.add(asyncio.current_task())
         self.connections += 1
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -74,7 +75,9 @@ class Recommender:
                 self.at_once += 1
                 self.most_at_once = max(self.most_at_once, self.at_once)
                 try:
-                    await BEHAVIOURS[self.behaviour.get(asked.user, self.otherwise)](self, asked, writer)
+                    await BEHAVIOURS[self.behaviour.get(asked.user, self.otherwise)](
+                        self, asked, writer
+                    )
                     await writer.drain()
                 finally:
                     self.at_once -= 1
@@ -89,11 +92,21 @@ class Recommender:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.strip().split("\r\n")
         method, target, _ = first.split(" ")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         user = unquote(target.split("?")[0].split("/")[2])
         self.attempts[user] += 1
-        asked = Asked(user=user, method=method, target=target, headers=headers, body=body, attempt=self.attempts[user])
+        asked = Asked(
+            user=user,
+            method=method,
+            target=target,
+            headers=headers,
+            body=body,
+            attempt=self.attempts[user],
+        )
         self.asked.append(asked)
         return asked
 
@@ -101,8 +114,17 @@ class Recommender:
 Behaviour = Callable[[Recommender, Asked, asyncio.StreamWriter], Awaitable[None]]
 
 
-def _answer(writer: asyncio.StreamWriter, body: bytes, status: str = "200 OK", length: int | None = None, **more: str) -> None:
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body) if length is None else length)}
+def _answer(
+    writer: asyncio.StreamWriter,
+    body: bytes,
+    status: str = "200 OK",
+    length: int | None = None,
+    **more: str,
+) -> None:
+    headers = {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body) if length is None else length),
+    }
     headers |= {name.replace("_", "-"): value for name, value in more.items()}
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     writer.write(f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + body)
@@ -127,7 +149,9 @@ def _cached(*, heeds_clients: bool) -> Behaviour:
     return behave
 
 
-def _bytes(body: bytes, status: str = "200 OK", length: int | None = None, **more: str) -> Behaviour:
+def _bytes(
+    body: bytes, status: str = "200 OK", length: int | None = None, **more: str
+) -> Behaviour:
     async def behave(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
         _answer(writer, body, status, length, **more)
 
@@ -191,7 +215,11 @@ async def _no_http(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> N
 
 
 async def _gzip(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
-    _answer(writer, zlib.compress(json.dumps(self.list_of(asked)).encode(), wbits=zlib.MAX_WBITS | 16), Content_Encoding="gzip")
+    _answer(
+        writer,
+        zlib.compress(json.dumps(self.list_of(asked)).encode(), wbits=zlib.MAX_WBITS | 16),
+        Content_Encoding="gzip",
+    )
 
 
 async def _chunked(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -226,7 +254,9 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "hang_up": _hang_up,
     "no_http": _no_http,
 }
-for _name, _answer_of in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")).items():
+for _name, _answer_of in yaml.safe_load(
+    Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+).items():
     BEHAVIOURS[_name] = _bytes(_answer_of.pop("body").encode("latin-1"), **_answer_of)
 BEHAVIOURS["unavailable_twice"] = _until(2, BEHAVIOURS["unavailable"])
 BEHAVIOURS["limited_once"] = _until(1, _bytes(b"{}", "429 Too Many Requests", Retry_After="1"))
@@ -234,7 +264,10 @@ BEHAVIOURS["limited_once"] = _until(1, _bytes(b"{}", "429 Too Many Requests", Re
 
 @contextmanager
 def running_recommender(tls: ssl.SSLContext | None = None) -> Iterator[Recommender]:
-    """Start it on a random loopback port in a thread of its own; at the end every connection is closed."""
+    """Start it on a random loopback port in a thread of its own.
+
+    At the end every connection is closed.
+    """
     recommender = Recommender(scheme="https" if tls else "http")
     loop, is_up, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
 
@@ -259,7 +292,9 @@ def running_recommender(tls: ssl.SSLContext | None = None) -> Iterator[Recommend
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
         loop.close()
-        HOSTS.pop(f"127.0.0.1:{recommender.port}", None)  # another server may get the port, and be free of its pauses
+        HOSTS.pop(
+            f"127.0.0.1:{recommender.port}", None
+        )  # another server may get the port, and be free of its pauses
 
 
 @pytest.fixture

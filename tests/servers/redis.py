@@ -21,7 +21,11 @@ def running_redis(*arguments: str) -> Iterator[int]:
     program, port = require("redis-server", "valkey-server"), free_port()
     home = Path(tempfile.mkdtemp(prefix="rankwatch-redis-"))
     own = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(home)]
-    with running([program, *arguments, *own], lambda: socket.create_connection(("127.0.0.1", port)).close(), home):
+    with running(
+        [program, *arguments, *own],
+        lambda: socket.create_connection(("127.0.0.1", port)).close(),
+        home,
+    ):
         yield port
 
 

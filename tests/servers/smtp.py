@@ -154,9 +154,14 @@ class Dialogue(socketserver.BaseRequestHandler):
     def do_ehlo(self, name: str) -> None:
         if not name:
             self.host.faults.append("EHLO without a name")
-        offers = [offer for offer in self.host.offers if not (self.is_secure and offer == "STARTTLS")]
+        offers = [
+            offer for offer in self.host.offers if not (self.is_secure and offer == "STARTTLS")
+        ]
         lines = ["mail.test", *offers]
-        usual = "\r\n".join(f"250{'-' if number < len(lines) else ' '}{line}" for number, line in enumerate(lines, start=1))
+        usual = "\r\n".join(
+            f"250{'-' if number < len(lines) else ' '}{line}"
+            for number, line in enumerate(lines, start=1)
+        )
         self._answer("EHLO", usual)
 
     def do_helo(self, _name: str) -> None:
@@ -201,11 +206,15 @@ class Dialogue(socketserver.BaseRequestHandler):
         lines: list[bytes] = []
         while (line := self.file.readline()) != b".\r\n":
             if not line.endswith(b"\r\n") or len(line) > 1000 or not line.isascii():
-                self.host.faults += [f"no line of a mail: {line[:80]!r}"] if line else []  # none: the client was ended
+                self.host.faults += (
+                    [f"no line of a mail: {line[:80]!r}"] if line else []
+                )  # none: the client was ended
                 raise Cut
             lines.append(line.removeprefix(b"."))
         if self._answer("CONTENT"):
-            self.host.mails.append(Mail(self.sender, tuple(self.to), b"".join(lines), self.is_secure, self.is_known))
+            self.host.mails.append(
+                Mail(self.sender, tuple(self.to), b"".join(lines), self.is_secure, self.is_known)
+            )
 
     def do_quit(self, _rest: str) -> None:
         self._answer("QUIT")
@@ -221,7 +230,9 @@ class _Server(socketserver.ThreadingTCPServer):
         """A client that went away is what many tests want; what went wrong in here is a fault."""
         import sys  # noqa: PLC0415 - here alone
 
-        self.mail_server.faults.append(repr(sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1]))
+        self.mail_server.faults.append(
+            repr(sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1])
+        )
 
 
 def serve(certificate: Path) -> Iterator[MailServer]:

@@ -34,9 +34,30 @@ def running_spark(folder: Path) -> Iterator[int]:
         "spark.ui.enabled": "false",
     }
     environment = (f"SPARK_HOME={home}", f"PYSPARK_PYTHON={HOME / 'bin/python'}")
-    start = ("org.apache.spark.deploy.SparkSubmit", "--master", "local[2,3]", "--driver-memory", "2g")
+    start = (
+        "org.apache.spark.deploy.SparkSubmit",
+        "--master",
+        "local[2,3]",
+        "--driver-memory",
+        "2g",
+    )
     settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
-    server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
-    command = ["env", "-u", "PYTHONPATH", *environment, str(home / "bin/spark-class"), *start, *settings, *server]
-    with running(command, lambda: create_connection(("127.0.0.1", port)).close(), folder, within_s=300):
+    server = (
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "spark-internal",
+    )
+    command = [
+        "env",
+        "-u",
+        "PYTHONPATH",
+        *environment,
+        str(home / "bin/spark-class"),
+        *start,
+        *settings,
+        *server,
+    ]
+    with running(
+        command, lambda: create_connection(("127.0.0.1", port)).close(), folder, within_s=300
+    ):
         yield port

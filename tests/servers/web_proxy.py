@@ -1,4 +1,6 @@
-"""An HTTP proxy: CONNECT for https, whole URLs for http, perhaps only with credentials. It keeps what it was asked.
+"""An HTTP proxy: CONNECT for https, whole URLs for http, perhaps only with credentials.
+
+It keeps what it was asked.
 
 with web_proxy(login="me:secret") as proxy:
     ...
@@ -45,28 +47,42 @@ class _Handler(socketserver.StreamRequestHandler):
         self.server.asked.append(first)
         method, target, version = first.split()
         if not self._is_welcome(headers):
-            self.wfile.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            self.wfile.write(
+                b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
             return
         parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
         try:
             upstream = socket.create_connection((parts.hostname, parts.port or 80), timeout=10)
         except OSError:
-            self.wfile.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            self.wfile.write(
+                b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
             return
         with upstream:
             if method == "CONNECT":
                 self.wfile.write(f"{version} 200 Connection established\r\n\r\n".encode())
             else:
                 path = parts._replace(scheme="", netloc="").geturl() or "/"
-                kept = [each for each in headers if not each.lower().startswith((b"proxy-", b"connection:"))]
-                head = f"{method} {path} {version}\r\n".encode() + b"".join(kept) + b"Connection: close\r\n\r\n"
+                kept = [
+                    each
+                    for each in headers
+                    if not each.lower().startswith((b"proxy-", b"connection:"))
+                ]
+                head = (
+                    f"{method} {path} {version}\r\n".encode()
+                    + b"".join(kept)
+                    + b"Connection: close\r\n\r\n"
+                )
                 upstream.sendall(head)
             self._pass_on(upstream)
 
     def _is_welcome(self, headers: list[bytes]) -> bool:
         if self.server.login is None:
             return True
-        wanted = b"proxy-authorization: basic " + base64.b64encode(self.server.login.encode()).lower()
+        wanted = (
+            b"proxy-authorization: basic " + base64.b64encode(self.server.login.encode()).lower()
+        )
         return any(each.strip().lower() == wanted for each in headers)
 
     def _pass_on(self, upstream: socket.socket) -> None:

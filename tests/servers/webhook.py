@@ -59,7 +59,9 @@ class Collector:
 
     def wait_for(self, count: int, timeout_s: float = 120.0) -> list[Request]:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.requests) >= count, timeout_s), self.requests
+            assert self._changed.wait_for(lambda: len(self.requests) >= count, timeout_s), (
+                self.requests
+            )
             return list(self.requests)
 
     def rest(self, seconds: float) -> None:
@@ -71,7 +73,10 @@ Reply = Callable[[Collector, socket.socket], None]
 
 
 def head(status: int, headers: dict[str, str] | None = None) -> bytes:
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in (headers or {}).items())]
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        *(f"{name}: {value}" for name, value in (headers or {}).items()),
+    ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
@@ -104,7 +109,9 @@ def trickle_body(collector: Collector, sock: socket.socket) -> None:
 
 
 def gzip_bomb(_collector: Collector, sock: socket.socket) -> None:
-    sock.sendall(head(200, {"Content-Length": str(len(bomb())), "Content-Encoding": "gzip"}) + bomb())
+    sock.sendall(
+        head(200, {"Content-Length": str(len(bomb())), "Content-Encoding": "gzip"}) + bomb()
+    )
 
 
 def flood_chunk_size(collector: Collector, sock: socket.socket) -> None:

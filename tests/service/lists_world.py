@@ -22,14 +22,23 @@ def write_lists(path: Path, items: Sequence[int | str]) -> None:
     draft.replace(path)
 
 
-def write_world(folder: Path, url: str, *, every: str = "1s", receivers: str = "", names: Sequence[str] = ("feed",)) -> Path:
+def write_world(
+    folder: Path,
+    url: str,
+    *,
+    every: str = "1s",
+    receivers: str = "",
+    names: Sequence[str] = ("feed",),
+) -> Path:
     write_lists(folder / "baseline.jsonl", SIMILAR)
     if not (folder / "candidate.jsonl").exists():
         write_lists(folder / "candidate.jsonl", SIMILAR)
     return write_config(folder, url, every=every, receivers=receivers, names=names)
 
 
-def write_config(folder: Path, url: str, *, every: str, receivers: str = "", names: Sequence[str]) -> Path:
+def write_config(
+    folder: Path, url: str, *, every: str, receivers: str = "", names: Sequence[str]
+) -> Path:
     comparisons = "".join(
         f"""
   - name: {name}
@@ -50,8 +59,13 @@ def write_config(folder: Path, url: str, *, every: str, receivers: str = "", nam
 
 
 def command(folder: Path, *args: str) -> str:
-    """What a command on the folder's configuration prints; it runs in this process and must end well."""
-    done = CliRunner().invoke(app, [*args, "--config", str(folder / "rankwatch.yaml")], catch_exceptions=False)
+    """What a command on the folder's configuration prints.
+
+    It runs in this process and must end well.
+    """
+    done = CliRunner().invoke(
+        app, [*args, "--config", str(folder / "rankwatch.yaml")], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     return done.stdout
 

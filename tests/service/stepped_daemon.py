@@ -33,7 +33,9 @@ class SteppedClock:
 
     def now(self) -> datetime:
         with self.lock:
-            return self.start + timedelta(seconds=monotonic() - self.begun) + self.passed + self.set_by
+            return (
+                self.start + timedelta(seconds=monotonic() - self.begun) + self.passed + self.set_by
+            )
 
     def monotonic(self) -> float:
         with self.lock:
@@ -86,9 +88,17 @@ class Watched:
         wait_for(lambda: self._has_passed(time), "housekeeping at rest")
 
     def pass_until(
-        self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10), *, may_hang: bool = False
+        self,
+        look: Callable[[], object],
+        what: str,
+        step: timedelta = timedelta(seconds=10),
+        *,
+        may_hang: bool = False,
     ) -> None:
-        """Let time pass by steps until it is seen; while housekeeping is at work only where that ``may_hang``."""
+        """Let time pass by steps until it is seen.
+
+        While housekeeping is at work only where that ``may_hang``.
+        """
 
         def seen() -> bool:
             if look():
@@ -121,7 +131,13 @@ def apscheduler_on(clock: SteppedClock) -> Iterator[None]:
 @contextmanager
 def scheduling(clock: SteppedClock) -> Iterator[JobScheduler]:
     """A scheduler without a daemon, which begins nothing that it is not told."""
-    jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_due=lambda *_: None, on_end=lambda: None)
+    jobs = JobScheduler(
+        clock,
+        most_runs=lambda: 1,
+        on_overlap=lambda *_: None,
+        on_due=lambda *_: None,
+        on_end=lambda: None,
+    )
     with apscheduler_on(clock):
         jobs.start()
         try:

@@ -31,7 +31,10 @@ FILES = {"cert_file": "web.crt", "key_file": "web.key"}
 
 
 def users(*known: tuple[str, str]) -> dict[str, str]:
-    return {name: bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode() for name, password in known}
+    return {
+        name: bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+        for name, password in known
+    }
 
 
 class World:
@@ -61,13 +64,19 @@ def world(tmp_path: Path, url: str, server_pair: Pair) -> World:
 def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads_good_and_bad(
     world, authority, client_pair, monkeypatch
 ):
-    strict = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": str(authority.cert)}
+    strict = {
+        "client_auth_type": "RequireAndVerifyClientCert",
+        "client_ca_file": str(authority.cert),
+    }
     world.write(KIM, **strict)
     lines = captured(monkeypatch, daemon)
     with watching(world.config) as watched, requests.Session() as session:
         session.trust_env = False  # the authority is the one given below
         session.headers["Connection"] = "close"
-        session.verify, session.cert = str(authority.cert), (str(client_pair.cert), str(client_pair.key))
+        session.verify, session.cert = (
+            str(authority.cert),
+            (str(client_pair.cert), str(client_pair.key)),
+        )
 
         def page(user: tuple[str, str] | None) -> requests.Response:
             return session.get(f"{watched.daemon.url}/metrics", auth=user, timeout=10)
@@ -76,7 +85,9 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
             return [page(user).status_code for user in (KIM, JOE, None)]
 
         assert statuses() == [200, 401, 401]
-        shown = re.search(r"^rankwatch_certificate_expiry_timestamp_seconds (\S+)", page(KIM).text, re.MULTILINE)
+        shown = re.search(
+            r"^rankwatch_certificate_expiry_timestamp_seconds (\S+)", page(KIM).text, re.MULTILINE
+        )
         assert shown
         assert float(shown[1]) == end_of(world.folder / "web.crt").timestamp()
 
@@ -102,10 +113,14 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
 def end_of(certificate: Path) -> datetime:
     command = [require("openssl"), "x509", "-noout", "-enddate", "-in", str(certificate)]
     told = subprocess.run(command, capture_output=True, check=True).stdout.decode()
-    return datetime.fromtimestamp(ssl.cert_time_to_seconds(told.strip().removeprefix("notAfter=")), UTC)
+    return datetime.fromtimestamp(
+        ssl.cert_time_to_seconds(told.strip().removeprefix("notAfter=")), UTC
+    )
 
 
-def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_ended(world, client_pair, monkeypatch):
+def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_ended(
+    world, client_pair, monkeypatch
+):
     world.write(KIM)
     end = end_of(world.folder / "web.crt")
 
@@ -117,11 +132,17 @@ def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_e
     soon = check(13)
     assert soon.exit_code == 0
     assert re.search(
-        rf"cert_file {world.folder}/web\.crt: its certificate, or one that signed it, ends 20\S+: renew it", soon.output
+        rf"cert_file {world.folder}/web\.crt: its certificate, or one that signed it, ends 20\S+: renew it",
+        soon.output,
     )
-    source = f"http: {{url: 'http://127.0.0.1:9/{{user}}', cert_file: {client_pair.cert}, key_file: {client_pair.key}}}"
+    source = (
+        f"http: {{url: 'http://127.0.0.1:9/{{user}}', cert_file: {client_pair.cert}, "
+        f"key_file: {client_pair.key}}}"
+    )
     for path in (world.folder / "web.crt", client_pair.cert):
         ended = check(-1).exception
         assert getattr(ended, "exit_code", None) == 2
         assert f"cert_file {path}: its certificate, or one that signed it, ended 20" in str(ended)
-        world.config.write_text(re.sub("candidate: {file: .*}", f"candidate: {{{source}}}", world.config.read_text()))
+        world.config.write_text(
+            re.sub("candidate: {file: .*}", f"candidate: {{{source}}}", world.config.read_text())
+        )

@@ -17,8 +17,12 @@ def lists_of(path: Path, items: list[str]) -> dict[str, object]:
     return {"file": {"path": str(path), "user": "user", "items": "items"}}
 
 
-@pytest.mark.parametrize(("every", "resend", "hours"), [("1h", "1m", 4), ("1d", "1m", 96), ("1h", "2h", 8)])
-def test_an_alert_ends_four_intervals_of_its_comparison_ahead(every, resend, hours, collector, tmp_path):
+@pytest.mark.parametrize(
+    ("every", "resend", "hours"), [("1h", "1m", 4), ("1d", "1m", 96), ("1h", "2h", 8)]
+)
+def test_an_alert_ends_four_intervals_of_its_comparison_ahead(
+    every, resend, hours, collector, tmp_path
+):
     comparison = {
         "name": "shop",
         "every": every,
@@ -31,7 +35,11 @@ def test_an_alert_ends_four_intervals_of_its_comparison_ahead(every, resend, hou
     }
     receiver = {"alertmanager": {"urls": [collector.url], "resend_every": resend}}
     config = tmp_path / "rankwatch.yaml"
-    config.write_text(json.dumps({"database": "sqlite:///a.db", "comparisons": [comparison], "receivers": [receiver]}))
+    config.write_text(
+        json.dumps(
+            {"database": "sqlite:///a.db", "comparisons": [comparison], "receivers": [receiver]}
+        )
+    )
 
     with open_one_shot(config, reconciles=True) as service:
         list(service.run_once("shop", SLOT))
@@ -40,4 +48,6 @@ def test_an_alert_ends_four_intervals_of_its_comparison_ahead(every, resend, hou
 
     (alert, *_) = json.loads(collector.requests[0].body)
     ends_in = datetime.fromisoformat(alert["endsAt"]) - before
-    assert timedelta(hours=hours) - timedelta(seconds=1) <= ends_in < timedelta(hours=hours, minutes=5)
+    assert (
+        timedelta(hours=hours) - timedelta(seconds=1) <= ends_in < timedelta(hours=hours, minutes=5)
+    )

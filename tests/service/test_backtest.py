@@ -49,7 +49,12 @@ def read(arm: str, day: int) -> pd.DataFrame:
 
 
 def lists_in(frame: pd.DataFrame) -> Pull:
-    return pull({user: [int(item) for item in items] for user, items in zip(frame.user_id, frame["items"], strict=True)})
+    return pull(
+        {
+            user: [int(item) for item in items]
+            for user, items in zip(frame.user_id, frame["items"], strict=True)
+        }
+    )
 
 
 def broken(day: int) -> Pull | SourceError:
@@ -64,17 +69,23 @@ def broken(day: int) -> Pull | SourceError:
 
 
 def write(folder: Path, rules: str = RULES, keeps: str = "none") -> Path:
-    return write_config(folder, compare("shop", MEASURED.format(keeps=keeps) + rules, candidate="pop20"))
+    return write_config(
+        folder, compare("shop", MEASURED.format(keeps=keeps) + rules, candidate="pop20")
+    )
 
 
-def replay(config: Path, candidate: Callable[[int], Pull | SourceError], days: Iterable[int]) -> None:
+def replay(
+    config: Path, candidate: Callable[[int], Pull | SourceError], days: Iterable[int]
+) -> None:
     """Store a run a day, of lists that are handed over instead of read."""
     settings = load_settings(config)
     comparison = to_comparison(settings.comparisons[0])
     with closing(open_store(settings.database, create=True)) as store:
         for day in days:
             baseline, slot = read("baseline", day), datetime(2024, 1, day, tzinfo=UTC)
-            asked = users(*baseline.user_id, activity=list(baseline.activity), country=list(baseline.country))
+            asked = users(
+                *baseline.user_id, activity=list(baseline.activity), country=list(baseline.country)
+            )
             opened = arms(lists_in(baseline), candidate(day), asked)
             watched = Watched(comparison=comparison, arms=opened, schedule=Every(DAY))
             Runner(store=store, clock=StillClock(slot)).run(watched, slot, receivers=())
@@ -91,7 +102,9 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def backtest(config: Path, rules: str, folder: Path) -> dict[str, Any]:
     """What the command prints for these rules."""
     (folder / "rules.yaml").write_text(f"rules:{rules}")
-    (told,) = run_cli("backtest", "--config", str(config), "--rules", str(folder / "rules.yaml"), "--json")
+    (told,) = run_cli(
+        "backtest", "--config", str(config), "--rules", str(folder / "rules.yaml"), "--json"
+    )
     return told
 
 
@@ -105,17 +118,23 @@ def test_the_same_rules_make_the_very_transitions_that_replay_made(replayed):
     found = judge_again(replayed)
     assert found.transitions == found.stored
     assert found.runs == {RunStatus.OK: 7, RunStatus.FAILED: 3, RunStatus.INSUFFICIENT: 2}
-    assert {"Low", "Missing", "Unpaired", "MeanDrop", "FarUsers"} <= {each.alert for each in found.stored}
+    assert {"Low", "Missing", "Unpaired", "MeanDrop", "FarUsers"} <= {
+        each.alert for each in found.stored
+    }
 
 
 def test_runs_before_the_period_teach_and_only_changes_within_it_are_told(replayed):
     whole = judge_again(replayed).transitions
-    cut = (whole[0].slot + (whole[-1].slot - whole[0].slot) / 2).replace(hour=0)  # a slot, whenever alerts end
+    cut = (whole[0].slot + (whole[-1].slot - whole[0].slot) / 2).replace(
+        hour=0
+    )  # a slot, whenever alerts end
 
     later = judge_again(replayed, start=cut)
     earlier = judge_again(replayed, end=cut)
     assert later.transitions == tuple(each for each in whole if each.slot >= cut) == later.stored
-    assert earlier.transitions == tuple(each for each in whole if each.slot <= cut) == earlier.stored
+    assert (
+        earlier.transitions == tuple(each for each in whole if each.slot <= cut) == earlier.stored
+    )
     assert (sum(earlier.runs.values()), sum(later.runs.values())) == (cut.day, DAYS + 1 - cut.day)
 
 
@@ -136,11 +155,15 @@ def test_other_rules_give_what_a_replay_under_them_gives(replayed, tmp_path):
         for change in judge_again(other).stored
         if change.is_announced
     ]
-    assert [(change["slot"], change["alert"], change["segment"], change["to"]) for change in changes] == expected
+    assert [
+        (change["slot"], change["alert"], change["segment"], change["to"]) for change in changes
+    ] == expected
     assert {alert for _, alert, _, _ in expected} == {"Low", "Tail"}
 
 
-def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_users_together(replayed, tmp_path):
+def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_users_together(
+    replayed, tmp_path
+):
     """Lists are kept of a hundred users only, so that segments cannot be made up for, and it is said so."""
     rules = """
   - {alert: Half, metric: extended_tau, statistic: share_below(0.5), above: 0.5}
@@ -152,9 +175,13 @@ def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_user
     first = next(each for each in told["changes"] if each["alert"] == "Half")
     assert first["slot"] == "2024-01-08T00:00:00Z"
     with closing(open_store(load_settings(replayed).database, create=False)) as store:
-        run = next(each for each in store.history.runs(comparison="shop", limit=20) if each.slot.day == 8)
+        run = next(
+            each for each in store.history.runs(comparison="shop", limit=20) if each.slot.day == 8
+        )
         values = store.history.run_scores(run.id, ["extended_tau"]).by_metric["extended_tau"]
-    assert first["value"] == pytest.approx((values < 0.5).sum() / np.isfinite(values).sum(), abs=1e-12)
+    assert first["value"] == pytest.approx(
+        (values < 0.5).sum() / np.isfinite(values).sum(), abs=1e-12
+    )
 
 
 def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(replayed, tmp_path):
@@ -167,14 +194,18 @@ def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(
 """
     text = config.read_text().replace("[extended_tau, overlap]", "[extended_tau, overlap, jaccard]")
     (tmp_path / "other.yaml").write_text(text.replace(RULES, rules))
-    (told,) = run_cli("backtest", "--config", str(config), "--rules", str(tmp_path / "other.yaml"), "--json")
+    (told,) = run_cli(
+        "backtest", "--config", str(config), "--rules", str(tmp_path / "other.yaml"), "--json"
+    )
 
     assert [told["rules"][name]["runs_not_judged"] for name in ("Half", "Jaccard")] == [2, 2]
     assert [(each["alert"], each["segment"], each["slot"]) for each in told["changes"]] == [
         ("Jaccard", "all", "2024-01-08T00:00:00Z"),
         ("Jaccard", "country=UK", "2024-01-08T00:00:00Z"),
     ]
-    (few,) = run_cli("backtest", "--config", str(replayed), "--rules", str(tmp_path / "other.yaml"), "--json")
+    (few,) = run_cli(
+        "backtest", "--config", str(replayed), "--rules", str(tmp_path / "other.yaml"), "--json"
+    )
     assert few["rules"]["Jaccard"]["runs_not_judged"] == 7
 
 
@@ -182,10 +213,16 @@ def test_what_is_wrong_with_the_file_is_said_with_its_line(replayed, tmp_path):
     file = tmp_path / "rules.yaml"
     for text, said in (
         (
-            "rules:\n  - {alert: A, metric: overlap, below: 0.3}\n  - {alert: A, metric: overlap, above: 0}\n",
+            (
+                "rules:\n  - {alert: A, metric: overlap, below: 0.3}\n  - {alert: A, metric: "
+                "overlap, above: 0}\n"
+            ),
             "3: rules[1].alert: another rule",
         ),
-        ("rules:\n  - alert: A\n    metric: extended_tau\n    bellow: 0.3\n", "4: rules[0].bellow: unknown key"),
+        (
+            "rules:\n  - alert: A\n    metric: extended_tau\n    bellow: 0.3\n",
+            "4: rules[0].bellow: unknown key",
+        ),
         ("thresholds: []\n", "1: must hold rules: [...]"),
         ("rules: [", "1: not valid YAML"),
         ("rules: []\nfalse_alarm_every: soon\n", "2: false_alarm_every"),
@@ -199,19 +236,30 @@ def test_a_whole_configuration_serves_as_the_file_and_an_unknown_comparison_is_n
     (told,) = run_cli("backtest", "--config", str(replayed), "--rules", str(replayed), "--json")
     assert told["changes"] == told["stored_changes"]
 
-    done = CliRunner().invoke(app, ["backtest", "shop2", "--config", str(replayed), "--rules", str(replayed)])
+    done = CliRunner().invoke(
+        app, ["backtest", "shop2", "--config", str(replayed), "--rules", str(replayed)]
+    )
     assert "no comparison named 'shop2'" in str(done.exception)
 
 
 @pytest.mark.integration
-def test_the_table_counts_pages_and_the_page_shows_them_every_rule_and_what_it_looks_at(replayed, tmp_path):
+def test_the_table_counts_pages_and_the_page_shows_them_every_rule_and_what_it_looks_at(
+    replayed, tmp_path
+):
     args = ("backtest", "--config", str(replayed), "--rules", str(replayed))
     printed = CliRunner().invoke(app, args)
     done = CliRunner().invoke(app, [*args, "--html", str(tmp_path / "out.html")])
-    assert (done.exit_code, done.stdout, done.stderr) == (0, printed.stdout, f"written: {tmp_path / 'out.html'}\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (
+        0,
+        printed.stdout,
+        f"written: {tmp_path / 'out.html'}\n",
+    )
 
     shown, found = shown_in_browser(tmp_path / "out.html"), judge_again(replayed)
     assert printed.stdout.startswith("shop: 12 stored runs judged again (7 ok")
     assert all(word in printed.stdout for word in ("firing", "pages with these rules"))
     assert printed.stdout.splitlines()[0] in shown["text"]
-    assert all(f"{rule.alert}: {rule.subject.statistic}" in shown["text"] for rule in found.comparison.judging.rules)
+    assert all(
+        f"{rule.alert}: {rule.subject.statistic}" in shown["text"]
+        for rule in found.comparison.judging.rules
+    )

@@ -42,7 +42,9 @@ from servers.postgres import PostgresServer
 
 pytestmark = [
     pytest.mark.early(100),
-    pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning"),  # Apprise imports it
+    pytest.mark.filterwarnings(
+        "ignore:'imghdr' is deprecated:DeprecationWarning"
+    ),  # Apprise imports it
 ]
 
 REFUSING = set(FAULTS) - {"odd", "lie"}
@@ -61,7 +63,9 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory, certificate: Path, postgres_server: PostgresServer) -> Iterator[Stage]:
+def stage(
+    tmp_path_factory: pytest.TempPathFactory, certificate: Path, postgres_server: PostgresServer
+) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("canary")
     with (
         postgres_server.database() as plain,
@@ -70,23 +74,41 @@ def stage(tmp_path_factory: pytest.TempPathFactory, certificate: Path, postgres_
         hostile_world(folder, certificate) as world,
     ):
         fill(connection)
-        configs: dict[Way, Path] = {way: world.write(way, database=url, every="5s") for way in get_args(Way)}
-        stage = Stage(world=world, configs=configs, url=url, outputs=play(world, configs["direct"], connection))
+        configs: dict[Way, Path] = {
+            way: world.write(way, database=url, every="5s") for way in get_args(Way)
+        }
+        stage = Stage(
+            world=world,
+            configs=configs,
+            url=url,
+            outputs=play(world, configs["direct"], connection),
+        )
         stage.outputs |= {f"postgresql: {table}": rows for table, rows in dump(connection)}
-        stage.outputs |= {f"mail {number}": mail.content for number, mail in enumerate(world.mail.mails)}
+        stage.outputs |= {
+            f"mail {number}": mail.content for number, mail in enumerate(world.mail.mails)
+        }
         yield stage
 
 
 def play(world: World, config: Path, connection: psycopg.Connection) -> dict[str, bytes]:
     """A daemon's life: everybody is asked and told, somebody looks at it, a reload goes wrong, it ends."""
     log = world.folder / "serve.log"
-    with running(["serve", "--config", str(config)], cwd=config.parent, env=world.environ, out=log) as process:
+    with running(
+        ["serve", "--config", str(config)], cwd=config.parent, env=world.environ, out=log
+    ) as process:
         address = wait_for(
-            lambda: log.exists() and re.search(rb'"url": "(\S+)", .*"rankwatch started"', log.read_bytes()), "its address"
+            lambda: (
+                log.exists()
+                and re.search(rb'"url": "(\S+)", .*"rankwatch started"', log.read_bytes())
+            ),
+            "its address",
         )
         assert address
         await_all(world)
-        wait_for(lambda: connection.execute("SELECT FROM notifications").fetchone() is not None, "a message noted")
+        wait_for(
+            lambda: connection.execute("SELECT FROM notifications").fetchone() is not None,
+            "a message noted",
+        )
         names = [each["name"] for each in json.loads(config.read_text())["comparisons"]]
         outputs = {f"page {page}": body for page, body in pages(address[1].decode(), names)}
         reload_broken(process, config, log)
@@ -97,29 +119,54 @@ def play(world: World, config: Path, connection: psycopg.Connection) -> dict[str
 
 def await_all(world: World) -> None:
     """Wait until every secret that ought to be sent was; the environment names all of them."""
-    wanted = {owner for owner in owners_in("\n".join(world.environ.values())) if not NEVER_SENT.search(owner)}
-    wait_for(lambda: wanted <= set().union(*[owners for _, owners in list(world.heard)]), "every secret", timeout_s=400)
+    wanted = {
+        owner
+        for owner in owners_in("\n".join(world.environ.values()))
+        if not NEVER_SENT.search(owner)
+    }
+    wait_for(
+        lambda: wanted <= set().union(*[owners for _, owners in list(world.heard)]),
+        "every secret",
+        timeout_s=400,
+    )
 
 
 def pages(url: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
-    found = [route for route in published.pages().routes if isinstance(route, Route) and "GET" in (route.methods or ())]
+    found = [
+        route
+        for route in published.pages().routes
+        if isinstance(route, Route) and "GET" in (route.methods or ())
+    ]
     rows = requests.get(f"{url}/api/v1/comparisons", auth=LOOKER, timeout=60).json()["rows"]
     assert {row["name"] for row in rows} == set(names)
-    shown = [{"name": row["name"], "slot": row["slot"], "user": "nobody", "key": "none"} for row in rows]
+    shown = [
+        {"name": row["name"], "slot": row["slot"], "user": "nobody", "key": "none"} for row in rows
+    ]
     # All pages of one comparison, and of each other one that with the errors of its sources.
-    wanted = [(route.path, each) for route in found for each in shown if each["name"] == "feed" or "/{name}" in route.path[-7:]]
+    wanted = [
+        (route.path, each)
+        for route in found
+        for each in shown
+        if each["name"] == "feed" or "/{name}" in route.path[-7:]
+    ]
     for page in sorted({path.format(**each) for path, each in wanted}):
         answer = wait_for(partial(_got, url + page), page)
         assert answer is not None
         yield page, answer
-    refused = requests.get(f"{url}/metrics", auth=(canary("webuser"), canary("webguess")), timeout=60)
+    refused = requests.get(
+        f"{url}/metrics", auth=(canary("webuser"), canary("webguess")), timeout=60
+    )
     assert refused.status_code == 401
     yield "that was refused", refused.content + repr(refused.headers).encode()
 
 
 def _got(url: str) -> bytes | None:
     answer = requests.get(url, auth=LOOKER, timeout=60)
-    return answer.content + repr(answer.headers).encode() if answer.status_code in {200, 400, 404} else None
+    return (
+        answer.content + repr(answer.headers).encode()
+        if answer.status_code in {200, 400, 404}
+        else None
+    )
 
 
 def reload_broken(process: BaseProcess, config: Path, log: Path) -> None:
@@ -127,21 +174,29 @@ def reload_broken(process: BaseProcess, config: Path, log: Path) -> None:
     right = config.read_text()
     config.write_text(broken(right)["misspelt"])
     os.kill(process.pid, signal.SIGHUP)
-    wait_for(lambda: b"configuration not reloaded" in log.read_bytes(), "the reload that goes wrong")
+    wait_for(
+        lambda: b"configuration not reloaded" in log.read_bytes(), "the reload that goes wrong"
+    )
     config.write_text(right)
 
 
 def dump(connection: psycopg.Connection) -> Iterator[tuple[str, bytes]]:
     """Every row of every table."""
-    found = connection.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'").fetchall()
+    found = connection.execute(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+    ).fetchall()
     for (table,) in found:
-        rows = connection.execute(sql.SQL("SELECT t::text FROM {} AS t").format(sql.Identifier(table))).fetchall()
+        rows = connection.execute(
+            sql.SQL("SELECT t::text FROM {} AS t").format(sql.Identifier(table))
+        ).fetchall()
         yield table, "\n".join(row for (row,) in rows).encode()
 
 
 def broken(text: str) -> dict[str, str]:
     """The configuration with a mistake at every secret."""
-    key = re.compile(r'"(database|url|token|password|bearer_token|secret|routing_key|X-Key|one)((?:_file)?)":')
+    key = re.compile(
+        r'"(database|url|token|password|bearer_token|secret|routing_key|X-Key|one)((?:_file)?)":'
+    )
     last = text.rindex(canary("x")[:8]) if canary("x")[:8] in text else text.rindex('"url')
     return {
         "misspelt": key.sub(r'"\1x\2":', text),
@@ -155,7 +210,9 @@ def test_no_output_of_a_daemon_holds_a_secret(stage):
     assert sung == {}
     assert {"page /", "page /metrics", "page /c/http-refuse"} < set(stage.outputs)
     assert stage.outputs["log"]
-    assert all(stage.outputs[f"postgresql: {table}"] for table in ("runs", "transitions", "notifications"))
+    assert all(
+        stage.outputs[f"postgresql: {table}"] for table in ("runs", "transitions", "notifications")
+    )
 
 
 def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage):
@@ -183,28 +240,50 @@ def loaded(stage: Stage, way: Way, patch: pytest.MonkeyPatch) -> Settings:
 
 
 @pytest.mark.parametrize("way", get_args(Way))
-def test_every_option_that_can_hold_a_secret_holds_one_here_and_no_other_does(stage, monkeypatch, way):
+def test_every_option_that_can_hold_a_secret_holds_one_here_and_no_other_does(
+    stage, monkeypatch, way
+):
     assert singing_fields(loaded(stage, way, monkeypatch)) == secret_fields(Settings)
 
 
 def test_no_repr_and_no_dump_of_settings_and_parts_holds_a_secret(stage, monkeypatch):
     settings = loaded(stage, "file", monkeypatch)
-    shown = [text for each in options_in(settings) for text in (repr(each), str(each), repr(each.model_dump()))]
+    shown = [
+        text
+        for each in options_in(settings)
+        for text in (repr(each), str(each), repr(each.model_dump()))
+    ]
     shown.append(settings.model_dump_json())
-    with closing(wire(settings)) as wiring, closing(open_store(settings.database, create=False)) as store:
-        parts = [*wiring.receivers, *wiring.pings, *wiring.watched.values(), store, store.database, wiring]
+    with (
+        closing(wire(settings)) as wiring,
+        closing(open_store(settings.database, create=False)) as store,
+    ):
+        parts = [
+            *wiring.receivers,
+            *wiring.pings,
+            *wiring.watched.values(),
+            store,
+            store.database,
+            wiring,
+        ]
         shown += [text for part in parts for text in (repr(part), str(part))]
     assert owners_in("\n".join(shown)) == set()
 
 
-def test_no_error_of_a_receiver_or_source_holds_a_secret_however_it_is_looked_at(stage, monkeypatch):
+def test_no_error_of_a_receiver_or_source_holds_a_secret_however_it_is_looked_at(
+    stage, monkeypatch
+):
     settings = loaded(stage, "file", monkeypatch)
     with closing(wire(settings)) as wiring:
-        told = {each.name: error_of(partial(each.send, START, now=SLOT)) for each in wiring.receivers}
+        told = {
+            each.name: error_of(partial(each.send, START, now=SLOT)) for each in wiring.receivers
+        }
         for name, watched in wiring.watched.items():
             asked = PullRequest(users=pd.Index(["u1", "u2"]), k=5, slot=SLOT, timeout_s=2.0)
             told[name] = error_of(partial(watched.arms.candidate.pull, asked))
-    assert {name for name, text in told.items() if "Error" in text} >= {f"hook-{way}" for way in REFUSING} | {
+    assert {name for name, text in told.items() if "Error" in text} >= {
+        f"hook-{way}" for way in REFUSING
+    } | {
         "sql-wrong",
         "sql-odd",
     }
@@ -223,7 +302,9 @@ def told_of(name: str, config: Path) -> tuple[str, bool]:
     """All that a command says, and whether it failed."""
     result = CliRunner().invoke(app, [*name.split(), "--config", str(config)])
     is_error = isinstance(result.exception, Exception)
-    return result.output + (told_by(result.exception) if result.exception and is_error else ""), result.exit_code != 0
+    return result.output + (
+        told_by(result.exception) if result.exception and is_error else ""
+    ), result.exit_code != 0
 
 
 def test_no_command_shows_a_secret_of_a_configuration_with_mistakes(stage, tmp_path):
@@ -249,8 +330,12 @@ def test_a_command_that_tries_all_says_no_secret(stage, monkeypatch):
 
 def test_a_canary_is_found_in_every_disguise():
     secret = canary("place")
-    coded = [base64.b64encode(b"x" * offset + secret.encode() + b'"}').decode() for offset in range(3)]
+    coded = [
+        base64.b64encode(b"x" * offset + secret.encode() + b'"}').decode() for offset in range(3)
+    ]
     percent = "".join(f"%{byte:02X}" for byte in secret.encode())
-    assert [owners_in(f"before {each} after") for each in (secret, secret.upper(), percent, *coded)] == [{"place"}] * 6
+    assert [
+        owners_in(f"before {each} after") for each in (secret, secret.upper(), percent, *coded)
+    ] == [{"place"}] * 6
     assert owners_in(secret.encode().hex())
     assert owners_in("nothing") == set()

@@ -1,4 +1,7 @@
-"""Candidates that really serve: several of one baseline, of whom none suffers from another; and one deployed step by step."""
+"""Candidates that really serve: several of one baseline, of whom none suffers from another.
+
+And one deployed step by step.
+"""
 
 import re
 import threading
@@ -36,13 +39,21 @@ class World:
     """A baseline and three candidates that really serve, and a folder whose configurations ask them."""
 
     def __init__(self, folder: Path, servers: list[Recommender]) -> None:
-        self.folder, self.baseline, self.candidates = folder, servers[0], dict(zip(STATUS, servers[1:], strict=True))
+        self.folder, self.baseline, self.candidates = (
+            folder,
+            servers[0],
+            dict(zip(STATUS, servers[1:], strict=True)),
+        )
         (folder / "users.csv").write_text("user\n" + "\n".join(USERS))
         (folder / "users.key").write_text("0123456789abcdef0123456789abcdef\n")
         for place, server in enumerate(servers):
-            server.lists = {user: [number % 3, 11 + place, 12, 13, 14] for number, user in enumerate(USERS)}
+            server.lists = {
+                user: [number % 3, 11 + place, 12, 13, 14] for number, user in enumerate(USERS)
+            }
 
-    def configure(self, entries: dict[str, str], users: str = "", baseline: Recommender | None = None) -> Path:
+    def configure(
+        self, entries: dict[str, str], users: str = "", baseline: Recommender | None = None
+    ) -> Path:
         """A comparison for each name, whose ``candidate`` or ``candidates`` are given."""
         comparisons = "".join(
             f"""
@@ -56,7 +67,12 @@ class World:
             for name, candidates in entries.items()
         )
         path = self.folder / "rankwatch.yaml"
-        path.write_text(f"listen: 127.0.0.1:0\nprivacy: {{users: hmac, key_file: users.key}}\ncomparisons:{comparisons}\n")
+        path.write_text(
+            (
+                "listen: 127.0.0.1:0\nprivacy: {users: hmac, key_file: "
+                f"users.key}}\ncomparisons:{comparisons}\n"
+            )
+        )
         return path
 
     def asks(self, server: Recommender) -> str:
@@ -64,7 +80,10 @@ class World:
 
     @property
     def several(self) -> str:
-        return f"candidates: {{{', '.join(f'{key}: {self.asks(server)}' for key, server in self.candidates.items())}}}"
+        return (
+            "candidates: "
+            f"{{{', '.join(f'{key}: {self.asks(server)}' for key, server in self.candidates.items())}}}"
+        )
 
 
 @pytest.fixture
@@ -77,9 +96,16 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world):
     world.configure({"feed": world.several})
     together = objects(world.folder, "run-once", "feed", "--slot", AT)
-    assert world.baseline.attempts == dict.fromkeys(USERS, 2)  # once, and once more for the noise floor
+    assert world.baseline.attempts == dict.fromkeys(
+        USERS, 2
+    )  # once, and once more for the noise floor
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
-    world.configure({f"feed.{key}": f"candidate: {world.asks(server)}" for key, server in world.candidates.items()})
+    world.configure(
+        {
+            f"feed.{key}": f"candidate: {world.asks(server)}"
+            for key, server in world.candidates.items()
+        }
+    )
     (world.folder / "rankwatch.db").unlink()
     apart = objects(world.folder, "run-once", "--slot", AT)
     assert [each | {"gap_seconds": each["gap_seconds"].keys()} for each in apart] == [
@@ -93,11 +119,18 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
 def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_anyway(world):
     world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
     found = objects(world.folder, "run-once", "feed", "--slot", AT)
-    assert [each["comparison"] for each in found] == [f"feed.{key}" for key in ("a", "b", "c", "a.b", "a.c", "b.c")]
+    assert [each["comparison"] for each in found] == [
+        f"feed.{key}" for key in ("a", "b", "c", "a.b", "a.c", "b.c")
+    ]
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
-    world.configure({"feed.b.c": f"candidate: {world.asks(world.candidates['c'])}"}, baseline=world.candidates["b"])
+    world.configure(
+        {"feed.b.c": f"candidate: {world.asks(world.candidates['c'])}"},
+        baseline=world.candidates["b"],
+    )
     (alone,) = objects(world.folder, "run-once", "--slot", "2024-01-09")
-    assert {name: found[-1]["summaries"][name] for name in ("rbo(p=0.9)", "overlap")}.items() <= alone["summaries"].items()
+    assert {
+        name: found[-1]["summaries"][name] for name in ("rbo(p=0.9)", "overlap")
+    }.items() <= alone["summaries"].items()
 
 
 @pytest.mark.integration
@@ -105,18 +138,26 @@ def test_commands_take_one_candidate_or_all_of_them(world):
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
     config = world.configure({"other": world.several, "feed": own})
     check, replay = ("check", "feed"), ("replay", "feed", "--from", AT, "--to", AT)
-    for words, asked in ((check, 3 * 3), (replay, 3 * len(USERS))):  # users of candidate, baseline and noise floor
+    for words, asked in (
+        (check, 3 * 3),
+        (replay, 3 * len(USERS)),
+    ):  # users of candidate, baseline and noise floor
         world.baseline.attempts.clear()
         assert len(objects(world.folder, *words)) == 4
         assert world.baseline.attempts.total() == asked
     for name, names in (("feed.b", {"feed.b"}), ("feed", {"feed", "feed.a", "feed.b", "feed.c"})):
         command(world.folder, "run-once", name, "--textfile", str(world.folder / "metrics.prom"))
-        assert set(re.findall(r'comparison="([^"]+)"', (world.folder / "metrics.prom").read_text())) == names
+        assert (
+            set(re.findall(r'comparison="([^"]+)"', (world.folder / "metrics.prom").read_text()))
+            == names
+        )
     with pytest.raises(ConfigError, match=r"other\.c, feed, feed\.a, feed\.b, feed\.c"):
         command(world.folder, "runs", "nobody")
     rules = world.folder / "rules.yaml"
     rules.write_text("rules: default")
-    assert [(each.name, each.default_rules) for each in load_with_rules(config, rules, ["feed.b"])] == [("feed.b", True)]
+    assert [
+        (each.name, each.default_rules) for each in load_with_rules(config, rules, ["feed.b"])
+    ] == [("feed.b", True)]
 
 
 @pytest.mark.integration
@@ -124,8 +165,14 @@ def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world):
     world.candidates["a"].otherwise, world.candidates["b"].otherwise = "slow", "server_error"
     config = world.configure({"feed": world.several}, users=", sample: 10")
     with watching(config) as watched:
-        ended = [f'runs_total{{comparison="feed.{key}",status="{status}"}}' for key, status in STATUS.items()]
-        wait_for(lambda: all(watched.value(series) == 1 for series in ended), "a run of each, as it should end")
+        ended = [
+            f'runs_total{{comparison="feed.{key}",status="{status}"}}'
+            for key, status in STATUS.items()
+        ]
+        wait_for(
+            lambda: all(watched.value(series) == 1 for series in ended),
+            "a run of each, as it should end",
+        )
     assert "the baseline answered 10 of 10" in command(world.folder, "show", "feed.a")
     assert set(world.baseline.attempts.values()) == {2}
 
@@ -137,9 +184,20 @@ def family(baseline: Canned, asked: Canned, *candidates: Canned) -> list[Callabl
     """The pulls of two candidates' runs."""
     b, c = candidates or (Canned(LISTS), Canned(LISTS))
     shared, opened = SharedAnswers(), replace(arms(None, None, asked), baseline=baseline)
-    named = [replace(comparison(name=name), family="feed", arms=("v1", name)) for name in ("feed.b", "feed.c")]
-    both = [(each, shared.shared_by(each, replace(opened, candidate=own))) for each, own in zip(named, (b, c), strict=True)]
-    return [partial(lambda what, own: pull_all(what, own, draw_panel(what, own, SLOT, 10), SLOT, 10), *each) for each in both]
+    named = [
+        replace(comparison(name=name), family="feed", arms=("v1", name))
+        for name in ("feed.b", "feed.c")
+    ]
+    both = [
+        (each, shared.shared_by(each, replace(opened, candidate=own)))
+        for each, own in zip(named, (b, c), strict=True)
+    ]
+    return [
+        partial(
+            lambda what, own: pull_all(what, own, draw_panel(what, own, SLOT, 10), SLOT, 10), *each
+        )
+        for each in both
+    ]
 
 
 def test_who_comes_while_the_baseline_is_pulled_waits_for_the_same_answer_and_keeps_step_with_it():
@@ -156,7 +214,9 @@ def test_a_failed_pull_fails_all_for_its_reason_and_who_runs_again_asks_anew():
     baseline = Canned(SourceError("the table is gone", permanent=True))
     run_b, run_c = family(baseline, users("u1", "u2"))
     for run in run_b, run_c:
-        assert next(run().batches(10)).baseline.notes == {CoverageReason.UNAVAILABLE: "the table is gone"}
+        assert next(run().batches(10)).baseline.notes == {
+            CoverageReason.UNAVAILABLE: "the table is gone"
+        }
     assert len(baseline.requests) == 1
     baseline.answer = LISTS
     for run, pulls in ((run_b, 2), (run_b, 3), (run_c, 3), (run_c, 4)):
@@ -196,7 +256,11 @@ def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measur
 
     def respond(_: str, body: Any) -> tuple[int, object]:
         version = waiting.pop()
-        changed = [*APART[:2], SIMILAR[0], *APART[2:4]]  # with one item of before: that ids look unrelated is another test
+        changed = [
+            *APART[:2],
+            SIMILAR[0],
+            *APART[2:4],
+        ]  # with one item of before: that ids look unrelated is another test
         lists = dict.fromkeys(body["users"], SIMILAR if version == "v1" or day < 3 else changed)
         return 200, {"by": lists, "model": {"version": version}}
 
@@ -214,19 +278,38 @@ def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measur
         {"v2": 60},
         {"v2": 60},
     ]
-    assert [run["reason"] for run in runs.values()][::-1] == [None, None, CHANGED, "measured differently from here: k 5 → 4"]
+    assert [run["reason"] for run in runs.values()][::-1] == [
+        None,
+        None,
+        CHANGED,
+        "measured differently from here: k 5 → 4",
+    ]
     hashes = [run["input_hash"] for run in runs.values()][::-1]
     assert (hashes[0] == hashes[1], len(set(hashes))) == (True, 3)
     shown = {day: command(tmp_path, "show", "feed", "--slot", f"2024-01-0{day}") for day in served}
-    assert ["the same lists as in the run of" in shown[day] for day in served] == [False, True, False, False]
+    assert ["the same lists as in the run of" in shown[day] for day in served] == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert f"{CHANGED}\nmodel of the candidate: v2, v1 until the run of 2024-01-03" in shown[3]
-    assert 'rankwatch_model_version_info{arm="candidate",comparison="feed",model_version="v2"} 1' in (
-        (tmp_path / "feed.prom").read_text()
+    assert (
+        'rankwatch_model_version_info{arm="candidate",comparison="feed",model_version="v2"} 1'
+        in ((tmp_path / "feed.prom").read_text())
     )
 
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=False)) as store:
-        start = next(each for each in store.alerts.transitions(comparison="feed", limit=None) if each.is_start)
+        start = next(
+            each
+            for each in store.alerts.transitions(comparison="feed", limit=None)
+            if each.is_start
+        )
     assert (start.explanation or "").endswith(f" T{CHANGED[1:]}.")
     command(tmp_path, "report", "feed", "-o", str(tmp_path / "report.html"))
     page = unescape((tmp_path / "report.html").read_text())
-    assert page.count(f"<title>{CHANGED}</title>") == page.count("<title>measured differently from here: k 5 → 4</title>") == 1
+    assert (
+        page.count(f"<title>{CHANGED}</title>")
+        == page.count("<title>measured differently from here: k 5 → 4</title>")
+        == 1
+    )

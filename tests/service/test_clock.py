@@ -1,4 +1,7 @@
-"""Clocks that are set and machines that sleep, through the real daemon; the schedule's days of changing clocks."""
+"""Clocks that are set and machines that sleep, through the real daemon.
+
+The schedule's days of changing clocks.
+"""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +32,9 @@ def world(folder: Path, names: tuple[str, ...] = ("feed",)) -> Path:
 
 def states(watched: Watched) -> list[tuple[State, str | None]]:
     return [
-        (each.state, each.dedup_key) for each in watched.daemon.store.alerts.states("feed") if each.alert == "SimilarityLow"
+        (each.state, each.dedup_key)
+        for each in watched.daemon.store.alerts.states("feed")
+        if each.alert == "SimilarityLow"
     ]
 
 
@@ -53,14 +58,21 @@ DELETED_AT = "prune_last_success_timestamp_seconds"
 
 
 @pytest.mark.integration
-def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_neither_missed_nor_stale(tmp_path):
+def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_neither_missed_nor_stale(
+    tmp_path,
+):
     config = world(tmp_path)
-    config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    only_between: 13:00-15:00"))
+    config.write_text(
+        config.read_text().replace("every: 1h", "every: 1h\n    only_between: 13:00-15:00")
+    )
     with watching(config) as watched:
         assert next_slot(watched) == NOON + HOUR  # at noon, as it starts, it begins none
         assert watched.value(DELETED_AT) is None
         watched.let_pass(timedelta(minutes=6))
-        wait_for(lambda: watched.value(DELETED_AT), "old rows deleted, although the daemon has not run for long")
+        wait_for(
+            lambda: watched.value(DELETED_AT),
+            "old rows deleted, although the daemon has not run for long",
+        )
         watched.let_pass(timedelta(minutes=54))
         watched.await_run(NOON + HOUR)
         watched.let_pass(HOUR)
@@ -77,12 +89,18 @@ def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_ne
 def next_slot(watched: Watched) -> datetime | None:
     def look() -> datetime | None:
         (run,) = watched.daemon._scheduler.runs()
-        return run.next_at if run.next_at and run.next_at > watched.clock.now() and run.running_s is None else None
+        return (
+            run.next_at
+            if run.next_at and run.next_at > watched.clock.now() and run.running_s is None
+            else None
+        )
 
     return wait_for(look, "a slot that is to come")
 
 
-def test_a_clock_set_back_by_an_hour_runs_at_once_and_what_was_judged_ahead_of_time_is_judged_again(tmp_path):
+def test_a_clock_set_back_by_an_hour_runs_at_once_and_what_was_judged_ahead_of_time_is_judged_again(
+    tmp_path,
+):
     write_lists(tmp_path / "candidate.jsonl", APART)
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
@@ -125,7 +143,12 @@ class Planned:
 
 def test_a_leap_second_is_no_jump_and_gives_no_second_run():
     minutely, finder = Every(timedelta(minutes=1)), JumpFinder()
-    moments = [utc("2016-12-31 23:59:59"), utc("2017-01-01 00:00:00"), utc("2016-12-31 23:59:59.500"), utc("2017-01-01")]
+    moments = [
+        utc("2016-12-31 23:59:59"),
+        utc("2017-01-01 00:00:00"),
+        utc("2016-12-31 23:59:59.500"),
+        utc("2017-01-01"),
+    ]
     planned, handed = Planned(minutely, moments[0]), []
     for steady, now in enumerate(moments):
         jump = finder.look(now, float(steady))
@@ -136,7 +159,9 @@ def test_a_leap_second_is_no_jump_and_gives_no_second_run():
 
 
 @given(st.lists(st.integers(-7 * 3600, 7 * 3600), min_size=1, max_size=30), st.integers(1, 7200))
-def test_however_the_clock_is_set_the_newest_slot_is_begun_at_the_next_look_and_never_twice_in_a_row(steps, period):
+def test_however_the_clock_is_set_the_newest_slot_is_begun_at_the_next_look_and_never_twice_in_a_row(
+    steps, period
+):
     schedule, now = Every(timedelta(seconds=period)), NOON
     planned, last = Planned(schedule, now), schedule.latest(now)
     assert planned.look(now, jumped=False)
@@ -150,7 +175,9 @@ def test_however_the_clock_is_set_the_newest_slot_is_begun_at_the_next_look_and_
 def test_housekeeping_goes_by_the_steady_clock_alone_comes_soon_after_a_start_and_is_put_off_by_no_reload():
     clock, done = SteppedClock(), list[int]()
     with scheduling(clock) as jobs:
-        plan = JobPlan(call=lambda: done.append(1), when=HOUR, limit=HOUR, first=timedelta(minutes=5))
+        plan = JobPlan(
+            call=lambda: done.append(1), when=HOUR, limit=HOUR, first=timedelta(minutes=5)
+        )
         jobs.follow({"-prune": plan})
         clock.let_pass(timedelta(minutes=4))
         idle(jobs)
@@ -176,10 +203,16 @@ def test_housekeeping_goes_by_the_steady_clock_alone_comes_soon_after_a_start_an
 def idle(jobs: JobScheduler) -> None:
     """Let APScheduler look, and wait until what it found due has ended."""
     seen = Event()
-    jobs.follow({**jobs._plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
+    jobs.follow(
+        {
+            **jobs._plans,
+            "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0)),
+        }
+    )
 
     def has_looked() -> bool:
-        jobs.begin_repeated()  # as the daemon does: APScheduler counts the one before for a moment after its end
+        # As the daemon does: APScheduler counts the one before for a moment after its end
+        jobs.begin_repeated()
         return seen.is_set()
 
     wait_for(has_looked, "its look")

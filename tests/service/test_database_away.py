@@ -16,7 +16,13 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import outage
 from monitor.service.daemon.daemon import Daemon
-from monitor.service.daemon.outage import CALM_S, REFUSED_PAUSE_S, REPEAT_S, OutageAlert, OutageMonitor
+from monitor.service.daemon.outage import (
+    CALM_S,
+    REFUSED_PAUSE_S,
+    REPEAT_S,
+    OutageAlert,
+    OutageMonitor,
+)
 from monitor.storage import schema_version
 from pipeline.test_delivery import DOWN, REFUSED, SILENT, FakeReceiver
 from pipeline.test_message_keys import KeptMessages
@@ -49,7 +55,11 @@ def hook(collector: Collector) -> str:
 
 
 def told(collector: Collector) -> list[str]:
-    return [json.loads(each.body)["status"] for each in collector.requests if b"DatabaseAway" in each.body]
+    return [
+        json.loads(each.body)["status"]
+        for each in collector.requests
+        if b"DatabaseAway" in each.body
+    ]
 
 
 def is_away(watched: Watched) -> bool:
@@ -75,8 +85,12 @@ def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of
         assert watched.value("database_up") == 1
 
 
-@pytest.mark.parametrize("fault", [Proxy.refuse, Proxy.cut, Proxy.hang], ids=["refused", "cut", "silent"])
-def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itself_also_slowly(config, proxy, fault):
+@pytest.mark.parametrize(
+    "fault", [Proxy.refuse, Proxy.cut, Proxy.hang], ids=["refused", "cut", "silent"]
+)
+def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itself_also_slowly(
+    config, proxy, fault
+):
     with watching(config) as watched:
         watched.await_run(NOON)
         hung = watched.daemon._wiring.watched["feed"]
@@ -85,7 +99,9 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
             wait_for(lambda: watched.daemon._runner.claims, "a run under way")
             fault(proxy)
         if fault is not Proxy.cut:
-            watched.pass_until(lambda: is_away(watched), "that it is away", SECOND, may_hang=fault is Proxy.hang)
+            watched.pass_until(
+                lambda: is_away(watched), "that it is away", SECOND, may_hang=fault is Proxy.hang
+            )
             wait_for(lambda: watched.status_of("/-/healthy") == 200, "the watchdog's next look")
         proxy.resume()
         watched.await_run(NOON + HOUR)
@@ -99,7 +115,11 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
 
 
 def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path, postgres_url):
-    url = make_url(postgres_url).set(database="no_such_database").render_as_string(hide_password=False)
+    url = (
+        make_url(postgres_url)
+        .set(database="no_such_database")
+        .render_as_string(hide_password=False)
+    )
     daemon = Daemon(write_world(tmp_path, url))
     with pytest.raises(DatabaseError) as caught:
         daemon.start()
@@ -107,7 +127,9 @@ def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path, postgres_
 
 
 @pytest.mark.integration
-def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_can_be_written(tmp_path, url, monkeypatch):
+def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_can_be_written(
+    tmp_path, url, monkeypatch
+):
     lines = captured(monkeypatch, outage)
 
     def logged() -> list[str]:
@@ -120,7 +142,9 @@ def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_c
 
         watched.await_run(NOON)
         schema_version.downgrade(url, "-1")  # a look at this very moment may find it locked
-        watched.pass_until(lambda: refused() and logged()[-1:] == ["database away"], "a look", 5 * SECOND)
+        watched.pass_until(
+            lambda: refused() and logged()[-1:] == ["database away"], "a look", 5 * SECOND
+        )
         before, first = logged(), refused()
         watched.pass_until(lambda: refused() >= first + 3, "more looks", 5 * SECOND)
         assert is_away(watched)
@@ -130,7 +154,11 @@ def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_c
         wait_for(lambda: logged() == [*before, "database back"], "the line that says so")
 
 
-AWAY = DatabaseError("PostgreSQL database x at y:5432 cannot be reached", permanent=False, trouble=DatabaseTrouble.UNREACHABLE)
+AWAY = DatabaseError(
+    "PostgreSQL database x at y:5432 cannot be reached",
+    permanent=False,
+    trouble=DatabaseTrouble.UNREACHABLE,
+)
 
 
 def heard(receiver: FakeReceiver) -> list[tuple[MessageStatus, bool]]:
@@ -163,7 +191,9 @@ def world() -> World:
 FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)
 
 
-def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_after_a_minute_of_calm(world):
+def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_after_a_minute_of_calm(
+    world,
+):
     pager = FakeReceiver("pager")
     world.database.failed(AWAY)
     world.after(119, pager)
@@ -178,7 +208,15 @@ def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_
     assert len(heard(pager)) == 2
     world.after(6, pager)
     assert heard(pager)[2:] == [RESOLVED]
-    assert len({(each.incident, *(change.dedup_key for change in each.changes or each.firing)) for each in pager.sent}) == 1
+    assert (
+        len(
+            {
+                (each.incident, *(change.dedup_key for change in each.changes or each.firing))
+                for each in pager.sent
+            }
+        )
+        == 1
+    )
     world.after(REPEAT_S, pager)
     assert len(heard(pager)) == 3
 
@@ -191,8 +229,12 @@ def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world)
     assert len(heard(alertmanager)) == 4
 
 
-@pytest.mark.parametrize(("error", "told"), [(SILENT, [RESOLVED]), (DOWN, [])], ids=["may have arrived", "never told"])
-def test_the_end_of_an_outage_is_told_to_who_may_have_heard_of_it_and_to_nobody_else(world, error, told):
+@pytest.mark.parametrize(
+    ("error", "told"), [(SILENT, [RESOLVED]), (DOWN, [])], ids=["may have arrived", "never told"]
+)
+def test_the_end_of_an_outage_is_told_to_who_may_have_heard_of_it_and_to_nobody_else(
+    world, error, told
+):
     pager = FakeReceiver("pager", errors=[error])
     world.database.failed(AWAY)
     world.after(121, pager)
@@ -244,14 +286,19 @@ def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world):
 
 
 def test_writers_that_give_way_to_each_other_are_no_outage(world):
-    world.database.failed(DatabaseError("gave way", permanent=False, trouble=DatabaseTrouble.CONFLICT))
+    world.database.failed(
+        DatabaseError("gave way", permanent=False, trouble=DatabaseTrouble.CONFLICT)
+    )
     assert world.database.outage is None
 
 
 def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_named(world):
     world.database.failed(AWAY)
     assert world.database.outage is not None
-    starts = [outage.start_of(world.database.outage, world.clock.now(), "x", name) for name in (None, "a", "b")]
+    starts = [
+        outage.start_of(world.database.outage, world.clock.now(), "x", name)
+        for name in (None, "a", "b")
+    ]
     assert len({start.incident for start in starts}) == 3
     assert [start.labels for start in starts] == [{}, {"installation": "a"}, {"installation": "b"}]
 

@@ -31,9 +31,17 @@ Body = dict[str, Any]
 def delivering(
     store: SqlStore, entries: Sequence[Mapping[str, Any]], publisher: Any, clock: Any
 ) -> Iterator[list[DeliveryLoop]]:
-    """A loop for each receiver of these entries of ``receivers:``; none goes on once the block has ended."""
+    """A loop for each receiver of these entries of ``receivers:``.
+
+    None goes on once the block has ended.
+    """
     options = [ReceiverOptions.model_validate(entry) for entry in entries]
-    parts: Mapping[str, Any] = {"outbox": store.outbox, "clock": clock, "publisher": publisher, "draw": lambda: 0.02}
+    parts: Mapping[str, Any] = {
+        "outbox": store.outbox,
+        "clock": clock,
+        "publisher": publisher,
+        "draw": lambda: 0.02,
+    }
     loops = [
         DeliveryLoop(sender=OutboxSender(receiver=each, owner=each.name, **parts))
         for each in open_receivers(options, external_url="http://rankwatch.test:29108")
@@ -66,10 +74,17 @@ def test_hundreds_of_alerts_are_one_message_and_starve_nobody_while_one_receiver
     store, pagerduty, slack, mail_server, certificate
 ) -> None:
     with ExitStack() as stack:
-        alertmanager, webhook, hanging = (stack.enter_context(contextmanager(serve)()) for _ in range(3))
+        alertmanager, webhook, hanging = (
+            stack.enter_context(contextmanager(serve)()) for _ in range(3)
+        )
         webhook.respond, hanging.default = refuse_large, hang
         slack.collector.replies.append(answer(429, {"Retry-After": "1"}))
-        mail = {"host": "127.0.0.1", "port": mail_server.port, "sender": "rankwatch@example.com", "to": ["kim@example.com"]}
+        mail = {
+            "host": "127.0.0.1",
+            "port": mail_server.port,
+            "sender": "rankwatch@example.com",
+            "to": ["kim@example.com"],
+        }
         entries: list[Body] = [
             {"alertmanager": {"urls": [alertmanager.url], "resend_every": "1h"}},
             {"pagerduty": {"url": pagerduty.url, "routing_key": KEY}},
@@ -83,17 +98,29 @@ def test_hundreds_of_alerts_are_one_message_and_starve_nobody_while_one_receiver
         names = [loop.sender.receiver.name for loop in loops]
 
         def run(mean: float) -> list[int]:
-            """Both comparisons run, the wide one first; how many requests each healthy receiver has got by its end."""
+            """Both comparisons run, the wide one first.
+
+            How many requests each healthy receiver has got by its end.
+            """
             told = publisher.counts["webhook", "sent"] + IN_ALL
             store_run(store, mean, slot=clock.now(), to=names, watched=WIDE, segments=SEGMENTS)
             store_run(store, mean, slot=clock.now(), to=names, watched=NARROW)
             for loop in loops:
                 loop.thread.wake()
-            wait_for(lambda: all(publisher.counts[name, "sent"] == told for name in HEALTHY), "what each is owed")
+            wait_for(
+                lambda: all(publisher.counts[name, "sent"] == told for name in HEALTHY),
+                "what each is owed",
+            )
             by_http = (alertmanager, pagerduty.collector, slack.collector, webhook)
             return [*(len(each.requests) for each in by_http), len(mail_server.mails)]
 
-        assert run(0.1) == [3, 2, 3, 2, 2]  # Alertmanager takes four hundred in two requests, Slack refused one
+        assert run(0.1) == [
+            3,
+            2,
+            3,
+            2,
+            2,
+        ]  # Alertmanager takes four hundred in two requests, Slack refused one
         assert len(alerts_in(alertmanager)) == IN_ALL
         assert max(len(mail.content) for mail in mail_server.mails) < 1_000_000
         told = [json.loads(request.body) for request in webhook.requests]
@@ -115,7 +142,10 @@ BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
 
 
 def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(store) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1))
+    clock, receiver = (
+        HeldClock(),
+        FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1)),
+    )
     loop = DeliveryLoop(sender=outlet(store, receiver, clock))
     store_run(store, 0.1)
     assert loop.take_turn() == LONGEST_REST_S

@@ -1,4 +1,7 @@
-"""Replay over real lists, checked against computations of its own; and what the default rules see in a generated shop's."""
+"""Replay over real lists, checked against computations of its own.
+
+And what the default rules see in a generated shop's.
+"""
 
 import math
 from collections import Counter
@@ -36,13 +39,22 @@ class Fault:
 
 FAULTS = {
     "pop20": Fault(
-        alarms={("UsersVeryFar", "all", BAD_DAY), ("TailDropped", "all", BAD_DAY), ("BeyondNoise", "activity=q1", BAD_DAY)},
-        says="141 of 704 users (20 %) all get the same list from the candidate: the most popular items. ",
+        alarms={
+            ("UsersVeryFar", "all", BAD_DAY),
+            ("TailDropped", "all", BAD_DAY),
+            ("BeyondNoise", "activity=q1", BAD_DAY),
+        },
+        says=(
+            "141 of 704 users (20 %) all get the same list from the candidate: the most popular "
+            "items. "
+        ),
         part="membership",
     ),
     "seg2-nonUK-pop": Fault(
         alarms={("SimilarityDropped", "country=nonUK", BAD_DAY)},
-        says=" users (9 %), exactly those of country=nonUK, all get the same list from the candidate",
+        says=(
+            " users (9 %), exactly those of country=nonUK, all get the same list from the candidate"
+        ),
         segment="country=nonUK",
         part="membership",
     ),
@@ -52,12 +64,16 @@ FAULTS = {
         part="length",
     ),
     "missing5": Fault(
-        alarms={("ListsMissing", "all", BAD_DAY)}, says=" users (5 %) got no list from the candidate (0 % before). "
+        alarms={("ListsMissing", "all", BAD_DAY)},
+        says=" users (5 %) got no list from the candidate (0 % before). ",
     ),
     # Frozen from day 5 on: day 7 is the third training of the baseline that it misses.
     # UsersVeryFarMore: what an alarm for all found is not taken for normal.
     "stale3": Fault(
-        alarms={("CandidateFrozen", "all", "2024-01-07"), ("UsersVeryFarMore", "all", "2024-01-11")},
+        alarms={
+            ("CandidateFrozen", "all", "2024-01-07"),
+            ("UsersVeryFarMore", "all", "2024-01-11"),
+        },
         says=" get the same list from the candidate as in the last run, while other lists changed. ",
         first_alarm="2024-01-07",
         last_day="2024-01-11",
@@ -77,16 +93,27 @@ class Replayed:
     fired: list[dict[str, Any]]
 
     def explanation(self, day: str) -> dict[str, Any]:
-        """The explanation of a run; its pieces sum to its drop, over all users and over the segments of each dimension."""
+        """The explanation of a run.
+
+        Its pieces sum to its drop, over all users and over the segments of each dimension.
+        """
         (shown,) = run_cli("show", self.name, "--slot", day, "--config", self.config, "--json")
         told: dict[str, Any] = shown["explanation"]
         mean = self.runs[day]["summaries"]["extended_tau"]["all"]["mean"]
         assert 1 - told["now"] == pytest.approx(mean, abs=1e-9)
         drop = told["now"] - told["before"]
-        assert math.fsum(cause["amount"] for cause in told["causes"]) == pytest.approx(drop, abs=1e-9)
+        assert math.fsum(cause["amount"] for cause in told["causes"]) == pytest.approx(
+            drop, abs=1e-9
+        )
         for dimension in ("activity", "country"):
-            falls = [fall["parts"] for fall in told["falls"] if fall["segment"].startswith(f"{dimension}=")]
-            assert math.fsum(amount for parts in falls for amount in parts.values()) == pytest.approx(drop, abs=1e-9)
+            falls = [
+                fall["parts"]
+                for fall in told["falls"]
+                if fall["segment"].startswith(f"{dimension}=")
+            ]
+            assert math.fsum(
+                amount for parts in falls for amount in parts.values()
+            ) == pytest.approx(drop, abs=1e-9)
         return told
 
 
@@ -97,12 +124,22 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Rep
     @cache
     def replay(name: str, last_day: str) -> Replayed:
         prefix = "ok-lowtraffic-" if name == "ok-lowtraffic" else ""
-        floor = f"    noise_floor: {{retrain: {source(f'{prefix}again')}}}\n" if name in WITH_FLOOR else ""
+        floor = (
+            f"    noise_floor: {{retrain: {source(f'{prefix}again')}}}\n"
+            if name in WITH_FLOOR
+            else ""
+        )
         comparison = compare(name, MEASURED + floor, baseline=f"{prefix}baseline")
         config = str(write_config(tmp_path_factory.mktemp("replayed"), comparison))
-        runs = run_cli("replay", "--config", config, "--from", "2024-01-01", "--to", last_day, "--json")
+        runs = run_cli(
+            "replay", "--config", config, "--from", "2024-01-01", "--to", last_day, "--json"
+        )
         assert {run["status"] for run in runs} == {"ok"}
-        fired = [each for each in run_cli("alerts", "--config", config, "--json") if each["to"] == "firing"]
+        fired = [
+            each
+            for each in run_cli("alerts", "--config", config, "--json")
+            if each["to"] == "firing"
+        ]
         return Replayed(name, config, {run["slot"][:10]: run for run in runs}, fired)
 
     return replay
@@ -111,15 +148,22 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Rep
 @cache
 def lists_of(name: str, day: str) -> dict[str, list[int]]:
     frame = pd.read_parquet(lists_folder() / name / f"{day}.parquet")
-    return {user: [int(item) for item in items][:K] for user, items in zip(frame.user_id, frame["items"], strict=True)}
+    return {
+        user: [int(item) for item in items][:K]
+        for user, items in zip(frame.user_id, frame["items"], strict=True)
+    }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_default_rules_fire_on_the_first_bad_day_and_say_what_was_done_to_the_lists(name, replay):
+def test_the_default_rules_fire_on_the_first_bad_day_and_say_what_was_done_to_the_lists(
+    name, replay
+):
     fault = FAULTS[name]
     replayed = replay(name, fault.last_day)
     assert min(each["slot"][:10] for each in replayed.fired) == fault.first_alarm
-    assert {(each["alert"], each["segment"], each["slot"][:10]) for each in replayed.fired} >= fault.alarms
+    assert {
+        (each["alert"], each["segment"], each["slot"][:10]) for each in replayed.fired
+    } >= fault.alarms
 
     told = replayed.explanation(BAD_DAY)
     assert (told["segment"], told["finding"]["segment"]) == (fault.segment, fault.segment)

@@ -75,7 +75,9 @@ class Gated:
         self.day += 1
         panel = draw(self.users, self.comparison, slot)
         names = [name for name in panel.users if not without(name)]
-        scores = Scores(users=pd.Index(names, dtype="str"), by_metric={series: score(names)} if series else {})
+        scores = Scores(
+            users=pd.Index(names, dtype="str"), by_metric={series: score(names)} if series else {}
+        )
         paired = set(names)
         rows = tuple(
             CoverageRow(
@@ -88,18 +90,31 @@ class Gated:
         )
         if keeps_lists:
             changes["lists"] = _lists(panel, names)
-        told: dict[str, Any] = {"config_hash": self.comparison.config_hash, "coverage": Coverage(rows=rows), **changes}
+        told: dict[str, Any] = {
+            "config_hash": self.comparison.config_hash,
+            "coverage": Coverage(rows=rows),
+            **changes,
+        }
         run(self.store, slot, comparison=self.comparison.name, scores=scores, summaries=(), **told)
 
     def fail(self, reason: str = "candidate cannot be read") -> None:
         slot = SLOT + self.day * DAY
         self.day += 1
-        failed: dict[str, Any] = {"status": RunStatus.FAILED, "reason": reason, "scores": None, "coverage": None}
+        failed: dict[str, Any] = {
+            "status": RunStatus.FAILED,
+            "reason": reason,
+            "scores": None,
+            "coverage": None,
+        }
         run(self.store, slot, comparison=self.comparison.name, summaries=(), evidence=(), **failed)
 
     def ask(self, *, margin: float = 0.05, alpha: float = 0.01, **asked: Any) -> Certificate:
         question = make_question(
-            {self.comparison.name: self.comparison}, self.comparison.name, margin=margin, alpha=alpha, **asked
+            {self.comparison.name: self.comparison},
+            self.comparison.name,
+            margin=margin,
+            alpha=alpha,
+            **asked,
         )
         return judge_stored(self.store.history, question, self.clock, lambda _: self.users)
 
@@ -107,8 +122,15 @@ class Gated:
 def _lists(panel: Panel, names: list[str]) -> KeptLists:
     """One item each; segments that nobody was compared of are left out, as a run does."""
     lists = factories.rankings({name: ["i1"] for name in names})
-    rows = {segment: np.flatnonzero(np.isin(names, panel.users[places])) for segment, places in panel.segments.items()}
-    return KeptLists(baseline=lists, candidate=lists, segments={name: found for name, found in rows.items() if len(found)})
+    rows = {
+        segment: np.flatnonzero(np.isin(names, panel.users[places]))
+        for segment, places in panel.segments.items()
+    }
+    return KeptLists(
+        baseline=lists,
+        candidate=lists,
+        segments={name: found for name, found in rows.items() if len(found)},
+    )
 
 
 def figures(found: Certificate) -> Mapping[str, tuple[int, int, str]]:
@@ -140,17 +162,23 @@ def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_t
     assert [run.users for run in found.runs] == [200, 200]
     assert found.segments[0].mean_best == pytest.approx(-0.4)
     world.run(constant(-0.4), without=set(fixed[:3]).__contains__)
-    assert world.ask(since=SLOT + 2 * DAY).segments[0].missing == 3  # each is taken for a rotating one
+    assert (
+        world.ask(since=SLOT + 2 * DAY).segments[0].missing == 3
+    )  # each is taken for a rotating one
 
 
 def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_evidence(store):
     world = Gated(store, sampled(sample=SampleSize(fixed=20, rotating=200, minimum=100)))
     drawn = [set(draw(world.users, sampled(), SLOT + day * DAY).users) for day in range(2)]
     for asked in drawn:
-        world.run(partial(lambda asked, names: np.where(np.isin(names, list(asked)), -0.4, 2.0), asked))
+        world.run(
+            partial(lambda asked, names: np.where(np.isin(names, list(asked)), -0.4, 2.0), asked)
+        )
     found = world.ask(segments=("all", "each"))
     assert found.runs == world.ask().runs
-    assert [each.mean_best for each in found.segments] == pytest.approx([-0.4] * len(found.segments))
+    assert [each.mean_best for each in found.segments] == pytest.approx(
+        [-0.4] * len(found.segments)
+    )
 
 
 def _fixed_of(world: Gated) -> list[str]:
@@ -163,7 +191,11 @@ def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store)
     for excess in (0.9, -0.4, -0.4):
         world.run(constant(excess))
     found = world.ask(margin=0.05)
-    assert (said(found), found.looks, [run.users for run in found.runs]) == (("safe", "decided"), 3, [300])
+    assert (said(found), found.looks, [run.users for run in found.runs]) == (
+        ("safe", "decided"),
+        3,
+        [300],
+    )
     assert found.words.endswith("; the same 300 users are asked in each run: this is about them")
     world.comparison = sampled(sample=SampleSize(fixed=2000))  # more than there are
     world.run(constant(-0.4))
@@ -214,8 +246,16 @@ LOST = "the candidate gave no list for 220 of 220 users: missing; nothing could 
         (lambda _: None, [], "no run of home-feed can be judged: none is stored yet"),
         (lambda world: world.fail(LOST), [LeftOut.FAILED], f"1 failed (the newest: {LOST})"),
         (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 had fewer users than the sample holds"),
-        (lambda world: world.run(constant(-0.4), series=""), [LeftOut.NO_SCORES], "stored without scores of what is judged"),
-        (lambda world: world.run(constant(2.0), config_hash="earlier"), [LeftOut.OTHER_CONFIGURATION], "configuration"),
+        (
+            lambda world: world.run(constant(-0.4), series=""),
+            [LeftOut.NO_SCORES],
+            "stored without scores of what is judged",
+        ),
+        (
+            lambda world: world.run(constant(2.0), config_hash="earlier"),
+            [LeftOut.OTHER_CONFIGURATION],
+            "configuration",
+        ),
     ],
     ids=["none", "failed", "few users", "no scores", "earlier configuration"],
 )
@@ -262,23 +302,36 @@ def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store):
     assert found.left_out == {LeftOut.NOT_THE_NEWEST: 2}
     assert found.level == pytest.approx(0.01 / 12)
     alone = world.ask(since=SLOT + 2 * DAY)
-    assert alone.segments[0].evidence_safe - found.segments[0].evidence_safe == pytest.approx(math.log10(12 / 2))
+    assert alone.segments[0].evidence_safe - found.segments[0].evidence_safe == pytest.approx(
+        math.log10(12 / 2)
+    )
 
 
 def test_segments_are_safe_together_only_where_each_is(world):
     for _ in range(3):
-        world.run(lambda names: np.array([1.5 if int(name[1:]) % 4 == 0 else -0.4 for name in names]))
+        world.run(
+            lambda names: np.array([1.5 if int(name[1:]) % 4 == 0 else -0.4 for name in names])
+        )
     found = world.ask(segments=("each",))
     assert said(found) == ("breach", "decided")
-    assert {name: verdict for name, (_, _, verdict) in figures(found).items()} == {"country=DE": "breach", "country=UK": "safe"}
+    assert {name: verdict for name, (_, _, verdict) in figures(found).items()} == {
+        "country=DE": "breach",
+        "country=UK": "safe",
+    }
     assert sum(users for users, _, _ in figures(found).values()) == 600
     assert found.words.startswith("country=DE: the mean excess is above 0.05: at least ")
     assert world.ask(segments=("country=UK",)).verdict == "safe"
-    assert [each.segment for each in world.ask(segments=("all", "each")).segments] == ["all", "country=DE", "country=UK"]
+    assert [each.segment for each in world.ask(segments=("all", "each")).segments] == [
+        "all",
+        "country=DE",
+        "country=UK",
+    ]
 
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
-def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_kept(world, *, keeps_lists):
+def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_kept(
+    world, *, keeps_lists
+):
     world.run(constant(-0.4), keeps_lists=keeps_lists, without=lambda name: int(name[1:]) % 4 == 0)
     found = figures(world.ask(segments=("each",)))
     assert found["country=DE"][0] == found["country=DE"][1] > 30
@@ -287,12 +340,16 @@ def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_ke
 
 def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world):
     world.run(constant(-0.4))
-    with pytest.raises(InputError, match=r"no segment 'country=FR'.*there are country=DE, country=UK"):
+    with pytest.raises(
+        InputError, match=r"no segment 'country=FR'.*there are country=DE, country=UK"
+    ):
         world.ask(segments=("country=FR",))
 
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
-def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guessed(world, *, keeps_lists):
+def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guessed(
+    world, *, keeps_lists
+):
     world.run(constant(-0.4), keeps_lists=keeps_lists)
     expected = figures(world.ask(segments=("each",)))
     assert expected.keys() == {"country=DE", "country=UK"}
@@ -300,7 +357,10 @@ def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guess
     if keeps_lists:
         assert figures(world.ask(segments=("each",))) == expected
         return
-    with pytest.raises(InputError, match=r"are not known any more: the users are others by now. Set keep_lists: all"):
+    with pytest.raises(
+        InputError,
+        match=r"are not known any more: the users are others by now. Set keep_lists: all",
+    ):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"
 
@@ -312,19 +372,31 @@ def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guess
         ({}, {"metric": "overlap"}, "does not measure overlap: it has extended_tau, rbo"),
         ({}, {"metric": "nonsense"}, "unknown metric 'nonsense'"),
         ({}, {"alpha": 0.0}, "alpha 0 is no error rate"),
-        ({}, {"margin": 2.0}, "margin 2 lies outside of what is possible: write one between -2 and 2"),
+        (
+            {},
+            {"margin": 2.0},
+            "margin 2 lies outside of what is possible: write one between -2 and 2",
+        ),
         ({}, {"margin": math.nan}, "margin nan lies outside"),
         ({"noise_floor": None}, {"margin": -0.1}, "write one between 0 and 2"),
         ({}, {"reference": 1.5}, "reference 1.5 lies outside of what extended_tau can be, -1 to 1"),
         ({"keep_scores": 500}, {}, "set keep_scores: all"),
-        ({"sample": SampleSize(fixed=9, stops_early=True)}, {}, "depends on the scores of those before"),
+        (
+            {"sample": SampleSize(fixed=9, stops_early=True)},
+            {},
+            "depends on the scores of those before",
+        ),
         ({"noise_floor": NoiseFloor.TEMPORAL}, {}, "rotating ones were not: take {serve: true}"),
         (
             {"metrics": ("rbo_min(p=0.9)",), "noise_floor": None},
             {},
             "no one value on identical lists: give with --ref",
         ),
-        ({"metrics": ("footrule",), "noise_floor": None}, {"margin": 0.5, "reference": math.nan}, "footrule"),
+        (
+            {"metrics": ("footrule",), "noise_floor": None},
+            {"margin": 0.5, "reference": math.nan},
+            "footrule",
+        ),
     ],
 )
 def test_a_question_that_can_have_no_answer_is_refused_in_words(changes, asked, words):

@@ -27,7 +27,9 @@ LONG = timedelta(minutes=20)
 """Longer than the deadline of 10 minutes with all that is granted beside it."""
 
 
-def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_result_is_refused(tmp_path):
+def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_result_is_refused(
+    tmp_path,
+):
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
         hung = watched.daemon._wiring.watched["feed"]
@@ -42,7 +44,10 @@ def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_resu
         assert watched.value('watchdog_restarts_total{part="run"}') == 1
         wait_for(lambda: watched.status_of("/-/healthy") == 200, "the watchdog's next look")
         hung.in_use.release()
-        wait_for(lambda: not [each for each in threading.enumerate() if each.name == "job-feed"], "the end of the hung run")
+        wait_for(
+            lambda: not [each for each in threading.enumerate() if each.name == "job-feed"],
+            "the end of the hung run",
+        )
         assert watched.runs()[NOON + HOUR] == again
         watched.let_pass(HOUR - LONG)
         watched.await_run(NOON + 2 * HOUR)
@@ -62,7 +67,9 @@ def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path):
 
 
 def daily(call: Callable[[], object]) -> JobPlan:
-    return JobPlan(call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=60), is_run=True)
+    return JobPlan(
+        call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=60), is_run=True
+    )
 
 
 def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned():
@@ -115,12 +122,16 @@ def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
     """Over jobs whose looks take as long as a test wants, or fail."""
     rest: Any = dict.fromkeys(("publisher", "database", "renew_sources", "renew_store"))
     runner: Any = SimpleNamespace(clock=clock)
-    jobs: Any = SimpleNamespace(begin_repeated=look, wake_up=lambda: None, overdue=lambda: (), is_stuck=lambda: False)
+    jobs: Any = SimpleNamespace(
+        begin_repeated=look, wake_up=lambda: None, overdue=lambda: (), is_stuck=lambda: False
+    )
     return Watchdog(jobs=jobs, runner=runner, **rest)
 
 
 @pytest.mark.parametrize("how", ["held up", "failing"])
-def test_a_watchdog_that_is_held_up_or_whose_looks_fail_goes_on_and_does_not_count_as_looking_meanwhile(how):
+def test_a_watchdog_that_is_held_up_or_whose_looks_fail_goes_on_and_does_not_count_as_looking_meanwhile(
+    how,
+):
     clock, over, looks = SteppedClock(), threading.Event(), []
 
     def look() -> None:
@@ -140,7 +151,9 @@ def test_a_watchdog_that_is_held_up_or_whose_looks_fail_goes_on_and_does_not_cou
     dog.loop.stop(20)
 
 
-def ticket(name: str = "healthy", *, is_suspect: bool = False, begun_s: float | None = None) -> Ticket:
+def ticket(
+    name: str = "healthy", *, is_suspect: bool = False, begun_s: float | None = None
+) -> Ticket:
     return Ticket(name=name, is_suspect=is_suspect, slow_after_s=12.0, begun_s=begun_s)
 
 

@@ -39,7 +39,9 @@ class World:
         source = Canned(pull({}))
         arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
         what = comparison(rules=(STALE, rule()), deadline=timedelta(minutes=10))
-        self.watched = Watched(comparison=what, arms=arms, schedule=Every(HOUR), in_use=threading.Lock())
+        self.watched = Watched(
+            comparison=what, arms=arms, schedule=Every(HOUR), in_use=threading.Lock()
+        )
         self.restart()
 
     def restart(self) -> None:
@@ -94,12 +96,16 @@ def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(w
     [(HOUR * 6, 0.0), (HOUR * 6, 6 * 3600.0), (-HOUR * 24 * 365, 0.0)],
     ids=["six hours set or slept", "six hours slept, the monotonic clock goes on", "a year back"],
 )
-def test_a_clock_that_is_set_or_a_sleep_makes_nothing_stale_before_another_run_was_due(world, jump, slept_s):
+def test_a_clock_that_is_set_or_a_sleep_makes_nothing_stale_before_another_run_was_due(
+    world, jump, slept_s
+):
     world.watch(HOUR / 2)
     world.clock.at += jump
     world.clock.seconds += slept_s
     assert not world.look()
-    assert world.watch(timedelta(minutes=39)) is None  # 00:30 and so on: the next run is due at the hour, and has 10 minutes
+    assert (
+        world.watch(timedelta(minutes=39)) is None
+    )  # 00:30 and so on: the next run is due at the hour, and has 10 minutes
     if jump == 6 * HOUR:
         assert world.watch(timedelta(minutes=2)) == SLOT + 7 * HOUR + timedelta(minutes=10)
 
@@ -113,7 +119,9 @@ def test_a_look_after_a_pause_begins_to_watch_anew(world):
 
 
 def test_one_that_has_never_run_is_stale_by_the_time_it_is_watched(world):
-    world.watched = replace(world.watched, comparison=replace(world.watched.comparison, name="search"))
+    world.watched = replace(
+        world.watched, comparison=replace(world.watched.comparison, name="search")
+    )
     assert world.watch(9 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
     assert world.changes()[0].comparison == "search"
 
@@ -160,7 +168,9 @@ class Stored:
 
 def chooser(store: Stored) -> SlotChooser:
     only: Any = store
-    return SlotChooser(runner=Runner(store=only, clock=HeldClock(START + 4 * MINUTE + timedelta(seconds=3))))
+    return SlotChooser(
+        runner=Runner(store=only, clock=HeldClock(START + 4 * MINUTE + timedelta(seconds=3)))
+    )
 
 
 def watched() -> Watched:
@@ -184,13 +194,17 @@ def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a
     due_s, overlapped, counts
 ):
     slots = chooser(Stored())
-    slots.note_overlap("feed", [START + int(minutes) * MINUTE for minutes in overlapped.strip("-").split()])
+    slots.note_overlap(
+        "feed", [START + int(minutes) * MINUTE for minutes in overlapped.strip("-").split()]
+    )
     slots.note_overlap("other", [START + 3 * MINUTE])
     if due_s != "-":
         slots.note_due("feed", START + timedelta(seconds=int(due_s)))
     choice = slots.choose(watched())
     assert (choice.slot, choice.is_rerun) == (START + 4 * MINUTE, False)
-    assert " ".join(f"{reason}={count}" for reason, count in sorted(choice.skipped.items())) == counts
+    assert (
+        " ".join(f"{reason}={count}" for reason, count in sorted(choice.skipped.items())) == counts
+    )
     assert slots.choose(watched()).skipped == {"missed": 3}  # what was noted counts once
 
 

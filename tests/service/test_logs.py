@@ -18,7 +18,11 @@ AUTHENTICATIONS: dict[str, dict[str, Any]] = {
     "header": {"headers": {"X-Api-Key": "canary-header"}},
     "bearer": {"token": "canary-bearer"},
     "hmac": {"auth": {"hmac": {"secret": "canary-hmac"}}},
-    "aws": {"auth": {"aws": {"region": "eu-west-1", "access_key": "canary-id", "secret_key": "canary-aws"}}},
+    "aws": {
+        "auth": {
+            "aws": {"region": "eu-west-1", "access_key": "canary-id", "secret_key": "canary-aws"}
+        }
+    },
 }
 
 

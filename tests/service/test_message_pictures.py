@@ -35,15 +35,24 @@ def pictures(store: SqlStore) -> MessagePictures:
     for day in range(22):
         slot, mean = SLOT + timedelta(days=day - 21), 0.6 + day % 3 / 50 if day < 21 else 0.3
         store_run(store, mean, slot=slot, to=["email", "apprise"], segments=["all", *NAMES])
-    wiring: Any = SimpleNamespace(watched={"home-feed": SimpleNamespace(comparison=WATCHED)}, policy=None)
+    wiring: Any = SimpleNamespace(
+        watched={"home-feed": SimpleNamespace(comparison=WATCHED)}, policy=None
+    )
     return MessagePictures(store, lambda: wiring)
 
 
 def deliver(pictures: MessagePictures, **receiver: Any) -> Any:
     """The receiver, once it has what is owed to it."""
-    (opened,) = open_receivers([ReceiverOptions.model_validate(receiver)], external_url="http://rankwatch.test")
+    (opened,) = open_receivers(
+        [ReceiverOptions.model_validate(receiver)], external_url="http://rankwatch.test"
+    )
     counting = CountingPublisher()
-    parts: Any = {"outbox": pictures._store.outbox, "clock": HeldClock(), "publisher": counting, "owner": "me"}
+    parts: Any = {
+        "outbox": pictures._store.outbox,
+        "clock": HeldClock(),
+        "publisher": counting,
+        "owner": "me",
+    }
     OutboxSender(receiver=opened, picture_of=pictures.draw, **parts).deliver_due()
     assert counting.counts == {(opened.name, "sent"): 1}
     return opened
@@ -68,7 +77,11 @@ def test_a_picture_is_drawn_once_for_all_receivers_whatever_the_names(pictures):
 def test_a_mail_shows_the_chart_in_its_page_alone(pictures, mail_server):
     text, related = mailed(pictures, mail_server).iter_parts()
     page, picture = related.iter_parts()
-    assert [each.get_content_type() for each in (related, page, picture)] == ["multipart/related", "text/html", "image/png"]
+    assert [each.get_content_type() for each in (related, page, picture)] == [
+        "multipart/related",
+        "text/html",
+        "image/png",
+    ]
     assert f'<img src="cid:{picture["Content-ID"][1:-1]}"' in page.get_content()
     assert ("cid" in text.get_content(), picture.get_content_disposition()) == (False, "inline")
     drawn = Image.open(io.BytesIO(picture.get_content()))
@@ -81,15 +94,23 @@ def test_who_rejects_a_picture_gets_the_text_alone(pictures, mail_server, collec
     mail_server.plan("CONTENT", "554 5.7.1 no pictures here")
     assert b"image/png" not in mailed(pictures, mail_server).as_bytes()
     collector.replies.append(answer(413))
-    receiver = deliver(pictures, apprise={"urls": {"chat": collector.url.replace("http:", "json:")}})
+    receiver = deliver(
+        pictures, apprise={"urls": {"chat": collector.url.replace("http:", "json:")}}
+    )
     receiver.send(replace(START, incident="another", picture=b"png"), now=SLOT)
-    attached = [[each["mimetype"] for each in json.loads(request.body)["attachments"]] for request in collector.requests]
+    attached = [
+        [each["mimetype"] for each in json.loads(request.body)["attachments"]]
+        for request in collector.requests
+    ]
     assert attached == [["image/png"], [], []]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [("_TO_PNG", "raise SystemExit('no ink')", "RuntimeError in message_pictures"), ("_LIBRARIES", ("none",), "pip install")],
+    [
+        ("_TO_PNG", "raise SystemExit('no ink')", "RuntimeError in message_pictures"),
+        ("_LIBRARIES", ("none",), "pip install"),
+    ],
 )
 def test_where_nothing_can_be_drawn_the_message_goes_out_and_the_log_says_why_once(
     pictures, mail_server, monkeypatch, name, value, said

@@ -16,7 +16,10 @@ from service.lists_world import write_world
 from tables import rows
 
 Samples = dict[tuple[str, str], float]
-"""Values by name and comparison, "" where there is none; of several segments or metrics the last."""
+"""Values by name and comparison, "" where there is none.
+
+Of several segments or metrics the last.
+"""
 
 
 @pytest.fixture
@@ -26,7 +29,9 @@ def config(tmp_path: Path, url: str) -> Path:
 
 
 def run_once(config: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["run-once", "--config", str(config), *options], catch_exceptions=False)
+    return CliRunner().invoke(
+        app, ["run-once", "--config", str(config), *options], catch_exceptions=False
+    )
 
 
 def seen_at(url: str) -> Samples:
@@ -35,7 +40,8 @@ def seen_at(url: str) -> Samples:
         (sample.name, sample.labels.get("comparison", "")): sample.value
         for family in text_string_to_metric_families(page)
         for sample in family.samples
-        if sample.name.startswith(("rankwatch_", "node_textfile_scrape_error")) and sample.labels.get("status") in (None, "ok")
+        if sample.name.startswith(("rankwatch_", "node_textfile_scrape_error"))
+        and sample.labels.get("status") in (None, "ok")
     }
 
 
@@ -44,7 +50,9 @@ def break_candidate(config: Path) -> None:
 
 
 @pytest.mark.integration
-def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_when_none_was_ok(config, tmp_path):
+def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_when_none_was_ok(
+    config, tmp_path
+):
     file = tmp_path / "textfiles" / "all.prom"
     file.parent.mkdir()
     with running_node_exporter(file.parent) as url:
@@ -60,7 +68,11 @@ def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_wh
     assert ("rankwatch_similarity_mean", "feed") not in after
     assert (before["rankwatch_run_status", "feed"], after["rankwatch_run_status", "feed"]) == (1, 0)
     last_ok = ("rankwatch_run_last_ok_timestamp_seconds", "feed")
-    assert before[last_ok] == after[last_ok] < after["rankwatch_run_last_finished_timestamp_seconds", "feed"]
+    assert (
+        before[last_ok]
+        == after[last_ok]
+        < after["rankwatch_run_last_finished_timestamp_seconds", "feed"]
+    )
     assert after["rankwatch_schedule_interval_seconds", "feed"] == 86400
 
 
@@ -75,31 +87,54 @@ def test_a_pushgateway_keeps_each_comparison_and_instance_in_a_group_of_its_own_
         break_candidate(config)
         assert run_once(config, "feed", "--slot", "2024-01-09", "--push", url).exit_code == 3
         after = seen_at(url)
-        assert run_once(config, "search", "--slot", "2024-01-08", "--push", url, "--push-instance", "eu").exit_code == 0
+        assert (
+            run_once(
+                config, "search", "--slot", "2024-01-08", "--push", url, "--push-instance", "eu"
+            ).exit_code
+            == 0
+        )
         page = requests.get(f"{url}/metrics", timeout=60).text
 
-    assert before["rankwatch_similarity_mean", "feed"] == before["rankwatch_similarity_mean", "search"] == 1.0
+    assert (
+        before["rankwatch_similarity_mean", "feed"]
+        == before["rankwatch_similarity_mean", "search"]
+        == 1.0
+    )
     assert ("rankwatch_similarity_mean", "feed") not in after
     assert after["rankwatch_similarity_mean", "search"] == 1.0
-    assert after["rankwatch_run_last_ok_timestamp_seconds", "feed"] == before["rankwatch_run_last_ok_timestamp_seconds", "feed"]
+    assert (
+        after["rankwatch_run_last_ok_timestamp_seconds", "feed"]
+        == before["rankwatch_run_last_ok_timestamp_seconds", "feed"]
+    )
     assert after["rankwatch_build_info", ""] == 1
     assert ("rankwatch_outbox_pending", "") in after
     for instance in ("", "eu"):
-        assert f'rankwatch_run_last_ok_timestamp_seconds{{comparison="search",instance="{instance}",job="rankwatch"}}' in page
+        assert (
+            f'rankwatch_run_last_ok_timestamp_seconds{{comparison="search",instance="{instance}",job="rankwatch"}}'
+            in page
+        )
 
 
-def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run_stays_stored(config, tmp_path, collector):
+def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run_stays_stored(
+    config, tmp_path, collector
+):
     collector.default = answer(400, body=b"bot:h@ll/")
     file = tmp_path / "all.prom"
     secret = collector.url.replace("//", "//bot:h%40ll%2F@")
     done = CliRunner().invoke(
-        app, ["run-once", "--config", str(config), "--textfile", str(file)], env={"RANKWATCH_PUSH": secret}
+        app,
+        ["run-once", "--config", str(config), "--textfile", str(file)],
+        env={"RANKWATCH_PUSH": secret},
     )
     assert isinstance(done.exception, DeliveryError)
     assert done.exception.exit_code == 5
     assert str(done.exception) == f"Pushgateway at {collector.url} took no metrics: it answered 400"
-    assert [(each.method, each.path) for each in collector.requests] == [("PUT", "/metrics/job/rankwatch/comparison/feed")]
-    assert {key.lower(): value for key, value in collector.requests[0].headers.items()}["authorization"] == (
+    assert [(each.method, each.path) for each in collector.requests] == [
+        ("PUT", "/metrics/job/rankwatch/comparison/feed")
+    ]
+    assert {key.lower(): value for key, value in collector.requests[0].headers.items()}[
+        "authorization"
+    ] == (
         "Basic Ym90OmhAbGwv"  # bot:h@ll/
     )
     assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in file.read_text()
@@ -112,9 +147,20 @@ def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pus
 ):
     monkeypatch.setattr("monitor.export.exposition.require_textfile", lambda path: path)
     done = CliRunner().invoke(
-        app, ["run-once", "--config", str(config), "--textfile", str(tmp_path / "gone" / "x.prom"), "--push", collector.url]
+        app,
+        [
+            "run-once",
+            "--config",
+            str(config),
+            "--textfile",
+            str(tmp_path / "gone" / "x.prom"),
+            "--push",
+            collector.url,
+        ],
     )
-    assert isinstance(done.exception, FileNotFoundError)  # the command's end tells of it, with exit code 74
+    assert isinstance(
+        done.exception, FileNotFoundError
+    )  # the command's end tells of it, with exit code 74
     assert len(collector.requests) == 3
 
 

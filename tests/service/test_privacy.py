@@ -28,7 +28,16 @@ from service.stepped_daemon import watching
 pytestmark = pytest.mark.integration
 
 NEEDLE = "somebodysname"
-ODD = ["<b onclick=x>", "\u202e\u200f", "\u0007\u001b[31m", "a/b\\..%2f?&#", "x" * 10_000, "", "'\"", "ü\u00a0"]
+ODD = [
+    "<b onclick=x>",
+    "\u202e\u200f",
+    "\u0007\u001b[31m",
+    "a/b\\..%2f?&#",
+    "x" * 10_000,
+    "",
+    "'\"",
+    "ü\u00a0",
+]
 USERS = [f"{NEEDLE}{odd}{number}" for number, odd in enumerate(ODD * 2)]
 ITEM = "somethingsold"
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -49,7 +58,10 @@ class Life:
 
 
 def respond(request: Request) -> Reply:
-    """A recommender whose candidate shows other items, and fails for some users; and whoever is notified."""
+    """A recommender whose candidate shows other items, and fails for some users.
+
+    And whoever is notified.
+    """
     if not request.path.startswith("/recs/"):
         return answer(200)
     _, _, arm, user = request.path.split("/", 3)
@@ -59,7 +71,10 @@ def respond(request: Request) -> Reply:
 
 
 def write_world(folder: Path, url: str) -> Path:
-    """Lists in files that are joined, and lists over HTTP of a sample; users, relevance and scores in files of their own."""
+    """Lists in files that are joined, and lists over HTTP of a sample.
+
+    Users, relevance and scores in files of their own.
+    """
     for arm in ("baseline", "candidate"):
         rows = [{"user": user, "items": [f"{ITEM}-{arm}-{n}" for n in range(5)]} for user in USERS]
         (folder / f"{arm}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -72,7 +87,9 @@ def write_world(folder: Path, url: str) -> Path:
         "metrics": ["rbo", "ndcg"],
         "relevance": {"file": {**listed, "items": "items"}},
         "keep_lists": "all",
-        "rules": [{"alert": "SimilarityLow", "metric": "rbo", "below": 0.5, "for": 1, "min_users": 1}],
+        "rules": [
+            {"alert": "SimilarityLow", "metric": "rbo", "below": 0.5, "for": 1, "min_users": 1}
+        ],
     }
     config = {
         "database": "sqlite:///rankwatch.db",
@@ -111,7 +128,9 @@ def _page(url: str, name: str) -> dict[str, Any]:
 
 def _pages(url: str) -> Iterator[tuple[str, bytes]]:
     """Every page of both comparisons and of each user, found by the id, as HTML and as JSON."""
-    keys = [each["key"] for each in requests.get(f"{url}/api/v1/alerts", timeout=60).json()["firing"]]
+    keys = [
+        each["key"] for each in requests.get(f"{url}/api/v1/alerts", timeout=60).json()["firing"]
+    ]
     assert keys
     below = ["", "/alerts", "/daemon", *(f"/alerts/{key}" for key in keys)]
     for name in NAMES:
@@ -130,7 +149,14 @@ def _pages(url: str) -> Iterator[tuple[str, bytes]]:
 def _commands(config: Path) -> Iterator[tuple[str, bytes]]:
     shows = [["show", name, *more] for name in NAMES for more in ([], ["--json"])]
     reports = [["report", name, "-o", str(config.with_name(f"{name}.html"))] for name in NAMES]
-    for words in (*shows, *reports, ["check"], ["check", "--json"], ["runs", "--json"], ["alerts", "--json"]):
+    for words in (
+        *shows,
+        *reports,
+        ["check"],
+        ["check", "--json"],
+        ["runs", "--json"],
+        ["alerts", "--json"],
+    ):
         yield _command(config, *words)
 
 
@@ -143,10 +169,16 @@ def _command(config: Path, *words: str) -> tuple[str, bytes]:
 def _stored(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Every row of every table, lists and scores read, and every file that was written."""
     with closing(sqlite3.connect(folder / "rankwatch.db")) as connection:
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         for table in tables:
             rows = connection.execute(f'SELECT * FROM "{table}"').fetchall()  # noqa: S608 - names of tables
-            yield f"table {table}", "\n".join(_opened(cell) for row in rows for cell in row).encode()
+            yield (
+                f"table {table}",
+                "\n".join(_opened(cell) for row in rows for cell in row).encode(),
+            )
     written = [*folder.glob("scores-*.parquet")]
     assert written
     for file in written:
@@ -171,9 +203,14 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
         log = io.StringIO()
         logs.configure("json", "debug", log)
         with watching(config) as watched:
-            wait_for(lambda: all(len(_page(watched.daemon.url, name)["points"]) > 1 for name in NAMES), "two runs of each")
+            wait_for(
+                lambda: all(len(_page(watched.daemon.url, name)["points"]) > 1 for name in NAMES),
+                "two runs of each",
+            )
             outputs |= dict(_pages(watched.daemon.url))
-        outputs |= {"log": log.getvalue().encode()} | dict(_commands(config)) | dict(_stored(folder))
+        outputs |= (
+            {"log": log.getvalue().encode()} | dict(_commands(config)) | dict(_stored(folder))
+        )
         (folder / "users.key").chmod(0o644)
         _, outputs["check of a key that others may read"] = _command(config, "check")
         life = Life(outputs, hook.requests)
@@ -182,26 +219,45 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
 
 
 def test_no_id_stands_in_anything_that_is_stored_shown_sent_written_or_logged(life):
-    asked = {unquote(each.path.split("/", 3)[3]) for each in life.requests if each.path.startswith("/recs/")}
+    asked = {
+        unquote(each.path.split("/", 3)[3])
+        for each in life.requests
+        if each.path.startswith("/recs/")
+    }
     assert set() != asked <= set(USERS)  # sources are asked by the ids
     assert len(life.outputs) > 2 * len(USERS)
     assert life.outputs["log"]
-    holding = [name for name, content in life.outputs.items() if NEEDLE in unquote(content.decode(errors="replace"))]
+    holding = [
+        name
+        for name, content in life.outputs.items()
+        if NEEDLE in unquote(content.decode(errors="replace"))
+    ]
     assert holding == []
     assert all(KEY not in content for content in life.outputs.values())
 
 
 def test_what_stands_for_users_does(life):
-    hidden = set(SECRET.hide(user for user in USERS if len(user) < MAX_ID_LENGTH))  # longer ones are nobody
+    hidden = set(
+        SECRET.hide(user for user in USERS if len(user) < MAX_ID_LENGTH)
+    )  # longer ones are nobody
 
     def told(name: str) -> set[str]:
         return set(re.findall("hmac-[0-9a-f]{32}", life.outputs[name].decode()))
 
     assert told("table scores") == hidden
     assert told("table kept_lists") == hidden
-    for name in ("table evidence", "table explanations", "command show joined --json", "command check", "asked.html"):
+    for name in (
+        "table evidence",
+        "table explanations",
+        "command show joined --json",
+        "command check",
+        "asked.html",
+    ):
         assert set() != told(name) <= hidden, name
-    assert re.search("answered 500 Internal Server Error; .*for example hmac-", life.outputs["command runs --json"].decode())
+    assert re.search(
+        "answered 500 Internal Server Error; .*for example hmac-",
+        life.outputs["command runs --json"].decode(),
+    )
 
 
 def test_a_user_is_found_by_the_id(life):
@@ -224,6 +280,12 @@ def test_hidden_items_stand_on_pages_and_in_no_message(life):
 
 def test_check_says_what_becomes_of_what_was_stored_before_and_that_others_may_read_the_key(life):
     said = life.outputs["command check"].decode()
-    assert "privacy: users go by keyed hashes; what was stored before names them until retention deletes it" in said
+    assert (
+        "privacy: users go by keyed hashes; what was stored before names them until retention "
+        "deletes it"
+    ) in said
     assert "so every account" not in said
-    assert "users.key has mode 0644, so every account" in life.outputs["check of a key that others may read"].decode()
+    assert (
+        "users.key has mode 0644, so every account"
+        in life.outputs["check of a key that others may read"].decode()
+    )

@@ -184,7 +184,9 @@ def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(tmp_pat
     config = write_world(tmp_path, url, every="1h")
     source = f'candidate: {{http: {{url: "{collector.url}/{{user}}", timeout: 5m, retries: 0}}}}'
     config.write_text(
-        config.read_text().replace("candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}", source)
+        config.read_text().replace(
+            "candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}", source
+        )
     )
     with serving(config) as daemon:
         collector.wait_for(1)
@@ -195,7 +197,10 @@ def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(tmp_pat
 
 @pytest.mark.integration
 def test_threads_that_come_and_go_share_two_heaps():
-    """As many as one a thread grow by what each keeps between its pieces. Counted by the C library itself."""
+    """As many as one a thread grow by what each keeps between its pieces.
+
+    Counted by the C library itself.
+    """
     script = """
 import ctypes, sys, threading
 from monitor.service.daemon.threads import share_heaps
@@ -211,5 +216,8 @@ out = ctypes.c_void_p(c.fopen(b"/dev/stdout", b"w"))
 c.malloc_info(0, out), c.fclose(out)
 """
     command = [sys.executable, "-c", script]
-    heaps = [subprocess.check_output([*command, *args], text=True).count("<heap nr=") for args in ([], ["shared"])]
+    heaps = [
+        subprocess.check_output([*command, *args], text=True).count("<heap nr=")
+        for args in ([], ["shared"])
+    ]
     assert heaps[1] <= 2 < heaps[0]

@@ -66,8 +66,12 @@ def expected(day: datetime) -> dict[str, dict[str, float]]:
     baseline, candidate, known = (read(arm, day) for arm in ("baseline", "ok-seed", "relevance"))
     found: dict[str, dict[str, float]] = {NDCG: {}, RECALL: {}}
     for user in known.index.intersection(baseline.index).intersection(candidate.index):
-        grades = dict(zip(known.loc[user, "items"], map(float, known.loc[user, "grades"]), strict=True))
-        found[NDCG][user] = reference.ndcg(list(candidate.loc[user, "items"][:K]), grades, K, "linear")
+        grades = dict(
+            zip(known.loc[user, "items"], map(float, known.loc[user, "grades"]), strict=True)
+        )
+        found[NDCG][user] = reference.ndcg(
+            list(candidate.loc[user, "items"][:K]), grades, K, "linear"
+        )
         found[RECALL][user] = reference.recall(list(baseline.loc[user, "items"][:K]), grades)
     return found
 
@@ -79,7 +83,11 @@ def assert_labelled(store: SqlStore, day: datetime) -> None:
     for metric, by_user in expected(day).items():
         stored = store.history.run_scores(run.id, [metric])
         values = stored.by_metric[metric]
-        found = {user: value for user, value in zip(stored.users, values, strict=True) if not np.isnan(value)}
+        found = {
+            user: value
+            for user, value in zip(stored.users, values, strict=True)
+            if not np.isnan(value)
+        }
         assert found == pytest.approx(by_user, abs=1e-12)
         whole = summaries["all", metric]
         assert (whole.n, whole.n_undefined) == (len(by_user), len(values) - len(by_user))
@@ -124,10 +132,19 @@ def test_a_comparison_without_relevance_or_name_is_refused_in_words(bought):
     done = CliRunner().invoke(app, ["backfill", "shop2", "--config", str(config)])
     assert "no comparison named 'shop2'" in str(done.exception)
     text = config.read_text()
-    config.write_text(text[: text.index("    relevance:")].replace(', "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"', ""))
+    config.write_text(
+        text[: text.index("    relevance:")].replace(
+            ', "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"', ""
+        )
+    )
     done = CliRunner().invoke(app, ["backfill", "shop", "--config", str(config)])
     assert "has no `relevance:` in the configuration" in str(done.exception)
-    assert CliRunner().invoke(app, ["backfill", "shop", "--from", "2024-01-02", "--to", "2024-01-01"]).exit_code == 2
+    assert (
+        CliRunner()
+        .invoke(app, ["backfill", "shop", "--from", "2024-01-02", "--to", "2024-01-01"])
+        .exit_code
+        == 2
+    )
 
 
 @pytest.mark.integration
@@ -135,11 +152,18 @@ def test_the_daemon_measures_what_has_arrived_after_its_run(bought):
     config = write(bought, within="7d")
     with Daemon(config, clock=HeldClock(DAYS[0] + HOUR)) as daemon:
         daemon.start()
-        wait_for(lambda: daemon.store.runs.awaiting_relevance("shop", since=DAYS[0]), "the first run")
+        wait_for(
+            lambda: daemon.store.runs.awaiting_relevance("shop", since=DAYS[0]), "the first run"
+        )
     arrive(bought, DAYS[0])
     with Daemon(config, clock=HeldClock(DAYS[0] + DAY + HOUR)) as daemon:
         daemon.start()
         store = daemon.store
-        wait_for(lambda: any(run.labelled_at for run in store.history.runs(comparison="shop", limit=9)), "the labels")
+        wait_for(
+            lambda: any(run.labelled_at for run in store.history.runs(comparison="shop", limit=9)),
+            "the labels",
+        )
         assert_labelled(store, DAYS[0])
-        assert [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])] == [DAYS[1]]
+        assert [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])] == [
+            DAYS[1]
+        ]

@@ -24,7 +24,9 @@ def hang() -> Iterator[threading.Event]:
     ended.set()
 
 
-def run_with(store: SqlStore, execute: Any, monkeypatch: pytest.MonkeyPatch, **more: Any) -> tuple[Runner, Any]:
+def run_with(
+    store: SqlStore, execute: Any, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> tuple[Runner, Any]:
     monkeypatch.setattr(runner_module, "execute", execute)
     monkeypatch.setattr(runner_module, "FINISHING_S", 0.1)
     watched = Watched(
@@ -36,12 +38,18 @@ def run_with(store: SqlStore, execute: Any, monkeypatch: pytest.MonkeyPatch, **m
     return runner, runner.run(watched, SLOT, receivers=())
 
 
-def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(store, hang, monkeypatch):
+def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(
+    store, hang, monkeypatch
+):
     renewed: list[str] = []
-    runner, result = run_with(store, lambda *_: hang.wait(), monkeypatch, renew_sources=renewed.append)
+    runner, result = run_with(
+        store, lambda *_: hang.wait(), monkeypatch, renew_sources=renewed.append
+    )
 
     assert result.status is RunStatus.FAILED
-    expected = "the run did not end within its deadline of 200ms and 0.1 s more: its work was left behind"
+    expected = (
+        "the run did not end within its deadline of 200ms and 0.1 s more: its work was left behind"
+    )
     assert result.reason == expected
     assert (runner.left_behind, renewed, runner.claims) == (1, ["home-feed"], {})
 

@@ -1,4 +1,7 @@
-"""Runs as the service's logs and a dead-man's switch hear of them; scores that wait on disk; several installations."""
+"""Runs as the service's logs and a dead-man's switch hear of them.
+
+Scores that wait on disk; several installations.
+"""
 
 import io
 import json
@@ -42,8 +45,12 @@ def run(store: SqlStore, lists: int, ping: Mock) -> None:
     """A run of four users of whom so many have lists."""
     some = pull({user: [1] for user in "abcd"[:lists]})
     opened = arms(some, some, users("a", "b", "c", "d"))
-    watched = Watched(comparison=comparison(rules=()), arms=opened, schedule=Every(timedelta(days=1)))
-    Runner(store=store, clock=StillClock(), pings=(ping,), patience_s=0.1).run(watched, SLOT, receivers=())
+    watched = Watched(
+        comparison=comparison(rules=()), arms=opened, schedule=Every(timedelta(days=1))
+    )
+    Runner(store=store, clock=StillClock(), pings=(ping,), patience_s=0.1).run(
+        watched, SLOT, receivers=()
+    )
 
 
 def failure(ping: Mock) -> str | None:
@@ -76,7 +83,10 @@ def test_a_result_that_cannot_be_stored_is_a_failure(store, monkeypatch):
 def test_run_once_pings_and_replay_does_not(tmp_path, url, collector):
     pings = f'pings: [{{url: "{collector.url}{CHECK}"}}]\n'
     config = write_world(tmp_path, url, every="1d", receivers=pings)
-    for command in (["replay", "--from", "2024-01-07", "--to", "2024-01-07"], ["run-once", "--slot", "2024-01-08"]):
+    for command in (
+        ["replay", "--from", "2024-01-07", "--to", "2024-01-07"],
+        ["run-once", "--slot", "2024-01-08"],
+    ):
         done = CliRunner().invoke(app, [*command, "--config", str(config)], catch_exceptions=False)
         assert done.exit_code == 0, done.output
     assert [signal.kind for signal in signals_of(collector.requests)] == ["start", "success"]
@@ -103,21 +113,32 @@ def test_a_thread_that_outlives_its_daemon_logs_nothing_into_a_closed_stream(mon
     assert capfd.readouterr().err == ""
 
 
-def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and_once_stored_its_own_number(store, monkeypatch):
+def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and_once_stored_its_own_number(
+    store, monkeypatch
+):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     configure("json", "info")
     opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
-    watched = Watched(comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True)
+    watched = Watched(
+        comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True
+    )
     ping = Mock(run_started=lambda _: structlog.get_logger("monitor.test").info("begun"))
     for _ in range(2):
-        Runner(store=store, clock=StillClock(), pings=(ping,)).run(watched, SLOT, receivers=(), rerun=True)
+        Runner(store=store, clock=StillClock(), pings=(ping,)).run(
+            watched, SLOT, receivers=(), rerun=True
+        )
 
     lines = map(json.loads, stream.getvalue().splitlines())
     logged = [(line["event"], line["attempt"], line.get("run")) for line in lines]
     stored = {run.comparison: run.id for run in store.history.runs(comparison=None, limit=9)}
     first, second = stored["home-feed@1"], stored["home-feed"]
-    assert logged == [("begun", 1, first), ("run finished", 1, first), ("begun", 2, None), ("run finished", 2, second)]
+    assert logged == [
+        ("begun", 1, first),
+        ("run finished", 1, first),
+        ("begun", 2, None),
+        ("run finished", 2, second),
+    ]
     assert structlog.contextvars.get_contextvars() == {}
 
 
@@ -135,7 +156,8 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def scores(names: str, **metrics: list[float]) -> Scores:
     return Scores(
-        users=pd.Index(names.split(), dtype="str"), by_metric={name: np.array(found) for name, found in metrics.items()}
+        users=pd.Index(names.split(), dtype="str"),
+        by_metric={name: np.array(found) for name, found in metrics.items()},
     )
 
 
@@ -148,8 +170,12 @@ def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(he
         for _ in range(2):
             (found,) = gathered
             assert list(found.users) == ["Z", "a", "b", "c", "d", "\u00fc"]
-            np.testing.assert_array_equal(found.by_metric["tau"], [2.0, 0.5, 3.0, 1.0, 0.25, np.nan])
-            np.testing.assert_array_equal(found.by_metric["Tau"], [np.nan, np.nan, 6.0, 4.0, np.nan, np.nan])
+            np.testing.assert_array_equal(
+                found.by_metric["tau"], [2.0, 0.5, 3.0, 1.0, 0.25, np.nan]
+            )
+            np.testing.assert_array_equal(
+                found.by_metric["Tau"], [np.nan, np.nan, 6.0, 4.0, np.nan, np.nan]
+            )
     assert list(spill.iterdir()) == []
 
 
@@ -158,8 +184,13 @@ def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill, monkeypatch):
     monkeypatch.setattr(score_spool, "MEMORY", "8MB")
     monkeypatch.setattr(scratch, "SPILL", "1MB")
     count = 10**6
-    many = scores(" ".join(map(str, range(count))), tau=np.random.default_rng(3).random(count).tolist())
-    with closing(RunScores(DuckSpool, 0)) as gathered, pytest.raises(OutputError, match="or set keep_scores"):
+    many = scores(
+        " ".join(map(str, range(count))), tau=np.random.default_rng(3).random(count).tolist()
+    )
+    with (
+        closing(RunScores(DuckSpool, 0)) as gathered,
+        pytest.raises(OutputError, match="or set keep_scores"),
+    ):
         gathered.add(many)
     assert list(spill.iterdir()) == []
 
@@ -179,12 +210,18 @@ class FullSpool(DuckSpool):
 
 
 @pytest.mark.parametrize("spool", [no_spool, FullSpool], ids=["cannot be opened", "cannot be read"])
-def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(store, spill, spool, monkeypatch):
+def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
+    store, spill, spool, monkeypatch
+):
     monkeypatch.setattr(runner_module, "_open_spool", spool)
     monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, held_users=5))
     names = [f"user-{number:02}" for number in range(20)]
     lists = pull({name: [1, 2, 3] for name in names})
-    watched = Watched(comparison=comparison(k=3), arms=arms(lists, lists, users(*names)), schedule=Every(timedelta(days=1)))
+    watched = Watched(
+        comparison=comparison(k=3),
+        arms=arms(lists, lists, users(*names)),
+        schedule=Every(timedelta(days=1)),
+    )
     Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
     (found,) = store.history.runs(comparison=None, limit=10)
     assert (found.status, found.reason) == (RunStatus.FAILED, "the disk is full")
@@ -204,20 +241,32 @@ def started(folder: Path, head: str = "") -> Transition:
     settings = load_settings(config)
     wiring = wire(settings)
     with closing(open_store(settings.database, create=True)) as store:
-        assert Runner(store=store, clock=HeldClock()).run(wiring.watched["feed"], SLOT, receivers=()) is not None
+        assert (
+            Runner(store=store, clock=HeldClock()).run(wiring.watched["feed"], SLOT, receivers=())
+            is not None
+        )
         return store.alerts.firing()[0]
 
 
 @pytest.mark.integration
 def test_the_same_alert_of_two_databases_has_two_keys_and_a_name_is_its_label(tmp_path):
-    first, second, named = started(tmp_path / "a"), started(tmp_path / "b"), started(tmp_path / "c", "installation: shop-eu\n")
+    first, second, named = (
+        started(tmp_path / "a"),
+        started(tmp_path / "b"),
+        started(tmp_path / "c", "installation: shop-eu\n"),
+    )
     again = started(tmp_path / "d", "installation: shop-eu\n")
-    assert len({key for start in (first, second, named) for key in (start.dedup_key, start.incident)}) == 6
+    assert (
+        len({key for start in (first, second, named) for key in (start.dedup_key, start.incident)})
+        == 6
+    )
     assert (named.dedup_key, named.incident) == (again.dedup_key, again.incident)
     assert (first.labels, named.labels) == ({}, {"installation": "shop-eu"})
 
 
 def test_a_database_keeps_its_id(store):
     found = store.alerts.installation(create=True)
-    with closing(open_store(store.database.url.render_as_string(hide_password=False), create=False)) as again:
+    with closing(
+        open_store(store.database.url.render_as_string(hide_password=False), create=False)
+    ) as again:
         assert (again.alerts.installation(create=False), len(found)) == (found, 32)

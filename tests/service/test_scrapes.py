@@ -1,4 +1,7 @@
-"""What a real daemon shows: after a run its comparison alone is read and published; after restarts and reloads, all."""
+"""What a real daemon shows: after a run its comparison alone is read and published.
+
+After restarts and reloads, all.
+"""
 
 import json
 import socket
@@ -30,14 +33,21 @@ Labels = frozenset[tuple[str, str]]
 Page = Mapping[tuple[str, Labels], float]
 """Values by series."""
 COUNTED = {one.name for one in SERIES.values() if one.kind in (Kind.COUNTER, Kind.HISTOGRAM)}
-RELOADED_OK, RELOADED_AT = "config_last_reload_successful", "config_last_reload_success_timestamp_seconds"
+RELOADED_OK, RELOADED_AT = (
+    "config_last_reload_successful",
+    "config_last_reload_success_timestamp_seconds",
+)
 
 
 def scrape(watched: Watched) -> Page:
     """What it shows but for sizes, which come when a job of their own has ended."""
     text = requests.get(f"{watched.daemon.url}/metrics", timeout=60).text
     families = [each for each in parse_text(text) if each.name != "rankwatch_database_size_bytes"]
-    return {(each.name, frozenset(each.labels.items())): each.value for family in families for each in family.samples}
+    return {
+        (each.name, frozenset(each.labels.items())): each.value
+        for family in families
+        for each in family.samples
+    }
 
 
 def value(page: Page, name: str, **labels: str) -> float | None:
@@ -45,12 +55,17 @@ def value(page: Page, name: str, **labels: str) -> float | None:
 
 
 def of(page: Page, comparison: str) -> Page:
-    return {series: value for series, value in page.items() if ("comparison", comparison) in series[1]}
+    return {
+        series: value for series, value in page.items() if ("comparison", comparison) in series[1]
+    }
 
 
 def is_counted(series: tuple[str, Labels]) -> bool:
     name = series[0]
-    return any(name == stem or name in {f"{stem}_{part}" for part in ("bucket", "sum", "count")} for stem in COUNTED)
+    return any(
+        name == stem or name in {f"{stem}_{part}" for part in ("bucket", "sum", "count")}
+        for stem in COUNTED
+    )
 
 
 def after_run_of(watched: Watched, comparison: str) -> Page:
@@ -59,7 +74,9 @@ def after_run_of(watched: Watched, comparison: str) -> Page:
     def look() -> Page | None:
         page = scrape(watched)
         is_counted_once = value(page, "runs_total", comparison=comparison, status="ok") == 1
-        is_published = value(page, "run_last_ok_timestamp_seconds", comparison=comparison) is not None
+        is_published = (
+            value(page, "run_last_ok_timestamp_seconds", comparison=comparison) is not None
+        )
         return page if is_counted_once and is_published else None
 
     page = wait_for(look, f"the first run of {comparison}")
@@ -68,7 +85,9 @@ def after_run_of(watched: Watched, comparison: str) -> Page:
 
 
 @pytest.mark.integration
-def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(tmp_path, url):
+def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(
+    tmp_path, url
+):
     config = write_world(tmp_path, url, every="1d")
     with watching(config) as watched:
         before, again = after_run_of(watched, "feed"), scrape(watched)
@@ -77,18 +96,26 @@ def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_t
     with watching(config) as watched:
         first, after = scrape(watched), scrape(watched)
     assert first.keys() == after.keys()
-    assert {series: each for series, each in of(before, "feed").items() if not is_counted(series)} == {
-        series: each for series, each in of(first, "feed").items() if not is_counted(series)
-    }
-    assert value(first, "similarity_mean", comparison="feed", metric="extended_tau", segment="all") == 1.0
+    assert {
+        series: each for series, each in of(before, "feed").items() if not is_counted(series)
+    } == {series: each for series, each in of(first, "feed").items() if not is_counted(series)}
+    assert (
+        value(first, "similarity_mean", comparison="feed", metric="extended_tau", segment="all")
+        == 1.0
+    )
     assert {each for series, each in of(first, "feed").items() if is_counted(series)} == {0.0}
-    known_once_run = {series for series in before if series[0].startswith("rankwatch_stage_duration_seconds")}
+    known_once_run = {
+        series for series in before if series[0].startswith("rankwatch_stage_duration_seconds")
+    }
     assert before.keys() - first.keys() == known_once_run
 
 
 @pytest.fixture
 def gate(collector: Collector) -> threading.Event:
-    """Sources at the collector answer, with an error, once it is set; messages are taken at once."""
+    """Sources at the collector answer, with an error, once it is set.
+
+    Messages are taken at once.
+    """
     opened = threading.Event()
 
     def wait(told: Collector, sock: socket.socket) -> None:
@@ -101,8 +128,12 @@ def gate(collector: Collector) -> threading.Event:
 
 def make_slow(config: Path, source: str) -> None:
     """Let the candidate of the last comparison wait for the gate."""
-    before, _, after = config.read_text().rpartition("candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}")
-    config.write_text(f'{before}candidate: {{http: {{url: "{source}/{{user}}", timeout: 1m, retries: 0}}}}{after}')
+    before, _, after = config.read_text().rpartition(
+        "candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}"
+    )
+    config.write_text(
+        f'{before}candidate: {{http: {{url: "{source}/{{user}}", timeout: 1m, retries: 0}}}}{after}'
+    )
 
 
 def test_a_reload_brings_a_comparison_at_0_and_takes_one_away_whole_even_while_it_runs_or_an_alert_of_it_fires(
@@ -134,7 +165,9 @@ def test_a_reload_brings_a_comparison_at_0_and_takes_one_away_whole_even_while_i
 
     assert any(is_counted(series) for series in of(before, "gone"))
     assert of(during, "gone") == {}
-    assert {each for (name, _), each in of(during, "slow").items() if name == "rankwatch_run_status"} == {0.0}
+    assert {
+        each for (name, _), each in of(during, "slow").items() if name == "rankwatch_run_status"
+    } == {0.0}
     assert {each for series, each in of(during, "slow").items() if is_counted(series)} == {0.0}
     assert value(during, "runs_total", comparison="slow", status="ok") == 0.0
     assert value(during, "schedule_interval_seconds", comparison="slow") == 86400.0
@@ -145,11 +178,15 @@ def test_a_reload_brings_a_comparison_at_0_and_takes_one_away_whole_even_while_i
 
 
 def messages_to(collector: Collector) -> list[tuple[str, str]]:
-    bodies = [json.loads(request.body) for request in list(collector.requests) if request.path == "/hook"]
+    bodies = [
+        json.loads(request.body) for request in list(collector.requests) if request.path == "/hook"
+    ]
     return [(body["groupLabels"]["comparison"], body["status"]) for body in bodies]
 
 
-def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_one_moves_its_time(tmp_path, url, monkeypatch):
+def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_one_moves_its_time(
+    tmp_path, url, monkeypatch
+):
     def fail(_: object) -> None:
         raise TypeError
 
@@ -210,17 +247,23 @@ def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects
     assert latest.of("mail") is after[1]  # what is equal stays the same object too
 
 
-def test_a_refresh_reads_what_changed_also_when_the_one_before_could_not(store, latest, monkeypatch):
+def test_a_refresh_reads_what_changed_also_when_the_one_before_could_not(
+    store, latest, monkeypatch
+):
     failed(store, 1)
     with monkeypatch.context() as broken:
-        broken.setattr(store.history, "latest", Mock(side_effect=DatabaseError("away", permanent=False)))
+        broken.setattr(
+            store.history, "latest", Mock(side_effect=DatabaseError("away", permanent=False))
+        )
         with pytest.raises(DatabaseError):
             latest.refresh(NAMES)
     latest.refresh(NAMES)
     assert slot_of(latest) == SLOT + HOUR
 
 
-def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_place(store, latest, monkeypatch):
+def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_place(
+    store, latest, monkeypatch
+):
     read = store.history.latest
 
     def read_late(*names: Any, **until: Any) -> tuple[LatestRun, ...]:

@@ -55,11 +55,19 @@ def what(config: Path) -> Comparison:
 
 def measured(mean: float, **changes: Any) -> Summary:
     values = {"p01": mean - 0.8, "p05": mean - 0.6, "p10": mean - 0.5}
-    return summary(**{"mean": mean, "n": USERS, "standard_error": 0.0, "statistics": values, **changes})
+    return summary(
+        **{"mean": mean, "n": USERS, "standard_error": 0.0, "statistics": values, **changes}
+    )
 
 
 def put(store: SqlStore, what: Comparison, day: int, *found: Summary, **changes: Any) -> None:
-    whole: dict[str, Any] = {"summaries": found, "config_hash": what.config_hash, "scores": None, "evidence": (), **changes}
+    whole: dict[str, Any] = {
+        "summaries": found,
+        "config_hash": what.config_hash,
+        "scores": None,
+        "evidence": (),
+        **changes,
+    }
     worked.run(store, SLOT + day * DAY, **whole)
 
 
@@ -69,7 +77,9 @@ def fill(store: SqlStore, what: Comparison, means: list[float] | None = None) ->
 
 
 def propose(what: Comparison, store: SqlStore, **changes: Any) -> Suggestion:
-    (found,) = suggest_thresholds(what, store.history, **{"statistics": ["mean"], "interval": DAY, **changes})
+    (found,) = suggest_thresholds(
+        what, store.history, **{"statistics": ["mean"], "interval": DAY, **changes}
+    )
     return found
 
 
@@ -78,7 +88,9 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
     found = propose(what, store)
 
     share, h = 1 / (SAFETY * 90), len(MEANS)
-    limit = np.mean(MEANS) - stats.t.isf(share, h - 1) * np.std(MEANS, ddof=1) * math.sqrt(1 + 1 / h)
+    limit = np.mean(MEANS) - stats.t.isf(share, h - 1) * np.std(MEANS, ddof=1) * math.sqrt(
+        1 + 1 / h
+    )
     assert found.rule.threshold == math.floor(limit * 10_000) / 10_000
     assert (found.runs, found.obstacle, found.caught) == (h, None, ())
     assert found.expected == pytest.approx(np.mean(MEANS))
@@ -97,13 +109,18 @@ def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(what, store):
     assert (found.runs, found.note) == (6, None)
 
 
-def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_from_and_it_is_said(what, store):
+def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_from_and_it_is_said(
+    what, store
+):
     state, change = worked.fired(SLOT)
     put(store, what, 0, measured(MEANS[0]), states=(state,), transitions=(change,))
     for day, mean in enumerate(MEANS[1:], start=1):
         put(store, what, day, measured(mean))
     found = propose(what, store)
-    assert (found.runs, found.note) == (len(MEANS), "learned from runs in alarm too: hardly any was quiet")
+    assert (found.runs, found.note) == (
+        len(MEANS),
+        "learned from runs in alarm too: hardly any was quiet",
+    )
 
 
 def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(what, store):
@@ -112,8 +129,13 @@ def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(wha
     assert (found.obstacle, found.caught) == ("4 of the 5 healthy runs that are the least", ())
     put(store, what, 4, measured(MEANS[4]))
     unknown = propose(what, store, statistics=["share_below(0.2)"])
-    assert unknown.obstacle == "share_below(0.2) was not summarized: runs do so once any rule asks for it"
-    with pytest.raises(ConfigError, match="no ok run of home-feed is stored for its present configuration"):
+    assert (
+        unknown.obstacle
+        == "share_below(0.2) was not summarized: runs do so once any rule asks for it"
+    )
+    with pytest.raises(
+        ConfigError, match="no ok run of home-feed is stored for its present configuration"
+    ):
         propose(replace(what, config_hash="other"), store)
 
 
@@ -122,13 +144,23 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what, store
     found = propose(what, store)
 
     assert found.obstacle is not None
-    assert found.obstacle.startswith("6 healthy runs are too few for one false page in 90 days: at best one in ")
+    assert found.obstacle.startswith(
+        "6 healthy runs are too few for one false page in 90 days: at best one in "
+    )
 
 
 def test_each_segment_has_its_own_threshold_and_shares_the_budget(what, store):
     for day, mean in enumerate(MEANS):
-        put(store, what, day, measured(mean), *(measured(mean / 2, segment=f"country={each}") for each in ("DE", "UK")))
-    found = suggest_thresholds(what, store.history, statistics=["mean"], segments=["each"], interval=DAY)
+        put(
+            store,
+            what,
+            day,
+            measured(mean),
+            *(measured(mean / 2, segment=f"country={each}") for each in ("DE", "UK")),
+        )
+    found = suggest_thresholds(
+        what, store.history, statistics=["mean"], segments=["each"], interval=DAY
+    )
 
     assert [each.segment for each in found] == ["all", "country=DE", "country=UK"]
     limits = [each.rule.threshold for each in found]
@@ -167,13 +199,19 @@ def test_the_rules_that_are_printed_can_be_backtested(config, what, store):
     suggested = run_cli("suggest", "home-feed", "--segment", "each", "--config", str(config))
     assert "all together: one false page in 90 days" in suggested
     assert "ExtendedTauMean would have paged at 2024-01-18T00:00:00Z" in suggested
-    rules.write_text(run_cli("suggest", "home-feed", "--segment", "each", "--yaml", "--config", str(config)))
+    rules.write_text(
+        run_cli("suggest", "home-feed", "--segment", "each", "--yaml", "--config", str(config))
+    )
 
     told = json.loads(run_cli("backtest", "--rules", str(rules), "--config", str(config), "--json"))
-    proposed = [json.loads(line) for line in run_cli(*SUGGEST_EACH, "--config", str(config)).splitlines()]
-    assert {name: found["pages"] for name, found in told["rules"].items() if name not in CONDITION_ALERTS.values()} == {
-        each["alert"]: len(each["pages"]) for each in proposed if each["pages"] is not None
-    }
+    proposed = [
+        json.loads(line) for line in run_cli(*SUGGEST_EACH, "--config", str(config)).splitlines()
+    ]
+    assert {
+        name: found["pages"]
+        for name, found in told["rules"].items()
+        if name not in CONDITION_ALERTS.values()
+    } == {each["alert"]: len(each["pages"]) for each in proposed if each["pages"] is not None}
     assert sum(found["pages"] for found in told["rules"].values()) >= 2
 
 
@@ -200,46 +238,88 @@ def test_what_is_known_of_a_series_is_what_it_was_made_with(what, store):
 @pytest.fixture
 def ask(config: Path) -> Callable[..., dict[str, Any]]:
     """Asks for a plan with these options."""
-    return lambda *args: json.loads(run_cli("plan", "home-feed", *args, "--config", str(config), "--json"))
+    return lambda *args: json.loads(
+        run_cli("plan", "home-feed", *args, "--config", str(config), "--json")
+    )
 
 
 def test_plan_tells_users_runs_or_chance(ask, what, store):
     known(store, what, wander=0.01)
 
     users = ask("--drop", "0.1")["users"]
-    assert ask("--drop", "0.1", "--users", str(users), "--runs", "1")["chance"] == pytest.approx(0.9, abs=0.01)
+    assert ask("--drop", "0.1", "--users", str(users), "--runs", "1")["chance"] == pytest.approx(
+        0.9, abs=0.01
+    )
     assert ask("--drop", "0.1", "--users", str(users))["runs"] == 1
     assert ask("--share", "0.1", "--to", "0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
-    assert ask("--drop", "0.005")["obstacle"].startswith("no number of users helps: from run to run the mean wanders by 0.0")
+    assert ask("--drop", "0.005")["obstacle"].startswith(
+        "no number of users helps: from run to run the mean wanders by 0.0"
+    )
 
 
-def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(ask, config, what, store):
-    """The mean wanders too far to show one user in a hundred; hardly anybody's lists are ever far apart."""
+def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(
+    ask, config, what, store
+):
+    """The mean wanders too far to show one user in a hundred.
+
+    Hardly anybody's lists are ever far apart.
+    """
     rng = np.random.default_rng(8)
     for day in range(30):
-        far = {"share_below(0)": rng.binomial(USERS, 0.002) / USERS, "share_below(-0.5)": 0.0, "p05": -0.1}
-        put(store, what, day, measured(0.5 + 0.01 * rng.normal(), standard_error=0.3 / math.sqrt(USERS), statistics=far))
+        far = {
+            "share_below(0)": rng.binomial(USERS, 0.002) / USERS,
+            "share_below(-0.5)": 0.0,
+            "p05": -0.1,
+        }
+        put(
+            store,
+            what,
+            day,
+            measured(
+                0.5 + 0.01 * rng.normal(), standard_error=0.3 / math.sqrt(USERS), statistics=far
+            ),
+        )
 
     assert ask("--share", "0.01")["obstacle"].startswith("no number of users helps")
-    config.write_text(config.read_text().replace("rules: [{alert: Low, metric: extended_tau, below: 0.3}]", "rules: default"))
+    config.write_text(
+        config.read_text().replace(
+            "rules: [{alert: Low, metric: extended_tau, below: 0.3}]", "rules: default"
+        )
+    )
     found = ask("--share", "0.01")
     assert (found["alert"], found["obstacle"], found["runs"]) == ("UsersVeryFar", None, 1)
     assert found["users"] < 5 * USERS
-    assert ask("--share", "0.01", "--users", str(found["users"]), "--runs", "1")["chance"] == pytest.approx(0.9, abs=0.01)
+    assert ask("--share", "0.01", "--users", str(found["users"]), "--runs", "1")[
+        "chance"
+    ] == pytest.approx(0.9, abs=0.01)
     assert ask("--share", "0.2", "--metric", "extended_tau")["runs"] == 1
     said = run_cli("plan", "home-feed", "--share", "0.01", "--config", str(config))
-    assert said.startswith("seen first by UsersVeryFar, share_below(-0.5) of extended_tau (as angles: arcsin of the root)")
+    assert said.startswith(
+        (
+            "seen first by UsersVeryFar, share_below(-0.5) of extended_tau (as angles: arcsin of "
+            "the root)"
+        )
+    )
 
 
 @pytest.mark.usefixtures("store")
 def test_plan_works_without_history_and_says_what_it_lacks(config):
-    told = json.loads(run_cli("plan", "--drop", "0.05", "--sd", "0.3", "--wander", "0", "--learned", "1000", "--json"))
-    assert told["users"] == pytest.approx((stats.norm.isf(1 / (90 * SAFETY)) + stats.norm.isf(0.1)) ** 2 * 36, rel=0.02)
+    told = json.loads(
+        run_cli(
+            "plan", "--drop", "0.05", "--sd", "0.3", "--wander", "0", "--learned", "1000", "--json"
+        )
+    )
+    assert told["users"] == pytest.approx(
+        (stats.norm.isf(1 / (90 * SAFETY)) + stats.norm.isf(0.1)) ** 2 * 36, rel=0.02
+    )
 
     for args, said in (
         (("plan", "--drop", "0.1"), "give --sd (over users) and --wander"),
         (("plan", "--share", "0.1", "--sd", "1", "--wander", "0"), "give --mean and --to"),
-        (("plan", "home-feed", "--drop", "1", "--config", str(config)), "no ok run of home-feed is stored"),
+        (
+            ("plan", "home-feed", "--drop", "1", "--config", str(config)),
+            "no ok run of home-feed is stored",
+        ),
     ):
         done = CliRunner().invoke(app, list(args))
         assert said in str(done.exception)

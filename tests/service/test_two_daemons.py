@@ -66,7 +66,9 @@ def finished(url: str) -> set[int]:
 
 
 def shown(daemon: ServeProcess, series: str) -> float | None:
-    found = [line for line in daemon.metrics().splitlines() if line.startswith(f"rankwatch_{series} ")]
+    found = [
+        line for line in daemon.metrics().splitlines() if line.startswith(f"rankwatch_{series} ")
+    ]
     return float(found[0].split()[1]) if found else None
 
 
@@ -80,8 +82,13 @@ def daemon_on(folder: Path, url: str, recommender: Recommender) -> Iterator[Serv
     folder.mkdir()
     write_lists(folder / "baseline.jsonl", SIMILAR)
     config = write_config(folder, url, every="2s", names=("feed",))
-    source = f'candidate: {{http: {{url: "{recommender.url}", retries: 0, timeout: 1s}}}}\n    deadline: 1s'
-    text = config.read_text().replace("candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}", source)
+    source = (
+        f'candidate: {{http: {{url: "{recommender.url}", retries: 0, timeout: 1s}}}}\n    '
+        "deadline: 1s"
+    )
+    text = config.read_text().replace(
+        "candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}", source
+    )
     config.write_text(f"lease: {LEASE_S}s\n{text}")
     with serving(config) as daemon:
         yield daemon
@@ -93,14 +100,20 @@ def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_agai
     """Through a pooler in transaction mode, where nothing may depend on a session."""
     url = pooled(postgres_url)
     set_up_witness(postgres_url)
-    with daemon_on(tmp_path / "a", url, recommender) as first, daemon_on(tmp_path / "b", url, recommender) as second:
+    with (
+        daemon_on(tmp_path / "a", url, recommender) as first,
+        daemon_on(tmp_path / "b", url, recommender) as second,
+    ):
         _stands_by(second)
         wait_for(lambda: finished(postgres_url), "a run")
 
         _freeze_in_mid_run(first, second, recommender, postgres_url)
         _goes_on(postgres_url)
         _thaw(first)
-        wait_for(lambda: "nothing was written" in first.log.read_text(), "the run of the old epoch refused")
+        wait_for(
+            lambda: "nothing was written" in first.log.read_text(),
+            "the run of the old epoch refused",
+        )
         assert leads(second)
 
         _goes_on(postgres_url)
@@ -123,7 +136,9 @@ def _stands_by(daemon: ServeProcess) -> None:
     assert "This daemon stands by" in requests.get(daemon.url, timeout=60).text
 
 
-def _freeze_in_mid_run(leader: ServeProcess, standby: ServeProcess, recommender: Recommender, url: str) -> None:
+def _freeze_in_mid_run(
+    leader: ServeProcess, standby: ServeProcess, recommender: Recommender, url: str
+) -> None:
     """Stop the leader while it waits for lists."""
     recommender.otherwise = "slow"
 
@@ -212,7 +227,10 @@ def changes() -> list[None]:
 @pytest.fixture
 def leadership(clock: HeldClock, changes: list[None]) -> Callable[..., Leadership]:
     return lambda *answers: Leadership(
-        Script(*answers), lasts=LASTS, boottime=clock.monotonic, on_change=lambda: changes.append(None)
+        Script(*answers),
+        lasts=LASTS,
+        boottime=clock.monotonic,
+        on_change=lambda: changes.append(None),
     )
 
 

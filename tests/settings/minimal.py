@@ -35,7 +35,9 @@ def uncommented(text: str) -> str:
 
 def expected(text: str) -> list[str]:
     """The problems that a bad configuration says it has."""
-    return [line.removeprefix("# expect ") for line in text.splitlines() if line.startswith("# expect ")]
+    return [
+        line.removeprefix("# expect ") for line in text.splitlines() if line.startswith("# expect ")
+    ]
 
 
 def load_comparison(text: str, **environ: str) -> ComparisonOptions:
@@ -50,7 +52,9 @@ def comparison_of(text: str) -> Comparison:
 
 def rules_on_drift(text: str) -> tuple[Rule, ...]:
     """The comparison's rules without those on conditions."""
-    return tuple(rule for rule in comparison_of(text).judging.rules if rule.kind is not RuleKind.CONDITION)
+    return tuple(
+        rule for rule in comparison_of(text).judging.rules if rule.kind is not RuleKind.CONDITION
+    )
 
 
 def learning_of(rule: Rule) -> Learning | None:
@@ -61,4 +65,8 @@ def learning_of(rule: Rule) -> Learning | None:
 def limit_of(rule: Rule) -> tuple[Direction, float, float | Learning]:
     """Side and value of the rule's limit, and where it resolves, or how it is learned."""
     limit = cast("SeriesRule", rule).limit
-    return limit.direction, limit.value, limit.learning if isinstance(limit, LearnedLimit) else limit.resolve_at
+    return (
+        limit.direction,
+        limit.value,
+        limit.learning if isinstance(limit, LearnedLimit) else limit.resolve_at,
+    )

@@ -63,7 +63,10 @@ def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(
     assert told["SimilarityDropped"] == "footrule_normalized mean above drop"
     assert told["TailDropped"] == "footrule_normalized p95 above drop"
     assert "UsersFar" not in told
-    assert [name for name in told if name[:4] in ("Kend", "Aver")] == ["KendallDistanceRose", "AverageOverlapDropped"]
+    assert [name for name in told if name[:4] in ("Kend", "Aver")] == [
+        "KendallDistanceRose",
+        "AverageOverlapDropped",
+    ]
 
 
 def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names():
@@ -98,7 +101,10 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms():
     }
     lacks = ("missing", "empty", "short", "duplicated", "failed", "shared_list", "unchanged_list")
     of_both = {"top_reversed(candidate)", "first_differs(candidate)", "identical_list(candidate)"}
-    assert set(jumps) == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")} | of_both
+    assert (
+        set(jumps)
+        == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")} | of_both
+    )
 
 
 def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one():

@@ -39,7 +39,10 @@ def validator() -> jsonschema.Draft202012Validator:
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    files = dict.fromkeys(("recs.token", "hook.secret", "smtp.password", "users.key", "pagerduty.key"), "0123456789abcdef" * 2)
+    files = dict.fromkeys(
+        ("recs.token", "hook.secret", "smtp.password", "users.key", "pagerduty.key"),
+        "0123456789abcdef" * 2,
+    )
     files |= dict.fromkeys(("slack.url", "ping.url"), "https://hooks.example.com/services/T0/B0/x")
     files["web.yaml"] = (ROOT / "config" / "web.yaml").read_text()
     for name, content in files.items():
@@ -53,13 +56,26 @@ def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path):
         (tmp_path / "secret").write_text("https://hooks.example.com/services/T0/B0/x\n")
         text = text.replace(secret, "secret")
     loaded = parse_settings(text, name="rankwatch.yaml", base_dir=tmp_path, environ={})
-    asked = make_question({each.name: to_comparison(each) for each in loaded.comparisons}, "home-feed", margin=0.1, alpha=0.01)
+    asked = make_question(
+        {each.name: to_comparison(each) for each in loaded.comparisons},
+        "home-feed",
+        margin=0.1,
+        alpha=0.01,
+    )
     assert (asked.is_census, asked.census) == (True, "the same 2,000 users are asked in each run")
 
 
 def test_the_example_loads_with_all_its_options_uncommented(base):
-    loaded = parse_settings(uncommented(example_text()), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
-    assert [each.name for each in loaded.comparisons] == ["home-feed", "mail", "cached", "cached.b", "everybody"]
+    loaded = parse_settings(
+        uncommented(example_text()), name="rankwatch.yaml", base_dir=base, environ=ENVIRON
+    )
+    assert [each.name for each in loaded.comparisons] == [
+        "home-feed",
+        "mail",
+        "cached",
+        "cached.b",
+        "everybody",
+    ]
     assert len(loaded.receivers) == 6
 
 
@@ -69,7 +85,10 @@ def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_
     blocks = [n for n in optional if n - 1 not in optional]
     for first in blocks:
         last = next(n for n in range(first, len(lines) + 1) if n not in optional)
-        text = "\n".join(re.sub(r"#", "", line, count=1) if first <= n < last else line for n, line in enumerate(lines))
+        text = "\n".join(
+            re.sub(r"#", "", line, count=1) if first <= n < last else line
+            for n, line in enumerate(lines)
+        )
         parse_settings(text, name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
     assert len(blocks) >= 7
 
@@ -81,14 +100,20 @@ def models() -> set[Any]:
     while todo:
         if (model := todo.pop()) not in seen:
             seen.add(model)
-            todo.extend(found for field in model.model_fields.values() for found in models_in(field.annotation))
+            todo.extend(
+                found
+                for field in model.model_fields.values()
+                for found in models_in(field.annotation)
+            )
     return seen
 
 
 def test_the_example_shows_every_setting_and_of_a_secret_it_or_its_file():
     shown = set(re.findall(r"(?m)[#\s{-](\w+):", example_text()))
     wanted = {key for model in models() for key in keys_of(model)}
-    assert {key for key in wanted if not shown & {key, f"{key}_file", key.removesuffix("_file")}} == set()
+    assert {
+        key for key in wanted if not shown & {key, f"{key}_file", key.removesuffix("_file")}
+    } == set()
 
 
 def test_the_example_is_the_checkouts_file():
@@ -105,14 +130,22 @@ def test_the_schema_accepts_the_example_and_variables_in_place_of_numbers_and_ch
 
 
 def test_the_schema_rejects_what_editors_can_see():
-    assert [name for name in REJECTED.split() if validator().is_valid(yaml.safe_load((BAD / f"{name}.yaml").read_text()))] == []
+    assert [
+        name
+        for name in REJECTED.split()
+        if validator().is_valid(yaml.safe_load((BAD / f"{name}.yaml").read_text()))
+    ] == []
 
 
 def test_every_setting_in_the_schema_is_described():
     schema = json_schema()
     for name, model in {"": schema, **schema["$defs"]}.items():
         for key, setting in model.get("properties", {}).items():
-            told = setting if "$ref" not in setting else {**schema["$defs"][setting["$ref"].rpartition("/")[2]], **setting}
+            told = (
+                setting
+                if "$ref" not in setting
+                else {**schema["$defs"][setting["$ref"].rpartition("/")[2]], **setting}
+            )
             assert told.get("description"), f"{name}.{key}"
 
 

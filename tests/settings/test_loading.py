@@ -1,7 +1,7 @@
 """The way from a file to settings: what is read as what, and what cannot be read at all.
 
-Each file in bad/ breaks the rule it is named for; its first lines say exactly what must be reported, and on which line.
-"""
+Each file in bad/ breaks the rule it is named for; its first lines say exactly what must be
+reported, and on which line."""
 
 import os
 import re
@@ -53,7 +53,10 @@ def test_words_for_true_and_false_are_understood_where_one_is_wanted():
             assert (found.dry_run, found.keep_scores) == (is_yes, Keep.ALL if is_yes else Keep.NONE)
 
 
-@pytest.mark.parametrize(("word", "kept"), [("all", Keep.ALL), ("None", Keep.NONE), ("panel", Keep.PANEL), ("'500'", 500)])
+@pytest.mark.parametrize(
+    ("word", "kept"),
+    [("all", Keep.ALL), ("None", Keep.NONE), ("panel", Keep.PANEL), ("'500'", 500)],
+)
 def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(word, *, kept):
     sampled = MINIMAL.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
     assert load_comparison(f"{sampled}    keep_scores: {word}\n").keep_scores == kept
@@ -65,17 +68,28 @@ def test_a_number_is_one_quoted_or_with_a_leading_zero(written, read):
 
 
 def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once():
-    text = f"{MINIMAL}    k: ${{K}}\n    description: for ${{WHO:-everybody}} $${{K}} $5 ${{A}}\n    seed: ${{SEED:-7}}\n"
+    text = (
+        f"{MINIMAL}    k: ${{K}}\n    description: for ${{WHO:-everybody}} $${{K}} $5 "
+        "${A}\n    seed: ${SEED:-7}\n"
+    )
     for seed in ({}, {"SEED": ""}):
         (comparison,) = load_text(text, K="25", A="${B}", **seed).comparisons
-        assert (comparison.k, comparison.seed, comparison.description) == (25, 7, "for everybody ${K} $5 ${B}")
+        assert (comparison.k, comparison.seed, comparison.description) == (
+            25,
+            7,
+            "for everybody ${K} $5 ${B}",
+        )
 
 
-@pytest.mark.parametrize("secret", ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"])
+@pytest.mark.parametrize(
+    "secret", ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"]
+)
 def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(secret):
     url = 'url: "http://a.internal/{user}"'
     for keys in ('headers: {X-Key: "${TOKEN}"}', "headers:\n          X-Key: ${TOKEN}"):
-        text = MINIMAL.replace(f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}")
+        text = MINIMAL.replace(
+            f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}"
+        )
         http = load_comparison(text, TOKEN=secret).baseline.given
         assert isinstance(http, HttpSourceOptions)
         assert http.headers["X-Key"].get_secret_value() == secret
@@ -91,12 +105,18 @@ def test_anchors_and_merges_share_settings():
 
 
 def test_a_problem_in_a_shared_part_is_reported_on_its_own_line():
-    text = MINIMAL.replace("comparisons:\n  - name", "x-all: &all\n  k: many\ncomparisons:\n  - <<: *all\n    name")
-    with pytest.raises(ConfigError, match=r"^rankwatch\.yaml:2: comparisons\[0\]\.k: must be a whole number$"):
+    text = MINIMAL.replace(
+        "comparisons:\n  - name", "x-all: &all\n  k: many\ncomparisons:\n  - <<: *all\n    name"
+    )
+    with pytest.raises(
+        ConfigError, match=r"^rankwatch\.yaml:2: comparisons\[0\]\.k: must be a whole number$"
+    ):
         load_text(text)
 
 
-def test_relative_paths_start_at_the_files_directory_and_an_absolute_database_stays_where_it_is(path):
+def test_relative_paths_start_at_the_files_directory_and_an_absolute_database_stays_where_it_is(
+    path,
+):
     path.write_text(MINIMAL)
     loaded = load_settings(path, {})
     users = loaded.comparisons[0].users.given
@@ -113,7 +133,10 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(path):
 
 
 def test_missing_files_directories_and_devices_are_one_line_that_says_what_to_do(path):
-    assert failing(path) == f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
+    assert (
+        failing(path)
+        == f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
+    )
     for other in (path.parent, Path("/dev/zero")):
         assert failing(other) == f"{other}: cannot be read: it is no file"
 
@@ -142,7 +165,10 @@ def test_what_is_no_text_is_one_line(path, content, told):
     assert failing(path) == f"{path}{told}"
 
 
-@given(st.integers(min_value=0, max_value=len(MINIMAL) - 1), st.sampled_from("ab:-[]{}&*!|>'\"\n\t ,#~0"))
+@given(
+    st.integers(min_value=0, max_value=len(MINIMAL) - 1),
+    st.sampled_from("ab:-[]{}&*!|>'\"\n\t ,#~0"),
+)
 def test_one_changed_character_never_ends_in_anything_but_a_configuration_error(position, char):
     text = MINIMAL[:position] + char + MINIMAL[position + 1 :]
     assert all(line.startswith("x.yaml") for line in problems(text))
@@ -165,5 +191,7 @@ def test_a_bad_configuration_is_reported_exactly_so_and_its_secrets_never_are(pa
     wanted = expected(path.read_text())
     assert wanted, "the file must say what it expects"
     lines = failing(path).splitlines()
-    assert lines == [f"{path}:{line}" if re.match(r"\d+: ", line) else f"{path}: {line}" for line in wanted]
+    assert lines == [
+        f"{path}:{line}" if re.match(r"\d+: ", line) else f"{path}: {line}" for line in wanted
+    ]
     assert "hunter2" not in "".join(lines)

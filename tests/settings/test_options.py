@@ -76,7 +76,9 @@ def test_durations_are_longer_than_nothing_and_shorter_than_a_century(text):
 
 
 @given(
-    st.timedeltas(timedelta(milliseconds=1), timedelta(days=36500)).map(lambda each: each - each % timedelta(milliseconds=1))
+    st.timedeltas(timedelta(milliseconds=1), timedelta(days=36500)).map(
+        lambda each: each - each % timedelta(milliseconds=1)
+    )
 )
 def test_a_duration_is_written_as_it_is_read(value):
     assert DURATION.validate_python(format_duration(value)) == value
@@ -116,7 +118,14 @@ def test_a_secret_and_its_file_exclude_each_other(tmp_path):
 
 
 def test_a_repr_shows_neither_secrets_nor_more_of_a_url_than_its_host(tmp_path):
-    text = repr(door(tmp_path, key="hunter2", headers={"X": "hunter2"}, url="https://u:hunter2@host/hunter2?hunter2"))
+    text = repr(
+        door(
+            tmp_path,
+            key="hunter2",
+            headers={"X": "hunter2"},
+            url="https://u:hunter2@host/hunter2?hunter2",
+        )
+    )
     assert "hunter2" not in text
     assert "https://host" in text
 
@@ -151,7 +160,10 @@ def load(folder: Path) -> None:
     [
         (None, "cannot read {key}: No such file or directory"),
         (b"", "{key} holds 0 bytes: a key has 32 at least, such as openssl rand -hex 32 writes"),
-        (b"hunter2" * 4 + b"\n\n", "{key} holds 28 bytes: a key has 32 at least, such as openssl rand -hex 32 writes"),
+        (
+            b"hunter2" * 4 + b"\n\n",
+            "{key} holds 28 bytes: a key has 32 at least, such as openssl rand -hex 32 writes",
+        ),
         (b"hunter2" * 1000, "cannot read {key}: it holds more than 4096 bytes"),
     ],
 )
@@ -175,7 +187,13 @@ INVALID = """*C|!C|!C!x|&C &C|'C|@C|%C|`C|C: C: x|[C|{C|"\\zC"|>C|*C C|!<C|? C :
 
 
 def leaves(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else None
+    children = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else None
+    )
     if children is None:
         yield path
         return
@@ -206,7 +224,10 @@ def test_rotating_a_password_or_token_keeps_the_hash(login, token):
         http = f'{{url: "{url}", {token.format(secret)}headers: {{X-Key: {secret}}}}}'
         sql = f'url: "postgresql://me:{secret}@db.internal/recs", user: u'
         users = f"baseline: {{http: {http}}}, users: {{sql: {{{sql}, table: users}}}}"
-        text = f"{{name: feed, every: 15m, {users}, candidate: {{sql: {{{sql}, table: lists, items: i}}}}}}"
+        text = (
+            f"{{name: feed, every: 15m, {users}, candidate: {{sql: {{{sql}, table: lists, "
+            "items: i}}}"
+        )
         return config_hash(load_comparison(f"comparisons: [{text}]"))
 
     assert hash_with("one") == hash_with("another")
@@ -216,7 +237,9 @@ def test_a_secret_from_the_environment_in_the_wrong_place_is_not_shown():
     wrongs: tuple[object, ...] = ("${CANARY}", ["${CANARY}"], {"deep": ["${CANARY}"]})
     for path in leaves(EXAMPLE):
         for wrong in wrongs:
-            assert CANARY not in problems(json.dumps(replaced(EXAMPLE, path, wrong)), CANARY=CANARY), path
+            assert CANARY not in problems(
+                json.dumps(replaced(EXAMPLE, path, wrong)), CANARY=CANARY
+            ), path
 
 
 @pytest.mark.parametrize("key", ["database", "listen", "secret"])

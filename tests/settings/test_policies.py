@@ -27,7 +27,11 @@ def test_a_shared_name_stands_for_every_peer():
     policy = policy_of(load_text(MINIMAL + NOTIFICATION))
 
     first, second = policy.routes
-    assert (sorted(first.receivers), first.goes_on, sorted(second.receivers)) == (["am-0", "am-1"], True, ["hook"])
+    assert (sorted(first.receivers), first.goes_on, sorted(second.receivers)) == (
+        ["am-0", "am-1"],
+        True,
+        ["hook"],
+    )
     assert [str(matcher) for matcher in first.matchers] == ["severity=critical", "comparison=~f.*"]
     assert policy.fallbacks == {"am-0": "hook", "am-1": "hook"}
 
@@ -35,9 +39,13 @@ def test_a_shared_name_stands_for_every_peer():
 @pytest.mark.parametrize(("hour", "is_open"), [(0, False), (1, True), (2, True), (3, False)])
 def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(hour, *, is_open):
     (window,) = policy_of(load_text(MINIMAL + NOTIFICATION)).windows
-    now = datetime(2024, 1, 8, hour, 30, tzinfo=UTC)  # half an hour past the full hour after that in Berlin
+    now = datetime(
+        2024, 1, 8, hour, 30, tzinfo=UTC
+    )  # half an hour past the full hour after that in Berlin
 
-    assert window.ends_at(now) == (now.replace(hour=1, minute=0) + timedelta(hours=2) if is_open else None)
+    assert window.ends_at(now) == (
+        now.replace(hour=1, minute=0) + timedelta(hours=2) if is_open else None
+    )
 
 
 def of_conditions(what: Comparison) -> dict[str, tuple[object, ...]]:
@@ -81,7 +89,10 @@ def test_what_a_comparison_says_stands_key_by_key_over_what_is_said_for_all():
 
 
 def test_a_comparison_may_put_back_what_is_ignored_for_all():
-    text = f"conditions: {{no_data: {{policy: ignore, for: 7}}}}\n{MINIMAL}    conditions: {{no_data: {{policy: alert}}}}\n"
+    text = (
+        f"conditions: {{no_data: {{policy: ignore, for: 7}}}}\n{MINIMAL}    conditions: "
+        "{no_data: {policy: alert}}\n"
+    )
     what = comparison_of(text)
     assert of_conditions(what)["NoData"][1] == 7
     assert what.judging.ignored == frozenset()
@@ -90,7 +101,9 @@ def test_a_comparison_may_put_back_what_is_ignored_for_all():
 def test_a_rule_of_its_name_takes_the_place_of_one_on_a_condition():
     text = f"{MINIMAL}    rules:\n      - {{alert: NoData, coverage: unpaired, above: 0.3}}\n"
     what = comparison_of(text)
-    assert [rule.subject.metric for rule in what.judging.rules if rule.alert == "NoData"] == ["coverage"]
+    assert [rule.subject.metric for rule in what.judging.rules if rule.alert == "NoData"] == [
+        "coverage"
+    ]
 
 
 DRY_RUNS = """
@@ -103,11 +116,14 @@ false | true  | muted
 
 
 @pytest.mark.parametrize(("of_comparison", "of_rule", "wanted"), rows(DRY_RUNS))
-def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(of_comparison, of_rule, wanted):
+def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(
+    of_comparison, of_rule, wanted
+):
     own = f", dry_run: {of_rule}" if of_rule != "-" else ""
     whole = f"    dry_run: {of_comparison}\n" if of_comparison != "-" else ""
     text = (
-        f"{MINIMAL}{whole}    default_rules: true\n    rules:\n      - {{alert: Low, metric: extended_tau, below: 0.2{own}}}\n"
+        f"{MINIMAL}{whole}    default_rules: true\n    rules:\n      - {{alert: Low, metric: "
+        f"extended_tau, below: 0.2{own}}}\n"
     )
     settings = load_text(text)
     assert (("feed", "Low") in policy_of(settings).muted) == (wanted == "muted")

@@ -12,7 +12,9 @@ from monitor.settings.schedule import Cron, Every, Schedule, schedule_of
 from tables import rows
 
 NOON = datetime(2024, 1, 11, 12, 7, 30, tzinfo=UTC)
-MOMENTS = st.integers(0, 130 * 366 * 86_400).map(lambda seconds: NOON + timedelta(seconds=seconds - 50 * 366 * 86_400))
+MOMENTS = st.integers(0, 130 * 366 * 86_400).map(
+    lambda seconds: NOON + timedelta(seconds=seconds - 50 * 366 * 86_400)
+)
 SCHEDULES: list[Schedule] = [
     Every(timedelta(seconds=1)),
     Every(timedelta(minutes=15)),
@@ -40,7 +42,9 @@ def test_every_15m_stands_on_the_quarters_of_the_hour_moved_by_its_offset_and_ev
     assert schedule.next(at("2024-01-11 12:15")) == at("2024-01-11 12:30")
     assert schedule.interval == timedelta(minutes=15)
     assert Every(timedelta(weeks=1)).latest(NOON) == at("2024-01-11 00:00")
-    assert Every(timedelta(minutes=15), timedelta(seconds=20)).latest(at("2024-01-11 12:15")) == at("2024-01-11 12:00:20")
+    assert Every(timedelta(minutes=15), timedelta(seconds=20)).latest(at("2024-01-11 12:15")) == at(
+        "2024-01-11 12:00:20"
+    )
 
 
 @given(st.sampled_from(SCHEDULES), MOMENTS)
@@ -69,11 +73,13 @@ WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 def day(cron: Cron, date: str) -> list[str]:
     """Slots of a UTC day as HH:MM."""
     start = at(date)
-    return [f"{slot:%H:%M}" for slot in cron.between(start, start + timedelta(days=1, microseconds=-1))]
+    return [
+        f"{slot:%H:%M}" for slot in cron.between(start, start + timedelta(days=1, microseconds=-1))
+    ]
 
 
-# Sunday as in cron and not as in APScheduler. Day of month or weekday is enough when both are given;
-# a field that begins with a star restricts by itself.
+# Sunday as in cron and not as in APScheduler. Day of month or weekday is enough when both are
+# given; a field that begins with a star restricts by itself.
 DAYS = """
 0 6 * * 0 | 7 14 21 28
 0 6 * * 7 | 7 14 21 28
@@ -103,7 +109,9 @@ def test_what_is_no_expression_is_refused(text):
         Cron.parse(text)
 
 
-@pytest.mark.parametrize("zone", ["", "Europe/Berln", "../../etc/passwd", "/etc/localtime", "a\0b", "Europe"])
+@pytest.mark.parametrize(
+    "zone", ["", "Europe/Berln", "../../etc/passwd", "/etc/localtime", "a\0b", "Europe"]
+)
 def test_an_unknown_time_zone_is_refused(zone):
     with pytest.raises(ValueError, match="not a time zone"):
         Cron.parse("* * * * *", zone)
@@ -111,11 +119,17 @@ def test_an_unknown_time_zone_is_refused(zone):
 
 def test_a_leap_day_is_found_across_a_century_without_one_and_a_whole_skipped_day_runs_when_the_next_begins():
     leap, skipped = Cron.parse("0 0 29 2 *"), Cron.parse("0 9 30 12 *", "Pacific/Apia")
-    assert (leap.next(at("2096-03-01")), leap.latest(at("2104-02-28"))) == (at("2104-02-29"), at("2096-02-29"))
-    assert skipped.next(at("2011-12-01")) == skipped.latest(at("2012-01-01")) == at("2011-12-30 10:00")
+    assert (leap.next(at("2096-03-01")), leap.latest(at("2104-02-28"))) == (
+        at("2104-02-29"),
+        at("2096-02-29"),
+    )
+    assert (
+        skipped.next(at("2011-12-01")) == skipped.latest(at("2012-01-01")) == at("2011-12-30 10:00")
+    )
 
 
-# Skipped, it runs when the clock jumps; repeated, the first time only; several that are skipped run once.
+# Skipped, it runs when the clock jumps; repeated, the first time only; several that are skipped run
+# once.
 WALL = """
 0 6 * * * | 2024-01-11 | 05:00
 0 6 * * * | 2024-07-11 | 04:00
@@ -135,7 +149,9 @@ def test_named_times_follow_the_clock_on_the_wall(text, date, slots):
 def test_with_every_hour_allowed_slots_keep_their_distance_over_both_changes():
     cron = Cron.parse("*/30 * * * *", BERLIN)
     for date in ("2024-03-31", "2024-10-27"):
-        assert day(cron, date) == [f"{hour:02}:{minute}" for hour in range(24) for minute in ("00", "30")]
+        assert day(cron, date) == [
+            f"{hour:02}:{minute}" for hour in range(24) for minute in ("00", "30")
+        ]
 
 
 INTERVALS = """
@@ -183,12 +199,18 @@ def test_slots_of_certain_hours_are_those_whose_time_on_the_wall_lies_there(mome
     after = moment + timedelta(days=1)
     slots = Every(timedelta(minutes=15)).between(moment, after)
     obvious = [slot for slot in slots if not 5 <= slot.astimezone(ZoneInfo(BERLIN)).hour < 22]
-    assert schedule.between(moment, after) == [slot for slot in slots if schedule.is_open(slot)] == obvious
+    assert (
+        schedule.between(moment, after)
+        == [slot for slot in slots if schedule.is_open(slot)]
+        == obvious
+    )
 
 
 VALUES = {"minute": (0, 59), "hour": (0, 23), "day": (1, 28), "month": (1, 12)}
 ZONES = st.sampled_from(["UTC", BERLIN, "America/New_York", "Asia/Kolkata"])
-RECENT = st.integers(0, 2 * 366 * 86_400).map(lambda seconds: at("2023-06-01") + timedelta(seconds=seconds))
+RECENT = st.integers(0, 2 * 366 * 86_400).map(
+    lambda seconds: at("2023-06-01") + timedelta(seconds=seconds)
+)
 
 
 @st.composite
@@ -197,14 +219,18 @@ def expressions(draw: st.DrawFn, name: str) -> str:
     first = draw(st.integers(low, high))
     last = draw(st.integers(first, high))
     step = draw(st.integers(1, high - low))
-    return draw(st.sampled_from(["*", f"*/{step}", str(first), f"{first}-{last}", f"{first},{last}"]))
+    return draw(
+        st.sampled_from(["*", f"*/{step}", str(first), f"{first}-{last}", f"{first},{last}"])
+    )
 
 
 @given(*(expressions(name) for name in VALUES), RECENT)
 def test_apscheduler_agrees_where_both_mean_the_same(minute, hour, date, month, moment):
     text = f"{minute} {hour} {date} {month} *"
     reference = CronTrigger.from_crontab(text, timezone=UTC)
-    assert Cron.parse(text).next(moment) == reference.get_next_fire_time(None, moment + timedelta(microseconds=1))
+    assert Cron.parse(text).next(moment) == reference.get_next_fire_time(
+        None, moment + timedelta(microseconds=1)
+    )
 
 
 @given(st.sets(st.integers(0, 6), min_size=1), ZONES, RECENT)
@@ -214,5 +240,9 @@ def test_a_minute_is_a_slot_exactly_when_the_wall_clock_matches(weekdays, zone, 
     start = moment.replace(second=0)
     walls = [(start + timedelta(minutes=n)).astimezone(ZoneInfo(zone)) for n in range(1440)]
     names = {WEEKDAYS[number] for number in weekdays}
-    obvious = [wall.astimezone(UTC) for wall in walls if wall.minute % 7 == 0 and f"{wall:%a}".lower() in names]
+    obvious = [
+        wall.astimezone(UTC)
+        for wall in walls
+        if wall.minute % 7 == 0 and f"{wall:%a}".lower() in names
+    ]
     assert cron.between(start, start + timedelta(days=1, minutes=-1)) == obvious

@@ -14,7 +14,14 @@ from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
-from settings.minimal import MINIMAL, RETRAIN, comparison_of, limit_of, load_comparison, rules_on_drift
+from settings.minimal import (
+    MINIMAL,
+    RETRAIN,
+    comparison_of,
+    limit_of,
+    load_comparison,
+    rules_on_drift,
+)
 from tables import rows
 
 LIMITS = """
@@ -38,33 +45,55 @@ metric: footrule_normalized, statistic: p95, learned: drop | footrule_normalized
 
 @pytest.mark.parametrize(("keys", "limit"), rows(LIMITS))
 def test_a_rule_says_or_learns_side_threshold_and_recovery(keys, limit):
-    more = f"    metrics: [extended_tau, rbo, overlap, footrule_normalized]\n    rules: [{{alert: A, {keys}}}]\n"
+    more = (
+        "    metrics: [extended_tau, rbo, overlap, footrule_normalized]\n    rules: "
+        f"[{{alert: A, {keys}}}]\n"
+    )
     (rule,) = rules_on_drift(f"{MINIMAL}{RETRAIN}{more}")
     assert " ".join(map(str, (*rule.subject, *limit_of(rule)))) == limit
 
 
 def test_a_rule_may_say_when_and_for_whom_it_fires_and_false_alarms_are_counted_in_runs():
-    keys = "for: 2, labels: {team: 7}, segments: each, min_users: 50, severity: critical, resolve_after: 3"
-    text = f"{MINIMAL}    false_alarm_every: 30d\n    rules: [{{alert: Low, metric: rbo, below: 0.6, {keys}}}]\n"
+    keys = (
+        "for: 2, labels: {team: 7}, segments: each, min_users: 50, severity: critical, "
+        "resolve_after: 3"
+    )
+    text = (
+        f"{MINIMAL}    false_alarm_every: 30d\n    rules: [{{alert: Low, metric: rbo, below: "
+        f"0.6, {keys}}}]\n"
+    )
     (low,) = rules_on_drift(text)
     assert (low.for_runs, low.labels) == (2, {"team": "7"})
-    assert (low.segments, low.min_users, low.severity, low.resolve_after) == ("each", 50, Severity.CRITICAL, 3)
+    assert (low.segments, low.min_users, low.severity, low.resolve_after) == (
+        "each",
+        50,
+        Severity.CRITICAL,
+        3,
+    )
     assert comparison_of(text).judging.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
 
 
 def test_holidays_are_whole_days_of_the_time_zone():
-    text = f"{MINIMAL}    timezone: Europe/Berlin\n    holidays: [2026-03-28..2026-03-29, 2026-12-31]\n"
+    text = (
+        f"{MINIMAL}    timezone: Europe/Berlin\n    holidays: [2026-03-28..2026-03-29, "
+        "2026-12-31]\n"
+    )
     judging = comparison_of(text).judging
 
     days = [("2026-03-27T23:00", "2026-03-29T22:00"), ("2026-12-30T23:00", "2026-12-31T23:00")]
-    assert judging.holidays == tuple((parse_instant(start), parse_instant(end)) for start, end in days)
-    assert [judging.is_holiday(parse_instant(f"2026-12-{day}:59")) for day in ("30T22", "30T23", "31T22", "31T23")] == [
-        *(False, True, True, False)
-    ]
+    assert judging.holidays == tuple(
+        (parse_instant(start), parse_instant(end)) for start, end in days
+    )
+    assert [
+        judging.is_holiday(parse_instant(f"2026-12-{day}:59"))
+        for day in ("30T22", "30T23", "31T22", "31T23")
+    ] == [*(False, True, True, False)]
 
 
 def test_metrics_are_spelt_as_they_print():
-    metrics = comparison_of(MINIMAL + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n").measuring.metrics
+    metrics = comparison_of(
+        MINIMAL + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n"
+    ).measuring.metrics
     assert metrics == ("rbo(p=0.9)", "rbo(p=0.8)@5", "overlap")
     assert all(str(parse(metric)) == metric for metric in metrics)
 
@@ -79,7 +108,10 @@ def test_metrics_are_spelt_as_they_print():
     ],
 )
 def test_a_sample_is_fixed_unless_it_says_otherwise(sample, size):
-    assert comparison_of(MINIMAL.replace("user: id}}", f"user: id}}{sample}}}")).measuring.sample == size
+    assert (
+        comparison_of(MINIMAL.replace("user: id}}", f"user: id}}{sample}}}")).measuring.sample
+        == size
+    )
 
 
 DEADLINES = """
@@ -95,7 +127,9 @@ cron: '*/5 * * * *' | 4m
 @pytest.mark.parametrize(("schedule", "deadline"), rows(DEADLINES))
 def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(schedule, deadline):
     lines = schedule.strip("{}").replace(", ", "\n    ")
-    assert comparison_of(MINIMAL.replace("every: 15m", lines)).measuring.deadline == parse_duration(deadline)
+    assert comparison_of(MINIMAL.replace("every: 15m", lines)).measuring.deadline == parse_duration(
+        deadline
+    )
 
 
 def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone():
@@ -185,7 +219,11 @@ comparisons:
     users: {{file: {{path: users.csv, user: u}}}}
     item_weights: {{sql: {{url: "sqlite:///{database}/weights.db", table: weights, item: i, weight: w}}}}
 """
-        return config_hash(parse_settings(text, name="rankwatch.yaml", base_dir=Path(base), environ={}).comparisons[0])
+        return config_hash(
+            parse_settings(
+                text, name="rankwatch.yaml", base_dir=Path(base), environ={}
+            ).comparisons[0]
+        )
 
     first = hash_of("/etc/rw /data/v1 /data/v2 /db")
     for places, which in rows(OTHER_PLACES):
@@ -193,7 +231,12 @@ comparisons:
 
 
 KEPT = {
-    Keep.ALL: (RELEVANCE, "arm_metrics: [novelty]", "arm_metrics: [exposure_gini, self_churn]", "keep_lists: true"),
+    Keep.ALL: (
+        RELEVANCE,
+        "arm_metrics: [novelty]",
+        "arm_metrics: [exposure_gini, self_churn]",
+        "keep_lists: true",
+    ),
     Keep.NONE: ("arm_metrics: []", "keep_lists: false", WEIGHTS),
     200: ("keep_lists: 200",),
 }
@@ -208,12 +251,19 @@ def test_lists_are_kept_where_something_will_need_them(*, kept):
 def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told():
     for more, within, after in (("", 7, 0), (", within: 60h, after: 2d", 2.5, 2)):
         found = comparison_of(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}{more}}}\n").measuring
-        assert (found.relevance_within, found.relevance_after) == (timedelta(days=within), timedelta(days=after))
+        assert (found.relevance_within, found.relevance_after) == (
+            timedelta(days=within),
+            timedelta(days=after),
+        )
 
 
 def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise():
     found = RetentionOptions.model_validate({"scores": "7d", "runs": "100d"}).cutoffs(SLOT)
-    assert (found.scores, found.lists, found.summaries) == (SLOT - 7 * DAY, SLOT - 7 * DAY, SLOT - 100 * DAY)
+    assert (found.scores, found.lists, found.summaries) == (
+        SLOT - 7 * DAY,
+        SLOT - 7 * DAY,
+        SLOT - 100 * DAY,
+    )
     assert found.daily == SLOT - 1825 * DAY
 
     told = RetentionOptions.model_validate({"lists": "1d", "summaries": "30d"}).cutoffs(SLOT)

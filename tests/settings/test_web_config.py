@@ -14,13 +14,17 @@ from settings.minimal import MINIMAL, expected, uncommented
 BAD = sorted((Path(__file__).parents[1] / "web" / "bad").glob("*.yaml"))
 EXAMPLE = Path(__file__).parents[2] / "config" / "web.yaml"
 HASH = "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
-CLIENTS = "{cert_file: a, key_file: b, client_ca_file: c, client_auth_type: RequireAndVerifyClientCert}"
+CLIENTS = (
+    "{cert_file: a, key_file: b, client_ca_file: c, client_auth_type: RequireAndVerifyClientCert}"
+)
 TLS = "tls_server_config: {cert_file: a, key_file: b}"
 
 
 def load_with(folder: Path, web: str, **other: str) -> Settings:
     (folder / "web.yaml").write_text(web)
-    given = "".join(f"{key}: {value}\n" for key, value in {"web_config_file": "web.yaml", **other}.items())
+    given = "".join(
+        f"{key}: {value}\n" for key, value in {"web_config_file": "web.yaml", **other}.items()
+    )
     (folder / "rankwatch.yaml").write_text(given + MINIMAL)
     return load_settings(folder / "rankwatch.yaml", {})
 
@@ -30,7 +34,9 @@ def test_a_bad_file_is_reported_exactly_so_and_its_secrets_never_are(tmp_path, p
     assert len(BAD) > 15
     with pytest.raises(ConfigError) as caught:
         load_with(tmp_path, text := path.read_text(), listen="0.0.0.0:29108")
-    assert str(caught.value).splitlines() == [f"{tmp_path / 'web.yaml'}:{line}" for line in expected(text)]
+    assert str(caught.value).splitlines() == [
+        f"{tmp_path / 'web.yaml'}:{line}" for line in expected(text)
+    ]
     assert "hunter2" not in str(caught.value)
 
 
@@ -38,11 +44,16 @@ def test_problems_of_both_files_are_told_at_once(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_with(tmp_path, "zzz: 1\n", lease="1s")
     lines = str(caught.value).splitlines()
-    assert [line.split(":")[0].rpartition("/")[2] for line in lines] == ["rankwatch.yaml", "web.yaml"]
+    assert [line.split(":")[0].rpartition("/")[2] for line in lines] == [
+        "rankwatch.yaml",
+        "web.yaml",
+    ]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"none\.yaml: no such file: name another as web_config_file; "):
+    with pytest.raises(
+        ConfigError, match=r"none\.yaml: no such file: name another as web_config_file; "
+    ):
         load_with(tmp_path, "", web_config_file="none.yaml")
 
 
@@ -51,7 +62,9 @@ def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path):
     for name in ("fifo", "/dev/zero", "."):
         with pytest.raises(ConfigError, match=r": cannot be read: it is no file$"):
             load_with(tmp_path, "", web_config_file=name)
-    with pytest.raises(ConfigError, match=r"web\.yaml: is larger than 256 KiB, which is no configuration$"):
+    with pytest.raises(
+        ConfigError, match=r"web\.yaml: is larger than 256 KiB, which is no configuration$"
+    ):
         load_with(tmp_path, "#" * ((1 << 18) + 1))
 
 
@@ -66,14 +79,22 @@ def test_no_text_holds_what_no_file_and_no_page_can_take(tmp_path, web):
     for unfit in (r"\0", r"\ud800", r"\x00x", r"x\udfff"):
         with pytest.raises(ConfigError) as caught:
             load_with(tmp_path, web.replace("U", unfit))
-        said = f'{tmp_path}/web.yaml:1: {TEXTS[web]}: holds "\\0" or half of a character: neither can stand in a text'
+        said = (
+            f'{tmp_path}/web.yaml:1: {TEXTS[web]}: holds "\\0" or half of a character: '
+            "neither can stand in a text"
+        )
         assert str(caught.value) == said
 
 
 def test_neither_does_a_text_of_the_main_file_or_of_its_variables(tmp_path):
     for text in (r'"a\0"', '"${X}"'):
         with pytest.raises(ConfigError, match=r":1: database: holds .* or half of a character"):
-            parse_settings(f"database: {text}\n{MINIMAL}", name="x", base_dir=tmp_path, environ={"X": os.fsdecode(b"\xff")})
+            parse_settings(
+                f"database: {text}\n{MINIMAL}",
+                name="x",
+                base_dir=tmp_path,
+                environ={"X": os.fsdecode(b"\xff")},
+            )
 
 
 def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path):
@@ -85,7 +106,11 @@ def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path):
 
     options = load_with(tmp_path, uncommented(text)).access
     assert options is not None
-    assert options.tls_server_config.model_fields_set >= {"client_ca_file", "client_allowed_sans", "min_version"}
+    assert options.tls_server_config.model_fields_set >= {
+        "client_ca_file",
+        "client_allowed_sans",
+        "min_version",
+    }
 
 
 def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path):
@@ -96,9 +121,9 @@ def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path):
 
 
 REFUSAL = (
-    ": listen: can be reached from other machines, and web_config_file names no users: TLS alone keeps nobody out: use "
-    "127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: RequireAndVerifyClientCert, or set "
-    "listen_without_authentication: true"
+    ": listen: can be reached from other machines, and web_config_file names no users: TLS alone "
+    "keeps nobody out: use 127.0.0.1, or give a web_config_file with basic_auth_users or "
+    "client_auth_type: RequireAndVerifyClientCert, or set listen_without_authentication: true"
 )
 
 
@@ -128,6 +153,8 @@ def test_links_lead_to_https_with_tls_unless_told_otherwise(tmp_path):
 
 
 def test_a_variable_is_no_variable_there(tmp_path):
-    options = load_with(tmp_path, 'tls_server_config: {cert_file: "${X} $${Y}", key_file: b}').access
+    options = load_with(
+        tmp_path, 'tls_server_config: {cert_file: "${X} $${Y}", key_file: b}'
+    ).access
     assert options is not None
     assert options.tls_server_config.cert_file == str(tmp_path / "${X} $${Y}")

@@ -73,11 +73,23 @@ def _server() -> str:
 def http(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
     """Users alone, as an array of objects."""
     (folder / "table.json").write_text(json.dumps({"users": rows}))
-    return {"http": {"url": f"{_server()}{folder}/table.json", "users": "users", "user": columns["user"]}}
+    return {
+        "http": {
+            "url": f"{_server()}{folder}/table.json",
+            "users": "users",
+            "user": columns["user"],
+        }
+    }
 
 
-# Every kind that reads more than lists; what writes a table for it and gives the options that read it.
-KINDS: dict[str, Callable[..., dict[str, Any]]] = {"file": parquet, "sql": sqlite, "redis": redis, "http": http}
+# Every kind that reads more than lists; what writes a table for it and gives the options that read
+# it.
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "file": parquet,
+    "sql": sqlite,
+    "redis": redis,
+    "http": http,
+}
 
 FORMATS = ("parquet", "csv", "jsonl", "sqlite")
 Write = Callable[[Any, Path], dict[str, Any]]
@@ -87,11 +99,18 @@ def writers(names: Sequence[str], **columns: str) -> tuple[Write, Write, Write, 
     """What writes tuples of these columns in each of `FORMATS`, and gives the options that read them."""
 
     def of_tuples(write: Callable[..., dict[str, Any]]) -> Write:
-        return lambda rows, folder: write([dict(zip(names, row, strict=True)) for row in rows], folder, **columns)
+        return lambda rows, folder: write(
+            [dict(zip(names, row, strict=True)) for row in rows], folder, **columns
+        )
 
     return of_tuples(parquet), of_tuples(in_csv), of_tuples(jsonl), of_tuples(sqlite)
 
 
 def case(kept: str, *values: Any) -> Any:
-    """A test's case for tables of this format. Odd rows of CSV and of JSON lines belong to the second ring."""
-    return pytest.param(*values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration)
+    """A test's case for tables of this format.
+
+    Odd rows of CSV and of JSON lines belong to the second ring.
+    """
+    return pytest.param(
+        *values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration
+    )

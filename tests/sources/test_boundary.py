@@ -74,7 +74,17 @@ HEADERS = (
     "Content-Type",
     "X-Model",
 )
-VALUES = ("\udcff", "", "1" * 5000, "²", "hit; \udcfe", "1 2", "text/\udcff; charset=\udcff", "-1", "nan")
+VALUES = (
+    "\udcff",
+    "",
+    "1" * 5000,
+    "²",
+    "hit; \udcfe",
+    "1 2",
+    "text/\udcff; charset=\udcff",
+    "-1",
+    "nan",
+)
 
 
 def odd_json(draw: random.Random, depth: int = 3) -> str:
@@ -115,8 +125,12 @@ def pull_of_answers(options: dict[str, Any], answers: dict[str, Answer]) -> Pull
         pull = _HttpPull(given, request(*answers), None)
         for user, answer in answers.items():
             outcome = await pull._read((user,), answer)  # type: ignore[arg-type]
-            for read_user, found in dict(outcome if isinstance(outcome, dict) else {user: outcome}).items():
-                pull._take(read_user, found) if hasattr(found, "items") else pull._fail(read_user, found)
+            for read_user, found in dict(
+                outcome if isinstance(outcome, dict) else {user: outcome}
+            ).items():
+                pull._take(read_user, found) if hasattr(found, "items") else pull._fail(
+                    read_user, found
+                )
         return pull._lists.pull()
 
     return asyncio.run(read())
@@ -135,8 +149,17 @@ def check_answers(seed: int, count: int) -> None:
     draw = random.Random(seed)  # noqa: S311 - no secret
     for expression in EXPRESSIONS:
         options = {"items": f"{expression} || items[].id" if draw.random() < 0.5 else expression}
-        more = {"scores": expression, "user": "user", "model_version": expression, "error": expression}
-        options |= {name: more[name] for name in draw.sample(sorted(more), 2)} if draw.random() < 0.5 else {}
+        more = {
+            "scores": expression,
+            "user": "user",
+            "model_version": expression,
+            "error": expression,
+        }
+        options |= (
+            {name: more[name] for name in draw.sample(sorted(more), 2)}
+            if draw.random() < 0.5
+            else {}
+        )
         answers = dict(odd_answers(draw, count // len(EXPRESSIONS)))
 
         pull = pull_of_answers({"model_version_header": "X-Model", **options}, answers)

@@ -20,7 +20,9 @@ from sources.tables import parsed
 
 PULLED = {kind: each for kind, each in KINDS.items() if each.is_pulled}
 every_source = pytest.mark.parametrize("kind", BY_RING)
-every_wide_source = pytest.mark.parametrize("kind", [case for case in BY_RING if case.id not in LONG])
+every_wide_source = pytest.mark.parametrize(
+    "kind", [case for case in BY_RING if case.id not in LONG]
+)
 
 
 class TestEveryKind(SourceContract):
@@ -39,7 +41,9 @@ def pulled(kind: str, lists: Lists, folder: Path, *users: str, k: int = 10) -> P
 
 @every_wide_source
 def test_an_empty_list_is_a_list_and_whole_numbers_stay_numbers(kind, tmp_path):
-    pull = pulled(kind, {"u1": [1, 2**63 - 1], "u2": [-(2**63)], "u3": []}, tmp_path, "u1", "u2", "u3")
+    pull = pulled(
+        kind, {"u1": [1, 2**63 - 1], "u2": [-(2**63)], "u3": []}, tmp_path, "u1", "u2", "u3"
+    )
 
     assert pull.rankings.items.dtype == np.int64
     assert as_lists(pull) == {"u1": ["1", str(2**63 - 1)], "u2": [str(-(2**63))], "u3": []}
@@ -69,7 +73,9 @@ def by_slot(options: Given, folder: Path) -> Given:
 @every_source
 def test_the_slot_chooses_the_file_beside_the_configuration(kind, tmp_path):
     with SOURCES[kind]({"u1": [3, 1]}, tmp_path) as options:
-        chosen = SourceOptions.model_validate(by_slot(options, tmp_path), context={"base_dir": str(tmp_path)})
+        chosen = SourceOptions.model_validate(
+            by_slot(options, tmp_path), context={"base_dir": str(tmp_path)}
+        )
 
         assert as_lists(open_source(chosen).pull(request("u1"))) == {"u1": ["3", "1"]}
 
@@ -81,7 +87,11 @@ def test_more_than_the_limit_is_refused(kind, tmp_path):
     with SOURCES[kind]({"u1": list(range(10**6, 10**6 + count)), "u2": [1]}, tmp_path) as options:
         ((name, keys),) = options.items()
         fields = type(SourceOptions.model_validate(options).given).model_fields
-        limits = {limit: least for limit, least in {"max_bytes": 2**20, "max_rows": 1}.items() if limit in fields}
+        limits = {
+            limit: least
+            for limit, least in {"max_bytes": 2**20, "max_rows": 1}.items()
+            if limit in fields
+        }
         source, asked = source_of(**{name: keys | limits}), request("u1", "u2", k=140_000)
         if name in {"http", "redis"}:
             assert source.pull(asked).failures == {"u1": CoverageReason.TOO_LARGE}
@@ -105,7 +115,9 @@ def test_scores_come_when_the_options_say_so(kind, tmp_path):
     assert scores.tolist() == ([1, 2] if kind in LONG else [3, 1])
 
 
-@pytest.mark.parametrize("kind", [kind for kind, source in PULLED.items() if source.all_users is not None])
+@pytest.mark.parametrize(
+    "kind", [kind for kind, source in PULLED.items() if source.all_users is not None]
+)
 def test_a_kind_that_can_list_all_users_does(kind, tmp_path):
     found = []
     for entry in (SOURCES[name] for name in SOURCES if name.split()[0] == kind):
@@ -119,8 +131,14 @@ def test_a_kind_that_can_list_all_users_does(kind, tmp_path):
 
 READ: dict[str, tuple[dict[str, str], Callable[[Any], object]]] = {
     "users": ({"user": "who"}, lambda source: source.users(SLOT, ()).users.tolist() == ["u1"]),
-    "item_weights": ({"item": "what", "weight": "many"}, lambda source: source.weights(SLOT).weights.tolist() == [2]),
-    "item_titles": ({"item": "what", "title": "who"}, lambda source: source.titles(SLOT, {"7"}) == {"7": "u1"}),
+    "item_weights": (
+        {"item": "what", "weight": "many"},
+        lambda source: source.weights(SLOT).weights.tolist() == [2],
+    ),
+    "item_titles": (
+        {"item": "what", "title": "who"},
+        lambda source: source.titles(SLOT, {"7"}) == {"7": "u1"},
+    ),
     "relevance": (
         {"user": "who", "item": "what", "grade": "many"},
         lambda source: (found := source.relevance(SLOT)) and found.grades.tolist() == [2],
@@ -130,12 +148,17 @@ READ: dict[str, tuple[dict[str, str], Callable[[Any], object]]] = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "role"), [(kind, role) for kind, each in PULLED.items() for role in READ if getattr(each, role)]
+    ("kind", "role"),
+    [(kind, role) for kind, each in PULLED.items() for role in READ if getattr(each, role)],
 )
 def test_all_that_a_kind_declares_is_read_and_its_loss_is_said(kind, role, tmp_path):
     (columns, is_read), reader = READ[role], getattr(KINDS[kind], role)
-    options = by_slot(TABLES[kind]([{"who": "u1", "what": 7, "many": 2}], tmp_path, **columns), tmp_path)[kind]
-    source = reader.open(reader.options.model_validate(options, context={"base_dir": str(tmp_path)}))
+    options = by_slot(
+        TABLES[kind]([{"who": "u1", "what": 7, "many": 2}], tmp_path, **columns), tmp_path
+    )[kind]
+    source = reader.open(
+        reader.options.model_validate(options, context={"base_dir": str(tmp_path)})
+    )
     assert is_read(source)
 
     if kind == "redis":
@@ -144,7 +167,9 @@ def test_all_that_a_kind_declares_is_read_and_its_loss_is_said(kind, role, tmp_p
         for file in tmp_path.iterdir():
             lose(file)
         if role == "relevance" and lose is Path.unlink and "path" in options:
-            assert source.relevance(SLOT) is None, "a file that is not there has not arrived: raise MissingTableError"
+            assert source.relevance(SLOT) is None, (
+                "a file that is not there has not arrived: raise MissingTableError"
+            )
             return
         with pytest.raises(SourceError) as caught:
             is_read(source)
@@ -183,13 +208,17 @@ def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind, tmp_path):
     users = {"user_ids": ["strip", "lower"]} if kind.startswith(("file", "sql table")) else {}
     lists = {" U1" if users else "u1": ["item:007", "ITEM:8", "x"], "u2": ["9"], "u3": ["Item:1"]}
     with SOURCES[kind](lists, tmp_path) as given:
-        pull = spelled(given, item_ids=["lower", {"prefix": "item:"}, "int"], **users).pull(request("u1", "u2", k=3))
+        pull = spelled(given, item_ids=["lower", {"prefix": "item:"}, "int"], **users).pull(
+            request("u1", "u2", k=3)
+        )
 
     assert as_lists(pull) == {"u1": ["7", "8", "x"], "u2": ["9"]}
     assert not pull.failures
 
 
-@pytest.mark.parametrize("kind", [case for case in BY_RING if case.id.startswith(("file", "sql table"))])
+@pytest.mark.parametrize(
+    "kind", [case for case in BY_RING if case.id.startswith(("file", "sql table"))]
+)
 def test_users_who_become_one_have_no_list_and_a_reason(kind, tmp_path):
     with SOURCES[kind]({"u1": [1], "U1": [2, 3], "u2": [4]}, tmp_path) as given:
         pull = spelled(given, user_ids=["lower"]).pull(request("u1", "u2"))
@@ -202,4 +231,6 @@ def test_items_that_become_one_are_noted(tmp_path):
         pull = spelled(given, item_ids=["lower"]).pull(request("u1"))
 
     assert as_lists(pull) == {"u1": ["a", "a"]}
-    assert pull.notes[CoverageReason.DUPLICATED].endswith("wide.jsonl.gz: item_ids make one of several items")
+    assert pull.notes[CoverageReason.DUPLICATED].endswith(
+        "wide.jsonl.gz: item_ids make one of several items"
+    )

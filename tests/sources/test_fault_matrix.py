@@ -46,7 +46,10 @@ LINE = b'{"user": "another", "items": [1]}\n'
 SLACK_S = 15.0
 """A busy machine's."""
 NONE = ("gave no list for 8 of 8 users", "; nothing could be compared")
-HALF = (r"gave no usable answer for 4 of 8 users \(50 %\)", "; for example u0, u2, u4, u6; more than the 20 % allowed")
+HALF = (
+    r"gave no usable answer for 4 of 8 users \(50 %\)",
+    "; for example u0, u2, u4, u6; more than the 20 % allowed",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,10 @@ def write_files(folder: Path, ended: threading.Event) -> None:
 def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell]:  # noqa: C901 - few words for each kind
     """All cells, with their servers up."""
     client, ended = running.enter_context(emptied_redis()), threading.Event()
-    client.mset({f"good:{user}": "[1, 2]" for user in USERS} | {f"long:{user}": f"[{'1,' * 70_000}1]" for user in USERS})
+    client.mset(
+        {f"good:{user}": "[1, 2]" for user in USERS}
+        | {f"long:{user}": f"[{'1,' * 70_000}1]" for user in USERS}
+    )
     running.callback(ended.set)
     write_files(folder, ended)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -123,7 +129,9 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
             asked.recv(65536)
             asked.sendall(reply.encode())
 
-        running.enter_context(listening(server := socketserver.ThreadingTCPServer(("127.0.0.1", 0), answer)))
+        running.enter_context(
+            listening(server := socketserver.ThreadingTCPServer(("127.0.0.1", 0), answer))
+        )
         return int(server.server_address[1])
 
     def http(behaviour: str = "ok", step: int = 1, **more: Any) -> dict[str, Any]:
@@ -131,12 +139,16 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
         recommender.behaviour.update(dict.fromkeys(USERS[::step], behaviour))
         return {"url": recommender.url, "retries": 0, **more}
 
-    def redis(at: str = f"127.0.0.1:{shared_redis()}", reply: str = "", **more: Any) -> dict[str, Any]:
+    def redis(
+        at: str = f"127.0.0.1:{shared_redis()}", reply: str = "", **more: Any
+    ) -> dict[str, Any]:
         if reply:
             at = f":{PASSWORD}@127.0.0.1:{replying(reply)}"
         return {"url": f"redis://{at}", "type": "string", "key": "good:{user}", **more}
 
-    def sql(what: str = "'[1]'", users: str = "generate_series(0, 7)", reply: str = "", **more: Any) -> dict[str, Any]:
+    def sql(
+        what: str = "'[1]'", users: str = "generate_series(0, 7)", reply: str = "", **more: Any
+    ) -> dict[str, Any]:
         about = {"query": f"SELECT 'u' || n AS who, {what} AS what FROM {users} n"}  # noqa: S608 - of these texts
         of_url: Any = {name: more.pop(name) for name in ("port", "password") if name in more}
         if isinstance(more.get("query"), dict):
@@ -159,7 +171,9 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
         "redis_hangs": proxied(shared_redis(), "hang"),
         "redis_trickles": proxied(shared_redis(), "slow", 1.0),
     }
-    text = Template(Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8")).safe_substitute(names)
+    text = Template(
+        Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8")
+    ).safe_substitute(names)
     makers: Any = {"http": http, "redis": redis, "sql": sql, "file": file}
     cells = [Cell(**each) for each in yaml.safe_load(text)]
     return [replace(cell, candidate=makers[cell.kind](**cell.candidate)) for cell in cells]
@@ -183,41 +197,69 @@ comparisons:
 def write_config(folder: Path, cells: list[Cell], baseline: str, hook: str) -> Path:
     """A comparison a cell."""
     (folder / "users.csv").write_text("\n".join(["user", *USERS]))
-    config, comparisons = yaml.safe_load(Template(CONFIG).substitute(baseline=json.dumps(baseline), hook=hook)), []
+    config, comparisons = (
+        yaml.safe_load(Template(CONFIG).substitute(baseline=json.dumps(baseline), hook=hook)),
+        [],
+    )
     for cell in cells:
         candidate = {cell.kind: cell.candidate}
         own = {"name": cell.name, "deadline": f"{cell.deadline_s}s", "candidate": candidate}
-        comparisons.append(config["comparisons"] | own | ({"baseline": candidate} if cell.both else {}))
+        comparisons.append(
+            config["comparisons"] | own | ({"baseline": candidate} if cell.both else {})
+        )
     path = folder / "rankwatch.yaml"
     path.write_text(json.dumps(config | {"comparisons": comparisons}))
     return path
 
 
 @pytest.mark.early(20)
-def test_a_fault_is_told_with_its_cause_in_time_and_in_little_memory(postgres_url, recommender, tmp_path):
+def test_a_fault_is_told_with_its_cause_in_time_and_in_little_memory(
+    postgres_url, recommender, tmp_path
+):
     with ExitStack() as running:
         collector = running.enter_context(contextmanager(serve)())
         cells = make_faults(running, tmp_path, sa.make_url(postgres_url))
         config = write_config(tmp_path, cells, recommender.url, collector.url)
         running.enter_context(capture_logs())
         # However busy this machine is, it takes no blame from a source.
-        running.enter_context(pytest.MonkeyPatch.context()).setattr(PullPace, "busy", lambda *_, **__: None)
+        running.enter_context(pytest.MonkeyPatch.context()).setattr(
+            PullPace, "busy", lambda *_, **__: None
+        )
         service = running.enter_context(open_one_shot(config, reconciles=True))
         runs = [with_peak_mb(partial(list, service.run_once(cell.name, SLOT))) for cell in cells]
         service.deliver()
-    alerts = [alert for request in collector.requests for alert in json.loads(request.body)["alerts"]]
+    alerts = [
+        alert for request in collector.requests for alert in json.loads(request.body)["alerts"]
+    ]
     said = {alert["labels"]["comparison"]: alert["annotations"]["reason"] for alert in alerts}
 
-    assert {cell.kind for cell in cells if cell.fault == "down"} == {kind for kind, each in SOURCES.items() if each.is_pulled}
+    assert {cell.kind for cell in cells if cell.fault == "down"} == {
+        kind for kind, each in SOURCES.items() if each.is_pulled
+    }
     wrong = []
     for cell, ((run,), peak_mb) in zip(cells, runs, strict=True):
         assert isinstance(run, RunResult), run
-        took_s, told = (run.finished_at - run.claim.started_at).total_seconds(), said.get(cell.name, "")
-        told_of = f"{cell.name}, {run.status}, {took_s:.1f} of {cell.deadline_s} s, {peak_mb:.0f} MB more: {told}"
+        took_s, told = (
+            (run.finished_at - run.claim.started_at).total_seconds(),
+            said.get(cell.name, ""),
+        )
+        told_of = (
+            f"{cell.name}, {run.status}, {took_s:.1f} of {cell.deadline_s} s, "
+            f"{peak_mb:.0f} MB more: {told}"
+        )
         print(told_of)  # noqa: T201 - what `make faults` shows
         is_told = bool(re.fullmatch(cell.message, told)) if cell.told else not told
-        is_bounded = len(told) < 600 and took_s < cell.deadline_s + GRACE_S + SLACK_S and peak_mb < cell.most_mb
-        if not is_told or not is_bounded or "canary" in told or (run.status is RunStatus.FAILED) is not (cell.lost == 8):
+        is_bounded = (
+            len(told) < 600
+            and took_s < cell.deadline_s + GRACE_S + SLACK_S
+            and peak_mb < cell.most_mb
+        )
+        if (
+            not is_told
+            or not is_bounded
+            or "canary" in told
+            or (run.status is RunStatus.FAILED) is not (cell.lost == 8)
+        ):
             wrong.append(told_of)
     assert not wrong
     assert said["http-garbage"] in rankwatch("show", "http-garbage", cwd=tmp_path).stdout

@@ -63,8 +63,12 @@ VALUES: list[tuple[Any, pa.DataType, str | None]] = [
 @pytest.mark.parametrize(("value", "kind", "expected"), VALUES, ids=lambda each: str(each)[:20])
 def test_a_value_is_the_same_id_in_python_in_arrow_and_in_duckdb(value, kind, expected):
     column = pa.array([value, None], kind)
-    exact = np.float32(value) if pa.types.is_float32(kind) else value  # Python has one kind of float
-    wide = column.cast(pa.float32()) if pa.types.is_float16(kind) else column  # DuckDB has none of 16 bits
+    exact = (
+        np.float32(value) if pa.types.is_float32(kind) else value
+    )  # Python has one kind of float
+    wide = (
+        column.cast(pa.float32()) if pa.types.is_float16(kind) else column
+    )  # DuckDB has none of 16 bits
     with duckdb.connect() as database:
         database.register("rows", pa.table({"v": wide}))
         (in_sql, _) = database.sql(f"SELECT {ids.id_sql(kind, 'v')} FROM rows").fetchall()  # noqa: S608 - of ours
@@ -74,14 +78,38 @@ def test_a_value_is_the_same_id_in_python_in_arrow_and_in_duckdb(value, kind, ex
     assert in_sql == (expected,)
 
 
-JSON = ["42", "-42", "-0", "0", "42.0", "4.2e1", "0.5", "9007199254740991.0", "9007199254740992.0", '"42"', '"0042"', '""']
-JSON += ['"a\\u0000b"', "null", "true", "[1]", '{"a": 1}', str(2**64), str(-(2**63)), f'"{"x" * 1001}"']
+JSON = [
+    "42",
+    "-42",
+    "-0",
+    "0",
+    "42.0",
+    "4.2e1",
+    "0.5",
+    "9007199254740991.0",
+    "9007199254740992.0",
+    '"42"',
+    '"0042"',
+    '""',
+]
+JSON += [
+    '"a\\u0000b"',
+    "null",
+    "true",
+    "[1]",
+    '{"a": 1}',
+    str(2**64),
+    str(-(2**63)),
+    f'"{"x" * 1001}"',
+]
 
 
 @pytest.mark.parametrize("text", JSON, ids=lambda text: text[:20])
 def test_a_value_of_json_is_the_same_id_in_python_and_in_duckdb(text):
     with duckdb.connect() as database:
-        ((found,),) = database.execute(f"SELECT {ids.json_id_sql('v')} FROM (SELECT CAST(? AS JSON) AS v)", [text]).fetchall()  # noqa: S608
+        ((found,),) = database.execute(
+            f"SELECT {ids.json_id_sql('v')} FROM (SELECT CAST(? AS JSON) AS v)", [text]
+        ).fetchall()  # noqa: S608
 
     assert found == ids.user_key(json.loads(text))
 
@@ -111,15 +139,22 @@ REFUSED = {
 @pytest.mark.parametrize("word", REFUSED)
 def test_a_type_that_holds_no_ids_is_named(word, read, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises((SourceError, InputError), match=f"{word} ?.*: ids must be integers or text"):
+    with pytest.raises(
+        (SourceError, InputError), match=f"{word} ?.*: ids must be integers or text"
+    ):
         read(REFUSED[word])
 
 
 @pytest.mark.parametrize(
-    "odd", [True, date(2024, 1, 1), 0.5, np.float32(2**24), (1, 2, 3), frozenset("a"), "", "a\0"], ids=repr
+    "odd",
+    [True, date(2024, 1, 1), 0.5, np.float32(2**24), (1, 2, 3), frozenset("a"), "", "a\0"],
+    ids=repr,
 )
 def test_lists_of_python_and_plugins_refuse_the_same_values(odd):
-    with pytest.raises(InputError, match=r"the first list: found .*: (ids must be integers or text|give the ids alone)"):
+    with pytest.raises(
+        InputError,
+        match=r"the first list: found .*: (ids must be integers or text|give the ids alone)",
+    ):
         monitor.compare([odd], ["a"])
 
     lists = ListCollector(5)
@@ -128,7 +163,10 @@ def test_lists_of_python_and_plugins_refuse_the_same_values(odd):
 
 
 def test_pairs_of_item_and_score_are_refused_with_what_to_do():
-    with pytest.raises(InputError, match=r"found a pair, \('a', 0.9\), .*: give the ids alone, .* and the scores with scores="):
+    with pytest.raises(
+        InputError,
+        match=r"found a pair, \('a', 0.9\), .*: give the ids alone, .* and the scores with scores=",
+    ):
         monitor.compare([("a", 0.9)], [("a", 0.5)])
     with pytest.raises(InputError, match="found a pair"):
         monitor.compare_many({"u": [("a", 0.9)]}, {"u": [("a", 0.5)]})
@@ -147,30 +185,43 @@ def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def pull(user: str, items: str) -> Any:
-        return source_of(file={"path": str(path), "user": user, "items": items}).pull(request("u", "v"))
+        return source_of(file={"path": str(path), "user": user, "items": items}).pull(
+            request("u", "v")
+        )
 
     assert as_lists(pull("user.$oid", "recs.movieId")) == {"u": ["1", "2"], "v": []}
-    for user, items, advice in (("user.$oid", "recs", "`recs.movieId`"), ("user", "recs.movieId", "`user.$oid`")):
+    for user, items, advice in (
+        ("user.$oid", "recs", "`recs.movieId`"),
+        ("user", "recs.movieId", "`user.$oid`"),
+    ):
         with pytest.raises(SourceError) as caught:
             pull(user, items)
         assert f"name a field, such as {advice}" in caught.value.shown
 
 
-@pytest.mark.parametrize("as_given", [lambda table: table, pl.from_arrow], ids=["pyarrow", "polars"])
+@pytest.mark.parametrize(
+    "as_given", [lambda table: table, pl.from_arrow], ids=["pyarrow", "polars"]
+)
 def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_that_advice(as_given):
     table = as_given(pa.table({"user": ["u", "v"], "recs": [STRUCTS, []]}))
 
     found = monitor.compare_many(table, {"u": [1, 2], "v": [3]}, "overlap", items="recs.movieId")
     assert found["overlap"].tolist() == [1.0, 0.0]
-    with pytest.raises(InputError, match=r"found objects with movieId, rating where .*: name a field, such as"):
+    with pytest.raises(
+        InputError, match=r"found objects with movieId, rating where .*: name a field, such as"
+    ):
         monitor.compare_many(table, table, items="recs")
-    with pytest.raises(InputError, match="column 'recs' holds no lists of objects with a field 'nothing'"):
+    with pytest.raises(
+        InputError, match="column 'recs' holds no lists of objects with a field 'nothing'"
+    ):
         monitor.compare_many(table, table, items="recs.nothing")
 
 
 def test_an_object_without_the_field_is_no_id_and_shortens_no_list(tmp_path):
     path = tmp_path / "lists.jsonl"
-    path.write_text('{"user": "u", "recs": [{"id": 1}, {"other": 2}]}\n{"user": "v", "recs": [{"id": 3}]}\n')
+    path.write_text(
+        '{"user": "u", "recs": [{"id": 1}, {"other": 2}]}\n{"user": "v", "recs": [{"id": 3}]}\n'
+    )
     options = {"path": str(path), "user": "user", "items": "recs.id", "max_unreadable": 0.5}
 
     pull = source_of(file=options).pull(request("u", "v"))
@@ -189,19 +240,29 @@ def test_parts_whose_types_differ_without_loss_are_read_as_one(tmp_path):
         pq.write_table(pa.table({"user": users, "items": items}), tmp_path / f"{number}.parquet")
     options = {"path": str(tmp_path), "user": "user", "items": "items", "max_unreadable": 0.5}
 
-    assert as_lists(source_of(file=options).pull(request("u1", "u2", "u3"))) == {"u1": ["1", "2"], "u2": [], "u3": ["3"]}
+    assert as_lists(source_of(file=options).pull(request("u1", "u2", "u3"))) == {
+        "u1": ["1", "2"],
+        "u2": [],
+        "u3": ["3"],
+    }
 
 
 def test_integers_of_several_sizes_are_read_as_one_and_floats_beside_them_refused(tmp_path):
     for number, kind in enumerate((pa.int32(), pa.int64(), pa.uint8())):
         pq.write_table(
-            pa.table({"user": [f"u{number}"], "items": pa.array([[1]], pa.list_(kind))}), tmp_path / f"{number}.parquet"
+            pa.table({"user": [f"u{number}"], "items": pa.array([[1]], pa.list_(kind))}),
+            tmp_path / f"{number}.parquet",
         )
     source = source_of(file={"path": str(tmp_path), "user": "user", "items": "items"})
 
-    assert as_lists(source.pull(request("u0", "u1", "u2"))) == {f"u{number}": ["1"] for number in range(3)}
+    assert as_lists(source.pull(request("u0", "u1", "u2"))) == {
+        f"u{number}": ["1"] for number in range(3)
+    }
     pq.write_table(pa.table({"user": ["u"], "items": [[1.0]]}), tmp_path / "9.parquet")
-    with pytest.raises(SourceError, match=r"9\.parquet holds lists of double, and that of .* holds lists of int32: write all"):
+    with pytest.raises(
+        SourceError,
+        match=r"9\.parquet holds lists of double, and that of .* holds lists of int32: write all",
+    ):
         source.pull(request("u0"))
 
 
@@ -209,7 +270,12 @@ def test_floats_of_16_bits_in_files_are_ids_where_they_are_exact(tmp_path):
     kept, lost = np.array([2047], np.float16), np.array([2049], np.float16)  # is 2048
     table = pa.table({"user": ["u", "v"], "items": pa.array([kept, lost], pa.list_(pa.float16()))})
     pq.write_table(table, tmp_path / "lists.parquet")
-    options = {"path": str(tmp_path / "lists.parquet"), "user": "user", "items": "items", "max_unreadable": 0.5}
+    options = {
+        "path": str(tmp_path / "lists.parquet"),
+        "user": "user",
+        "items": "items",
+        "max_unreadable": 0.5,
+    }
 
     pull = source_of(file=options).pull(request("u", "v"))
 
@@ -217,15 +283,24 @@ def test_floats_of_16_bits_in_files_are_ids_where_they_are_exact(tmp_path):
 
 
 def test_uuids_of_files_databases_and_frames_are_their_text(tmp_path):
-    duckdb.sql(f"COPY (SELECT '{KEY}'::UUID u, ['{KEY}'::UUID] items) TO '{tmp_path / 'a.parquet'}'")
+    duckdb.sql(
+        f"COPY (SELECT '{KEY}'::UUID u, ['{KEY}'::UUID] items) TO '{tmp_path / 'a.parquet'}'"
+    )
     with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
         database.execute("CREATE TABLE lists (u, items)")
         database.execute("INSERT INTO lists VALUES (?, ?)", (str(KEY), json.dumps([str(KEY)])))
     found = [
-        source_of(file={"path": str(tmp_path / "a.parquet"), "user": "u", "items": "items"}).pull(request(str(KEY))),
-        source_of(sql={"url": f"sqlite:///{tmp_path / 'a.db'}", "table": "lists", "user": "u", "items": "items"}).pull(
+        source_of(file={"path": str(tmp_path / "a.parquet"), "user": "u", "items": "items"}).pull(
             request(str(KEY))
         ),
+        source_of(
+            sql={
+                "url": f"sqlite:///{tmp_path / 'a.db'}",
+                "table": "lists",
+                "user": "u",
+                "items": "items",
+            }
+        ).pull(request(str(KEY))),
     ]
 
     assert [as_lists(pull) for pull in found] == [{str(KEY): [str(KEY)]}] * 2
@@ -250,13 +325,19 @@ PADDED = {"u": [5, -1, 6, -1, -1], "v": [-1, -1, -1, -1, -1]}
 
 
 def test_values_that_only_fill_up_lists_are_no_items_in_frames():
-    assert monitor.compare([5, 6, -1, -1], [7, 8, -1, -1], "overlap", no_item=[-1]) == {"overlap": 0.0}
+    assert monitor.compare([5, 6, -1, -1], [7, 8, -1, -1], "overlap", no_item=[-1]) == {
+        "overlap": 0.0
+    }
     matrix = np.array([[5, 6, -1, -1]])
-    assert monitor.compare_many(matrix, matrix[:, ::-1], "overlap", no_item=[-1])["overlap"].tolist() == [1.0]
+    assert monitor.compare_many(matrix, matrix[:, ::-1], "overlap", no_item=[-1])[
+        "overlap"
+    ].tolist() == [1.0]
     texts = pl.DataFrame({"user": ["u"], "items": [["a", "", "b"]]})
     with pytest.raises(InputError, match="found empty text"):
         monitor.compare_many(texts, texts)
-    scored = monitor.compare([1, -1, 2], [1, 2], "rbo_a", scores=([3, 9, 2], [3, 2]), no_item=["-1"])
+    scored = monitor.compare(
+        [1, -1, 2], [1, 2], "rbo_a", scores=([3, 9, 2], [3, 2]), no_item=["-1"]
+    )
     assert scored == monitor.compare([1, 2], [1, 2], "rbo_a", scores=([3, 2], [3, 2]))
 
 
@@ -269,7 +350,13 @@ def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stan
         pq.write_table(table, path)
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
-    options = {"path": str(path), "user": "user", "items": "items", "scores": "scores", "no_item": [-1]}
+    options = {
+        "path": str(path),
+        "user": "user",
+        "items": "items",
+        "scores": "scores",
+        "no_item": [-1],
+    }
 
     pull = source_of(file=options).pull(request("u", "v", k=2))
 

@@ -18,7 +18,12 @@ from monitor.sources.list_collector import ListCollector
 from servers.disk import small_disk
 from servers.lists import SLOT, as_lists, request, source_of
 
-LISTS = {"n1": ([7, 8], [0.1, None]), "n2": ([9], [1e300]), "t1": (["a", 8], [1, 2]), "t2": ([], [])}
+LISTS = {
+    "n1": ([7, 8], [0.1, None]),
+    "n2": ([9], [1e300]),
+    "t1": (["a", 8], [1, 2]),
+    "t2": ([], []),
+}
 USERS, HOUR_S = list(LISTS), 3600
 
 
@@ -43,7 +48,10 @@ def recall(folder: Path) -> set[str]:
     left = AnswerFile(str(folder / "answers"), "?").recall(USERS, lists, HOUR_S)
     found, expected = lists.pull(), lists_of(*lists.pull().rankings.users).pull()
     assert as_lists(found) == as_lists(expected)
-    assert (str(found.rankings.scores), {*found.versions}) == (str(expected.rankings.scores), {*expected.versions})
+    assert (str(found.rankings.scores), {*found.versions}) == (
+        str(expected.rankings.scores),
+        {*expected.versions},
+    )
     assert set(found.rankings.users) == set(USERS) - set(left)
     return set(left)
 
@@ -51,15 +59,27 @@ def recall(folder: Path) -> set[str]:
 DAMAGES: dict[str, tuple[Callable[[Path], object], float, list[str]]] = {
     "none": (Path.exists, 0, []),
     "cut off": (lambda file: os.truncate(file, file.stat().st_size - 9), 0, ["t1", "t2"]),
-    "another letter": (lambda file: file.write_bytes(file.read_bytes().replace(b"n2", b"n1", 1)), 0, ["n1", "n2"]),
-    "noise": (lambda file: file.write_bytes(b"\0\xff{[\n00000000 []\n" + file.read_bytes() + b"00000000 [0,"), 0, []),
+    "another letter": (
+        lambda file: file.write_bytes(file.read_bytes().replace(b"n2", b"n1", 1)),
+        0,
+        ["n1", "n2"],
+    ),
+    "noise": (
+        lambda file: file.write_bytes(
+            b"\0\xff{[\n00000000 []\n" + file.read_bytes() + b"00000000 [0,"
+        ),
+        0,
+        [],
+    ),
     "too old": (Path.exists, HOUR_S + 1, USERS),
     "of a clock that was ahead": (Path.exists, -HOUR_S, USERS),
 }
 
 
 @pytest.mark.parametrize(("damage", "later_s", "left"), DAMAGES.values(), ids=DAMAGES)
-def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(damage, later_s, left, tmp_path, monkeypatch):
+def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
+    damage, later_s, left, tmp_path, monkeypatch
+):
     set_clock(monkeypatch, SLOT)
     fill(tmp_path)
     damage(next(tmp_path.iterdir()))
@@ -77,7 +97,11 @@ def test_where_the_disk_is_full_nothing_is_kept_and_the_reason_is_known(tmp_path
         assert recall(disk) == set(USERS)
 
 
-OTHERS = [(9, "baseline", {}), (5, "candidate", {}), (5, "baseline", {"headers": {"X-Variant": "b"}})]
+OTHERS = [
+    (9, "baseline", {}),
+    (5, "candidate", {}),
+    (5, "baseline", {"headers": {"X-Variant": "b"}}),
+]
 
 
 @pytest.mark.parametrize("other", [(5, "baseline", {"concurrency": 1}), *OTHERS], ids=str)
@@ -92,9 +116,15 @@ def test_answers_to_another_question_are_none_to_this_one_and_who_had_none_is_as
     assert recommender.attempts == dict.fromkeys(USERS, 2 if other in OTHERS else 1) | {"t1": 2}
 
 
-def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(tmp_path, monkeypatch):
+def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(
+    tmp_path, monkeypatch
+):
     set_clock(monkeypatch, SLOT)
-    slots, family, others = (SLOT, SLOT + timedelta(1)), AnswerFolder(tmp_path, "feed", 2), AnswerFolder(tmp_path, "mail", 1)
+    slots, family, others = (
+        (SLOT, SLOT + timedelta(1)),
+        AnswerFolder(tmp_path, "feed", 2),
+        AnswerFolder(tmp_path, "mail", 1),
+    )
     places = [Path(each.place(slot, "baseline")) for each in (family, others) for slot in slots]
     for place, age_s in zip(places, (0, 0, 86_460, 3_600), strict=True):
         place.touch()
@@ -123,7 +153,9 @@ comparisons:
         ("{answers_folder: /state, privacy: {users: hmac, key_file: FOLDER/key}}", None),
     ],
 )
-def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(settings, folder, tmp_path):
+def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(
+    settings, folder, tmp_path
+):
     (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef\n")
     given = yaml.safe_load(CONFIG) | yaml.safe_load(settings.replace("FOLDER", str(tmp_path)))
 

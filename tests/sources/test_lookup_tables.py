@@ -9,7 +9,12 @@ import pytest
 
 from monitor.errors import SourceError
 from monitor.model.rankings import ItemWeights
-from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, open_item_titles, open_item_weights
+from monitor.sources import (
+    ItemTitlesOptions,
+    ItemWeightsOptions,
+    open_item_titles,
+    open_item_weights,
+)
 from monitor.sources.lookup_tables import MAX_TITLE_LENGTH
 from servers.lists import SLOT
 from sources.tables import FORMATS, case, writers
@@ -26,7 +31,11 @@ def test_each_item_has_its_weight_and_whole_numbers_stay_numbers(write, tmp_path
     found = read(write([(7, 0.5), (42, 3.0), (1, 1e9)], tmp_path))
 
     assert found.weights.dtype == np.float64
-    assert dict(zip(map(str, found.items), found.weights.tolist(), strict=True)) == {"7": 0.5, "42": 3.0, "1": 1e9}
+    assert dict(zip(map(str, found.items), found.weights.tolist(), strict=True)) == {
+        "7": 0.5,
+        "42": 3.0,
+        "1": 1e9,
+    }
     assert (found.items.dtype == np.int64) is (write is not WRITERS["csv"])
 
 
@@ -38,9 +47,15 @@ ODD_WEIGHTS: dict[str, list[Any]] = {
     "jsonl": [-0.5, "much", True, [1]],
     "sqlite": [-0.5, None],
 }
-REFUSED = [case(kept, kept, [(12, 1.0), (13, odd)], NO_WEIGHT) for kept, odds in ODD_WEIGHTS.items() for odd in odds]
+REFUSED = [
+    case(kept, kept, [(12, 1.0), (13, odd)], NO_WEIGHT)
+    for kept, odds in ODD_WEIGHTS.items()
+    for odd in odds
+]
 REFUSED += [case(kept, kept, [(8, 1), (7, 1)], TWICE) for kept in WRITERS]
-REFUSED += [case(kept, kept, [(9, 1), (None, 1)], "^row 3 of .* has no item id") for kept in WRITERS]
+REFUSED += [
+    case(kept, kept, [(9, 1), (None, 1)], "^row 3 of .* has no item id") for kept in WRITERS
+]
 REFUSED += [case("jsonl", "jsonl", [("7", 1)], TWICE)]
 REFUSED += [case("jsonl", "jsonl", [("a\nb" + "x" * 500, -1)], r"^item 'abxxx[^\n]{,280}$")]
 
@@ -69,7 +84,9 @@ def test_more_than_the_limit_is_refused(tmp_path):
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         read({"file": options | {"max_bytes": 2**20}})
     options = WRITERS["sqlite"]([(number, 1.0) for number in range(5)], tmp_path)["sql"]
-    with pytest.raises(SourceError, match="gives more than 3 rows: select fewer, or raise max_rows"):
+    with pytest.raises(
+        SourceError, match="gives more than 3 rows: select fewer, or raise max_rows"
+    ):
         read({"sql": options | {"max_rows": 3}})
 
 
@@ -77,15 +94,31 @@ TITLED = dict(zip(FORMATS, writers(("id", "name"), item="id", title="name"), str
 
 
 def titles(options: dict[str, Any], *items: str) -> dict[str, str]:
-    return dict(open_item_titles(ItemTitlesOptions.model_validate(options)).titles(SLOT, frozenset(items)))
+    return dict(
+        open_item_titles(ItemTitlesOptions.model_validate(options)).titles(SLOT, frozenset(items))
+    )
 
 
 @pytest.mark.parametrize("write", TITLED.values(), ids=TITLED)
-def test_only_items_asked_for_have_their_title_the_first_counts_and_a_long_one_is_cut(write, tmp_path):
-    rows = [(7, "Tea"), (42, "Kettle"), (7, "Coffee"), (9, None), (None, "Nothing"), (8, "x" * 1000)]
-    assert titles(write(rows, tmp_path), "7", "8", "9", "1") == {"7": "Tea", "8": "x" * MAX_TITLE_LENGTH}
+def test_only_items_asked_for_have_their_title_the_first_counts_and_a_long_one_is_cut(
+    write, tmp_path
+):
+    rows = [
+        (7, "Tea"),
+        (42, "Kettle"),
+        (7, "Coffee"),
+        (9, None),
+        (None, "Nothing"),
+        (8, "x" * 1000),
+    ]
+    assert titles(write(rows, tmp_path), "7", "8", "9", "1") == {
+        "7": "Tea",
+        "8": "x" * MAX_TITLE_LENGTH,
+    }
 
 
 def test_a_title_that_is_no_text_is_refused(tmp_path):
-    with pytest.raises(SourceError, match=r"the title column of .*table.parquet holds list: titles must be text"):
+    with pytest.raises(
+        SourceError, match=r"the title column of .*table.parquet holds list: titles must be text"
+    ):
         titles(TITLED["parquet"]([(7, ["a", "b"])], tmp_path), "7")

@@ -14,7 +14,11 @@ ARMS = ("baseline", "candidate")
 def rows_of(arm: str) -> pd.DataFrame:
     """A row an item."""
     lists = zip(USERS, *recommend(arm), strict=True)
-    rows = [(who, *row) for who, items, scores in lists for row in zip(range(10), items.tolist(), scores.tolist(), strict=True)]
+    rows = [
+        (who, *row)
+        for who, items, scores in lists
+        for row in zip(range(10), items.tolist(), scores.tolist(), strict=True)
+    ]
     return pd.DataFrame(rows, columns=["who", "place", "what", "score"])
 
 
@@ -47,7 +51,11 @@ def test_mlserver_has_the_scores_of_files(tmp_path):
         for command in (["check"], ["run-once", "--slot", "2024-01-08"]):
             done = rankwatch(*command, cwd=tmp_path)
             assert done.returncode == 0, done.stdout + done.stderr
-    of_files, served = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("files", "served"))
+    of_files, served = (
+        pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("files", "served")
+    )
     pd.testing.assert_frame_equal(served, of_files, check_exact=True)
     assert len(served) == len(USERS)
-    assert served.drop(columns="user").mean().between(0.05, 0.95).all(), "the arms differ, and not in all"
+    assert served.drop(columns="user").mean().between(0.05, 0.95).all(), (
+        "the arms differ, and not in all"
+    )

@@ -40,14 +40,18 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Planter]:
+def planted(
+    tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer
+) -> Iterator[Planter]:
     with ExitStack() as running_servers:
         folder = tmp_path_factory.mktemp("private")
         planter = Planter(folder, running_servers)
         (folder / "baseline.jsonl").write_text(private_faults.JSON_LISTS)
         private_faults.plant_in_files(planter)
         url = private_faults.plant_in_sqlite(planter)
-        private_faults.plant_in_postgres(planter, running_servers.enter_context(postgres_server.database()))
+        private_faults.plant_in_postgres(
+            planter, running_servers.enter_context(postgres_server.database())
+        )
         private_faults.plant_in_redis(planter)
         private_faults.plant_in_http(planter)
         private_faults.plant_in_users(planter, url)
@@ -58,7 +62,9 @@ def play(planter: Planter, database: str, name: str) -> dict[str, bytes]:
     """Every fault is run and told to receivers, checked, shown, exported, and looked at on the daemon's pages."""
     folder, faults = planter.folder, planter.faults
     with contextmanager(serve)() as collector:
-        collector.respond = lambda request: answer(200, body=b'{"status": "success"}' if "pager" in request.path else b"ok")
+        collector.respond = lambda request: answer(
+            200, body=b'{"status": "success"}' if "pager" in request.path else b"ok"
+        )
         config = private_faults.write_config(folder, faults, database, collector.url, name)
         common = ("--config", str(config))
         textfile = folder / f"{name}.prom"
@@ -75,7 +81,9 @@ def play(planter: Planter, database: str, name: str) -> dict[str, bytes]:
         outputs["textfile"] = textfile.read_bytes()
         outputs |= dict(look(config, faults))
         for number, request in enumerate(collector.requests):
-            outputs[f"message {number} {request.path}"] = f"{request.headers}\n".encode() + request.body
+            outputs[f"message {number} {request.path}"] = (
+                f"{request.headers}\n".encode() + request.body
+            )
         for place in ("/hook", "/slack", "/alerts", "/pager", "/ping/fail"):
             assert any(request.path.startswith(place) for request in collector.requests), place
     return {f"{name}: {title}": output for title, output in outputs.items()}
@@ -85,7 +93,13 @@ def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
     """The pages of a daemon, and its log."""
     log = config.with_suffix(".log")
     with running(["serve", "--config", str(config)], cwd=config.parent, out=log):
-        found = wait_for(lambda: log.exists() and re.search(rb'"url": "(\S+)", .*"rankwatch started"', log.read_bytes()), "it")
+        found = wait_for(
+            lambda: (
+                log.exists()
+                and re.search(rb'"url": "(\S+)", .*"rankwatch started"', log.read_bytes())
+            ),
+            "it",
+        )
         assert found
         paths = ["/", "/metrics", "/alerts", *(f"/c/{fault.name}" for fault in faults)]
         for path in paths:
@@ -96,7 +110,10 @@ def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
 
 def dump_sqlite(file: Path) -> dict[str, bytes]:
     with closing(sqlite3.connect(file)) as connection:
-        return {"sqlite: dump": "\n".join(connection.iterdump()).encode(), "sqlite: file": file.read_bytes()}
+        return {
+            "sqlite: dump": "\n".join(connection.iterdump()).encode(),
+            "sqlite: file": file.read_bytes(),
+        }
 
 
 def dump_postgres(url: str) -> dict[str, bytes]:
@@ -105,7 +122,9 @@ def dump_postgres(url: str) -> dict[str, bytes]:
         tables = [name for (name,) in connection.execute(named).fetchall()]
         found = {}
         for table in tables:
-            rows = connection.execute(sql.SQL("SELECT t::text FROM {} AS t").format(sql.Identifier(table))).fetchall()
+            rows = connection.execute(
+                sql.SQL("SELECT t::text FROM {} AS t").format(sql.Identifier(table))
+            ).fetchall()
             found[f"postgresql: {table}"] = "\n".join(row for (row,) in rows).encode()
         return found
 
@@ -115,7 +134,9 @@ def reasons(rows: list[tuple[str, str | None]]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def played(request: pytest.FixtureRequest, planted: Planter, postgres_server: PostgresServer) -> Iterator[Played]:
+def played(
+    request: pytest.FixtureRequest, planted: Planter, postgres_server: PostgresServer
+) -> Iterator[Played]:
     query = "SELECT comparison, reason FROM runs"
     if request.param == "sqlite":
         file = planted.folder / "rankwatch.db"
@@ -133,7 +154,9 @@ def played(request: pytest.FixtureRequest, planted: Planter, postgres_server: Po
 
 def test_no_output_holds_the_id_of_a_user(played, planted):
     assert len(planted.faults) >= LEAST
-    assert all(output for name, output in played.outputs.items() if "page" in name or "message" in name)
+    assert all(
+        output for name, output in played.outputs.items() if "page" in name or "message" in name
+    )
     leaks = {name: songs_in(output) for name, output in played.outputs.items() if songs_in(output)}
     assert not leaks, leaks
 

@@ -10,7 +10,14 @@ from pydantic import ValidationError
 
 from monitor import sources
 from monitor.options import NOT_IN_HASH, OneOf
-from monitor.sources import SOURCES, ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
+from monitor.sources import (
+    SOURCES,
+    ItemTitlesOptions,
+    ItemWeightsOptions,
+    RelevanceOptions,
+    SourceOptions,
+    UsersOptions,
+)
 from monitor.sources.kinds import Reader
 from servers import lists
 from sources import tables
@@ -23,7 +30,10 @@ ROLES: dict[str, type[OneOf]] = {
     "relevance": RelevanceOptions,
 }
 READERS = [
-    reader for kind in SOURCES.values() for each in fields(kind) if isinstance(reader := getattr(kind, each.name), Reader)
+    reader
+    for kind in SOURCES.values()
+    for each in fields(kind)
+    if isinstance(reader := getattr(kind, each.name), Reader)
 ]
 HASHED: dict[str, str] = yaml.safe_load("""
 HttpSourceOptions: answers body endpoint error headers item_ids items method no_item scores token url user
@@ -48,22 +58,32 @@ SqlRelevanceOptions: grade grades item items query table url user user_ids
 
 def test_every_folder_declares_a_kind():
     """A kind without a line in SOURCES fails here."""
-    assert {each.name for each in pkgutil.iter_modules(sources.__path__) if each.ispkg} == SOURCES.keys()
+    assert {
+        each.name for each in pkgutil.iter_modules(sources.__path__) if each.ispkg
+    } == SOURCES.keys()
 
 
 @pytest.mark.parametrize("kind", [kind for kind, source in SOURCES.items() if source.is_pulled])
 def test_the_contract_is_kept_by_every_kind(kind):
-    others = [role for role in ROLES if role != "lists" and getattr(SOURCES[kind], role) is not None]
+    others = [
+        role for role in ROLES if role != "lists" and getattr(SOURCES[kind], role) is not None
+    ]
     assert SOURCES[kind].lists is None or any(name.split()[0] == kind for name in lists.SOURCES), (
-        f"add an entry {kind!r}, or {kind + ' wide'!r} and the like, to SOURCES in tests/servers/lists.py"
+        f"add an entry {kind!r}, or {kind + ' wide'!r} and the like, to SOURCES in "
+        "tests/servers/lists.py"
     )
-    assert not others or kind in tables.KINDS, f"{kind} reads {', '.join(others)}: add it to KINDS in tests/sources/tables.py"
+    assert not others or kind in tables.KINDS, (
+        f"{kind} reads {', '.join(others)}: add it to KINDS in tests/sources/tables.py"
+    )
 
 
 BAD = yaml.safe_load(Path(__file__).with_name("bad_options.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("kind", "options", "expected"), [(kind, *each) for kind, refused in BAD.items() for each in refused])
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [(kind, *each) for kind, refused in BAD.items() for each in refused],
+)
 def test_bad_options_are_told_without_their_secrets(kind, options, expected):
     model = UsersOptions if kind == "users" else SOURCES[kind].lists.options
     with pytest.raises(ValidationError, match=expected) as caught:
@@ -71,7 +91,11 @@ def test_bad_options_are_told_without_their_secrets(kind, options, expected):
     assert "canary" not in str(caught.value)
 
 
-@pytest.mark.parametrize("options", dict.fromkeys(reader.options for reader in READERS), ids=lambda options: options.__name__)
+@pytest.mark.parametrize(
+    "options",
+    dict.fromkeys(reader.options for reader in READERS),
+    ids=lambda options: options.__name__,
+)
 def test_every_path_may_have_the_slot_as_its_only_placeholder(options):
     for path in ("{user}.x", "{slot.x", "{slots:%Y}.x") if "path" in options.model_fields else ():
         with pytest.raises(ValidationError, match="placeholder"):
@@ -84,10 +108,16 @@ def test_the_configuration_knows_each_kind_by_what_it_can_read(role):
     assert able == set(ROLES[role].choices()) - {"all"}
 
 
-@pytest.mark.parametrize("options", dict.fromkeys(reader.options for reader in READERS), ids=lambda options: options.__name__)
+@pytest.mark.parametrize(
+    "options",
+    dict.fromkeys(reader.options for reader in READERS),
+    ids=lambda options: options.__name__,
+)
 def test_every_setting_of_a_source_says_whether_it_enters_the_hash(options):
-    entering = {name for name, field in options.model_fields.items() if NOT_IN_HASH not in field.metadata}
+    entering = {
+        name for name, field in options.model_fields.items() if NOT_IN_HASH not in field.metadata
+    }
     assert " ".join(sorted(entering)) == HASHED.get(options.__name__), (
-        f"{options.__name__} stands in HASHED (tests/sources/test_registry.py) with the settings that decide what is read; "
-        "mark the others NOT_IN_HASH"
+        f"{options.__name__} stands in HASHED (tests/sources/test_registry.py) with the settings "
+        "that decide what is read; mark the others NOT_IN_HASH"
     )

@@ -23,17 +23,26 @@ Graded = list[tuple[Any, list[Any] | None, list[Any] | None]]
 
 def read(slot: datetime = SLOT, **options: Any) -> RelevanceTable | None:
     """Of a small table, of which one row is a large share."""
-    given = {kind: each | {"max_unreadable": 1} if isinstance(each, dict) else each for kind, each in options.items()}
+    given = {
+        kind: each | {"max_unreadable": 1} if isinstance(each, dict) else each
+        for kind, each in options.items()
+    }
     return open_relevance(RelevanceOptions.model_validate(given)).relevance(slot)
 
 
 def by_user(table: RelevanceTable | None) -> dict[str, dict[str, float]]:
     assert table is not None
-    assert [str(column.dtype) for column in (table.offsets, table.grades, table.users)] == ["int64", "float64", "str"]
+    assert [str(column.dtype) for column in (table.offsets, table.grades, table.users)] == [
+        "int64",
+        "float64",
+        "str",
+    ]
     found = {}
     for row, user in enumerate(table.users):
         part = slice(table.offsets[row], table.offsets[row + 1])
-        found[user] = dict(zip(map(str, table.items[part]), table.grades[part].tolist(), strict=True))
+        found[user] = dict(
+            zip(map(str, table.items[part]), table.grades[part].tolist(), strict=True)
+        )
         assert len(found[user]) == len(table.items[part]), "each item counts once"
     return found
 
@@ -42,7 +51,11 @@ def long(write: Write) -> Write:
     """One item a row, users mixed."""
 
     def written(rows: Graded, folder: Path) -> dict[str, Any]:
-        flat = [(user, *each) for user, items, grades in rows for each in zip(items or [], grades or [], strict=True)]
+        flat = [
+            (user, *each)
+            for user, items, grades in rows
+            for each in zip(items or [], grades or [], strict=True)
+        ]
         return write(flat[::2] + flat[1::2], folder)
 
     return written
@@ -71,11 +84,15 @@ def test_users_grade_items_and_of_an_item_graded_twice_the_highest_grade_counts(
 def test_without_grades_each_item_has_grade_one(write, tmp_path):
     (options,) = write([("b", [3, 9], [5, 0])], tmp_path).values()
 
-    assert by_user(read(file={name: options[name] for name in options if "grade" not in name})) == {"b": {"3": 1.0, "9": 1.0}}
+    assert by_user(read(file={name: options[name] for name in options if "grade" not in name})) == {
+        "b": {"3": 1.0, "9": 1.0}
+    }
 
 
 def test_a_number_and_its_text_are_one_item(tmp_path):
-    assert by_user(read(**OF_LISTS["jsonl"]([("b", [3, "3", "x"], [1, 2, 1])], tmp_path))) == {"b": {"3": 2.0, "x": 1.0}}
+    assert by_user(read(**OF_LISTS["jsonl"]([("b", [3, "3", "x"], [1, 2, 1])], tmp_path))) == {
+        "b": {"3": 2.0, "x": 1.0}
+    }
 
 
 REFUSED = parsed("""
@@ -89,8 +106,17 @@ REFUSED = parsed("""
     ["wide", ["b", [3, 4], null], "(another number of grades|as many numbers as grades)"]
     ["wide", ["b", [3, null], [1, 1]], "has (an item that is no id|no list of ids)"]
 """)
-CASES = [case(kept, OF_LISTS[kept], *refused) for kept in ("parquet", "jsonl", "sqlite") for _, *refused in REFUSED]
-CASES += [case(kept, OF_ITEMS[kept], *refused) for kept in ("parquet", "csv") for form, *refused in REFUSED if form == "either"]
+CASES = [
+    case(kept, OF_LISTS[kept], *refused)
+    for kept in ("parquet", "jsonl", "sqlite")
+    for _, *refused in REFUSED
+]
+CASES += [
+    case(kept, OF_ITEMS[kept], *refused)
+    for kept in ("parquet", "csv")
+    for form, *refused in REFUSED
+    if form == "either"
+]
 
 
 @pytest.mark.parametrize(("write", "row", "reason"), CASES)
@@ -106,7 +132,9 @@ def test_a_row_without_a_user_counts_for_nobody_and_a_null_list_for_nothing(writ
     assert by_user(read(**write(rows, tmp_path))) == {"a": {"1": 1.0}, "b": {}, "c": {}}
 
 
-def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_with_its_user(tmp_path):
+def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_with_its_user(
+    tmp_path,
+):
     path = tmp_path / "lists.csv"
     path.write_text("who,what,how\n", encoding="utf-8")
     assert by_user(read(file=LONG | {"path": str(path)})) == {}
@@ -140,6 +168,8 @@ def test_a_column_that_cannot_hold_lists_is_refused_with_advice(items, grades, r
 
 
 def test_more_than_the_limit_is_refused(tmp_path):
-    (options,) = OF_LISTS["parquet"]([("u", list(range(100_000)), [1.0] * 100_000)], tmp_path).values()
+    (options,) = OF_LISTS["parquet"](
+        [("u", list(range(100_000)), [1.0] * 100_000)], tmp_path
+    ).values()
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         read(file=options | {"max_bytes": 2**20})

@@ -29,7 +29,10 @@ def scores_of(pull: Pull) -> dict[str, list[float | None]]:
     assert table.scores.dtype == np.float64
     assert len(table.scores) == len(table.items)
     values = [None if np.isnan(score) else float(score) for score in table.scores]
-    return {user: values[a:b] for user, a, b in zip(table.users, table.offsets, table.offsets[1:], strict=False)}
+    return {
+        user: values[a:b]
+        for user, a, b in zip(table.users, table.offsets, table.offsets[1:], strict=False)
+    }
 
 
 def in_parquet(folder: Path, options: dict[str, str], **columns: Any) -> Source:
@@ -53,10 +56,17 @@ NOT_AS_MANY: list[Any] = [[0.5], [0.5, 0.4, 0.3], [], None]
 NO_NUMBERS: list[Any] = [[1.0, "x"], [1.0, True], [1.0, [1]], [1.0, {}], [1.0, 10**400]]
 
 
-@pytest.mark.parametrize(("kept", "odd"), [*((kept, NOT_AS_MANY) for kept in OF_LISTS), ("jsonl", NO_NUMBERS)])
-def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malformed(kept, odd, tmp_path):
+@pytest.mark.parametrize(
+    ("kept", "odd"), [*((kept, NOT_AS_MANY) for kept in OF_LISTS), ("jsonl", NO_NUMBERS)]
+)
+def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malformed(
+    kept, odd, tmp_path
+):
     bad = [f"odd {number}" for number in range(len(odd))]
-    rows = [("good", [1, 2], [2.0, 1.0]), *((user, [3, 4], scores) for user, scores in zip(bad, odd, strict=True))]
+    rows = [
+        ("good", [1, 2], [2.0, 1.0]),
+        *((user, [3, 4], scores) for user, scores in zip(bad, odd, strict=True)),
+    ]
 
     pull = pull_of("good", *bad, **OF_LISTS[kept](rows, tmp_path))
 
@@ -65,7 +75,9 @@ def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malfor
     assert "scores" in pull.notes[CoverageReason.MALFORMED]
 
 
-def test_in_long_form_scores_follow_ranks_and_text_that_is_no_number_makes_its_list_malformed(tmp_path):
+def test_in_long_form_scores_follow_ranks_and_text_that_is_no_number_makes_its_list_malformed(
+    tmp_path,
+):
     path = tmp_path / "lists.csv"
     path.write_text("who,what,how,place\na,2,,2\na,1,0.5,1\nb,3,1e2,1\nb,4,oops,2\n")
 
@@ -87,9 +99,13 @@ def test_in_long_form_scores_follow_ranks_and_text_that_is_no_number_makes_its_l
     ],
 )
 def test_a_column_that_cannot_hold_scores_is_refused(options, scores, expected, tmp_path):
-    source = in_parquet(tmp_path, options, who=["a"], what=[[1]] if options is WIDE else [1], how=scores)
+    source = in_parquet(
+        tmp_path, options, who=["a"], what=[[1]] if options is WIDE else [1], how=scores
+    )
 
-    with pytest.raises(SourceError, match=rf"column 'how' of .*lists\.parquet holds .*: it must hold {expected}"):
+    with pytest.raises(
+        SourceError, match=rf"column 'how' of .*lists\.parquet holds .*: it must hold {expected}"
+    ):
         source.pull(request("a"))
 
 
@@ -107,7 +123,9 @@ def test_a_column_that_cannot_hold_scores_is_refused(options, scores, expected, 
 def test_scores_of_every_kind_of_number_are_read(kind, tmp_path):
     scores = pa.array([[2, 1], [4, 3]], kind)
 
-    pull = in_parquet(tmp_path, WIDE, who=["a", "b"], what=[[1, 2], [3, 4]], how=scores).pull(request("b", "a"))
+    pull = in_parquet(tmp_path, WIDE, who=["a", "b"], what=[[1, 2], [3, 4]], how=scores).pull(
+        request("b", "a")
+    )
 
     assert scores_of(pull) == {"a": [2.0, 1.0], "b": [4.0, 3.0]}
 
@@ -127,7 +145,9 @@ def test_without_ranks_the_best_score_is_first_ties_stand_in_the_order_of_ids_an
         {"who": "nan", "what": 4, "how": NaN}
         {"who": "no item", "what": null, "how": 0.5}
     """
-    pull = pull_of("a", "b", "none", "nan", "no item", **parquet(parsed(rows), tmp_path, **LONG, **LENIENT))
+    pull = pull_of(
+        "a", "b", "none", "nan", "no item", **parquet(parsed(rows), tmp_path, **LONG, **LENIENT)
+    )
 
     assert as_lists(pull) == {"a": ["3", "10", "100", "9"], "b": ["2", "1"]}
     assert scores_of(pull) == {"a": [0.75, 0.5, 0.5, 0.5], "b": [0.0, -1.0]}
@@ -142,11 +162,18 @@ def test_scores_are_selected_by_jmespath(recommender):
         "x": {"items": [1, 2]},
         "y": {"items": [1], "scores": 1}
     }""")
-    http = {"url": recommender.url, "items": "items[*].id || items", "scores": "items[*].score || scores"}
+    http = {
+        "url": recommender.url,
+        "items": "items[*].id || items",
+        "scores": "items[*].score || scores",
+    }
 
     pull = pull_of(*"vwxy", http=http)
     assert pull.failures == dict.fromkeys("vwxy", CoverageReason.MALFORMED)
-    assert ": expected a list of numbers as scores, as many as items" in pull.notes[CoverageReason.MALFORMED]
+    assert (
+        ": expected a list of numbers as scores, as many as items"
+        in pull.notes[CoverageReason.MALFORMED]
+    )
 
     http["scores"] = "map(&score, items)"
     pull = pull_of("u", "v", k=2, http=http)

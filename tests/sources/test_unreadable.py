@@ -27,7 +27,13 @@ from monitor.model.unreadable import Need, Unreadable, add_up, require_readable
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
 from monitor.reading.ids import canonical_id, user_key
-from monitor.sources import RelevanceOptions, SourceOptions, UsersOptions, open_relevance, open_users
+from monitor.sources import (
+    RelevanceOptions,
+    SourceOptions,
+    UsersOptions,
+    open_relevance,
+    open_users,
+)
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from pipeline.canned import StillClock
 from servers.lists import SLOT, as_lists, as_text, request, source_of, write_csv, write_jsonl
@@ -39,21 +45,38 @@ AT = SLOT - timedelta(minutes=1)
 
 
 def unreadable(**changes: Any) -> Unreadable:
-    given: Row = {"where": "a.csv", "column": "user", "need": Need.IDS, "count": 1, "rows": 100, "found": "null"}
+    given: Row = {
+        "where": "a.csv",
+        "column": "user",
+        "need": Need.IDS,
+        "count": 1,
+        "rows": 100,
+        "found": "null",
+    }
     return Unreadable(**given | changes)
 
 
 def test_the_share_decides_and_the_limit_itself_is_allowed():
     require_readable([unreadable()], 0.01)
     require_readable([unreadable(count=0, rows=0)], 0)
-    with pytest.raises(UnreadableError, match=r"^column 'user' of a\.csv: 2 of 100 rows cannot be read \(null\): ids must be"):
+    with pytest.raises(
+        UnreadableError,
+        match=r"^column 'user' of a\.csv: 2 of 100 rows cannot be read \(null\): ids must be",
+    ):
         require_readable([unreadable(), unreadable(rows=0)], 0.01)
 
 
 def test_parts_of_a_column_are_added_and_the_first_example_is_kept():
-    parts = [unreadable(count=0, found=""), unreadable(count=2, example="'x'"), unreadable(column="items", rows=5)]
+    parts = [
+        unreadable(count=0, found=""),
+        unreadable(count=2, example="'x'"),
+        unreadable(column="items", rows=5),
+    ]
 
-    assert add_up(parts) == (unreadable(count=2, rows=200, example="'x'"), unreadable(column="items", rows=5))
+    assert add_up(parts) == (
+        unreadable(count=2, rows=200, example="'x'"),
+        unreadable(column="items", rows=5),
+    )
 
 
 def test_an_example_is_shown_on_one_line_and_only_where_it_may_be():
@@ -93,7 +116,9 @@ def postgresql(rows: list[Row], url: str) -> Row:
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE IF EXISTS lists"))
-        connection.execute(sa.text(f"CREATE TABLE lists ({', '.join(f'{name} text' for name in rows[0])})"))
+        connection.execute(
+            sa.text(f"CREATE TABLE lists ({', '.join(f'{name} text' for name in rows[0])})")
+        )
         marks = ", ".join(f":{name}" for name in rows[0])
         connection.execute(sa.text(f"INSERT INTO lists VALUES ({marks})"), list(map(as_text, rows)))  # noqa: S608
     engine.dispose()
@@ -102,7 +127,12 @@ def postgresql(rows: list[Row], url: str) -> Row:
 
 WIDE: Row = {"user": "who", "items": "what"}
 LONG = {"user": "who", "item": "what", "rank": "place"}
-FORMS: dict[str, Callable[[list[Row], Path], Row]] = {"parquet": parquet, "csv": in_csv, "jsonl": jsonl, "sqlite": sqlite}
+FORMS: dict[str, Callable[[list[Row], Path], Row]] = {
+    "parquet": parquet,
+    "csv": in_csv,
+    "jsonl": jsonl,
+    "sqlite": sqlite,
+}
 every_form = pytest.mark.parametrize("write", FORMS.values(), ids=FORMS)
 
 
@@ -112,17 +142,25 @@ def source(given: Row, **columns: Any) -> Any:
 
 @every_form
 @pytest.mark.parametrize(("odd", "is_refused"), [(2, True), (1, False)])
-def test_rows_without_a_user_are_counted_and_fail_the_source_above_the_limit(write, odd, is_refused, tmp_path):
-    rows: list[Row] = [{"who": f"u{n}", "what": [n]} for n in range(100 - odd)] + [{"who": "", "what": [1]}] * odd
+def test_rows_without_a_user_are_counted_and_fail_the_source_above_the_limit(
+    write, odd, is_refused, tmp_path
+):
+    rows: list[Row] = [{"who": f"u{n}", "what": [n]} for n in range(100 - odd)] + [
+        {"who": "", "what": [1]}
+    ] * odd
     lists = source(write(rows, tmp_path), **WIDE)
 
     if is_refused:
-        with pytest.raises(UnreadableError, match=r"column 'who' of .*: 2 of 100 rows cannot be read"):
+        with pytest.raises(
+            UnreadableError, match=r"column 'who' of .*: 2 of 100 rows cannot be read"
+        ):
             lists.pull(request("u1"))
         return
     pull = lists.pull(request("u1"))
     assert as_lists(pull) == {"u1": ["1"]}
-    assert {each.column: (each.count, each.rows) for each in pull.unreadable if each.count} == {"who": (1, 100)}
+    assert {each.column: (each.count, each.rows) for each in pull.unreadable if each.count} == {
+        "who": (1, 100)
+    }
 
 
 SPOILED: dict[str, tuple[Any, str]] = {
@@ -136,12 +174,19 @@ SPOILED: dict[str, tuple[Any, str]] = {
 @every_form
 def test_an_item_that_is_no_id_is_counted_by_its_list_and_named(write, spoiled, tmp_path):
     items, found = SPOILED[spoiled]
-    rows: list[Row] = [{"who": f"u{n}", "what": [n, n + 1]} for n in range(49)] + [{"who": "odd", "what": items}]
+    rows: list[Row] = [{"who": f"u{n}", "what": [n, n + 1]} for n in range(49)] + [
+        {"who": "odd", "what": items}
+    ]
     if write is parquet:
-        rows = [row | {"what": [item if item is None else float(item) for item in row["what"]]} for row in rows]
+        rows = [
+            row | {"what": [item if item is None else float(item) for item in row["what"]]}
+            for row in rows
+        ]
     users = [f"u{n}" for n in range(49)]
 
-    with pytest.raises(UnreadableError, match=rf"column 'what' of .*: 1 of 50 rows cannot be read \({found}"):
+    with pytest.raises(
+        UnreadableError, match=rf"column 'what' of .*: 1 of 50 rows cannot be read \({found}"
+    ):
         source(write(rows, tmp_path), **WIDE).pull(request(*users, "odd"))
     pull = source(write(rows, tmp_path), **WIDE, max_unreadable=0.02).pull(request(*users, "odd"))
     assert pull.failures == {"odd": CoverageReason.MALFORMED}
@@ -155,7 +200,9 @@ def test_a_rank_that_is_no_number_is_counted(write, tmp_path):
     pull = source(write(rows, tmp_path), **LONG).pull(request("odd", *(f"u{n}" for n in range(50))))
 
     assert pull.failures == {"odd": CoverageReason.MALFORMED}
-    assert [(each.column, each.count, each.rows) for each in pull.unreadable if each.count] == [("place", 1, 100)]
+    assert [(each.column, each.count, each.rows) for each in pull.unreadable if each.count] == [
+        ("place", 1, 100)
+    ]
 
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -168,7 +215,9 @@ def test_times_are_read_in_the_unit_that_their_size_tells(write, unit, tmp_path)
     late = int((SLOT + timedelta(minutes=1)).timestamp()) * UNITS[unit]
     rows: list[Row] = [{"who": "u", "what": [1], "at": at}, {"who": "u", "what": [2], "at": late}]
 
-    pull = source(write(rows, tmp_path), **WIDE, served={"time": "at", "within": "1h"}).pull(request("u"))
+    pull = source(write(rows, tmp_path), **WIDE, served={"time": "at", "within": "1h"}).pull(
+        request("u")
+    )
 
     assert as_lists(pull) == {"u": ["1"]}
 
@@ -180,9 +229,14 @@ def test_rows_whose_time_cannot_be_read_fail_the_source(write, odd, tmp_path):
     rows += [{"who": "odd", "what": [1], "at": odd}] * 2
     served = {"time": "at", "within": "1h"}
 
-    with pytest.raises(UnreadableError, match=r"column 'at' of .*: 2 of 100 rows cannot be read .*: times must be ISO"):
+    with pytest.raises(
+        UnreadableError,
+        match=r"column 'at' of .*: 2 of 100 rows cannot be read .*: times must be ISO",
+    ):
         source(write(rows, tmp_path), **WIDE, served=served).pull(request("u1"))
-    pull = source(write(rows, tmp_path), **WIDE, served=served, max_unreadable=0.02).pull(request("u1", "odd"))
+    pull = source(write(rows, tmp_path), **WIDE, served=served, max_unreadable=0.02).pull(
+        request("u1", "odd")
+    )
     assert as_lists(pull) == {"u1": ["1"]}
     assert {each.column: each.count for each in pull.unreadable if each.count} == {"at": 2}
 
@@ -190,7 +244,9 @@ def test_rows_whose_time_cannot_be_read_fail_the_source(write, odd, tmp_path):
 def test_a_log_that_holds_nothing_of_the_time_names_its_newest_row(tmp_path):
     given = jsonl([{"who": "u", "what": [1], "at": 20240108}], tmp_path)
 
-    with pytest.raises(SourceError, match="the newest row is of 1970-08-23T06:15:08Z; check served"):
+    with pytest.raises(
+        SourceError, match="the newest row is of 1970-08-23T06:15:08Z; check served"
+    ):
         source(given, **WIDE, served={"time": "at", "within": "1h"}).pull(request("u"))
 
 
@@ -202,31 +258,47 @@ def test_users_and_segments_are_counted(write, tmp_path):
     ]
     given = {kind: options | {"user": "who"} for kind, options in write(rows, tmp_path).items()}
 
-    users = open_users(UsersOptions.model_validate(given), SourceOptions.model_validate({"http": {"url": "http://h/{user}"}}))
+    users = open_users(
+        UsersOptions.model_validate(given),
+        SourceOptions.model_validate({"http": {"url": "http://h/{user}"}}),
+    )
     table = users.users(SLOT, ("land",))
 
     assert len(table) == 99
-    assert {each.column: each.count for each in table.unreadable if each.count} == {"who": 1, "land": 1}
+    assert {each.column: each.count for each in table.unreadable if each.count} == {
+        "who": 1,
+        "land": 1,
+    }
 
 
 @every_form
 def test_relevance_without_a_user_is_counted(write, tmp_path):
     rows: list[Row] = [{"who": f"u{n}", "what": n} for n in range(99)] + [{"who": "", "what": 1}]
-    given = {kind: options | {"user": "who", "item": "what"} for kind, options in write(rows, tmp_path).items()}
+    given = {
+        kind: options | {"user": "who", "item": "what"}
+        for kind, options in write(rows, tmp_path).items()
+    }
 
     table = open_relevance(RelevanceOptions.model_validate(given)).relevance(SLOT)
     assert table is not None
     assert {each.column: each.count for each in table.unreadable if each.count} == {"who": 1}
     rows += rows[-1:]
-    again = {kind: options | {"user": "who", "item": "what"} for kind, options in write(rows, tmp_path).items()}
+    again = {
+        kind: options | {"user": "who", "item": "what"}
+        for kind, options in write(rows, tmp_path).items()
+    }
     with pytest.raises(UnreadableError, match="2 of 101 rows"):
         open_relevance(RelevanceOptions.model_validate(again)).relevance(SLOT)
 
 
 @pytest.mark.parametrize("is_joined", [True, False])
 @pytest.mark.parametrize("is_private", [True, False])
-def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidden(tmp_path, is_private, is_joined):
-    rows: list[Row] = [{"who": f"u{n}", "what": [n], "country": "NO", "tier": 1} for n in range(199)]
+def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidden(
+    tmp_path, is_private, is_joined
+):
+    rows: list[Row] = [
+        {"who": f"u{n}", "what": [n], "country": "NO", "tier": 1} for n in range(199)
+    ]
     rows.append({"who": {"name": "anna"}, "what": [1], "country": "NO", "tier": 1})
     path = jsonl(rows, tmp_path)["file"]["path"]
     lists, users = FileSourceOptions(path=path, **WIDE), FileUsersOptions(path=path, user="who")
@@ -246,17 +318,24 @@ def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidde
 # Every row of a random table is used exactly or counted.
 
 good_items = st.lists(st.integers(-5, 99) | st.text("abé", min_size=1, max_size=3), max_size=4)
-odd_items = st.sampled_from([[None], [""], [1, 0.5], [2.0**60], ["x" * 1001], [True], [[1]], [{"a": 1}]])
+odd_items = st.sampled_from(
+    [[None], [""], [1, 0.5], [2.0**60], ["x" * 1001], [True], [[1]], [{"a": 1}]]
+)
 odd_users = st.sampled_from([None, "", "x" * 1001])
 users = st.integers(0, 30).map("u{}".format)
 spoiled_rows = st.lists(
-    st.tuples(st.one_of(users, users, users, odd_users), st.one_of(good_items, good_items, st.none(), odd_items)),
+    st.tuples(
+        st.one_of(users, users, users, odd_users),
+        st.one_of(good_items, good_items, st.none(), odd_items),
+    ),
     min_size=1,
     max_size=25,
 )
 
 
-def expected(rows: list[tuple[Any, Any]]) -> tuple[dict[str, list[str]], dict[str, CoverageReason], int]:
+def expected(
+    rows: list[tuple[Any, Any]],
+) -> tuple[dict[str, list[str]], dict[str, CoverageReason], int]:
     """Lists, failures by user, and rows without a user."""
     listed, failures = dict[str, list[str]](), dict[str, CoverageReason]()
     times = Counter(user_key(user) for user, _ in rows)
@@ -282,9 +361,15 @@ def check(pull: Pull, rows: list[tuple[Any, Any]]) -> None:
     told = dict(pull.failures)
     # Of a user with several rows any of the reasons may be told.
     assert told.keys() == failures.keys()
-    assert all(told[user] == reason for user, reason in failures.items() if reason is not CoverageReason.DUPLICATE_USER)
+    assert all(
+        told[user] == reason
+        for user, reason in failures.items()
+        if reason is not CoverageReason.DUPLICATE_USER
+    )
     assert sum(each.count for each in pull.unreadable if each.column == "who") == nobody
-    malformed = sum(None in map(canonical_id, items or []) for user, items in rows if user_key(user) is not None)
+    malformed = sum(
+        None in map(canonical_id, items or []) for user, items in rows if user_key(user) is not None
+    )
     assert sum(each.count for each in pull.unreadable if each.column == "what") == malformed
 
 
@@ -292,7 +377,9 @@ def asked() -> list[str]:
     return [f"u{n}" for n in range(31)]
 
 
-quickly = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quickly = settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.mark.parametrize("write", [in_csv, jsonl, sqlite], ids=["csv", "jsonl", "sqlite"])
@@ -308,12 +395,20 @@ def test_every_row_is_used_exactly_or_counted(write, tmp_path, rows):
 @given(rows=spoiled_rows, is_text=st.booleans())
 def test_every_row_of_parquet_is_used_exactly_or_counted(tmp_path, rows, is_text):
     def fits(item: Any) -> bool:
-        return item is None or (isinstance(item, str if is_text else int | float) and not isinstance(item, bool))
+        return item is None or (
+            isinstance(item, str if is_text else int | float) and not isinstance(item, bool)
+        )
 
-    of_type = [(user, items if items is None else [item for item in items if fits(item)]) for user, items in rows]
+    of_type = [
+        (user, items if items is None else [item for item in items if fits(item)])
+        for user, items in rows
+    ]
     kind = pa.list_(pa.string() if is_text else pa.float64())
     table = pa.table(
-        {"who": pa.array([user for user, _ in of_type], pa.string()), "what": pa.array([i for _, i in of_type], kind)}
+        {
+            "who": pa.array([user for user, _ in of_type], pa.string()),
+            "what": pa.array([i for _, i in of_type], kind),
+        }
     )
     pq.write_table(table, tmp_path / "lists.parquet")
     given = {"file": {"path": str(tmp_path / "lists.parquet")}}
@@ -324,7 +419,12 @@ def test_every_row_of_parquet_is_used_exactly_or_counted(tmp_path, rows, is_text
 @quickly
 @given(rows=spoiled_rows)
 def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows):
-    frame = pd.DataFrame({"user": pd.Series([user for user, _ in rows], dtype=object), "items": [items for _, items in rows]})
+    frame = pd.DataFrame(
+        {
+            "user": pd.Series([user for user, _ in rows], dtype=object),
+            "items": [items for _, items in rows],
+        }
+    )
     listed, failures, nobody = expected(rows)
     if failures or nobody:
         with pytest.raises(InputError, match=r"found|missing|twice"):
@@ -336,12 +436,17 @@ def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows):
 
 
 @pytest.mark.integration
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(rows=spoiled_rows)
 def test_every_row_of_postgresql_is_used_exactly_or_counted(postgres_url, rows):
     table = [{"who": user, "what": items} for user, items in rows]
 
-    check(source(postgresql(table, postgres_url), **WIDE, max_unreadable=1).pull(request(*asked())), rows)
+    check(
+        source(postgresql(table, postgres_url), **WIDE, max_unreadable=1).pull(request(*asked())),
+        rows,
+    )
 
 
 @pytest.mark.integration
@@ -351,7 +456,13 @@ def test_every_key_of_redis_is_used_exactly_or_counted(lists):
     with closing(emptied_redis()) as client:
         for user, items in lists.items():
             client.set(user, json.dumps(items))
-        given = {"redis": {"url": f"redis://127.0.0.1:{shared_redis()}", "type": "string", "key": "{user}"}}
+        given = {
+            "redis": {
+                "url": f"redis://127.0.0.1:{shared_redis()}",
+                "type": "string",
+                "key": "{user}",
+            }
+        }
         pull = source(given, max_unreadable=1).pull(request(*lists))
 
     listed, failures, _ = expected(list(lists.items()))
@@ -371,21 +482,43 @@ def test_members_of_redis_that_are_no_text_are_counted_and_named():
         )
         table = every.users(SLOT, ())
         lists = source_of(redis={"url": url, "type": "list", "key": "{user}"})
-        with pytest.raises(UnreadableError, match=re.escape("1 of 1 rows cannot be read (text that is not UTF-8)")):
+        with pytest.raises(
+            UnreadableError, match=re.escape("1 of 1 rows cannot be read (text that is not UTF-8)")
+        ):
             lists.pull(request("u1"))
 
     assert len(table) == 99
-    assert [(each.count, each.rows, each.found) for each in table.unreadable] == [(1, 100, "text that is not UTF-8")]
+    assert [(each.count, each.rows, each.found) for each in table.unreadable] == [
+        (1, 100, "text that is not UTF-8")
+    ]
 
 
 ODD_CSV = {
-    "mixed line ends": (b"who,what\r\na,1\nb,2\n", r"line 2 of .* ends with LF, the header with CR LF: write one kind of line"),
-    "Latin-1": ("who,what\na,1\ncaf\u00e9,2\n".encode("latin-1"), r"line 3 of .* is not UTF-8 \(byte 0xe9\), perhaps Latin-1"),
+    "mixed line ends": (
+        b"who,what\r\na,1\nb,2\n",
+        r"line 2 of .* ends with LF, the header with CR LF: write one kind of line",
+    ),
+    "Latin-1": (
+        "who,what\na,1\ncaf\u00e9,2\n".encode("latin-1"),
+        r"line 3 of .* is not UTF-8 \(byte 0xe9\), perhaps Latin-1",
+    ),
     "UTF-16": ("who,what\na,1\n".encode("utf-16"), r"is written in UTF-16: write it as UTF-8"),
-    "semicolons": (b"who;what\na;1\n", r"the header of .* is one column with ';' in it: write ',' between values"),
-    "a footer": (b"who,what\na,1\n(1 row)\n", r"line 3 of .* has 1 value, the header 2 columns: leave out the footer"),
-    "a comma too many": (b"who,what\na,1,2\nb,2\n", r"line 2 of .* has 3 values, the header 2 columns: write as many"),
-    "backslash quotes": (b'who,what\n"a \\" b",1\n', r'line 2 of .* has a quote .* write a quote in a value as "", not with a'),
+    "semicolons": (
+        b"who;what\na;1\n",
+        r"the header of .* is one column with ';' in it: write ',' between values",
+    ),
+    "a footer": (
+        b"who,what\na,1\n(1 row)\n",
+        r"line 3 of .* has 1 value, the header 2 columns: leave out the footer",
+    ),
+    "a comma too many": (
+        b"who,what\na,1,2\nb,2\n",
+        r"line 2 of .* has 3 values, the header 2 columns: write as many",
+    ),
+    "backslash quotes": (
+        b'who,what\n"a \\" b",1\n',
+        r'line 2 of .* has a quote .* write a quote in a value as "", not with a',
+    ),
     "an open quote": (b'who,what\n"a,1\nb,2\n', r"has a quote that ends too early or never"),
 }
 
@@ -402,8 +535,14 @@ def test_a_fault_of_csv_is_told_with_its_line(fault, tmp_path):
 
 
 ODD_JSON = {
-    "an array": (b'[{"who": "a", "what": [1]}]\n', r"line 1 of .* holds an array: write an object a line, as with jq"),
-    "no JSON": (b'{"who": "a", "what": [1]}\noops\n', r"line 2 of .* is no JSON from character 1 on: write an object a line"),
+    "an array": (
+        b'[{"who": "a", "what": [1]}]\n',
+        r"line 1 of .* holds an array: write an object a line, as with jq",
+    ),
+    "no JSON": (
+        b'{"who": "a", "what": [1]}\noops\n',
+        r"line 2 of .* is no JSON from character 1 on: write an object a line",
+    ),
     "a key twice": (
         b'{"who": "a", "who": "b", "what": [1]}\n',
         r"line 1 of .* has an object with one key twice: write each",
@@ -412,7 +551,10 @@ ODD_JSON = {
         b'{"who": "a", "what": [1]}\n{"who": "b", "wh',
         r"the last line of .*, 2, is incomplete: the file is cut off",
     ),
-    "Latin-1": ('{"who": "caf\u00e9", "what": [1]}\n'.encode("latin-1"), r"line 1 of .* is not UTF-8 \(byte 0xe9\)"),
+    "Latin-1": (
+        '{"who": "caf\u00e9", "what": [1]}\n'.encode("latin-1"),
+        r"line 1 of .* is not UTF-8 \(byte 0xe9\)",
+    ),
 }
 
 

@@ -20,16 +20,26 @@ from sources.tables import FORMATS, parsed, writers
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
 
-def users_of(options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP, max_unreadable: float = 1) -> UserTable:
+def users_of(
+    options: dict[str, Any],
+    *dimensions: str,
+    baseline: SourceOptions = HTTP,
+    max_unreadable: float = 1,
+) -> UserTable:
     """The users of a small table, of which one row is a large share."""
     more = {"max_unreadable": max_unreadable}
-    given = {kind: each | more if isinstance(each, dict) else each for kind, each in options.items()}
+    given = {
+        kind: each | more if isinstance(each, dict) else each for kind, each in options.items()
+    }
     return open_users(UsersOptions.model_validate(given), baseline).users(SLOT, dimensions)
 
 
 def segments(table: UserTable) -> dict[str, list[Any]]:
     """Segment values as plain lists, None for no value."""
-    return {name: [value if isinstance(value, str) else None for value in column] for name, column in table.segments.items()}
+    return {
+        name: [value if isinstance(value, str) else None for value in column]
+        for name, column in table.segments.items()
+    }
 
 
 NAMES = ("id", "country", "paid", "age", "more")
@@ -49,26 +59,39 @@ def sqlite(rows: list[Any], folder: Path) -> dict[str, Any]:
     return KINDS["sqlite"]([(*row[:2], told[row[2]], row[3], b"x") for row in rows], folder)
 
 
-every_kind = pytest.mark.parametrize("write", [KINDS["parquet"], KINDS["jsonl"], sqlite], ids=["parquet", "jsonl", "sqlite"])
+every_kind = pytest.mark.parametrize(
+    "write", [KINDS["parquet"], KINDS["jsonl"], sqlite], ids=["parquet", "jsonl", "sqlite"]
+)
 
 
 @every_kind
-def test_each_user_counts_once_with_the_first_row_of_a_table_and_the_least_values_of_files(write, tmp_path):
+def test_each_user_counts_once_with_the_first_row_of_a_table_and_the_least_values_of_files(
+    write, tmp_path
+):
     options = write(ROWS, tmp_path)
     table = users_of(options, "id", "country", "paid", "age")
 
-    found = {user: values for user, *values in zip(table.users, *segments(table).values(), strict=True)}
+    found = {
+        user: values for user, *values in zip(table.users, *segments(table).values(), strict=True)
+    }
     assert table.users.dtype == "str"
     assert len(table.users) == 3
     listed_twice = ["3", "UK", "true", "30"] if "sql" in options else ["3", "FR", "false", "30"]
-    assert found == {"3": listed_twice, "1": ["1", None, "false", None], "2": ["2", None, None, "5"]}
+    assert found == {
+        "3": listed_twice,
+        "1": ["1", None, "false", None],
+        "2": ["2", None, None, "5"],
+    }
 
 
 @every_kind
 def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write, tmp_path):
     options = write(ROWS, tmp_path)
     for segment, reason in (
-        ("county", r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column \(county\)"),
+        (
+            "county",
+            r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column \(county\)",
+        ),
         ("more", r"column 'more' of .* must hold text, numbers or booleans"),
     ):
         with pytest.raises(SourceError) as caught:
@@ -80,13 +103,22 @@ def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write, t
     ("users", "found"),
     [
         (["u1", 2, None, "u1"], (["u1", "2"], {})),
-        ([{"id": 3, "country": "UK"}, {"id": "b"}, {"country": "DE"}], (["3", "b"], {"country": ["UK", None]})),
+        (
+            [{"id": 3, "country": "UK"}, {"id": "b"}, {"country": "DE"}],
+            (["3", "b"], {"country": ["UK", None]}),
+        ),
     ],
 )
 def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(users, found):
     seen = list[Asked]()
     with answering(lambda *_: (200, {"data": users}), seen) as url:
-        options = {"url": f"{url}/users/{{slot:%Y-%m-%d}}", "users": "data", "user": "id", "token": "t", "timeout": "60s"}
+        options = {
+            "url": f"{url}/users/{{slot:%Y-%m-%d}}",
+            "users": "data",
+            "user": "id",
+            "token": "t",
+            "timeout": "60s",
+        }
         table = users_of({"http": options}, *found[1])
     assert (table.users.tolist(), segments(table)) == found
     (asked,) = seen
@@ -114,7 +146,9 @@ def test_an_answer_that_holds_no_users_is_told(status, answer, options, told):
 def test_files_of_users_are_read_anew_once_they_changed(tmp_path):
     file = tmp_path / "users.csv"
     file.write_text("id,country\n007,NA\n8,\n", encoding="utf-8")
-    source = open_users(UsersOptions.model_validate({"file": {"path": str(file), "user": "id"}}), HTTP)
+    source = open_users(
+        UsersOptions.model_validate({"file": {"path": str(file), "user": "id"}}), HTTP
+    )
 
     first, second = source.users(SLOT, ()), source.users(SLOT, ())
     assert second is first
@@ -147,10 +181,17 @@ def test_not_one_user_is_an_error(write, tmp_path):
 
 
 def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path):
-    columns = {"id": ["b", "a", "b"], "item": [1, 2, 3], "rank": [1, 1, 2], "country": ["UK", "FR", "UK"]}
+    columns = {
+        "id": ["b", "a", "b"],
+        "item": [1, 2, 3],
+        "rank": [1, 1, 2],
+        "country": ["UK", "FR", "UK"],
+    }
     pq.write_table(pa.table(columns), tmp_path / "2024-01-08.parquet")
     path = str(tmp_path / "{slot:%Y-%m-%d}.parquet")
-    baseline = SourceOptions.model_validate({"file": {"path": path, "user": "id", "item": "item", "rank": "rank"}})
+    baseline = SourceOptions.model_validate(
+        {"file": {"path": path, "user": "id", "item": "item", "rank": "rank"}}
+    )
 
     table = users_of({"all": True, "segments": ["country"]}, "country", baseline=baseline)
 
@@ -158,9 +199,16 @@ def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path):
 
 
 def test_all_needs_a_baseline_that_can_list_its_users():
-    query = {"url": "sqlite:///x.db", "query": "SELECT * FROM t WHERE u IN :users", "user": "u", "items": "i"}
+    query = {
+        "url": "sqlite:///x.db",
+        "query": "SELECT * FROM t WHERE u IN :users",
+        "user": "u",
+        "items": "i",
+    }
 
-    with pytest.raises(ConfigError, match=r"http cannot list its users: give users.http or users.file or users.sql"):
+    with pytest.raises(
+        ConfigError, match=r"http cannot list its users: give users.http or users.file or users.sql"
+    ):
         users_of({"all": True})
     with pytest.raises(ConfigError, match="all: true needs a table, or a query without :users"):
         users_of({"all": True}, baseline=SourceOptions.model_validate({"sql": query}))
@@ -168,10 +216,23 @@ def test_all_needs_a_baseline_that_can_list_its_users():
 
 def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url):
     fill_database(database_url, {})
-    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who FROM n WHERE x < 0"
+    endless = (
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who "
+        "FROM n WHERE x < 0"
+    )
 
-    table = users_of({"sql": {"url": database_url, "query": "SELECT 'a' AS who WHERE :slot > '2024-01-01'", "user": "who"}})
+    table = users_of(
+        {
+            "sql": {
+                "url": database_url,
+                "query": "SELECT 'a' AS who WHERE :slot > '2024-01-01'",
+                "user": "who",
+            }
+        }
+    )
 
     assert table.users.tolist() == ["a"]
     with pytest.raises(SourceError, match="did not give all rows within 300ms"):
-        users_of({"sql": {"url": database_url, "query": endless, "user": "who", "timeout": "300ms"}})
+        users_of(
+            {"sql": {"url": database_url, "query": endless, "user": "who", "timeout": "300ms"}}
+        )

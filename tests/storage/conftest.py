@@ -19,7 +19,9 @@ def postgres_store(postgres_server: PostgresServer) -> Iterator[SqlStore]:
 
 
 @pytest.fixture(scope="session")
-def sqlite_store(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlStore]:
+def sqlite_store(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SqlStore]:
     """The same over a SQLite file."""
     copy = shutil.copy(sqlite_template, tmp_path_factory.mktemp("store") / "rankwatch.db")
     with closing(open_store(f"sqlite:///{copy}", create=False)) as store:
@@ -50,7 +52,13 @@ def store(request: pytest.FixtureRequest) -> SqlStore:
 def emptied(shared: SqlStore) -> SqlStore:
     with shared.database.write() as connection:
         for table in reversed(metadata.sorted_tables):
-            connection.execute(table.delete())  # with so few rows faster than TRUNCATE, which makes new files
-        for partition in [] if shared.database.is_sqlite else partitions.read_partitions(connection):
-            connection.execute(text(f"DROP TABLE {partition.name}"))  # each test's runs make their own
+            connection.execute(
+                table.delete()
+            )  # with so few rows faster than TRUNCATE, which makes new files
+        for partition in (
+            [] if shared.database.is_sqlite else partitions.read_partitions(connection)
+        ):
+            connection.execute(
+                text(f"DROP TABLE {partition.name}")
+            )  # each test's runs make their own
     return shared

@@ -30,7 +30,12 @@ from tables import rows
 
 
 def test_states_and_transitions_are_read_back_as_they_were(store):
-    odd: dict[str, Any] = {"labels": {"team": "ranking", "n": "1"}, "runbook_url": None, "value": None, "explanation": "Moved."}
+    odd: dict[str, Any] = {
+        "labels": {"team": "ranking", "n": "1"},
+        "runbook_url": None,
+        "value": None,
+        "explanation": "Moved.",
+    }
     first, second = fired(segment="b"), fired(segment="a", **odd)
     run(store, SLOT, first, second)
     run(store, SLOT, (state(comparison="search"), None), comparison="search")
@@ -45,9 +50,13 @@ def test_who_acknowledges_again_changes_nothing_and_somebody_else_does(store):
     run(store, SLOT, fired(SLOT), receivers=("hook",))
     alerts = [("SimilarityLow", "all")]
     for author, told in (("kim", ["kim"]), ("kim", []), ("joe", ["joe"])):
-        changes = store.alerts.acknowledge("home-feed", alerts, author=author, reason=author, at=LATER)
+        changes = store.alerts.acknowledge(
+            "home-feed", alerts, author=author, reason=author, at=LATER
+        )
         assert [each.reason for each in changes] == told
-    assert [len(store.alerts.resolve("home-feed", alerts, reason="done", at=LATER)) for _ in range(2)] == [1, 0]
+    assert [
+        len(store.alerts.resolve("home-feed", alerts, reason="done", at=LATER)) for _ in range(2)
+    ] == [1, 0]
 
 
 def test_firing_is_the_start_of_each_firing_that_lasts_and_transitions_come_in_the_order_they_were_stored(
@@ -87,12 +96,21 @@ def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store):
     level = accepted_level("home-feed", SLOT, "accepted by anna", LATER)
 
     assert store.alerts.accept(level) == level
-    assert store.alerts.accept(accepted_level("home-feed", SLOT, "accepted by ben", SLOT + 2 * HOUR)) == level
+    assert (
+        store.alerts.accept(accepted_level("home-feed", SLOT, "accepted by ben", SLOT + 2 * HOUR))
+        == level
+    )
     assert transitions(store) == (level,)
-    memory = store.history.memory_of(MemoryRequest(comparison="home-feed", config_hash="hash", before=LATER))
+    memory = store.history.memory_of(
+        MemoryRequest(comparison="home-feed", config_hash="hash", before=LATER)
+    )
     assert memory.accepted == (level,)
     assert store.alerts.states() == ()
-    assert [store.alerts.undo_acceptance("home-feed", slot) for slot in (LATER, SLOT, SLOT)] == [None, level, None]
+    assert [store.alerts.undo_acceptance("home-feed", slot) for slot in (LATER, SLOT, SLOT)] == [
+        None,
+        level,
+        None,
+    ]
     assert transitions(store) == ()
 
 
@@ -100,10 +118,17 @@ def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(sto
     firing = fired(SLOT)
     run(store, SLOT, firing, receivers=())
     run(store, LATER, (replace(firing[0], judged_slot=LATER), None), receivers=("hook", "pager"))
-    run(store, SLOT + 2 * HOUR, (replace(firing[0], judged_slot=SLOT + 2 * HOUR), None), receivers=("hook", "pager"))
+    run(
+        store,
+        SLOT + 2 * HOUR,
+        (replace(firing[0], judged_slot=SLOT + 2 * HOUR), None),
+        receivers=("hook", "pager"),
+    )
 
     for receiver in ("hook", "pager"):
-        assert [delivery.transition for delivery in lease(store, SLOT + 3 * HOUR, receiver=receiver)] == [firing[1]]
+        assert [
+            delivery.transition for delivery in lease(store, SLOT + 3 * HOUR, receiver=receiver)
+        ] == [firing[1]]
 
 
 ADMITTED = """
@@ -127,12 +152,16 @@ firing firing pending | refused
 
 
 @pytest.mark.parametrize(("moves", "answer"), rows(ADMITTED))
-def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_a_newer_slot_under_the_same_key(moves, answer):
+def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_a_newer_slot_under_the_same_key(
+    moves, answer
+):
     before, after, cause_from = (None if word == "-" else State(word) for word in moves.split())
     assert after
 
     def at(where: State, slot: datetime, key: str = "key") -> AlertState:
-        return state(state=where, dedup_key=key if where is State.FIRING else None, judged_slot=slot)
+        return state(
+            state=where, dedup_key=key if where is State.FIRING else None, judged_slot=slot
+        )
 
     stored = {key_of(at(before, SLOT)): at(before, SLOT)} if before else {}
     causes = [factories.transition(from_state=cause_from, to_state=after)] if cause_from else []
@@ -141,7 +170,9 @@ def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_a_newer_slot
 
     assert (len(states), len(changes)) == ((1, len(causes)) if answer == "admitted" else (0, 0))
     if stored:
-        assert [admit(stored, [at(after, slot)], causes) for slot in (SLOT, SLOT - HOUR)] == [([], [])] * 2
+        assert [admit(stored, [at(after, slot)], causes) for slot in (SLOT, SLOT - HOUR)] == [
+            ([], [])
+        ] * 2
     if before is after is State.FIRING:
         assert admit(stored, [at(after, LATER, "other")], []) == ([], [])
 
@@ -183,12 +214,22 @@ class Stored(OverAFile):
     slot = SLOT
 
     @initialize(
-        for_runs=st.integers(1, 3), resolve_after=st.integers(1, 3), ignored=st.frozensets(st.sampled_from(list(Condition)))
+        for_runs=st.integers(1, 3),
+        resolve_after=st.integers(1, 3),
+        ignored=st.frozensets(st.sampled_from(list(Condition))),
     )
     def configure(self, for_runs: int, resolve_after: int, ignored: frozenset[Condition]) -> None:
-        low = rule(resolve_at=0.4, min_users=30, segments="each", for_runs=for_runs, resolve_after=resolve_after)
+        low = rule(
+            resolve_at=0.4,
+            min_users=30,
+            segments="each",
+            for_runs=for_runs,
+            resolve_after=resolve_after,
+        )
         told = [
-            condition(each, for_runs=1 if each is Condition.STALE else for_runs) for each in Condition if each not in ignored
+            condition(each, for_runs=1 if each is Condition.STALE else for_runs)
+            for each in Condition
+            if each not in ignored
         ]
         self.comparison = comparison(rules=(low, *told), ignored=ignored)
 
@@ -197,7 +238,9 @@ class Stored(OverAFile):
         judged: dict[str, Any] = {"status": status, "summaries": summaries}
         reason = None if status is RunStatus.OK else "down"
         before = self.store.alerts.states("home-feed")
-        states, changes = evaluate(self.comparison, slot=slot, run_reason=reason, states=before, **judged)
+        states, changes = evaluate(
+            self.comparison, slot=slot, run_reason=reason, states=before, **judged
+        )
         return {**judged, "states": states, "transitions": changes}
 
     def _finish(self, slot: datetime, judged: dict[str, object]) -> None:
@@ -213,7 +256,11 @@ class Stored(OverAFile):
     @step(found=ANYTHING, back=st.integers(0, 4))
     def run_an_old_slot_again(self, found: str, back: int) -> None:
         slot = self.slot - back * HOUR
-        judged = {key_of(held) for held in self.store.alerts.states("home-feed") if held.judged_slot >= slot}
+        judged = {
+            key_of(held)
+            for held in self.store.alerts.states("home-feed")
+            if held.judged_slot >= slot
+        }
         before = self._changes_of(judged)
         self._finish(slot, self._judge(slot, found))
         assert self._changes_of(judged) == before
@@ -224,7 +271,10 @@ class Stored(OverAFile):
     @step(first=ANYTHING, second=ANYTHING, is_late=st.booleans())
     def run_two_slots_at_once(self, first: str, second: str, is_late: bool) -> None:
         next_slot, self.slot = self.slot + HOUR, self.slot + 2 * HOUR
-        writers = [(next_slot, self._judge(next_slot, first)), (self.slot, self._judge(self.slot, second))]
+        writers = [
+            (next_slot, self._judge(next_slot, first)),
+            (self.slot, self._judge(self.slot, second)),
+        ]
         for slot, judged in reversed(writers) if is_late else writers:
             self._finish(slot, judged)
 
@@ -233,11 +283,22 @@ class Stored(OverAFile):
         latest = self.store.history.latest(("home-feed",))
         last_ok = latest[0].last_ok_slot if latest else None
         now = self.slot + 9 * HOUR
-        wait = Staleness(since=last_ok or SLOT, has_succeeded=last_ok is not None, overdue_at=now, seen_s=1.0, needed_s=1.0)
+        wait = Staleness(
+            since=last_ok or SLOT,
+            has_succeeded=last_ok is not None,
+            overdue_at=now,
+            seen_s=1.0,
+            needed_s=1.0,
+        )
         for _ in range(2):
-            states, changes = judge_stale(self.comparison, self.store.alerts.states("home-feed"), wait, now)
+            states, changes = judge_stale(
+                self.comparison, self.store.alerts.states("home-feed"), wait, now
+            )
             self.store.alerts.store_states(states, changes, receivers=("hook",))
-        assert judge_stale(self.comparison, self.store.alerts.states("home-feed"), wait, now) == ((), ())
+        assert judge_stale(self.comparison, self.store.alerts.states("home-feed"), wait, now) == (
+            (),
+            (),
+        )
 
     @step()
     def restart(self) -> None:
@@ -255,14 +316,20 @@ class Stored(OverAFile):
                 assert change.to_state is State.QUIET
         for changes in by_alert.values():
             announced = [change for change in changes if change.is_announced]
-            assert [change.is_start for change in announced] == [place % 2 == 0 for place in range(len(announced))]
-            starts, ends = ([change.dedup_key for change in announced[first::2]] for first in (0, 1))
+            assert [change.is_start for change in announced] == [
+                place % 2 == 0 for place in range(len(announced))
+            ]
+            starts, ends = (
+                [change.dedup_key for change in announced[first::2]] for first in (0, 1)
+            )
             assert starts[: len(ends)] == ends
             assert len({*starts}) == len(starts)
         for held in self.store.alerts.states("home-feed"):
             *_, last = by_alert.get((held.alert, held.segment), [None])
             assert held.state is (last.to_state if last else State.QUIET)
-            assert held.dedup_key == (last.dedup_key if last and held.state is State.FIRING else None)
+            assert held.dedup_key == (
+                last.dedup_key if last and held.state is State.FIRING else None
+            )
             if "not seen to recover" in held.reason:
                 assert held.outcome not in (Outcome.OK, Outcome.BREACH)
 
@@ -284,5 +351,8 @@ def _empty_database() -> bytes:
 
 TestStored = Stored.TestCase
 TestStored.settings = settings(
-    max_examples=6, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=6,
+    stateful_step_count=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )

@@ -36,28 +36,45 @@ def test_a_slot_never_run_is_taken_as_the_first_attempt(store):
 
     (run,) = runs_of(store)
     assert (claim.attempt, claim.slot, claim.owner, claim.until) == (1, SLOT, "a:1", LATER)
-    assert (run.id, run.status, run.attempt, run.started_at, run.finished_at) == (claim.run_id, "running", 1, SLOT, None)
+    assert (run.id, run.status, run.attempt, run.started_at, run.finished_at) == (
+        claim.run_id,
+        "running",
+        1,
+        SLOT,
+        None,
+    )
     assert (run.asked, run.paired, run.k) == (None, None, None)
 
 
 @pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED])
-def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(store, status):
+def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(
+    store, status
+):
     finish(store, claimed(store), status=status, reason="why")
     before = newest(store)
 
     assert attempt(store, now=LATER) is None
-    again = claimed(store, owner="b:2", now=LATER, until=LATER + HOUR, config_hash="other", rerun=True)
+    again = claimed(
+        store, owner="b:2", now=LATER, until=LATER + HOUR, config_hash="other", rerun=True
+    )
 
     assert again.attempt == 2
     shown = newest(store)
-    assert (shown.run.status, shown.run.reason, shown.run.started_at, shown.run.config_hash) == (status, "why", SLOT, "hash")
+    assert (shown.run.status, shown.run.reason, shown.run.started_at, shown.run.config_hash) == (
+        status,
+        "why",
+        SLOT,
+        "hash",
+    )
     assert shown.summaries == before.summaries
     assert attempt(store, owner="c:3", now=LATER, rerun=True) is None
     assert attempt(store, owner="c:3", now=LATER + HOUR, rerun=True) is not None
 
 
 @pytest.mark.parametrize("is_given_back", [True, False])
-def test_a_rerun_given_back_or_up_shows_the_earlier_results_and_can_be_claimed(store, *, is_given_back):
+def test_a_rerun_given_back_or_up_shows_the_earlier_results_and_can_be_claimed(
+    store, *, is_given_back
+):
     finish(store, claimed(store))
     before = newest(store)
 
@@ -69,9 +86,15 @@ def test_a_rerun_given_back_or_up_shows_the_earlier_results_and_can_be_claimed(s
         assert not finish(store, again)
 
     after = newest(store)
-    assert (after.run.status, after.run.reason, after.run.finished_at) == ("ok", None, before.run.finished_at)
+    assert (after.run.status, after.run.reason, after.run.finished_at) == (
+        "ok",
+        None,
+        before.run.finished_at,
+    )
     assert after.summaries == before.summaries
-    assert claimed(store, rerun=True, now=LATER).attempt == (3 if is_given_back else 4)  # which may still come
+    assert claimed(store, rerun=True, now=LATER).attempt == (
+        3 if is_given_back else 4
+    )  # which may still come
 
 
 def test_a_second_attempt_given_back_unrun_is_abandoned_and_can_be_taken_and_one_taken_over_cannot_be_given_back(
@@ -98,7 +121,11 @@ def test_expired_runs_are_abandoned_once_and_say_why_but_not_one_whose_rerun_exp
     assert [store.runs.abandon_expired(now) for now in moments] == [0, 1, 0]
 
     running, abandoned, finished = runs_of(store)
-    assert [running.status, abandoned.status, finished.status] == [RunStatus.RUNNING, RunStatus.ABANDONED, RunStatus.OK]
+    assert [running.status, abandoned.status, finished.status] == [
+        RunStatus.RUNNING,
+        RunStatus.ABANDONED,
+        RunStatus.OK,
+    ]
     assert abandoned.finished_at == LATER
     assert abandoned.reason == "its claim expired: the process that ran it was stopped or hung"
     assert claimed(store, now=LATER).attempt == 2
@@ -119,7 +146,10 @@ T = TypeVar("T")
 
 
 def at_once(work: Callable[[int], T]) -> list[T]:
-    """Results of calling this with 0 to `WORKERS` - 1, each from a thread of its own; all start together."""
+    """Results of calling this with 0 to `WORKERS` - 1, each from a thread of its own.
+
+    All start together.
+    """
     gate = threading.Barrier(WORKERS)
 
     def start(number: int) -> T:
@@ -133,7 +163,10 @@ def at_once(work: Callable[[int], T]) -> list[T]:
 @pytest.fixture
 def stores(store: SqlStore) -> Iterator[list[SqlStore]]:
     """Stores over one database, as different processes have them."""
-    others = [open_store(store.database.url.render_as_string(hide_password=False), create=False) for _ in range(WORKERS - 1)]
+    others = [
+        open_store(store.database.url.render_as_string(hide_password=False), create=False)
+        for _ in range(WORKERS - 1)
+    ]
     yield [store, *others]
     for other in others:
         other.close()
@@ -146,7 +179,11 @@ def test_one_of_many_threads_gets_the_slot(stores, slot_is):
         if slot_is == "finished":
             finish(stores[0], claim)
     now = LATER
-    claims = at_once(lambda number: attempt(stores[number], owner=f"p:{number}", now=now, until=now + HOUR, rerun=True))
+    claims = at_once(
+        lambda number: attempt(
+            stores[number], owner=f"p:{number}", now=now, until=now + HOUR, rerun=True
+        )
+    )
 
     (winner,) = [claim for claim in claims if claim]
     (shown,) = runs_of(stores[0])
@@ -156,7 +193,13 @@ def test_one_of_many_threads_gets_the_slot(stores, slot_is):
 
 def test_each_delivery_is_leased_by_one(stores):
     for name in range(12):
-        run(stores[0], SLOT, fired(SLOT, comparison=f"feed-{name}"), comparison=f"feed-{name}", receivers=("hook",))
+        run(
+            stores[0],
+            SLOT,
+            fired(SLOT, comparison=f"feed-{name}"),
+            comparison=f"feed-{name}",
+            receivers=("hook",),
+        )
 
     def lease_all(number: int) -> list[int]:
         ids: list[int] = []
@@ -177,7 +220,9 @@ def test_runs_that_finish_at_once_start_one_firing(stores):
         state, cause = fired(slot)
         results.append(result(claimed(store, slot), states=(state,), transitions=(cause,)))
 
-    assert all(at_once(lambda number: stores[number].runs.finish(results[number], receivers=("hook",))))
+    assert all(
+        at_once(lambda number: stores[number].runs.finish(results[number], receivers=("hook",)))
+    )
     (stored,) = transitions(store)
     (state,) = store.alerts.states("home-feed")
     assert state.dedup_key == stored.dedup_key
@@ -210,7 +255,9 @@ def test_what_a_run_that_was_given_up_still_stores_is_refused_and_its_slot_is_fr
 
     assert not finish(store, hung)
     store.runs.release(hung)
-    assert [(left.status, left.reason) for left in runs_of(store)] == [(RunStatus.ABANDONED, "it hung")]
+    assert [(left.status, left.reason) for left in runs_of(store)] == [
+        (RunStatus.ABANDONED, "it hung")
+    ]
     assert not store.runs.abandon(hung, reason="again", at=SLOT + SECOND)
     assert finish(store, claimed(store, now=SLOT + SECOND))
 
@@ -228,7 +275,9 @@ def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_sa
     assert finish(store, mine)
 
 
-def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_and_no_other_is(store):
+def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_and_no_other_is(
+    store,
+):
     ahead = SLOT + 5 * HOUR
     firing = fired(ahead)
     run(store, ahead, firing)
@@ -246,7 +295,10 @@ def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_
     assert [state.state for state in store.alerts.states("home-feed")] == [State.QUIET]
 
     # A run of a slot in the future does not hide the present one.
-    shown = [store.history.latest(["home-feed"], until=until)[0].run.slot for until in (None, SLOT + SECOND)]
+    shown = [
+        store.history.latest(["home-feed"], until=until)[0].run.slot
+        for until in (None, SLOT + SECOND)
+    ]
     assert shown == [ahead, SLOT]
 
 

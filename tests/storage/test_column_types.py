@@ -74,7 +74,9 @@ def test_users_of_any_name_are_stored_and_found(store):
     names = sorted(set(HOSTILE) - {"\ud800"})  # Arrow holds no lone surrogates, so no panel does
     values = {name: float(number) for number, name in enumerate(names)}
 
-    found = store.history.run_scores(run(store, SLOT, scores=scores({"overlap": values})), ["overlap"])
+    found = store.history.run_scores(
+        run(store, SLOT, scores=scores({"overlap": values})), ["overlap"]
+    )
 
     shown = dict(zip(found.users, found.by_metric["overlap"], strict=True))
     assert shown == {unescape(key(name)): value for name, value in values.items()}
@@ -85,7 +87,10 @@ def test_names_sort_by_code_point(store):
     names = ["Zebra", "a", "B", "é", "z", "🦜"]
     claim = claimed(store)
     with store.database.write() as connection:
-        connection.execute(insert(stages), [{"run_id": claim.run_id, "stage": name, "seconds": 1.0} for name in names])
+        connection.execute(
+            insert(stages),
+            [{"run_id": claim.run_id, "stage": name, "seconds": 1.0} for name in names],
+        )
         found = list(connection.scalars(select(stages.c.stage).order_by(stages.c.stage)))
 
     assert found == sorted(names)
@@ -96,19 +101,40 @@ def test_names_and_texts_of_any_content_are_stored(store):
     claim = claimed(store, comparison=comparison, owner=comparison, config_hash=comparison)
     states, causes = zip(
         *(
-            fired(comparison=comparison, segment=name, reason=name, labels={name: name}, runbook_url=name, dedup_key=name)
+            fired(
+                comparison=comparison,
+                segment=name,
+                reason=name,
+                labels={name: name},
+                runbook_url=name,
+                dedup_key=name,
+            )
             for name in HOSTILE
         ),
         strict=True,
     )
     kept = tuple(
-        evidence(position=position, user=name, baseline=(name, "x"), candidate=(name,), scores={name: 0.5})
+        evidence(
+            position=position,
+            user=name,
+            baseline=(name, "x"),
+            candidate=(name,),
+            scores={name: 0.5},
+        )
         for position, name in enumerate(HOSTILE)
     )
-    summaries = tuple(factories.summary(segment=name, metric=name, statistics={name: 1.0}) for name in HOSTILE)
+    summaries = tuple(
+        factories.summary(segment=name, metric=name, statistics={name: 1.0}) for name in HOSTILE
+    )
     seconds = dict.fromkeys(HOSTILE, 1.0)
     stored = result(
-        claim, reason=comparison, summaries=summaries, evidence=kept, stage_seconds=seconds, states=states, transitions=causes
+        claim,
+        reason=comparison,
+        summaries=summaries,
+        evidence=kept,
+        stage_seconds=seconds,
+        states=states,
+        transitions=causes,
     )
     assert store.runs.finish(stored, receivers=HOSTILE)
 
@@ -118,10 +144,14 @@ def test_names_and_texts_of_any_content_are_stored(store):
     assert [(each.reason, each.labels, each.runbook_url) for each in transitions(store)] == [
         (name, {name: name}, name) for name in HOSTILE
     ]
-    assert [each for each in latest.summaries if len(each.segment) < 120] == [s for s in summaries if len(s.segment) < 500]
+    assert [each for each in latest.summaries if len(each.segment) < 120] == [
+        s for s in summaries if len(s.segment) < 500
+    ]
 
 
-def test_instants_come_back_in_utc_to_the_microsecond_ordered_by_time_and_never_without_a_zone(store):
+def test_instants_come_back_in_utc_to_the_microsecond_ordered_by_time_and_never_without_a_zone(
+    store,
+):
     east = datetime(2024, 1, 8, 3, 0, 0, 123456, tzinfo=timezone(timedelta(hours=9)))
     claimed(store, east)
     claimed(store, SLOT)

@@ -17,11 +17,20 @@ from storage.worked import LATER, claimed, finish, prune, record, run, runs_of
 
 def summary(**changes: Any) -> Summary:
     numbers: dict[str, Any] = {"n": 10, "n_undefined": 1, "mean": 0.5, "standard_error": 0.1}
-    shape = {"statistics": {"p50": 0.5, "share_below(0.3)": 0.2}, "histogram": Histogram(low=0.0, high=1.0, counts=(4, 6))}
+    shape = {
+        "statistics": {"p50": 0.5, "share_below(0.3)": 0.2},
+        "histogram": Histogram(low=0.0, high=1.0, counts=(4, 6)),
+    }
     return factories.summary(**{**numbers, **shape, **changes})
 
 
-def stored(store: SqlStore, slot: datetime, *summaries: Summary, comparison: str = "home-feed", **changes: Any) -> int:
+def stored(
+    store: SqlStore,
+    slot: datetime,
+    *summaries: Summary,
+    comparison: str = "home-feed",
+    **changes: Any,
+) -> int:
     return run(store, slot, comparison=comparison, summaries=summaries, **changes)
 
 
@@ -35,7 +44,9 @@ def sums(store: SqlStore) -> list[tuple[int, float]]:
     return [(day.runs, round(day.mean, 12)) for day in days(store)]
 
 
-def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(store):
+def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(
+    store,
+):
     first = stored(store, SLOT, summary(mean=0.5))
     again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
     number = finish(store, again, summaries=(summary(mean=0.9),))
@@ -70,7 +81,13 @@ def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store):
     assert prune(store, now=SLOT + DAY) == {}
 
     (day,) = days(store)
-    assert (day.comparison, day.day, day.segment, day.metric, day.runs) == ("home-feed", SLOT, "all", "extended_tau", 2)
+    assert (day.comparison, day.day, day.segment, day.metric, day.runs) == (
+        "home-feed",
+        SLOT,
+        "all",
+        "extended_tau",
+        2,
+    )
     assert (day.n, day.n_undefined, day.lowest, day.highest) == (40, 3, 0.5, 0.9)
     assert day.mean == pytest.approx((10 * 0.5 + 30 * 0.9) / 40)
     assert day.standard_error == pytest.approx((10 * 0.1 + 30 * 0.02) / 40)
@@ -92,7 +109,9 @@ def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured
     assert (alone.segment, alone.mean, alone.standard_error) == ("country=UK", 0.5, None)
 
 
-@pytest.mark.parametrize(("gone", "mean"), [({}, 0.6), ({"runs": LATER}, 0.5)], ids=["all is there", "others are gone"])
+@pytest.mark.parametrize(
+    ("gone", "mean"), [({}, 0.6), ({"runs": LATER}, 0.5)], ids=["all is there", "others are gone"]
+)
 def test_a_slot_run_again_makes_its_day_anew_but_not_once_others_of_it_are_gone(store, gone, mean):
     stored(store, SLOT, summary())
     stored(store, LATER, summary())
@@ -127,18 +146,24 @@ def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept
     for slot in (SLOT + 2 * HOUR, SLOT + DAY):
         stored(store, slot, summary(mean=0.8), finished_at=SLOT + 3 * DAY)
     (_, first) = runs_of(store)[-2:]
-    assert store.runs.store_relevance(first, summaries=[summary(metric="ndcg")], scores=None, at=SLOT + 3 * DAY)
+    assert store.runs.store_relevance(
+        first, summaries=[summary(metric="ndcg")], scores=None, at=SLOT + 3 * DAY
+    )
 
     prune(store, now=SLOT + 4 * DAY)
 
     assert days(store)[:2] == before[:2]
-    assert [(day.day, day.segment, day.mean) for day in days(store)[2:]] == [(SLOT + DAY, "all", 0.8)]
+    assert [(day.day, day.segment, day.mean) for day in days(store)[2:]] == [
+        (SLOT + DAY, "all", 0.8)
+    ]
 
 
 def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended(store):
     stored(store, SLOT, summary(), finished_at=SLOT + DAY)
     prune(store, now=SLOT + DAY + timedelta(seconds=2))
-    stored(store, SLOT + 23 * HOUR, summary(mean=0.7), finished_at=SLOT + DAY - timedelta(seconds=1))
+    stored(
+        store, SLOT + 23 * HOUR, summary(mean=0.7), finished_at=SLOT + DAY - timedelta(seconds=1)
+    )
 
     prune(store, now=SLOT + DAY + HOUR)
 

@@ -34,7 +34,11 @@ def failure(url: str, *, create: bool = True) -> DatabaseError:
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "sqlite"])
 def test_a_url_names_its_driver(scheme):
     driver = "sqlite+pysqlite" if scheme == "sqlite" else "postgresql+psycopg"
-    assert parse_url(f"{scheme}://h/d").drivername == parse_url(SecretStr(f"{scheme}://h/d")).drivername == driver
+    assert (
+        parse_url(f"{scheme}://h/d").drivername
+        == parse_url(SecretStr(f"{scheme}://h/d")).drivername
+        == driver
+    )
 
 
 REFUSED = f"""
@@ -57,7 +61,9 @@ def test_a_url_that_cannot_be_used_is_a_configuration_error_without_the_url(url,
 
 def test_a_file_that_is_no_database_is_left_alone(tmp_path):
     file = tmp_path / "notes.txt"
-    file.write_text("something else entirely, and long enough to be read as a page" * 50, encoding="utf-8")
+    file.write_text(
+        "something else entirely, and long enough to be read as a page" * 50, encoding="utf-8"
+    )
 
     assert "is not a SQLite database: name another file" in str(failure(f"sqlite:///{file}"))
     assert file.read_text(encoding="utf-8").startswith("something else")
@@ -90,7 +96,9 @@ def test_a_full_disk_is_named_and_passes(sqlite_file):
             connection.exec_driver_sql("PRAGMA max_page_count = 1")
         broken = result(claim, reason="x" * 5_000_000)
 
-        with pytest.raises(DatabaseError, match="cannot grow, the disk is full: free some space") as caught:
+        with pytest.raises(
+            DatabaseError, match="cannot grow, the disk is full: free some space"
+        ) as caught:
             store.runs.finish(broken, receivers=())
 
         assert not caught.value.permanent
@@ -112,7 +120,9 @@ def test_a_user_without_rights_is_told_which_to_grant(postgres_server, postgres_
             admin.execute("DROP ROLE guest")
 
 
-def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(postgres_server, migrated_url):
+def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(
+    postgres_server, migrated_url
+):
     with closing(open_store(migrated_url, create=False)) as store:
         with pytest.raises(DatabaseError) as caught, store.database.write() as connection:  # noqa: PT012 - cut in the middle
             pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
@@ -158,9 +168,13 @@ CheckViolation | new row {CANARY} DETAIL: {CANARY} | refused a statement (SQLSTA
 @pytest.mark.parametrize(("name", "text", "says"), rows(STATES.replace("| |", "|  |")))
 def test_states_of_postgres_are_told_in_words(name, text, says):
     error = getattr(psycopg.errors, name)(text.replace(" DETAIL", "\nDETAIL"))
-    with pytest.raises(DatabaseError, match=re.escape(says) + ("$" if CANARY in text else "")) as caught:
+    with pytest.raises(
+        DatabaseError, match=re.escape(says) + ("$" if CANARY in text else "")
+    ) as caught:
         raise translate(error, parse_url(f"postgresql://u:{CANARY}@h/d"))
-    assert caught.value.permanent is (name in ("CheckViolation", "DependentObjectsStillExist") or "upgrade" in says)
+    assert caught.value.permanent is (
+        name in ("CheckViolation", "DependentObjectsStillExist") or "upgrade" in says
+    )
 
 
 def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sqlite_file):
@@ -170,7 +184,8 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sq
             with store.database.read() as connection:
                 connection.exec_driver_sql("PRAGMA query_only = ON")
             with pytest.raises(
-                DatabaseError, match="cannot be written: give this account write permission on the file"
+                DatabaseError,
+                match="cannot be written: give this account write permission on the file",
             ) as caught:
                 write()
             assert caught.value.trouble is DatabaseTrouble.READ_ONLY
@@ -179,7 +194,9 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sq
         assert runs_of(store) == ()
 
 
-def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(tmp_path):
+def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(
+    tmp_path,
+):
     assert "it is a directory: name a file" in str(failure(f"sqlite:///{tmp_path}"))
     told: list[DatabaseError] = []
     with closing(unopened_store(f"sqlite:///{tmp_path}/no/such/x.db")) as store:
@@ -188,7 +205,10 @@ def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it
             store.maintenance.prepare(create=True)
     (error,) = told
     assert error is caught.value
-    assert str(error) == f"SQLite database {tmp_path}/no/such/x.db cannot be opened: its directory does not exist: create it"
+    assert str(error) == (
+        f"SQLite database {tmp_path}/no/such/x.db cannot be opened: its directory does not "
+        "exist: create it"
+    )
     assert (error.exit_code, error.trouble) == (4, DatabaseTrouble.DENIED)
 
 
@@ -218,7 +238,9 @@ def test_a_postgres_that_does_not_answer_may_come_back_and_one_that_refuses_does
     postgres_server,
 ):
     for url, lasting, says in rows(SILENT):
-        place = url.replace(":0/", f":{free_port()}/").replace("SERVER", f"127.0.0.1:{postgres_server.port}")
+        place = url.replace(":0/", f":{free_port()}/").replace(
+            "SERVER", f"127.0.0.1:{postgres_server.port}"
+        )
         error = failure(f"postgresql://{place}")
         assert says in str(error)
         assert error.permanent is (lasting == "for good")

@@ -55,7 +55,13 @@ def test_a_finished_run_is_read_back_as_it_was(store):
     assert latest.states == stored.states
     assert (latest.last_ok_slot, latest.last_ok_at) == (SLOT, SLOT + timedelta(seconds=9))
     run = latest.run
-    assert (run.status, run.k, run.asked, run.paired, run.finished_at) == ("ok", 10, 5, 3, SLOT + timedelta(seconds=9))
+    assert (run.status, run.k, run.asked, run.paired, run.finished_at) == (
+        "ok",
+        10,
+        5,
+        3,
+        SLOT + timedelta(seconds=9),
+    )
     assert store.history.evidence(run.id) == stored.evidence
     assert record(store, run.id).summaries == stored.summaries
     assert counts(store) == {
@@ -78,24 +84,39 @@ SCALARS = re.compile(r"(bool|int|float|str|date|datetime|timedelta)( \| None)?")
 
 def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_back(store):
     """Fields without a column are left out on the way in, and take their defaults on the way out, in silence."""
-    measured: dict[str, Any] = {each.name: 1 for each in fields(MeasuredRun) if SCALARS.fullmatch(str(each.type))}
+    measured: dict[str, Any] = {
+        each.name: 1 for each in fields(MeasuredRun) if SCALARS.fullmatch(str(each.type))
+    }
     columns = {"is_labelled": "labelled_at"}
     assert [name for name in measured if columns.get(name, name) not in runs.c] == []
 
     users = {"v12": 60, "\x00" * 90: 700, **dict.fromkeys("abcdef", 1)}
     now = ArmModel(now="v12", before="v11", since=SLOT - HOUR, users=users)
     models = {Arm.BASELINE: ArmModel(now="v1"), Arm.CANDIDATE: now}
-    stored = result(claimed(store), reason="r", labels_until=SLOT, models=models, **measured | {"input_hash": "00ff"})
+    stored = result(
+        claimed(store),
+        reason="r",
+        labels_until=SLOT,
+        models=models,
+        **measured | {"input_hash": "00ff"},
+    )
     assert store.runs.finish(stored, receivers=())
     (found,) = runs_of(store)
     assert (found.models, found.input_hash) == (models, "00ff")
-    assert [each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)] == []
+    assert [
+        each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)
+    ] == []
 
 
 def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store):
-    empty = factories.summary(segment="x=y", n=0, n_undefined=3, mean=None, standard_error=None, statistics={})
+    empty = factories.summary(
+        segment="x=y", n=0, n_undefined=3, mean=None, standard_error=None, statistics={}
+    )
     odd = factories.summary(
-        n=np.int64(3), n_undefined=np.int32(0), mean=np.float64("nan"), statistics={"p05": np.float64(0.5), "p95": float("nan")}
+        n=np.int64(3),
+        n_undefined=np.int32(0),
+        mean=np.float64("nan"),
+        statistics={"p05": np.float64(0.5), "p95": float("nan")},
     )
     row = CoverageRow(segment="all", asked=np.int64(3), paired=np.int64(2), reasons={})  # type: ignore[arg-type]
     kept = evidence(scores={"a": float("nan")})
@@ -118,7 +139,11 @@ def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store):
 
     assert counts(store) == before
     after = newest(store)
-    assert (after.summaries, after.coverage, after.states) == (shown.summaries, shown.coverage, shown.states)
+    assert (after.summaries, after.coverage, after.states) == (
+        shown.summaries,
+        shown.coverage,
+        shown.states,
+    )
     assert after.run.attempt == 2
 
 
@@ -129,7 +154,11 @@ def test_a_rerun_replaces_what_the_earlier_attempt_stored(store):
     run_id = run(store, SLOT, summaries=(only,), scores=scores({"overlap": {"u7": 0.5}}), **rest)
 
     latest = newest(store)
-    assert (latest.summaries, latest.coverage, store.history.evidence(run_id)) == ((only,), None, ())
+    assert (latest.summaries, latest.coverage, store.history.evidence(run_id)) == (
+        (only,),
+        None,
+        (),
+    )
     left = store.history.run_scores(run_id, ["overlap", "extended_tau"])
     assert (list(left.users), list(left.by_metric)) == (["u7"], ["overlap"])
 
@@ -140,7 +169,9 @@ def test_a_result_whose_claim_was_taken_over_stores_nothing(store):
     before = counts(store)
 
     firing, cause = fired()
-    assert not store.runs.finish(result(first, states=(firing,), transitions=(cause,)), receivers=("hook",))
+    assert not store.runs.finish(
+        result(first, states=(firing,), transitions=(cause,)), receivers=("hook",)
+    )
 
     assert counts(store) == before
     assert runs_of(store)[0].status is RunStatus.RUNNING
@@ -163,13 +194,24 @@ def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store):
     run(store, SLOT - HOUR, comparison="search")
 
     home, search = store.history.latest(["home-feed", "search"])
-    assert (home.run.slot, home.run.status, home.last_ok_slot, home.first_slot) == (LATER, RunStatus.FAILED, SLOT, SLOT)
+    assert (home.run.slot, home.run.status, home.last_ok_slot, home.first_slot) == (
+        LATER,
+        RunStatus.FAILED,
+        SLOT,
+        SLOT,
+    )
     assert (search.run.comparison, search.run.slot) == ("search", SLOT - HOUR)
     assert store.history.latest([]) == ()
 
 
-def test_evidence_comes_worst_first_then_by_position_and_every_reason_of_the_model_can_be_stored(store):
-    kept = (evidence(kind=EvidenceKind.REPRESENTATIVE, position=0), evidence(position=1), evidence(position=0))
+def test_evidence_comes_worst_first_then_by_position_and_every_reason_of_the_model_can_be_stored(
+    store,
+):
+    kept = (
+        evidence(kind=EvidenceKind.REPRESENTATIVE, position=0),
+        evidence(position=1),
+        evidence(position=0),
+    )
     reasons = {(arm, reason): 1 for arm in Arm for reason in CoverageReason}
     row = CoverageRow(segment="all", asked=1, paired=0, reasons=reasons)
     run_id = run(store, SLOT, evidence=kept, coverage=Coverage(rows=(row, coverage().rows[1])))
@@ -186,10 +228,14 @@ def test_a_result_that_breaks_half_way_leaves_nothing(store, part):
     before = counts(store)
     firing, cause = fired()
     twice = Scores(users=pd.Index(["u1", "u1"], dtype="str"), by_metric={"overlap": np.zeros(2)})
-    broken: dict[str, Any] = {"scores": twice} if part == "scores" else {"summaries": (factories.summary(),) * 2}
+    broken: dict[str, Any] = (
+        {"scores": twice} if part == "scores" else {"summaries": (factories.summary(),) * 2}
+    )
 
     with pytest.raises(DatabaseError, match="refused a statement"):
-        store.runs.finish(result(claim, states=(firing,), transitions=(cause,), **broken), receivers=("hook",))
+        store.runs.finish(
+            result(claim, states=(firing,), transitions=(cause,), **broken), receivers=("hook",)
+        )
 
     assert counts(store) == before
     assert attempt(store, rerun=True) is None

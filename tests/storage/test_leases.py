@@ -36,7 +36,9 @@ def opened() -> Iterator[Opener]:
     with ExitStack() as stack:
 
         def open_for(store: SqlStore, holder: str, lasts: timedelta = LASTS) -> Leases:
-            return stack.enter_context(closing(open_leases(store.database.url, holder=holder, lasts=lasts)))
+            return stack.enter_context(
+                closing(open_leases(store.database.url, holder=holder, lasts=lasts))
+            )
 
         yield open_for
 
@@ -55,7 +57,9 @@ def won(leases: Leases) -> Lease:
 def run_out(store: SqlStore) -> None:
     """Let the database's clock pass the end of the lease."""
     with store.database.write() as connection:
-        connection.execute(text("UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'"))
+        connection.execute(
+            text("UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'")
+        )
 
 
 OWN: list[SqlStore] = []
@@ -102,7 +106,9 @@ def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres, opened):
     assert 0 < standing.free_in_s <= LASTS.total_seconds()
 
 
-def test_a_lease_is_kept_by_renewing_and_each_taking_is_a_new_epoch_that_knows_who_was_before(store, opened):
+def test_a_lease_is_kept_by_renewing_and_each_taking_is_a_new_epoch_that_knows_who_was_before(
+    store, opened
+):
     first, second = opened(store, "a:1"), opened(store, "b:2")
     old = won(first)
     assert old == Lease(holder="a:1", epoch=1, before=None)
@@ -121,7 +127,9 @@ def test_what_was_given_back_is_free_at_once(store, opened):
     assert won(second).epoch == 2
 
 
-def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it_and_then_neither_renewed_nor_given_back(postgres, opened):
+def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it_and_then_neither_renewed_nor_given_back(
+    postgres, opened
+):
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
     old = won(first)
     run_out(postgres)
@@ -141,7 +149,10 @@ def test_the_same_name_in_a_new_epoch_is_somebody_else(store, opened):
     held = under(store, won(first))
     taken_over(store, first, second)
 
-    with pytest.raises(LeaseLostError, match=r"the lease of epoch 1 is over, host:1 \(host:process\) leads under epoch 2"):
+    with pytest.raises(
+        LeaseLostError,
+        match=r"the lease of epoch 1 is over, host:1 \(host:process\) leads under epoch 2",
+    ):
         claimed(held)
 
 
@@ -185,7 +196,10 @@ def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
 
 def rows(store: SqlStore) -> list[Any]:
     with store.database.read() as connection:
-        return [list(connection.execute(text(f"SELECT * FROM {table}"))) for table in ("runs", "deliveries", "leases")]  # noqa: S608
+        return [
+            list(connection.execute(text(f"SELECT * FROM {table}")))
+            for table in ("runs", "deliveries", "leases")
+        ]  # noqa: S608
 
 
 def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres, opened):
@@ -202,7 +216,10 @@ def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres, opened)
 
 
 def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres, opened):
-    """The lease ran out, but whoever wants it waits until the commit is through; then its epoch ends."""
+    """The lease ran out, but whoever wants it waits until the commit is through.
+
+    Then its epoch ends.
+    """
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2", timedelta(minutes=1))
     with ThreadPoolExecutor(1) as pool:
         database = under(postgres, won(first)).database
@@ -213,22 +230,32 @@ def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres
             run_out(postgres)
             fence.leave(connection)
             asked = pool.submit(second.acquire)
-            wait_for(lambda: count_sessions(postgres, "wait_event_type = 'Lock'"), "a statement that waits for a lock")
+            wait_for(
+                lambda: count_sessions(postgres, "wait_event_type = 'Lock'"),
+                "a statement that waits for a lock",
+            )
             assert not asked.done()
 
         assert isinstance(asked.result(10), Lease)
 
 
-@pytest.mark.parametrize(("way", "doing"), [("direct", "a COPY"), ("through a pooler in transaction mode", "nothing")])
-def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(postgres, request, way, doing):
+@pytest.mark.parametrize(
+    ("way", "doing"), [("direct", "a COPY"), ("through a pooler in transaction mode", "nothing")]
+)
+def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(
+    postgres, request, way, doing
+):
     """A frozen daemon would keep its locks: here on the run that is given up at once."""
     url = postgres.database.url.render_as_string(hide_password=False)
     if way != "direct":
         url = request.getfixturevalue("pooled")(url)
     with ExitStack() as stack:
-        store, leading = (stack.enter_context(closing(open_store(url, create=False))) for _ in range(2))
+        store, leading = (
+            stack.enter_context(closing(open_store(url, create=False))) for _ in range(2)
+        )
         first, second = (
-            stack.enter_context(closing(open_leases(store.database.url, holder=name, lasts=LASTS))) for name in ("a:1", "b:2")
+            stack.enter_context(closing(open_leases(store.database.url, holder=name, lasts=LASTS)))
+            for name in ("a:1", "b:2")
         )
         held = under(store, won(first))
         claimed(held)
@@ -253,7 +280,10 @@ def _in_the_middle_of(doing: str, connection: Connection) -> Iterator[None]:
         yield
         return
     driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy("COPY scores (run_id, part, user_id, v1) FROM STDIN") as copy:
+    with (
+        driver.cursor() as cursor,
+        cursor.copy("COPY scores (run_id, part, user_id, v1) FROM STDIN") as copy,
+    ):
         copy.write_row((1, 0, "u1", 0.5))
         yield
 
@@ -262,17 +292,24 @@ def test_the_server_ends_a_transaction_that_stands_still(postgres, opened):
     leases = opened(postgres, "a:1")
     impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
     with (  # noqa: PT012 - in mid-transaction
-        pytest.raises(DatabaseError, match="ended a transaction that stood still: try again") as told,
+        pytest.raises(
+            DatabaseError, match="ended a transaction that stood still: try again"
+        ) as told,
         impatient.database.write() as connection,
     ):
-        wait_for(lambda: not count_sessions(postgres, "state = 'idle in transaction'"), "the end of the transaction")
+        wait_for(
+            lambda: not count_sessions(postgres, "state = 'idle in transaction'"),
+            "the end of the transaction",
+        )
         connection.execute(text("SELECT 1"))
 
     assert not told.value.permanent
 
 
 def count_sessions(store: SqlStore, condition: str) -> int:
-    query = f"SELECT count(*) FROM pg_stat_activity WHERE {condition} AND datname = current_database()"  # noqa: S608 - ours
+    query = (
+        f"SELECT count(*) FROM pg_stat_activity WHERE {condition} AND datname = current_database()"  # noqa: S608 - ours
+    )
     with store.database.read() as connection:
         return int(connection.scalar(text(query)) or 0)
 
@@ -293,11 +330,16 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store, opened):
     found = {(each.comparison, each.slot): each for each in runs_of(store)}
     given_up = found["home-feed", SLOT]
     assert given_up.status is RunStatus.ABANDONED
-    assert given_up.reason == "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
+    assert (
+        given_up.reason
+        == "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
+    )
     assert found["home-feed", SLOT - HOUR].status is RunStatus.OK
     assert found["of-a-command", SLOT].status is RunStatus.RUNNING
     assert store.runs.held_claim("home-feed", SLOT - HOUR) is None
-    assert claimed(own, SLOT, now=SLOT).attempt == 3  # one more than the abandoned one may still come with
+    assert (
+        claimed(own, SLOT, now=SLOT).attempt == 3
+    )  # one more than the abandoned one may still come with
 
 
 def test_a_takeover_frees_the_messages_that_the_last_holder_was_sending(store, opened):
@@ -353,10 +395,14 @@ def leases_of(file: Path, holder: str) -> Leases:
 def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(file):
     link = file.with_name("link.db")
     link.symlink_to(file)
-    with closing(leases_of(file, "host:41")) as first, closing(leases_of(link, "host:42")) as second:
+    with (
+        closing(leases_of(file, "host:41")) as first,
+        closing(leases_of(link, "host:42")) as second,
+    ):
         won(first)
         with pytest.raises(
-            DatabaseError, match=r"in use by another daemon: host:41 since 20\S+ holds .* use PostgreSQL"
+            DatabaseError,
+            match=r"in use by another daemon: host:41 since 20\S+ holds .* use PostgreSQL",
         ) as told:
             second.acquire()
         assert (told.value.permanent, told.value.exit_code) == (True, 4)
@@ -384,13 +430,23 @@ def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(f
 
 
 MISSING = "was deleted or moved away"
-SWAPPED = {"": MISSING, "replaced": "was replaced by another file", "-wal": f"-wal {MISSING}", "-shm": f"-shm {MISSING}"}
+SWAPPED = {
+    "": MISSING,
+    "replaced": "was replaced by another file",
+    "-wal": f"-wal {MISSING}",
+    "-shm": f"-shm {MISSING}",
+}
 
 
 @pytest.mark.parametrize("how", SWAPPED)
-def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_nothing_is_lost(file, how):
+def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_nothing_is_lost(
+    file, how
+):
     swapped = file.with_name(f"rankwatch.db{how.removeprefix('replaced')}")
-    with closing(open_store(f"sqlite:///{file}", create=False)) as store, closing(leases_of(file, "host:41")) as leases:
+    with (
+        closing(open_store(f"sqlite:///{file}", create=False)) as store,
+        closing(leases_of(file, "host:41")) as leases,
+    ):
         taken = won(leases)
         store.maintenance.lead(taken, patience=LASTS, now=SLOT)
         finish(store, claimed(store))
@@ -405,7 +461,10 @@ def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_no
         ]
         for work in works:
             with pytest.raises(
-                DatabaseError, match=f"{SWAPPED[how]} while in use: nothing is written any more: .*restart rankwatch"
+                DatabaseError,
+                match=(
+                    f"{SWAPPED[how]} while in use: nothing is written any more: .*restart rankwatch"
+                ),
             ):
                 work()
 

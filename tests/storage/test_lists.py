@@ -22,7 +22,9 @@ from monitor.storage.tables.run_tables import kept_lists
 from storage.worked import LATER, claimed, newest, prune, record, run, runs_of, scores, user_scores
 
 
-def lists(baseline: dict[str, list[Any]], candidate: dict[str, list[Any]], **segments: list[int]) -> KeptLists:
+def lists(
+    baseline: dict[str, list[Any]], candidate: dict[str, list[Any]], **segments: list[int]
+) -> KeptLists:
     positions = {"all": list(range(len(baseline))), **segments}
     return KeptLists(
         baseline=factories.rankings(baseline),
@@ -40,9 +42,22 @@ def plain(kept: KeptLists) -> Any:
     """All that must come back, in values that can be compared."""
     arms = []
     for table in (kept.baseline, kept.candidate):
-        scores = None if table.scores is None else [None if np.isnan(score) else score for score in table.scores]
+        scores = (
+            None
+            if table.scores is None
+            else [None if np.isnan(score) else score for score in table.scores]
+        )
         is_array = isinstance(table.items, np.ndarray)
-        arms.append((list(table.users), list(table.items), table.offsets.tolist(), table.offsets.dtype, scores, is_array))
+        arms.append(
+            (
+                list(table.users),
+                list(table.items),
+                table.offsets.tolist(),
+                table.offsets.dtype,
+                scores,
+                is_array,
+            )
+        )
     return arms, [(name, rows.tolist()) for name, rows in kept.segments.items()]
 
 
@@ -52,7 +67,9 @@ def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
 
 
 def memory_of(store: SqlStore, before: datetime, comparison: str = "home-feed") -> Memory:
-    request = MemoryRequest(comparison=comparison, config_hash="hash", before=before, wants_last_lists=True)
+    request = MemoryRequest(
+        comparison=comparison, config_hash="hash", before=before, wants_last_lists=True
+    )
     return store.history.memory_of(request)
 
 
@@ -74,7 +91,11 @@ ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_s
 
 
 @given(
-    users=ITEMS.flatmap(lambda items: st.lists(st.tuples(*[st.lists(items, max_size=4)] * 2, st.booleans()), max_size=9)),
+    users=ITEMS.flatmap(
+        lambda items: st.lists(
+            st.tuples(*[st.lists(items, max_size=4)] * 2, st.booleans()), max_size=9
+        )
+    ),
     step=st.integers(1, 4),
 )
 @settings(max_examples=25)
@@ -111,7 +132,12 @@ def test_damaged_lists_are_refused_and_those_of_versions_without_a_checksum_read
     ):
         with pytest.raises(ValueError, match=r"."):
             list_parquet.unpack(damaged)
-    assert_same(list_parquet.unpack({arm: [payload[4:] for payload in parts] for arm, parts in good.items()}), ONE)
+    assert_same(
+        list_parquet.unpack(
+            {arm: [payload[4:] for payload in parts] for arm, parts in good.items()}
+        ),
+        ONE,
+    )
 
 
 def test_damaged_lists_are_a_database_error_that_says_what_to_do(store):
@@ -119,7 +145,9 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store):
     with store.database.write() as connection:
         connection.execute(kept_lists.update().values(payload=b"PAR1 this is no Parquet PAR1"))
 
-    with pytest.raises(DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"):
+    with pytest.raises(
+        DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"
+    ):
         store.history.kept_lists(run_id)
     (said,) = memory_of(store, SLOT + DAY).unreadable
     assert said.startswith(f"lists of the last run: the lists kept with run {run_id} are damaged")
@@ -144,7 +172,11 @@ def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store):
     kept(store, SLOT + 2 * HOUR, lists=None)
     kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
 
-    assert memory_of(store, SLOT).last_lists is memory_of(store, SLOT + DAY, "other").last_lists is None
+    assert (
+        memory_of(store, SLOT).last_lists
+        is memory_of(store, SLOT + DAY, "other").last_lists
+        is None
+    )
     for before, wanted in ((LATER, older), (SLOT + DAY, ONE)):
         memory = memory_of(store, before)
         assert memory.unreadable == ()
@@ -213,7 +245,10 @@ def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store):
 
 
 def arm_score(**changes: Any) -> ArmScore:
-    return replace(ArmScore(segment="all", arm=Arm.BASELINE, metric="exposure_gini", value=0.25, n=3), **changes)
+    return replace(
+        ArmScore(segment="all", arm=Arm.BASELINE, metric="exposure_gini", value=0.25, n=3),
+        **changes,
+    )
 
 
 def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store):
@@ -272,12 +307,19 @@ def test_labels_are_added_beside_what_was_measured(store):
     added = (relevant(), relevant(segment="activity=new", n=2))
 
     done = store.runs.store_relevance(
-        stored_run(store, run_id), summaries=added, scores=scores({"ndcg": {"u1": 0.5, "u2": np.nan}}), at=LATER
+        stored_run(store, run_id),
+        summaries=added,
+        scores=scores({"ndcg": {"u1": 0.5, "u2": np.nan}}),
+        at=LATER,
     )
 
     assert done
     assert record(store, run_id).summaries == before + added
-    assert [row[1:] for row in user_scores(store, "u1")] == [("extended_tau", -1.0), ("ndcg", 0.5), ("rbo(p=0.9)", 0.0)]
+    assert [row[1:] for row in user_scores(store, "u1")] == [
+        ("extended_tau", -1.0),
+        ("ndcg", 0.5),
+        ("rbo(p=0.9)", 0.0),
+    ]
     assert [value for _, metric, value in user_scores(store, "u2") if metric == "ndcg"] == [None]
     assert stored_run(store, run_id).labelled_at == LATER
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
@@ -288,7 +330,9 @@ def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_ol
     old = stored_run(store, run_id)
 
     claimed(store, rerun=True)
-    during = store.runs.store_relevance(stored_run(store, run_id), summaries=(relevant(),), scores=None, at=SLOT)
+    during = store.runs.store_relevance(
+        stored_run(store, run_id), summaries=(relevant(),), scores=None, at=SLOT
+    )
     after = store.runs.store_relevance(old, summaries=(relevant(),), scores=None, at=SLOT)
 
     assert (during, after) == (False, False)
@@ -299,10 +343,17 @@ def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_ol
 def test_lists_of_numbers_of_text_with_scores_and_empty_ones_come_back_as_they_were_kept(store):
     table = factories.rankings({"ü": ["a", "é"], "v": []})
     scored = replace(table, scores=np.array([0.5, np.nan]))
-    odd = KeptLists(baseline=scored, candidate=table, segments={"all": np.array([0, 1]), "country=\u2400\u00e9": np.array([1])})
+    odd = KeptLists(
+        baseline=scored,
+        candidate=table,
+        segments={"all": np.array([0, 1]), "country=\u2400\u00e9": np.array([1])},
+    )
 
     for wanted in (ONE, odd):
         run_id = kept(store, lists=wanted)
         assert_same(store.history.kept_lists(run_id), wanted)
         assert stored_run(store, run_id).catalogue_size == 7
-    assert [store.history.kept_lists(none) for none in (kept(store, lists=None), 12345)] == [None, None]
+    assert [store.history.kept_lists(none) for none in (kept(store, lists=None), 12345)] == [
+        None,
+        None,
+    ]

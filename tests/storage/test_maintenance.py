@@ -1,4 +1,7 @@
-"""Retention: what goes and what stays, by a clock that others confirm; and what the rest takes on disk."""
+"""Retention: what goes and what stays, by a clock that others confirm.
+
+And what the rest takes on disk.
+"""
 
 from contextlib import closing
 from datetime import datetime
@@ -39,7 +42,11 @@ def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_the
     assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 3}
     assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
 
-    assert (scored(store, old), store.history.evidence(old), len(record(store, old).summaries)) == (0, (), 2)
+    assert (scored(store, old), store.history.evidence(old), len(record(store, old).summaries)) == (
+        0,
+        (),
+        2,
+    )
     assert (scored(store, new), len(store.history.evidence(new))) == (3, 2)
     assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}
 
@@ -67,7 +74,9 @@ def test_runs_that_somebody_is_at_stay(store):
     assert [found.status for found in runs_of(store)] == [RunStatus.OK, RunStatus.RUNNING]
 
 
-def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(store):
+def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(
+    store,
+):
     firing, lasting = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, lasting, receivers=("hook",))
     store.outbox.record(*(note(delivery, SLOT) for delivery in lease(store, SLOT)))
@@ -111,7 +120,10 @@ def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_ma
     assert (alone.rows, beside_its_runs.rows) == ({}, {})
     assert alone.refused
     assert beside_its_runs.refused
-    assert "no run is newer than 2024-01-11T00:00:00Z: correct the clock; if it is right" in beside_its_runs.refused
+    assert (
+        "no run is newer than 2024-01-11T00:00:00Z: correct the clock; if it is right"
+        in beside_its_runs.refused
+    )
     assert len(runs_of(store)) == 4 + 6
 
 

@@ -1,4 +1,7 @@
-"""Deliveries: who may send what when; what a receiver comes to believe while it fails, senders die and people intervene."""
+"""Deliveries: who may send what when.
+
+What a receiver comes to believe while it fails, senders die and people intervene.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -43,12 +46,19 @@ def segments(deliveries: Sequence[Delivery]) -> list[str]:
 
 
 def refuse(store: SqlStore, *deliveries: Delivery, at: datetime = NOW, **changes: Any) -> None:
-    store.outbox.record(*(note(each, at, DeliveryStatus.DEAD, reason="401", **changes) for each in deliveries))
+    store.outbox.record(
+        *(note(each, at, DeliveryStatus.DEAD, reason="401", **changes) for each in deliveries)
+    )
 
 
-def fail(store: SqlStore, *deliveries: Delivery, at: datetime, reason: str = "503", again: datetime) -> None:
+def fail(
+    store: SqlStore, *deliveries: Delivery, at: datetime, reason: str = "503", again: datetime
+) -> None:
     """The attempt fails, and is to be made again at that time."""
-    failed = [note(each, at, DeliveryStatus.PENDING, reason=reason, next_attempt_at=again) for each in deliveries]
+    failed = [
+        note(each, at, DeliveryStatus.PENDING, reason=reason, next_attempt_at=again)
+        for each in deliveries
+    ]
     store.outbox.record(*failed)
 
 
@@ -67,7 +77,13 @@ def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first_whoever_e
 def test_the_comparison_that_is_due_longest_comes_first_and_one_that_somebody_is_telling_holds_up_no_other(
     owed,
 ):
-    run(owed, SLOT, fired(SLOT - HOUR, comparison="search"), comparison="search", receivers=("hook",))
+    run(
+        owed,
+        SLOT,
+        fired(SLOT - HOUR, comparison="search"),
+        comparison="search",
+        receivers=("hook",),
+    )
     (first,) = lease(owed, NOW)
     assert first.transition.comparison == "search"
     assert segments(lease(owed, NOW, limit=2)) == ["all", "country=UK"]
@@ -90,7 +106,9 @@ def test_a_lease_that_ran_out_is_taken_by_whoever_comes_and_what_is_begun_may_be
     assert [each.may_be_known for each in lease(owed, NOW + 3 * MINUTE)] == [True, False, False]
 
 
-def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_somebody_else_has_sent(owed):
+def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_somebody_else_has_sent(
+    owed,
+):
     fail(owed, *lease(owed, NOW), at=NOW, again=NOW + HOUR)
     assert lease(owed, NOW + HOUR - MINUTE) == ()
     again = lease(owed, NOW + HOUR)
@@ -104,17 +122,27 @@ def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_s
 
 def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed):
     for each in lease(owed, NOW):
-        owed.outbox.record(note(each, NOW, DeliveryStatus.HELD, reason="silence 3", next_attempt_at=NOW + MINUTE))
+        owed.outbox.record(
+            note(each, NOW, DeliveryStatus.HELD, reason="silence 3", next_attempt_at=NOW + MINUTE)
+        )
 
-    assert (owed.outbox.waiting(NOW).get("hook"), owed.outbox.waiting(NOW, held=True)) == (None, {"hook": (2, 3600.0)})
+    assert (owed.outbox.waiting(NOW).get("hook"), owed.outbox.waiting(NOW, held=True)) == (
+        None,
+        {"hook": (2, 3600.0)},
+    )
     assert lease(owed, NOW) == ()
-    assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [(DeliveryStatus.HELD, 0)] * 3
+    assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [
+        (DeliveryStatus.HELD, 0)
+    ] * 3
 
 
 def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed):
     for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
         refuse(owed, each, at=NOW + minutes * MINUTE)
-    assert [owed.outbox.give_up_unknown(known=["hook"], now=NOW + MINUTE) for _ in range(2)] == [3, 0]
+    assert [owed.outbox.give_up_unknown(known=["hook"], now=NOW + MINUTE) for _ in range(2)] == [
+        3,
+        0,
+    ]
     assert (owed.outbox.waiting(NOW), lease(owed, NOW + HOUR, receiver="pager")) == ({}, ())
 
     counts = [owed.outbox.given_up(since=NOW + minutes * MINUTE) for minutes in range(3)]
@@ -141,7 +169,10 @@ def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed):
     ]
     fail(owed, failed, at=NOW, again=NOW + HOUR)
     shown = owed.outbox.deliveries(receiver="hook", settled=9, limit=9)
-    assert [(each.reason, each.next_attempt_at) for each in shown[:2]] == [("401", None), ("503", NOW + HOUR)]
+    assert [(each.reason, each.next_attempt_at) for each in shown[:2]] == [
+        ("401", None),
+        ("503", NOW + HOUR),
+    ]
 
 
 def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed):
@@ -151,7 +182,11 @@ def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed):
     def due(now: datetime, receiver: str = "hook") -> list[int]:
         return [each.id for each in owed.outbox.due_repetitions(receiver, now=now, limit=9)]
 
-    assert (due(NOW + HOUR - MINUTE), due(NOW + HOUR), due(NOW + HOUR, "pager")) == ([], [lasting.id], [])
+    assert (due(NOW + HOUR - MINUTE), due(NOW + HOUR), due(NOW + HOUR, "pager")) == (
+        [],
+        [lasting.id],
+        [],
+    )
     owed.outbox.schedule_repetition([lasting], at=NOW + 2 * HOUR, message_key=None)
     assert (due(NOW + HOUR), due(NOW + 2 * HOUR)) == ([], [lasting.id])
 
@@ -165,7 +200,9 @@ def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed):
     assert owed.outbox.waiting(SLOT)["hook"] == (1, 0.0)
 
 
-def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_nothing_else_of_it(owed):
+def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_nothing_else_of_it(
+    owed,
+):
     first, second, end = lease(owed, NOW)
     for each, fallback in ((first, "mail"), (second, "pager"), (first, "mail")):
         refuse(owed, each, fallback=fallback)
@@ -176,7 +213,9 @@ def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_
     owed.outbox.record(*(note(each, NOW, DeliveryStatus.DROPPED) for each in of_pager))
     assert lease(owed, NOW + HOUR, receiver="pager") == ()
     refuse(owed, end, fallback="pager")
-    assert [each.transition for each in lease(owed, NOW + HOUR, receiver="pager")] == [end.transition]
+    assert [each.transition for each in lease(owed, NOW + HOUR, receiver="pager")] == [
+        end.transition
+    ]
 
 
 def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed):
@@ -190,7 +229,9 @@ def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed):
     assert known() == {second.transition.dedup_key}
     owed.outbox.record(note(first, NOW))
     assert known() == {change.dedup_key for change in changes}
-    assert owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW).firing == (second.transition,)
+    assert owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW).firing == (
+        second.transition,
+    )
     assert known(receiver="pager") == known("search") == set()
 
 
@@ -206,7 +247,10 @@ class KilledError(BaseException):
 
 
 class Believer:
-    """A receiver that keeps what it was told, and fails as planned; ``lost`` and ``taken`` look the same to who sends."""
+    """A receiver that keeps what it was told, and fails as planned.
+
+    ``lost`` and ``taken`` look the same to who sends.
+    """
 
     name, treatment = "hook", Treatment(updates=Updates.UNPAGED)
 
@@ -223,13 +267,17 @@ class Believer:
         if fate.startswith("killed"):
             raise KilledError
         if fate != "well":
-            raise DeliveryError(fate, permanent=fate == "refused", may_be_known=fate in ("lost", "taken"))
+            raise DeliveryError(
+                fate, permanent=fate == "refused", may_be_known=fate in ("lost", "taken")
+            )
 
     def _take(self, message: Message) -> None:
         for change in message.changes:
             key = change.dedup_key
             if change.is_start:
-                assert key not in self.firing | self.ended or key in self.unclear, "a start told twice"
+                assert key not in self.firing | self.ended or key in self.unclear, (
+                    "a start told twice"
+                )
                 assert key not in self.ended, "a start after its end"
                 self.firing.add(key)
             elif change.is_end:
@@ -238,7 +286,9 @@ class Believer:
                 self.firing.discard(key)
                 self.ended.add(key)
             else:
-                assert key in self.firing or key in self.unclear, "an acknowledgement of what is not known"
+                assert key in self.firing or key in self.unclear, (
+                    "an acknowledgement of what is not known"
+                )
         (self.open.add if message.firing else self.open.discard)(message.incident)
 
 
@@ -277,7 +327,10 @@ class Told(OverAFile):
     @rule(means=MEANS)
     def run_the_next_slot(self, means: tuple[float, ...]) -> None:
         self.at += 15 * MINUTE
-        found = tuple(summary(segment=segment, mean=mean) for segment, mean in zip(SEGMENTS, means, strict=True))
+        found = tuple(
+            summary(segment=segment, mean=mean)
+            for segment, mean in zip(SEGMENTS, means, strict=True)
+        )
         store_judged(self.store, WATCHED, self.at, found, to=("hook",))
 
     @rule(failures=st.lists(FAILURES, max_size=3))
@@ -289,14 +342,21 @@ class Told(OverAFile):
     @rule(segment=st.sampled_from(SEGMENTS))
     def acknowledge(self, segment: str) -> None:
         self.at += MINUTE
-        self.store.alerts.acknowledge(WATCHED.name, [("SimilarityLow", segment)], author="a", reason="a looks", at=self.at)
+        self.store.alerts.acknowledge(
+            WATCHED.name, [("SimilarityLow", segment)], author="a", reason="a looks", at=self.at
+        )
 
     @rule(segment=st.sampled_from(SEGMENTS))
     def resolve(self, segment: str) -> None:
         self.at += MINUTE
-        self.store.alerts.resolve(WATCHED.name, [("SimilarityLow", segment)], reason="closed", at=self.at)
+        self.store.alerts.resolve(
+            WATCHED.name, [("SimilarityLow", segment)], reason="closed", at=self.at
+        )
 
-    @rule(matcher=st.sampled_from(["segment=all", "segment=~a=.*", "segment=~("]), minutes=st.integers(5, 60))
+    @rule(
+        matcher=st.sampled_from(["segment=all", "segment=~a=.*", "segment=~("]),
+        minutes=st.integers(5, 60),
+    )
     def silence(self, matcher: str, minutes: int) -> None:
         self.store.alerts.add_silence(silence(self.at, self.at + minutes * MINUTE, matcher))
 
@@ -309,7 +369,9 @@ class Told(OverAFile):
     @rule(minutes=st.integers(-30, 30))
     def set_the_clock(self, minutes: int) -> None:
         """Not so far back that a slot comes again, which the service would say."""
-        newest = next((run.slot for run in self.store.history.runs(comparison=WATCHED.name, limit=1)), SLOT)
+        newest = next(
+            (run.slot for run in self.store.history.runs(comparison=WATCHED.name, limit=1)), SLOT
+        )
         self.at = max(newest, self.at + minutes * MINUTE)
 
     def teardown(self) -> None:
@@ -331,12 +393,20 @@ class Told(OverAFile):
         held = {each.transition.dedup_key for each in waiting if each.transition.is_start}
         late = [each.transition for each in waiting if each.transition.is_end]
         lasting = [start for start in self.store.alerts.firing() if start.dedup_key not in held]
-        for believed, name in ((self.receiver.firing, "dedup_key"), (self.receiver.open, "incident")):
-            least, more = ({getattr(change, name) for change in changes} for changes in (lasting, late))
+        for believed, name in (
+            (self.receiver.firing, "dedup_key"),
+            (self.receiver.open, "incident"),
+        ):
+            least, more = (
+                {getattr(change, name) for change in changes} for changes in (lasting, late)
+            )
             assert least <= believed <= least | more
 
 
 TestTold = Told.TestCase
 TestTold.settings = settings(
-    max_examples=5, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=5,
+    stateful_step_count=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )

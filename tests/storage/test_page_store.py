@@ -24,7 +24,13 @@ def filled(store: SqlStore) -> SqlStore:
     return store
 
 
-def series(store: SqlStore, segment: str = "all", metric: str = METRIC, alert: str | None = None, **changes: Any) -> Any:
+def series(
+    store: SqlStore,
+    segment: str = "all",
+    metric: str = METRIC,
+    alert: str | None = None,
+    **changes: Any,
+) -> Any:
     return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **{**WHOLE, **changes})
 
 
@@ -38,21 +44,32 @@ def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
     assert {(each.low, each.expected, each.high) for each in found} == {(0.4, 0.5, 0.6)}
     assert len({each.run_id for each in found}) == len(SLOTS)
     few = series(filled, f"country={NAME}", most=2)
-    assert [(each.slot, each.mean, each.expected) for each in few] == [(SLOTS[0], 0.25, None), (SLOTS[3], 0.125, None)]
+    assert [(each.slot, each.mean, each.expected) for each in few] == [
+        (SLOTS[0], 0.25, None),
+        (SLOTS[3], 0.125, None),
+    ]
     (only,) = series(filled, metric="nope", since=SLOTS[1], until=SLOTS[1])
     assert (only.mean, only.n) == (None, 0)
 
 
 @pytest.mark.parametrize(
-    ("change", "kept"), [(summaries.update().values(mean=0.125), (0.125, 1874)), (summaries.delete(), (None, 0))]
+    ("change", "kept"),
+    [(summaries.update().values(mean=0.125), (0.125, 1874)), (summaries.delete(), (None, 0))],
 )
-def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_mean(store, change, kept):
+def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_mean(
+    store, change, kept
+):
     fill(store)
     (_, second, *_) = series(store)
     with store.database.write() as connection:
-        connection.execute(change.where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC))
+        connection.execute(
+            change.where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC)
+        )
     found = series(store, most=2)
-    assert [(each.slot, each.mean, each.n) for each in found] == [(SLOTS[1], *kept), (SLOTS[3], 0.25, 1874)]
+    assert [(each.slot, each.mean, each.n) for each in found] == [
+        (SLOTS[1], *kept),
+        (SLOTS[3], 0.25, 1874),
+    ]
 
 
 def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_finished_runs_before_and_after(
@@ -97,8 +114,15 @@ def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled):
         lists = filled.pages.user_lists(run_id, "u1")
         assert lists is not None
         assert (lists.baseline, lists.candidate) == tuple(lists_of(arm, NAME) for arm in Arm)
-    kept = [filled.pages.user_lists(run_id, "zz") for run_id in ids]  # the newest lists, and those from before it fired
-    assert [None if each is None else each.baseline for each in kept] == [None, None, ("i1",), ("i1",)]
+    kept = [
+        filled.pages.user_lists(run_id, "zz") for run_id in ids
+    ]  # the newest lists, and those from before it fired
+    assert [None if each is None else each.baseline for each in kept] == [
+        None,
+        None,
+        ("i1",),
+        ("i1",),
+    ]
     asked = (("zz", SLOTS[3]), ("x", SLOTS[3]), ("zz", SLOTS[2]))
     former = [filled.pages.former_lists(NAME, user, slot) for user, slot in asked]
     assert former == [(SLOTS[2], kept[2]), (None, None), (None, None)]
@@ -109,7 +133,9 @@ def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled)
     (delivery, *_) = lease(filled, at, receiver="pager")
     filled.outbox.record(note(delivery, at, reason="answered 200"))
     found = filled.pages.incident(KEY)
-    assert [(each.alert, each.slot) for each in found.transitions] == [("SimilarityLow", SLOTS[-1])] * 2  # of both comparisons
+    assert [(each.alert, each.slot) for each in found.transitions] == [
+        ("SimilarityLow", SLOTS[-1])
+    ] * 2  # of both comparisons
     assert [(each.receiver, each.at, each.status, each.reason) for each in found.attempts] == [
         ("pager", at, DeliveryStatus.SENT, "answered 200")
     ]

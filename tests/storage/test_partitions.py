@@ -28,7 +28,9 @@ __all__ = ["pooled"]
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
     """Of a database without tables, unless there is to be a store."""
-    found: str = request.getfixturevalue("migrated_url" if "store" in request.fixturenames else "postgres_url")
+    found: str = request.getfixturevalue(
+        "migrated_url" if "store" in request.fixturenames else "postgres_url"
+    )
     return found
 
 
@@ -41,7 +43,9 @@ def store(url: str) -> Iterator[SqlStore]:
 @pytest.fixture
 def other(url: str) -> Iterator[psycopg.Connection]:
     """Somebody else's session."""
-    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True, connect_timeout=5) as connection:
+    with psycopg.connect(
+        url.replace("+psycopg", ""), autocommit=True, connect_timeout=5
+    ) as connection:
         connection.execute("SET application_name = 'somebody'")
         yield connection
 
@@ -97,7 +101,9 @@ def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store) -> None
     assert names(store) == before == [name(0), name(1), name(2)]
 
 
-def after(monkeypatch: pytest.MonkeyPatch, owner: Any, attribute: str, then: Callable[[], object]) -> None:
+def after(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, attribute: str, then: Callable[[], object]
+) -> None:
     """Have something happen right after the first call."""
     real, left = getattr(owner, attribute), [then]
 
@@ -110,7 +116,9 @@ def after(monkeypatch: pytest.MonkeyPatch, owner: Any, attribute: str, then: Cal
     monkeypatch.setattr(owner, attribute, called)
 
 
-def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_scores(store, monkeypatch) -> None:
+def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_scores(
+    store, monkeypatch
+) -> None:
     """Nor does one go with a run that was claimed before."""
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
     claimed(store, SLOT + DAY, rerun=True)
@@ -123,7 +131,9 @@ def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_score
 
 
 @pytest.mark.usefixtures("short")
-def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition_and_is_pruned_run_by_run(store, other) -> None:
+def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition_and_is_pruned_run_by_run(
+    store, other
+) -> None:
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
         ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
@@ -174,14 +184,20 @@ def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store, mon
     assert len(store.history.evidence(first)) == 2
 
 
-def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(store, monkeypatch) -> None:
+def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(
+    store, monkeypatch
+) -> None:
     monkeypatch.setattr(schema_version, "_OLDEST_POSTGRES", (99,))
 
-    with pytest.raises(DatabaseError, match=r"runs PostgreSQL \d+\.\d+: rankwatch needs 99 or newer"):
+    with pytest.raises(
+        DatabaseError, match=r"runs PostgreSQL \d+\.\d+: rankwatch needs 99 or newer"
+    ):
         store.maintenance.ping()
 
 
-def test_partitions_are_dropped_by_whole_days_once_their_runs_are_old_also_through_a_transaction_pooler(url, pooled):
+def test_partitions_are_dropped_by_whole_days_once_their_runs_are_old_also_through_a_transaction_pooler(
+    url, pooled
+):
     """They are made anew for a slot that is run again."""
     with closing(open_store(pooled(url), create=True)) as store:
         ids = [run(store, SLOT + days * DAY) for days in range(6)]
@@ -203,7 +219,12 @@ DAYS = 8
 
 def pruned_beside(store: SqlStore) -> Counter[str]:
     """What is in another's way is tried again, as the daemon and people do."""
-    old = cutoffs(scores=SLOT + DAYS * DAY, evidence=SLOT + 6 * DAY, summaries=SLOT + 5 * DAY, runs=SLOT + 3 * DAY)
+    old = cutoffs(
+        scores=SLOT + DAYS * DAY,
+        evidence=SLOT + 6 * DAY,
+        summaries=SLOT + 5 * DAY,
+        runs=SLOT + 3 * DAY,
+    )
     for _ in range(DAYS):
         with suppress(DatabaseError):
             return Counter(store.maintenance.prune(old, now=SLOT + DAYS * DAY).rows)

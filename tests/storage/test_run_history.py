@@ -23,15 +23,28 @@ from monitor.storage.tables.run_tables import explanations, lessons
 from storage import worked
 
 LOW = factories.rule(alert="Low", segments="each")
-FULL = Expectation(alert="Low", segment="all", runs=9, expected=0.5, limit=0.4, z=1.5, evidence=12.0, evidence_limit=1e4)
+FULL = Expectation(
+    alert="Low",
+    segment="all",
+    runs=9,
+    expected=0.5,
+    limit=0.4,
+    z=1.5,
+    evidence=12.0,
+    evidence_limit=1e4,
+)
 LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)
 SEEN = (
-    replace(FULL, series=describe_series(LOW), judged=0.1 + 0.2, error=1e-17, lost=0.125, steady=1.25),
+    replace(
+        FULL, series=describe_series(LOW), judged=0.1 + 0.2, error=1e-17, lost=0.125, steady=1.25
+    ),
     replace(LEARNING, series=describe_series(LOW), judged=0.25),
 )
 
 
-def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "hash", **changes: Any) -> int:
+def stored(
+    store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "hash", **changes: Any
+) -> int:
     summaries = (factories.summary(mean=mean),)
     return worked.run(store, at(day), summaries=summaries, config_hash=config_hash, **changes)
 
@@ -40,10 +53,14 @@ def at(day: int) -> datetime:
     return SLOT + day * DAY
 
 
-def recall(store: SqlStore, day: int, *rules: SimilarityRule, runs: int = 5, **changes: Any) -> Memory:
+def recall(
+    store: SqlStore, day: int, *rules: SimilarityRule, runs: int = 5, **changes: Any
+) -> Memory:
     """What a run of that day remembers."""
     series = {rule.alert: describe_series(rule) for rule in rules}
-    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=at(day), runs=runs, series=series)
+    request = MemoryRequest(
+        comparison="home-feed", config_hash="hash", before=at(day), runs=runs, series=series
+    )
     return store.history.memory_of(replace(request, **changes))
 
 
@@ -82,7 +99,10 @@ def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(stor
     stored(store, 1, status=RunStatus.FAILED)
     stored(store, 2, models=models)
     found = [recall(store, day, runs=1) for day in range(4)]
-    assert [each.last_ok and (each.last_ok.slot, each.last_ok.models) for each in found[:3]] == [None, *[(SLOT, models)] * 2]
+    assert [each.last_ok and (each.last_ok.slot, each.last_ok.models) for each in found[:3]] == [
+        None,
+        *[(SLOT, models)] * 2,
+    ]
     assert [run.models for run in found[3].past] == [models]
 
 
@@ -98,7 +118,8 @@ def test_what_others_stored_since_is_found_without_reading_it(store):
         worked.run(store, SLOT, comparison=name)
     assert [changed(), changed()] == [{"home-feed", "search"}, set()]
 
-    # A newer run, an older one that changes nothing, one in the future of a clock that ran ahead, one that still runs.
+    # A newer run, an older one that changes nothing, one in the future of a clock that ran ahead,
+    # one that still runs.
     worked.run(store, at(1), comparison="search")
     worked.run(store, at(-1))
     worked.run(store, now + DAY)
@@ -121,7 +142,9 @@ def test_finished_runs_come_oldest_first_with_coverage_and_summaries_a_few_at_a_
     for day in (2, 0, 1):
         stored(store, day, mean=day / 10)
 
-    def read(after: datetime | None, comparison: str = "home-feed") -> list[tuple[datetime, float | None]]:
+    def read(
+        after: datetime | None, comparison: str = "home-feed"
+    ) -> list[tuple[datetime, float | None]]:
         found = store.history.run_records(comparison, after=after, limit=2)
         assert all(each.coverage == worked.coverage() for each in found)
         return [(each.run.slot, each.summaries[0].mean) for each in found]
@@ -136,7 +159,11 @@ def test_runs_of_every_end_are_there_with_their_reason_and_running_ones_are_not(
     nothing: dict[str, Any] = {"coverage": None, "summaries": (), "scores": None}
     assert worked.finish(store, failed, status=RunStatus.FAILED, reason="away", **nothing)
     latest = worked.newest(store)
-    assert (latest.run.status, latest.last_ok_slot, latest.last_ok_at) == (RunStatus.FAILED, None, None)
+    assert (latest.run.status, latest.last_ok_slot, latest.last_ok_at) == (
+        RunStatus.FAILED,
+        None,
+        None,
+    )
     store.runs.abandon_expired(abandoned.until + DAY)
     worked.claimed(store, at(5))
 
@@ -160,7 +187,9 @@ FINDING = Finding(
     explained=0.5,
     detail={"items": 3.0},
 )
-ITEM = ExposedItem(item="i\u0000 9", title="Tee \u2603", before=0.1, after=0.7, share_before=0.25, share_after=1.0)
+ITEM = ExposedItem(
+    item="i\u0000 9", title="Tee \u2603", before=0.1, after=0.7, share_before=0.25, share_after=1.0
+)
 EXPLANATION = published.explanation(
     segment="activity=new",
     finding=FINDING,
@@ -173,9 +202,13 @@ EXPLANATION = published.explanation(
 )
 
 
-def stored_split(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: str = "hash", **changes: Any) -> int:
+def stored_split(
+    store: SqlStore, day: int, *, membership: float = 0.1, config_hash: str = "hash", **changes: Any
+) -> int:
     split = replace(SPLIT, means=replace(MEANS, membership=membership))
-    return stored(store, day, mean=membership, config_hash=config_hash, **{"split": split, **changes})
+    return stored(
+        store, day, mean=membership, config_hash=config_hash, **{"split": split, **changes}
+    )
 
 
 def past_splits(store: SqlStore, day: int, limit: int = 10) -> list[float]:
@@ -187,10 +220,16 @@ def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanati
 ):
     run_id = stored_split(store, 0, explanation=EXPLANATION)
     assert recall(store, 1, splits=9).splits == (SPLIT,)
-    assert worked.record(store, run_id).explanation == worked.newest(store).explanation == EXPLANATION
+    assert (
+        worked.record(store, run_id).explanation == worked.newest(store).explanation == EXPLANATION
+    )
     assert store.history.record(run_id + 1) is None
     with store.database.write() as connection:
-        connection.execute(update(explanations).values(details={"metric": "extended_tau", "finding": {"kind": "teleported"}}))
+        connection.execute(
+            update(explanations).values(
+                details={"metric": "extended_tau", "finding": {"kind": "teleported"}}
+            )
+        )
     assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None
 
 
@@ -203,7 +242,9 @@ def test_explanations_go_with_the_evidence_and_splits_with_the_run(store):
     assert past_splits(store, 1) == []
 
 
-def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store):
+def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(
+    store,
+):
     for day in (0, 1, 3, 5):
         stored_split(store, day, membership=day / 10)
     stored_split(store, 2, config_hash="other")
@@ -212,16 +253,24 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
     for day, limit, days in ((5, 9, [0, 1, 3]), (6, 2, [3, 5]), (6, 0, []), (0, 9, [])):
         assert past_splits(store, day, limit) == [each / 10 for each in days]
         past = recall(store, day, factories.rule(), runs=limit).past
-        assert [(run.slot, run.summaries[0].mean) for run in past] == [(at(each), each / 10) for each in days]
+        assert [(run.slot, run.summaries[0].mean) for run in past] == [
+            (at(each), each / 10) for each in days
+        ]
     assert past_splits(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
 
 
-@pytest.mark.parametrize("among", [run_history._HEALTHY_AMONG, (2, 2000)], ids=["newest", "further ones too"])
+@pytest.mark.parametrize(
+    "among", [run_history._HEALTHY_AMONG, (2, 2000)], ids=["newest", "further ones too"]
+)
 def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those_in_alarm_or_suspicious_are_not_healthy(
     store, among, monkeypatch
 ):
     monkeypatch.setattr(run_history, "_HEALTHY_AMONG", among)
-    changes = {1: (State.QUIET, State.PENDING), 2: (State.PENDING, State.FIRING), 4: (State.FIRING, State.QUIET)}
+    changes = {
+        1: (State.QUIET, State.PENDING),
+        2: (State.PENDING, State.FIRING),
+        4: (State.FIRING, State.QUIET),
+    }
     for day in range(7):
         slot = at(day)
         moves: dict[str, Any] = {}
@@ -229,14 +278,29 @@ def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those
             was, now = changes[day]
             key = "k" if now is State.FIRING else None
             transition = factories.transition(slot=slot, at=slot, from_state=was, to_state=now)
-            moves = {"transitions": (transition,), "states": (factories.state(state=now, judged_slot=slot, dedup_key=key),)}
+            moves = {
+                "transitions": (transition,),
+                "states": (factories.state(state=now, judged_slot=slot, dedup_key=key),),
+            }
         if day == 5:
-            suspicion = Expectation(alert="Trend", segment="all", runs=9, evidence=100.0, evidence_limit=1e4)
+            suspicion = Expectation(
+                alert="Trend", segment="all", runs=9, evidence=100.0, evidence_limit=1e4
+            )
             moves = {"expectations": (suspicion,)}
-        stored_split(store, day, membership=day / 10, explanation=replace(EXPLANATION, sentence=str(day)), **moves)
+        stored_split(
+            store,
+            day,
+            membership=day / 10,
+            explanation=replace(EXPLANATION, sentence=str(day)),
+            **moves,
+        )
 
     explained = recall(store, 7, runs=0, splits=1).explained
-    assert [(slot, each.sentence) for slot, each in explained] == [(at(day), str(day)) for day in (6, 5, 4)]
-    states = [run.states.get(("SimilarityLow", "all")) for run in recall(store, 6, factories.rule()).past]
+    assert [(slot, each.sentence) for slot, each in explained] == [
+        (at(day), str(day)) for day in (6, 5, 4)
+    ]
+    states = [
+        run.states.get(("SimilarityLow", "all")) for run in recall(store, 6, factories.rule()).past
+    ]
     assert states == [State.PENDING, State.FIRING, State.FIRING, None, None]
     assert past_splits(store, 7) == [0.0, 0.4, 0.6]

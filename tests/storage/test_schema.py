@@ -23,7 +23,10 @@ from storage.worked import attempt, record, run, runs_of
 
 pytestmark = pytest.mark.early
 
-VERSIONS = sorted(path.name.partition("_")[0] for path in Path(schema_version.migrations(), "versions").glob("0*.py"))
+VERSIONS = sorted(
+    path.name.partition("_")[0]
+    for path in Path(schema_version.migrations(), "versions").glob("0*.py")
+)
 HEAD = VERSIONS[-1]
 
 
@@ -47,9 +50,15 @@ def execute(url: str, *statements: str) -> None:
 
 
 def catalogue(url: str) -> list[str]:
-    """All that the database says of its tables, but not of partitions; check constraints and collations included."""
+    """All that the database says of its tables, but not of partitions.
+
+    Check constraints and collations included.
+    """
     queries = {
-        "sqlite": "SELECT replace(replace(sql, '\t', ''), '\n', '') FROM sqlite_master WHERE sql <> '' AND type <> 'view'",
+        "sqlite": (
+            "SELECT replace(replace(sql, '\t', ''), '\n', '') FROM sqlite_master WHERE sql "
+            "<> '' AND type <> 'view'"
+        ),
         "postgresql": """
             SELECT conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
             WHERE connamespace = 'public'::regnamespace
@@ -62,11 +71,17 @@ def catalogue(url: str) -> list[str]:
     }
     with connected(url) as connection:
         lines = [str(row[0]) for row in connection.execute(text(queries[connection.dialect.name]))]
-    return sorted(line for line in lines if not re.search("alembic_version|sqlite_|scores_default|scores_from_0", line))
+    return sorted(
+        line
+        for line in lines
+        if not re.search("alembic_version|sqlite_|scores_default|scores_from_0", line)
+    )
 
 
 @pytest.mark.integration  # seconds of CPU
-def test_steps_up_make_exactly_the_declared_tables_and_each_step_down_undoes_its_step_up(database_url, tmp_path, request):
+def test_steps_up_make_exactly_the_declared_tables_and_each_step_down_undoes_its_step_up(
+    database_url, tmp_path, request
+):
     """Also what Alembic does not compare: check constraints, collations, WITHOUT ROWID."""
     before: dict[str, list[str]] = {}
     for version in VERSIONS:
@@ -107,28 +122,53 @@ VALUES (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow'
 
 @pytest.mark.integration  # seconds of CPU
 def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url):
-    """Runs with more metrics than a row of scores holds and with fewer, on two days; a view over ours stays."""
+    """Runs with more metrics than a row of scores holds and with fewer, on two days.
+
+    A view over ours stays.
+    """
     schema_version.upgrade(database_url, "0001")
-    execute(database_url, *(f"INSERT INTO metrics (id, name) VALUES ({100 + metric}, 'm{metric}')" for metric in range(1, 11)))
-    for run_id, slot, metrics in ((7, "2024-01-08T00:00:00.000000Z", range(1, 11)), (8, "2024-01-09T00:00:00.000000Z", (3, 5))):
+    execute(
+        database_url,
+        *(
+            f"INSERT INTO metrics (id, name) VALUES ({100 + metric}, 'm{metric}')"
+            for metric in range(1, 11)
+        ),
+    )
+    for run_id, slot, metrics in (
+        (7, "2024-01-08T00:00:00.000000Z", range(1, 11)),
+        (8, "2024-01-09T00:00:00.000000Z", (3, 5)),
+    ):
         execute(
             database_url,
-            "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at)"
-            f" VALUES ({run_id}, 'home-feed', '{slot}', 'ok', 'h', 'a:1', 1, '{slot}')",
+            "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, "
+            f"attempt, started_at) VALUES ({run_id}, 'home-feed', '{slot}', 'ok', 'h', 'a:1', 1, "
+            f"'{slot}')",
         )
         for metric in metrics:
-            values = f"({run_id}, 'a', {100 + metric}, {metric / 4}), ({run_id}, 'b', {100 + metric}, NULL)"
-            execute(database_url, f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {values}")
+            values = (
+                f"({run_id}, 'a', {100 + metric}, {metric / 4}), ({run_id}, 'b', "
+                f"{100 + metric}, NULL)"
+            )
+            execute(
+                database_url,
+                f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {values}",
+            )
     execute(database_url, *OLDER.strip().splitlines())
     before = shown(database_url, "user_scores")
-    with pytest.raises(SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"):
+    with pytest.raises(
+        SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"
+    ):
         open_store(database_url, create=True)
 
     schema_version.upgrade(database_url, "0011")
     execute(database_url, "CREATE VIEW theirs AS SELECT * FROM user_scores")
     schema_version.upgrade(database_url)
 
-    assert (len(before), shown(database_url, "theirs"), count(database_url, "scores")) == (24, before, 2 * 2 + 2)
+    assert (len(before), shown(database_url, "theirs"), count(database_url, "scores")) == (
+        24,
+        before,
+        2 * 2 + 2,
+    )
     with closing(open_store(database_url, create=False)) as store:
         assert store.history.run_scores(7, ["m10"]).by_metric["m10"][0] == 2.5
         (_, old) = runs_of(store)
@@ -147,13 +187,18 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url)
         reasons = connection.execute(
             text("SELECT arm, reason, users FROM coverage_reasons WHERE run_id = 7 ORDER BY arm")
         ).all()
-    assert [tuple(row) for row in reasons] == [("baseline", "timeout", 1), ("candidate", "timeout", 6)]
+    assert [tuple(row) for row in reasons] == [
+        ("baseline", "timeout", 1),
+        ("candidate", "timeout", 6),
+    ]
     assert (count(database_url, "runs"), count(database_url, "stages")) == (3, 3)
 
 
 def shown(url: str, view: str) -> list[tuple[object, ...]]:
     with connected(url) as connection:
-        query = text(f"SELECT run_id, metric, user_id, value, comparison FROM {view} ORDER BY 1, 2, 3")
+        query = text(
+            f"SELECT run_id, metric, user_id, value, comparison FROM {view} ORDER BY 1, 2, 3"
+        )
         return [tuple(row) for row in connection.execute(query)]
 
 
@@ -165,7 +210,10 @@ def count(url: str, table: str) -> int:
 def _compare(migrated: list[str], declared: str) -> None:
     with connected(declared) as connection:
         metadata.create_all(connection)
-    found = [_without_day(line) if declared.startswith("sqlite") else line for line in catalogue(declared)]
+    found = [
+        _without_day(line) if declared.startswith("sqlite") else line
+        for line in catalogue(declared)
+    ]
     assert len(found) > len(metadata.tables)
     assert migrated == found
 
@@ -175,7 +223,9 @@ def _without_day(line: str) -> str:
     return line.replace(", day DATE NOT NULL", "").replace("user_id, day)", "user_id)")
 
 
-def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_are_left_alone(database_url):
+def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_are_left_alone(
+    database_url,
+):
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
     assert schema_version.check(database_url) == [
@@ -205,7 +255,9 @@ def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url):
     with closing(open_store(database_url, create=True)) as store:
         schema_version.downgrade(database_url, "base")
 
-        with pytest.raises(SchemaError, match="holds no tables of rankwatch yet: run `rankwatch db upgrade`"):
+        with pytest.raises(
+            SchemaError, match="holds no tables of rankwatch yet: run `rankwatch db upgrade`"
+        ):
             store.maintenance.ping()
         with pytest.raises(SchemaError, match="lacks tables or columns"):
             attempt(store)
@@ -230,7 +282,8 @@ def test_several_processes_that_create_at_once_do_not_collide(database_url):
 def test_drift_is_named(database_url):
     schema_version.upgrade(database_url)
     changes = (
-        "ALTER TABLE runs ADD COLUMN mine INTEGER; DROP INDEX ix_runs_scheduled_for; DROP TABLE stages; CREATE TABLE x (a INT)"
+        "ALTER TABLE runs ADD COLUMN mine INTEGER; DROP INDEX ix_runs_scheduled_for; DROP "
+        "TABLE stages; CREATE TABLE x (a INT)"
     )
     execute(database_url, *changes.split("; "))
 
@@ -246,7 +299,9 @@ def test_a_newer_schema_is_refused_and_left_alone(database_url):
     execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
 
     for create in (True, False):
-        with pytest.raises(SchemaError, match="9999, which this program does not know: install the newer rankwatch"):
+        with pytest.raises(
+            SchemaError, match="9999, which this program does not know: install the newer rankwatch"
+        ):
             open_store(database_url, create=create)
     with pytest.raises(SchemaError, match="which this program does not know"):
         schema_version.upgrade(database_url)
@@ -265,7 +320,16 @@ print(schema_version.migrations(), schema_version.current("sqlite:///x.db"), sch
 
 @pytest.mark.integration
 def test_an_installed_wheel_holds_the_templates_and_finds_its_migrations(tmp_path):
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        str(tmp_path),
+    ]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("rankwatch-*.whl")
     target = tmp_path / "installed"
@@ -275,12 +339,19 @@ def test_an_installed_wheel_holds_the_templates_and_finds_its_migrations(tmp_pat
 
     environ = {**os.environ, "PYTHONPATH": str(target)}
     done = subprocess.run(
-        [sys.executable, "-c", CREATE], cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-c", CREATE],
+        cwd=tmp_path,
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
 
     assert done.stdout == f"{target / 'monitor/storage/migrations'} {HEAD} []\n"
     templates = {
-        str(path.relative_to(ROOT)) for path in (ROOT / "monitor").rglob("*") if path.parent.name in ("templates", "static")
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "monitor").rglob("*")
+        if path.parent.name in ("templates", "static")
     }
     assert templates
     assert templates <= names

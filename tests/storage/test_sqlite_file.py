@@ -43,7 +43,8 @@ def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path):
     make_private(file)
     assert (file.stat().st_mode & 0o777, file.read_bytes()) == (0o644, before)
     assert str(exposure(make_url(url))) == (
-        f"{file} has mode 0644, so every account of this machine may read users and lists in it: chmod o= {file}*"
+        f"{file} has mode 0644, so every account of this machine may read users and lists in it: "
+        f"chmod o= {file}*"
     )
 
 
@@ -56,7 +57,9 @@ def restored(url: str) -> list[int]:
     assert schema_version.check(url) == []
     with closing(open_store(url, create=False)) as store:
         ids = sorted(found.id for found in runs_of(store))
-        assert [len(store.history.run_scores(run_id, ["extended_tau"]).users) for run_id in ids] == [3] * len(ids)
+        assert [
+            len(store.history.run_scores(run_id, ["extended_tau"]).users) for run_id in ids
+        ] == [3] * len(ids)
         run(store, SLOT + 9 * HOUR)
         return ids
 
@@ -65,14 +68,19 @@ def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path):
     source, copy = tmp_path / "rankwatch.db", tmp_path / "copy.db"
     url = f"sqlite:///{source}"
     ids = stored(url)
-    with closing(open_store(url, create=False)) as store, closing(sqlite3.connect(source)) as reader:
+    with (
+        closing(open_store(url, create=False)) as store,
+        closing(sqlite3.connect(source)) as reader,
+    ):
         store.maintenance.ping()
         reader.execute("VACUUM INTO ?", [str(copy)])
 
     assert restored(f"sqlite:///{copy}") == ids
 
 
-def test_a_dump_of_postgresql_with_its_partitions_is_restored(postgres_url, postgres_server, tmp_path):
+def test_a_dump_of_postgresql_with_its_partitions_is_restored(
+    postgres_url, postgres_server, tmp_path
+):
     ids = stored(postgres_url)
     dump = tmp_path / "rankwatch.dump"
     dumping = [require("pg_dump"), "--format=custom", f"--file={dump}", plain(postgres_url)]

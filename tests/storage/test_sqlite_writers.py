@@ -40,7 +40,9 @@ def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file):
 
 
 @pytest.mark.parametrize(
-    ("process", "named"), [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")], ids=["ended", "running"]
+    ("process", "named"),
+    [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")],
+    ids=["ended", "running"],
 )
 def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, named):
     lock = FileLock(file=file, holder="host:7")
@@ -55,7 +57,10 @@ def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, name
 def test_writers_of_one_process_wait_for_each_other_in_the_order_in_which_they_came(file):
     url = f"sqlite:///{file}?timeout=0.01"
     order: list[int] = []
-    with closing(open_store(url, create=False)) as store, closing(open_store(url, create=False)) as other:
+    with (
+        closing(open_store(url, create=False)) as store,
+        closing(open_store(url, create=False)) as other,
+    ):
         threads = []
         with store.database.write():
             for number in range(4):

@@ -14,7 +14,17 @@ from monitor.model.alerts import AlertState, Outcome, State, Transition
 from monitor.model.notifications import Delivery, DeliveryStatus, Notification, Silence
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import Cutoffs
-from monitor.model.runs import Claim, Evidence, EvidenceKind, LatestRun, Run, RunRecord, RunResult, RunStatus, Scores
+from monitor.model.runs import (
+    Claim,
+    Evidence,
+    EvidenceKind,
+    LatestRun,
+    Run,
+    RunRecord,
+    RunResult,
+    RunStatus,
+    Scores,
+)
 from monitor.storage import SqlStore
 
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
@@ -43,13 +53,19 @@ def attempt(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim | N
 def scores(values: dict[str, dict[str, float]]) -> Scores:
     """From metric -> user -> value."""
     users = sorted({user for of_metric in values.values() for user in of_metric})
-    by_metric = {metric: np.array([of_metric[user] for user in users]) for metric, of_metric in values.items()}
+    by_metric = {
+        metric: np.array([of_metric[user] for user in users])
+        for metric, of_metric in values.items()
+    }
     return Scores(users=pd.Index(users, dtype="str"), by_metric=by_metric)
 
 
 def user_scores(store: SqlStore, user: str) -> list[tuple[Any, ...]]:
     """Slot, metric and value of one user's scores as the view for people shows them, by slot and metric."""
-    query = "SELECT scheduled_for, metric, value FROM user_scores WHERE user_id = :user ORDER BY scheduled_for, metric"
+    query = (
+        "SELECT scheduled_for, metric, value FROM user_scores WHERE user_id = :user ORDER BY "
+        "scheduled_for, metric"
+    )
     with store.database.read() as connection:
         return [tuple(row) for row in connection.execute(text(query), {"user": user})]
 
@@ -90,7 +106,14 @@ def result(claim: Claim, **changes: Any) -> RunResult:
         k=10,
         coverage=coverage(),
         summaries=(factories.summary(), factories.summary(segment="activity=new", n=2, mean=0.25)),
-        scores=[scores({"extended_tau": {"u1": -1.0, "u2": 0.5, "u3": 0.25}, "rbo(p=0.9)": {"u1": 0.0, "u2": 0.9, "u3": 0.8}})],
+        scores=[
+            scores(
+                {
+                    "extended_tau": {"u1": -1.0, "u2": 0.5, "u3": 0.25},
+                    "rbo(p=0.9)": {"u1": 0.0, "u2": 0.9, "u3": 0.8},
+                }
+            )
+        ],
         evidence=(evidence(), evidence(kind=EvidenceKind.REPRESENTATIVE, user="u3")),
         stage_seconds={"pull": 1.5, "score": 0.25},
     )
@@ -101,10 +124,21 @@ def result(claim: Claim, **changes: Any) -> RunResult:
 
 def fired(slot: datetime = SLOT, **changes: Any) -> tuple[AlertState, Transition]:
     """A state that fires from quiet in this slot, and its transition."""
-    about = {name: changes.pop(name) for name in ("comparison", "alert", "segment") if name in changes}
+    about = {
+        name: changes.pop(name) for name in ("comparison", "alert", "segment") if name in changes
+    }
     key = f"key {slot:%d %H} {about.get('segment', 'all')}"
-    firing = state(state=State.FIRING, since=slot, judged_slot=slot, outcome=Outcome.BREACH, dedup_key=key, **about)
-    cause = factories.transition(slot=slot, at=slot, from_state=State.QUIET, since=slot, dedup_key=key, **about)
+    firing = state(
+        state=State.FIRING,
+        since=slot,
+        judged_slot=slot,
+        outcome=Outcome.BREACH,
+        dedup_key=key,
+        **about,
+    )
+    cause = factories.transition(
+        slot=slot, at=slot, from_state=State.QUIET, since=slot, dedup_key=key, **about
+    )
     return firing, replace(cause, **changes)
 
 
@@ -134,7 +168,10 @@ def run(
 ) -> int:
     """Claim the slot and store a result with these states and transitions."""
     claim = claimed(store, slot, comparison=comparison, rerun=True)
-    states, transitions = (state for state, _ in moves), (transition for _, transition in moves if transition)
+    states, transitions = (
+        (state for state, _ in moves),
+        (transition for _, transition in moves if transition),
+    )
     whole = {"states": tuple(states), "transitions": tuple(transitions), **changes}
     assert store.runs.finish(result(claim, **whole), receivers=receivers)
     return claim.run_id
@@ -164,11 +201,17 @@ def transitions(store: SqlStore) -> tuple[Transition, ...]:
 def lease(
     store: SqlStore, now: datetime, *, receiver: str = "hook", owner: str = "a:1", limit: int = 10
 ) -> tuple[Delivery, ...]:
-    return store.outbox.claim_deliveries(receiver, owner=owner, now=now, until=now + timedelta(minutes=1), limit=limit)
+    return store.outbox.claim_deliveries(
+        receiver, owner=owner, now=now, until=now + timedelta(minutes=1), limit=limit
+    )
 
 
-def note(delivery: Delivery, at: datetime, status: DeliveryStatus = DeliveryStatus.SENT, **changes: Any) -> Notification:
-    base = Notification(delivery_id=delivery.id, at=at, status=status, reason=None, next_attempt_at=None)
+def note(
+    delivery: Delivery, at: datetime, status: DeliveryStatus = DeliveryStatus.SENT, **changes: Any
+) -> Notification:
+    base = Notification(
+        delivery_id=delivery.id, at=at, status=status, reason=None, next_attempt_at=None
+    )
     return replace(base, **changes)
 
 
@@ -191,4 +234,12 @@ def cutoffs(**before: datetime) -> Cutoffs:
 
 
 def silence(at: datetime, ends_at: datetime, matcher: str = "segment=all") -> Silence:
-    return Silence(id=0, matchers=(matcher,), author="anna", comment="", created_at=at, starts_at=at, ends_at=ends_at)
+    return Silence(
+        id=0,
+        matchers=(matcher,),
+        author="anna",
+        comment="",
+        created_at=at,
+        starts_at=at,
+        ends_at=ends_at,
+    )

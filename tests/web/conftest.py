@@ -50,18 +50,27 @@ def limits() -> Limits:
 
 @pytest.fixture
 def client(health: Health, limits: Limits) -> Iterator[Site]:
-    with running(published.pages(metrics=published.filled().render, health=health), limits=limits) as site:
+    with running(
+        published.pages(metrics=published.filled().render, health=health), limits=limits
+    ) as site:
         yield site
 
 
 @pytest.fixture(scope="session")
-def stores(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SqlStore]]:
-    """Stores to read, each of one comparison whose name is the key; in the hostile one every name is."""
+def stores(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, SqlStore]]:
+    """Stores to read, each of one comparison whose name is the key.
+
+    In the hostile one every name is.
+    """
     folder, opened = tmp_path_factory.mktemp("stores"), {}
     with ExitStack() as stack:
         for number, name in enumerate(("home-feed", EVIL)):
             file = shutil.copy(sqlite_template, folder / f"{number}.db")
-            opened[name] = stack.enter_context(closing(open_store(f"sqlite:///{file}", create=False)))
+            opened[name] = stack.enter_context(
+                closing(open_store(f"sqlite:///{file}", create=False))
+            )
         fill(opened["home-feed"])
         fill(opened[EVIL], EVIL, EVIL)
         yield opened

@@ -28,7 +28,9 @@ def hashed(password: str, cost: int = 4, prefix: str = "2b") -> SecretStr:
 class Site:
     """One server and a client of it."""
 
-    def __init__(self, server: WebServer, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, server: WebServer, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> None:
         self.server, self.tls, self.host = server, tls, host
         self.port = int(server.url.rpartition(":")[2])
 
@@ -37,8 +39,13 @@ class Site:
             return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.tls)
 
-    def open(self, sent: bytes = b"", *, host: str | None = None, is_small: bool = False) -> socket.socket:
-        """A connection that speaks raw bytes, and has said these; a small one takes little at a time."""
+    def open(
+        self, sent: bytes = b"", *, host: str | None = None, is_small: bool = False
+    ) -> socket.socket:
+        """A connection that speaks raw bytes, and has said these.
+
+        A small one takes little at a time.
+        """
         raw = socket.socket(socket.AF_INET6 if ":" in (host or self.host) else socket.AF_INET)
         if is_small:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -60,9 +67,19 @@ class Site:
         with closing(self.connect()) as connection:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+            return (
+                answer.status,
+                {name.lower(): value for name, value in answer.getheaders()},
+                answer.read(),
+            )
 
-    def status(self, path: str = "/metrics", user: tuple[str, str] | None = None, method: str = "GET", **headers: str) -> int:
+    def status(
+        self,
+        path: str = "/metrics",
+        user: tuple[str, str] | None = None,
+        method: str = "GET",
+        **headers: str,
+    ) -> int:
         return self.get(path, user, method, None, **headers)[0]
 
 
@@ -72,11 +89,16 @@ def basic(user: str, password: str) -> str:
 
 def access_of(*, old: Access | None = None, **options: Any) -> Access:
     """In force: Kim's password, and these options of a web configuration file."""
-    return open_access(AccessOptions.model_validate({"basic_auth_users": {KIM[0]: hashed(KIM[1])}, **options}), old=old)
+    return open_access(
+        AccessOptions.model_validate({"basic_auth_users": {KIM[0]: hashed(KIM[1])}, **options}),
+        old=old,
+    )
 
 
 @contextmanager
-def running(app: Any, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None, **options: Any) -> Iterator[Site]:
+def running(
+    app: Any, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None, **options: Any
+) -> Iterator[Site]:
     """A server of this application, stopped at the end; ``options`` are its own."""
     server = WebServer(app, host, 0, **options)
     server.start()
@@ -88,11 +110,21 @@ def running(app: Any, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = N
 
 @contextmanager
 def serving(
-    health: Any = None, access: Access | None = None, tls: ssl.SSLContext | None = None, **options: Any
+    health: Any = None,
+    access: Access | None = None,
+    tls: ssl.SSLContext | None = None,
+    **options: Any,
 ) -> Iterator[Site]:
-    """A server; its client uses ``tls``. ``limits``, ``page`` and ``reload`` are the server's, other options the file's."""
+    """A server; its client uses ``tls``.
+
+    ``limits``, ``page`` and ``reload`` are the server's, other options the file's.
+    """
     limits, page = options.pop("limits", None), options.pop("page", b"page\n")
     reload = options.pop("reload", lambda: False)
-    app = published.pages(metrics=lambda _accept, _encoding: (page, {}), health=health or published.Well(), reload=reload)
+    app = published.pages(
+        metrics=lambda _accept, _encoding: (page, {}),
+        health=health or published.Well(),
+        reload=reload,
+    )
     with running(app, tls=tls, access=access or access_of(**options), limits=limits) as site:
         yield site

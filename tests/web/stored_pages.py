@@ -27,32 +27,68 @@ KEY = "key-1"
 EVIL = '<script>alert(1)<\\script>"&{{7*7}} \u202e\x1b[2J..'
 
 
-def fill(store: SqlStore, name: str = "home-feed", user: str = "u1", item: str | None = None) -> None:
-    """Four runs of one comparison, the last of which fires; of one user and one other the lists are kept."""
+def fill(
+    store: SqlStore, name: str = "home-feed", user: str = "u1", item: str | None = None
+) -> None:
+    """Four runs of one comparison, the last of which fires.
+
+    Of one user and one other the lists are kept.
+    """
     lists = (item or name, "i2", "i3"), ("i2", item or name, "i4")
     explained = published.explanation()
     gained = replace(explained.gained[0], item=item or name, title=item or name)
-    expected = replace(published.latest().expectations[0], alert="SimilarityDropped", expected=0.5, limit=0.4, opposite=0.6)
+    expected = replace(
+        published.latest().expectations[0],
+        alert="SimilarityDropped",
+        expected=0.5,
+        limit=0.4,
+        opposite=0.6,
+    )
     place = f"country={name}"
     for number, slot in enumerate(SLOTS):
-        claim = store.runs.claim(name, slot, owner="test", now=slot, until=slot + DAY, config_hash="0" * 64, rerun=False)
+        claim = store.runs.claim(
+            name, slot, owner="test", now=slot, until=slot + DAY, config_hash="0" * 64, rerun=False
+        )
         assert claim is not None
         is_last = number == 3
         mean = 0.25 if is_last else 0.5
-        alert = {"comparison": name, "since": slot, "dedup_key": KEY, "incident": KEY, "reason": name}
+        alert = {
+            "comparison": name,
+            "since": slot,
+            "dedup_key": KEY,
+            "incident": KEY,
+            "reason": name,
+        }
         state = factories.state(state=State.FIRING, judged_slot=slot, **alert)
-        change = factories.transition(slot=slot, at=slot, explanation=name, from_state=State.QUIET, **alert)
-        worst: Any = {"kind": EvidenceKind.WORST, "position": 0, "baseline": lists[0], "candidate": lists[1]}
+        change = factories.transition(
+            slot=slot, at=slot, explanation=name, from_state=State.QUIET, **alert
+        )
+        worst: Any = {
+            "kind": EvidenceKind.WORST,
+            "position": 0,
+            "baseline": lists[0],
+            "candidate": lists[1],
+        }
         result = published.result(
             claim=claim,
             reason=name,
-            models={Arm.CANDIDATE: ArmModel(now=name, before=name, since=slot, users={name: 3, "v2": 1})},
+            models={
+                Arm.CANDIDATE: ArmModel(now=name, before=name, since=slot, users={name: 3, "v2": 1})
+            },
             input_hash="ff",
             coverage=published.coverage(),
-            summaries=(factories.summary(mean=mean), factories.summary(segment=place, mean=mean / 2, n=9)),
+            summaries=(
+                factories.summary(mean=mean),
+                factories.summary(segment=place, mean=mean / 2, n=9),
+            ),
             arm_scores=(published.arm_score(segment=name),),
             catalogue_size=1000,
-            scores=[Scores(users=pd.Index(sorted([user, "zz"]), dtype="str"), by_metric={METRIC: np.array([mean, 1.0])})],
+            scores=[
+                Scores(
+                    users=pd.Index(sorted([user, "zz"]), dtype="str"),
+                    by_metric={METRIC: np.array([mean, 1.0])},
+                )
+            ],
             evidence=(Evidence(**worst, user=user, scores={METRIC: mean}),),
             lists=KeptLists(
                 baseline=factories.rankings({user: list(lists[0]), "zz": ["i1"]}),
@@ -71,7 +107,11 @@ def application(store: SqlStore, **given: Any) -> Starlette:
     """The pages over the store, as of six hours after its newest run."""
     names = {run.comparison for run in store.history.runs(comparison=None, limit=100)}
     latest = store.history.latest(sorted(names))
-    shown = {"store": store, "clock": HeldClock(SLOTS[-1] + timedelta(hours=6)), "latest": lambda: latest}
+    shown = {
+        "store": store,
+        "clock": HeldClock(SLOTS[-1] + timedelta(hours=6)),
+        "latest": lambda: latest,
+    }
     return published.pages(**{**shown, **given})
 
 

@@ -50,11 +50,17 @@ class Browser:
         return unescape(re.findall(r'name="token" value="([^"]+)"', self.get("/alerts", user))[0])
 
     def post(
-        self, fields: dict[str, str], path: str = PAGE, user: tuple[str, str] | None = KIM, **headers: str
+        self,
+        fields: dict[str, str],
+        path: str = PAGE,
+        user: tuple[str, str] | None = KIM,
+        **headers: str,
     ) -> tuple[int, str]:
         """The status, and where it leads to or what it says."""
         known = {"token": self.token()} if user == KIM and "token" not in fields else {}
-        status, answered, text = self.site.get(path, user, "POST", urlencode({**known, **fields}).encode(), **headers)
+        status, answered, text = self.site.get(
+            path, user, "POST", urlencode({**known, **fields}).encode(), **headers
+        )
         return status, answered.get("location", unescape(text.decode()))
 
     @property
@@ -70,7 +76,9 @@ class Browser:
 
 
 @contextmanager
-def browser_of(store: SqlStore, access: Access | None = None, tls: Any = None, **given: Any) -> Iterator[Browser]:
+def browser_of(
+    store: SqlStore, access: Access | None = None, tls: Any = None, **given: Any
+) -> Iterator[Browser]:
     clock = HeldClock(NOW)
     users = {name: hashed(password) for name, password in (KIM, JOE)}
     app = application(store, clock=clock, **given)
@@ -85,23 +93,37 @@ def browser(store: SqlStore) -> Iterator[Browser]:
         yield browser
 
 
-def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either_database(database_url):
+def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either_database(
+    database_url,
+):
     with closing(open_store(database_url, create=True)) as store:
         fill(store)
         with browser_of(store) as browser:
-            assert browser.post({"do": "acknowledge", "comment": " known \n"}) == (303, f"{PAGE}?done=acknowledge")
+            assert browser.post({"do": "acknowledge", "comment": " known \n"}) == (
+                303,
+                f"{PAGE}?done=acknowledge",
+            )
             assert browser.states == [("firing", "kim")]
             assert "kim is on it" in browser.get()
             assert "it is not sent again until it ends" in browser.get(f"{PAGE}?done=acknowledge")
             assert "<b>" not in browser.get(f"{PAGE}?done=<b>")
 
             (offered,) = re.findall(r"<textarea[^>]*>(.*?)</textarea>", browser.get(), re.DOTALL)
-            silence = {"do": "silence", "matchers": unescape(offered), "for": "2h", "comment": "why"}
+            silence = {
+                "do": "silence",
+                "matchers": unescape(offered),
+                "for": "2h",
+                "comment": "why",
+            }
             assert browser.post(silence) == (303, f"{PAGE}?done=silence")
             (made,) = store.alerts.silences(ending_after=NOW)
             assert made.matchers == ("comparison=home-feed", 'alert=~"SimilarityLow"')
             assert (made.author, made.comment) == ("kim", "why")
-            assert (made.created_at, made.starts_at, made.ends_at) == (NOW, NOW, NOW + timedelta(hours=2))
+            assert (made.created_at, made.starts_at, made.ends_at) == (
+                NOW,
+                NOW,
+                NOW + timedelta(hours=2),
+            )
             assert f"silence {made.id} of kim" in browser.get()
 
             browser.clock.pass_by(60)
@@ -110,7 +132,10 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
                 assert browser.post(asked, "/alerts") == (303, f"/alerts?done={outcome}")
             assert store.alerts.silences(ending_after=browser.clock.at) == ()
 
-            assert browser.post({"do": "resolve", "comment": "rolled back"}) == (303, f"{PAGE}?done=resolve")
+            assert browser.post({"do": "resolve", "comment": "rolled back"}) == (
+                303,
+                f"{PAGE}?done=resolve",
+            )
             assert browser.states == [("quiet", None)]
             reasons = [each.reason for each in store.alerts.transitions(comparison=None, limit=2)]
             assert reasons == ["acknowledged by kim: known", "resolved by kim: rolled back"]
@@ -128,14 +153,25 @@ def test_what_is_sent_again_changes_nothing_and_says_so(browser):
         assert browser.post(fields)[1] == f"{PAGE}?done=nothing"
     assert (browser.states, browser.store.alerts.silences(ending_after=None)) == before
     assert "Nothing was changed" in browser.get(f"{PAGE}?done=nothing")
-    assert browser.post({**silence, "token": browser.token()})[1] == f"{PAGE}?done=silence"  # a page that was loaded anew
+    assert (
+        browser.post({**silence, "token": browser.token()})[1] == f"{PAGE}?done=silence"
+    )  # a page that was loaded anew
 
 
 def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser, store):
     with browser_of(store) as old:
         ended = old.token()
     own, joes = browser.token(), browser.token(JOE)
-    for token in ("", "nonsense~", "~", joes, ended, own.replace("2024", "2025"), own + "\u20ac", own[:-1]):
+    for token in (
+        "",
+        "nonsense~",
+        "~",
+        joes,
+        ended,
+        own.replace("2024", "2025"),
+        own + "\u20ac",
+        own[:-1],
+    ):
         status, said = browser.post({"do": "resolve", "token": token})
         assert (status, "load its page anew" in said) == (403, True), token
     for path in ("/alerts/another-key", "/alerts", "/alerts/%3Cb%3E%00"):
@@ -146,7 +182,15 @@ def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser
 
 def test_a_form_of_another_site_changes_nothing(store):
     elsewhere = [
-        *({"Origin": origin} for origin in ("https://evil.test", "null", "http://127.0.0.1:1", "http://127.0.0.1.evil.test")),
+        *(
+            {"Origin": origin}
+            for origin in (
+                "https://evil.test",
+                "null",
+                "http://127.0.0.1:1",
+                "http://127.0.0.1.evil.test",
+            )
+        ),
         *({"Sec-Fetch-Site": kind} for kind in ("cross-site", "same-site", "none", "")),
     ]
     here = [
@@ -156,9 +200,13 @@ def test_a_form_of_another_site_changes_nothing(store):
     ]
     fill(store)
     with browser_of(store) as browser:
-        assert [browser.post({"do": "resolve"}, PAGE, KIM, **headers)[0] for headers in elsewhere] == [403] * 8
+        assert [
+            browser.post({"do": "resolve"}, PAGE, KIM, **headers)[0] for headers in elsewhere
+        ] == [403] * 8
         assert browser.is_untouched
-        assert [browser.post({"do": "resolve"}, PAGE, KIM, **headers)[0] for headers in here] == [303] * 3
+        assert [browser.post({"do": "resolve"}, PAGE, KIM, **headers)[0] for headers in here] == [
+            303
+        ] * 3
 
 
 def test_nobody_acts_where_nobody_is_known_by_name(store):
@@ -169,7 +217,10 @@ def test_nobody_acts_where_nobody_is_known_by_name(store):
             assert "web_config_file" in body
             assert "<form" not in body
             status, said = browser.post({"do": "resolve"}, path, None)
-            assert (status, "basic_auth_users or verified client certificates" in said) == (403, True)
+            assert (status, "basic_auth_users or verified client certificates" in said) == (
+                403,
+                True,
+            )
     with browser_of(store) as browser:
         assert browser.post({"do": "resolve"}, user=("kim", "wrong"))[0] == 401
         assert browser.post({"do": "resolve"}, user=None)[0] == 401
@@ -179,7 +230,11 @@ def test_nobody_acts_where_nobody_is_known_by_name(store):
 @pytest.mark.integration
 def test_a_client_certificate_names_who_acts(store, authority, server_pair, client_pair):
     fill(store)
-    tls = tls_of(server_pair, client_ca_file=str(authority.cert), client_auth_type="RequireAndVerifyClientCert")
+    tls = tls_of(
+        server_pair,
+        client_ca_file=str(authority.cert),
+        client_auth_type="RequireAndVerifyClientCert",
+    )
     access = access_of(basic_auth_users={}, tls_server_config=tls)
     with browser_of(store, access, authority.client_context(client_pair)) as browser:
         assert browser.post({"do": "acknowledge"})[0] == 303
@@ -203,7 +258,10 @@ REFUSED = yaml.safe_load(r"""
 
 
 def test_what_cannot_be_done_is_said_with_what_to_do(browser):
-    for fields, status, why in (*REFUSED, ({"do": "resolve", "comment": "x" * 20_000}, 413, "at most 16,384 bytes")):
+    for fields, status, why in (
+        *REFUSED,
+        ({"do": "resolve", "comment": "x" * 20_000}, 413, "at most 16,384 bytes"),
+    ):
         found, said = browser.post(fields)
         assert (found, why in said) == (status, True), said
     assert browser.is_untouched
@@ -211,7 +269,12 @@ def test_what_cannot_be_done_is_said_with_what_to_do(browser):
 
 def test_whatever_people_write_stays_text(browser):
     words = EVIL + "\x00"
-    silence = {"do": "silence", "matchers": f"alert=SimilarityLow\ncomparison!={words}", "for": "1h", "comment": words}
+    silence = {
+        "do": "silence",
+        "matchers": f"alert=SimilarityLow\ncomparison!={words}",
+        "for": "1h",
+        "comment": words,
+    }
     assert browser.post({"do": "acknowledge", "comment": words})[0] == 303
     assert browser.post(silence)[0] == 303
     for path in (PAGE, "/alerts"):
@@ -229,16 +292,25 @@ def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(s
     scene.deliver(after=timedelta(minutes=1))
     scene.fire(timedelta(days=1), watched=EACH, segments=(*SEGMENTS, "a=3"))
     scene.deliver(after=timedelta(minutes=1))
-    key, window = scene.receiver.sent[0].incident, MaintenanceWindow(name="night", matchers=(), ends_at=lambda now: now)
-    at_night = published.site(store=scene.store, clock=scene.clock, policy=lambda: NotificationPolicy(windows=(window,)))
-    assert [each[:36] for each in read_alert_page(at_night, Query(path={"key": key}, chosen={})).held] == [
-        "SimilarityLow: maintenance night unt"
-    ]
+    key, window = (
+        scene.receiver.sent[0].incident,
+        MaintenanceWindow(name="night", matchers=(), ends_at=lambda now: now),
+    )
+    at_night = published.site(
+        store=scene.store, clock=scene.clock, policy=lambda: NotificationPolicy(windows=(window,))
+    )
+    assert [
+        each[:36] for each in read_alert_page(at_night, Query(path={"key": key}, chosen={})).held
+    ] == ["SimilarityLow: maintenance night unt"]
     scene.end(timedelta(days=1), watched=EACH, segments=(*SEGMENTS, "a=3"))
     scene.deliver(after=timedelta(minutes=1))
 
-    page = read_alert_page(published.site(store=scene.store, clock=scene.clock), Query(path={"key": key}, chosen={}))
-    sent = [plain_text(content_of(message, "http://here")) for message in reversed(scene.receiver.sent)]
+    page = read_alert_page(
+        published.site(store=scene.store, clock=scene.clock), Query(path={"key": key}, chosen={})
+    )
+    sent = [
+        plain_text(content_of(message, "http://here")) for message in reversed(scene.receiver.sent)
+    ]
     assert [each.text for each in page.messages] == sent
     assert len(sent) == 3
     assert {each.receivers for each in page.messages} == {("fake",)}
@@ -246,15 +318,27 @@ def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(s
 
 
 @pytest.mark.integration
-def test_an_incident_is_read_on_a_telephone_and_acknowledged_by_keyboard_without_javascript(browser):
+def test_an_incident_is_read_on_a_telephone_and_acknowledged_by_keyboard_without_javascript(
+    browser,
+):
     body = browser.get()
-    assert body.index("<h1>") < body.index('class="card verdict"') < body.index('<nav class="steps"') < body.index("<h3>")
+    assert (
+        body.index("<h1>")
+        < body.index('class="card verdict"')
+        < body.index('<nav class="steps"')
+        < body.index("<h3>")
+    )
     with chromium.browsing() as opened:
         tab = opened.open_tab(width=390, has_script=False)
         tab.call("Network.setExtraHTTPHeaders", headers={"Authorization": basic(*KIM)})
         tab.go(f"{browser.site.server.url}{PAGE}")
         assert tab.run("document.documentElement.scrollWidth") == 390
-        assert tab.run("[...document.querySelectorAll('input:not([type=hidden]), textarea')].every(each => each.labels.length)")
+        assert tab.run(
+            (
+                "[...document.querySelectorAll('input:not([type=hidden]), textarea')].every(each "
+                "=> each.labels.length)"
+            )
+        )
         presses = 0
         while tab.run("document.activeElement.value") != "acknowledge":
             tab.press("Tab")

@@ -53,10 +53,24 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     names = ("seg2-nonUK-pop", "ok-seed")
     for arm in ("baseline", *names):
         (folder / arm).mkdir()
-        for number, day in enumerate([*days, today + timedelta(days=1)], start=1):  # midnight may come
-            shutil.copy(lists_folder() / arm / f"{date(2024, 1, number)}.parquet", folder / arm / f"{day}.parquet")
+        for number, day in enumerate(
+            [*days, today + timedelta(days=1)], start=1
+        ):  # midnight may come
+            shutil.copy(
+                lists_folder() / arm / f"{date(2024, 1, number)}.parquet",
+                folder / arm / f"{day}.parquet",
+            )
     config = write_config(folder, *(COMPARISON.format(name=name, folder=folder) for name in names))
-    run_cli("replay", "--from", f"{days[0]}T00:00:00Z", "--to", f"{today}T00:00:00Z", "--config", str(config), "--json")
+    run_cli(
+        "replay",
+        "--from",
+        f"{days[0]}T00:00:00Z",
+        "--to",
+        f"{today}T00:00:00Z",
+        "--config",
+        str(config),
+        "--json",
+    )
     with serving(config) as daemon:
         assert daemon.status_of("/-/ready") == 200
         yield daemon.url
@@ -83,9 +97,16 @@ def addresses(url: str) -> dict[str, str]:
 
 
 def trouble_of(browser: Browser, url: str) -> list[str]:
-    """What the page said on its console or was refused, and requests to other hosts; a missing page is said to be missing."""
+    """What the page said on its console or was refused, and requests to other hosts.
+
+    A missing page is said to be missing.
+    """
     said = [str(each["params"]) for each in browser.events if each["method"] in TROUBLE]
-    asked = [each["params"]["request"]["url"] for each in browser.events if each["method"] == "Network.requestWillBeSent"]
+    asked = [
+        each["params"]["request"]["url"]
+        for each in browser.events
+        if each["method"] == "Network.requestWillBeSent"
+    ]
     return [each for each in said if "404" not in each] + [
         each for each in asked if urlsplit(each).netloc != urlsplit(url).netloc
     ]
@@ -97,7 +118,9 @@ def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe
     browser, addresses, width, is_dark
 ):
     if not (AXE / "node_modules" / ".package-lock.json").exists():
-        subprocess.run([require("npm"), "ci", "--prefer-offline"], cwd=AXE, check=True, capture_output=True)
+        subprocess.run(
+            [require("npm"), "ci", "--prefer-offline"], cwd=AXE, check=True, capture_output=True
+        )
     axe = (AXE / "node_modules/axe-core/axe.min.js").read_text()
     tab, found = browser.open_tab(width=width, height=844, is_dark=is_dark), {}
     for name, address in addresses.items():
@@ -105,7 +128,10 @@ def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe
         tab.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         tab.run(f"{axe}; undefined")
         wrong = tab.run(
-            "axe.run().then((found) => found.violations.flatMap((each) => each.nodes.map((node) => each.id + ' ' + node.html)))"
+            (
+                "axe.run().then((found) => found.violations.flatMap((each) => "
+                "each.nodes.map((node) => each.id + ' ' + node.html)))"
+            )
         )
         too_wide = tab.run("document.documentElement.scrollWidth - innerWidth")
         found[name] = (wrong, too_wide, trouble_of(browser, address))
@@ -118,15 +144,18 @@ def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(browser, a
     tab = browser.open_tab(width=390, height=844)
     tab.go(addresses[page])
     seen = tab.run(
-        "[...document.querySelectorAll('main a, main h1, main p, main li, main td div')].filter((each) => "
-        "each.getBoundingClientRect().bottom < innerHeight && each.checkVisibility()).map((each) => each.innerText).join(' ')"
+        "[...document.querySelectorAll('main a, main h1, main p, main li, main td "
+        "div')].filter((each) => each.getBoundingClientRect().bottom < innerHeight && "
+        "each.checkVisibility()).map((each) => each.innerText).join(' ')"
     )
     for said in ("seg2-nonUK-pop", "country=nonUK", "the same list from the candidate", "firing"):
         assert said in seen
 
 
 @pytest.mark.integration
-def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_run(browser, addresses):
+def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_run(
+    browser, addresses
+):
     tab = browser.open_tab()
     tab.go(addresses["overview"])
     for wanted in ("/c/seg2-nonUK-pop", "/c/seg2-nonUK-pop/runs/", "/c/seg2-nonUK-pop/users/"):
@@ -147,10 +176,16 @@ def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_ru
 # Machado, Oliveira and Fernandes (2009), severity 1.0, on linear RGB.
 SEEN_WITH = {
     "all cones": "1 0 0  0 1 0  0 0 1",
-    "protanopia": "0.152286 1.052583 -0.204868  0.114503 0.786281 0.099216  -0.003882 -0.048116 1.051998",
-    "deuteranopia": "0.367322 0.860646 -0.227968  0.280085 0.672501 0.047413  -0.011820 0.042940 0.968881",
+    "protanopia": (
+        "0.152286 1.052583 -0.204868  0.114503 0.786281 0.099216  -0.003882 -0.048116 1.051998"
+    ),
+    "deuteranopia": (
+        "0.367322 0.860646 -0.227968  0.280085 0.672501 0.047413  -0.011820 0.042940 0.968881"
+    ),
 }
-TO_XYZ = "0.4124564 0.3575761 0.1804375  0.2126729 0.7151522 0.0721750  0.0193339 0.1191920 0.9503041"
+TO_XYZ = (
+    "0.4124564 0.3575761 0.1804375  0.2126729 0.7151522 0.0721750  0.0193339 0.1191920 0.9503041"
+)
 TOGETHER = (("bad", "good", "line"), ("band", "bad-soft", "card"), ("line", "warn", "quiet"))
 """Colours of the style sheet that mean different things in one picture."""
 LEAST_APART = 10.0
@@ -165,7 +200,9 @@ def lab(colour: str, seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     digits = colour.lstrip("#")
     digits = "".join(each * 2 for each in digits) if len(digits) == 3 else digits
     rgb = np.array([int(digits[place : place + 2], 16) for place in (0, 2, 4)]) / 255
-    linear = np.clip(seen @ np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4), 0, 1)
+    linear = np.clip(
+        seen @ np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4), 0, 1
+    )
     x, y, z = np.cbrt(np.maximum(matrix(TO_XYZ) @ linear / [0.95047, 1.0, 1.08883], 1e-9))
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
@@ -173,9 +210,14 @@ def lab(colour: str, seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 @pytest.mark.parametrize("sight", SEEN_WITH)
 def test_colours_that_mean_different_things_are_told_apart(sight):
     style = read_style()
-    light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6});", part)) for part in style.split("prefers-color-scheme", 1))
+    light, dark = (
+        dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6});", part))
+        for part in style.split("prefers-color-scheme", 1)
+    )
     stacked = re.findall(r"svg \.s\d \{ fill: (#[0-9a-f]{6})", style)
-    groups = [[theme[name] for name in names] for theme in (light, light | dark) for names in TOGETHER] + [stacked[:4]]
+    groups = [
+        [theme[name] for name in names] for theme in (light, light | dark) for names in TOGETHER
+    ] + [stacked[:4]]
     seen = matrix(SEEN_WITH[sight])
     for group in groups:
         for one, other in combinations(group, 2):

@@ -39,7 +39,9 @@ FOR_MACHINES = ("/metrics", "/-/healthy", "/-/ready", "/api/v1/gate/home-feed?ma
 def open_site(health: Health) -> Iterator[Site]:
     """Nobody has to authenticate."""
     access = Access(hosts=frozenset({"rankwatch.example.com"}))
-    with running(published.pages(metrics=published.filled().render, health=health), access=access) as site:
+    with running(
+        published.pages(metrics=published.filled().render, health=health), access=access
+    ) as site:
         yield site
 
 
@@ -50,7 +52,13 @@ def test_pages_are_shown_under_our_names_and_addresses(open_site, host):
 
 @pytest.mark.parametrize("host", OTHERS)
 def test_a_page_of_another_name_reads_nothing_where_nobody_authenticates(open_site, host):
-    for path in ("/", "/c/home-feed", "/api/v1/comparisons", "/api/v1/openapi.json", "/no-such-page"):
+    for path in (
+        "/",
+        "/c/home-feed",
+        "/api/v1/comparisons",
+        "/api/v1/openapi.json",
+        "/no-such-page",
+    ):
         status, _, body = open_site.get(path, Host=host)
         assert status == 421
         assert b"external_url" in body
@@ -66,7 +74,9 @@ def test_monitoring_and_deployments_may_ask_by_the_name_of_a_service(open_site, 
 def test_a_probe_by_another_name_gets_no_reason(open_site, health):
     health.lacking = "no database at db.internal"
     assert open_site.get("/-/ready", Host="evil.test")[2] == b"not ready\n"
-    assert open_site.get("/-/ready", Host="10.1.2.3")[2] == b"not ready: no database at db.internal\n"
+    assert (
+        open_site.get("/-/ready", Host="10.1.2.3")[2] == b"not ready: no database at db.internal\n"
+    )
 
 
 def test_any_name_will_do_where_everybody_authenticates():

@@ -74,7 +74,9 @@ def test_every_page_has_its_template_and_every_template_its_page():
     folder = Path(pages.__file__).parents[1] / "templates"
     reports = {"report.html", "compared.html", "certificate.html", "backtest.html"}
     kept = {"layout.html", "macros.html", "absent.html", "section.html", *reports}
-    assert {path.name for path in folder.iterdir()} - kept == {page.template for page in pages.PAGES}
+    assert {path.name for path in folder.iterdir()} - kept == {
+        page.template for page in pages.PAGES
+    }
     unsafe = re.compile(r"\|\s*safe\b|autoescape|style=|\son\w+=")
     assert [path.name for path in folder.iterdir() if unsafe.search(path.read_text())] == []
     assert paths_of("a", "b").keys() == {page.path for page in pages.PAGES}
@@ -86,7 +88,11 @@ def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask):
 
 
 def test_names_from_outside_stay_text_on_every_page(stores):
-    given = {"comparisons": lambda: watched(EVIL), "notice": lambda: EVIL, "titles": lambda *_: {EVIL: EVIL}}
+    given = {
+        "comparisons": lambda: watched(EVIL),
+        "notice": lambda: EVIL,
+        "titles": lambda *_: {EVIL: EVIL},
+    }
     paths = paths_of(EVIL, EVIL)
     del paths["/c/{name}/users/{user}"]  # browsers take such a path apart
     with browsing(application(stores[EVIL], **given)) as ask:
@@ -117,7 +123,11 @@ def test_json_is_as_the_description_says(ask):
     assert described == describe_api()
     for page in pages.PAGES:
         address = paths_of("home-feed", "u1")[page.path]
-        api = address.replace("/c/", "/api/v1/comparisons/") if "/c/" in address else page.api.replace("{key}", KEY)
+        api = (
+            address.replace("/c/", "/api/v1/comparisons/")
+            if "/c/" in address
+            else page.api.replace("{key}", KEY)
+        )
         content = described["paths"][page.api]["get"]["responses"]["200"]["content"]
         schema = content["application/json"]["schema"]
         jsonschema.validate(ask(api).json(), {**schema, "components": described["components"]})
@@ -126,10 +136,16 @@ def test_json_is_as_the_description_says(ask):
 def test_a_comparison_shows_what_is_stored(ask, filled):
     shown = ask(f"{FEED}?period=30d").json()
     stored = filled.history.runs(comparison="home-feed", limit=9)[::-1]
-    assert [point["slot"] for point in shown["points"]] == [format_instant(run.slot) for run in stored]
+    assert [point["slot"] for point in shown["points"]] == [
+        format_instant(run.slot) for run in stored
+    ]
     assert [point["mean"] for point in shown["points"]] == [0.5, 0.5, 0.5, 0.25]
-    assert {(point["low"], point["expected"], point["high"]) for point in shown["points"]} == {(0.4, 0.5, 0.6)}
-    assert [(span["alert"], span["start"], span["end"]) for span in shown["spans"]] == [("SimilarityLow", SLOT, None)]
+    assert {(point["low"], point["expected"], point["high"]) for point in shown["points"]} == {
+        (0.4, 0.5, 0.6)
+    }
+    assert [(span["alert"], span["start"], span["end"]) for span in shown["spans"]] == [
+        ("SimilarityLow", SLOT, None)
+    ]
     assert [part["means"] for part in shown["parts"]] == [[0.25, 0.25, 0.25, 0.125]]
     assert len(shown["distribution"]) == len(shown["coverage"]) == len(stored)
     body = ask("/c/home-feed?period=30d").text
@@ -140,7 +156,9 @@ def test_a_comparison_shows_what_is_stored(ask, filled):
 
 
 def test_where_the_newest_run_failed_earlier_ones_are_shown(filled, latest):
-    failed = replace(latest, run=replace(latest.run, status=RunStatus.FAILED), summaries=(), explanation=None)
+    failed = replace(
+        latest, run=replace(latest.run, status=RunStatus.FAILED), summaries=(), explanation=None
+    )
     with browsing(application(filled, latest=lambda: [failed], comparisons=watched)) as ask:
         shown = ask(f"{FEED}?period=30d").json()
     assert (shown["metric"], len(shown["points"])) == (METRIC, len(SLOTS))
@@ -148,7 +166,14 @@ def test_where_the_newest_run_failed_earlier_ones_are_shown(filled, latest):
 
 def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fine(filled, latest):
     place = "country=home-feed"
-    finding = Finding(kind=FaultKind.STALE, arms=(Arm.CANDIDATE,), segment=place, segment_share=1.0, users=9, compared=18)
+    finding = Finding(
+        kind=FaultKind.STALE,
+        arms=(Arm.CANDIDATE,),
+        segment=place,
+        segment_share=1.0,
+        users=9,
+        compared=18,
+    )
     told = replace(published.explanation(), segment=place, finding=finding)
     local = replace(latest.states[0], alert="SimilarityDropped", segment=place)
     shown = [latest]
@@ -160,7 +185,9 @@ def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fi
 
 
 def test_what_ended_lately_is_said_with_what_it_was(filled, latest):
-    end = factories.transition(from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1])
+    end = factories.transition(
+        from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1]
+    )
     over = replace(latest, states=(), ended=end)
     with browsing(application(filled, latest=lambda: [over], comparisons=watched)) as ask:
         assert f'<a href="/alerts/{KEY}">the last incident</a> ended' in ask("/").text
@@ -188,12 +215,16 @@ def test_a_user_is_shown_with_both_lists_in_every_run(ask):
         assert moves == {"i2": "up 1", "home-feed": "down 1", "i4": "new", "i3": "gone"}
         before = (candidate, format_instant(SLOTS[2])) if number == 3 else ([], None)
         assert (shown["former"], shown["former_slot"]) == before
-        assert [run["scores"][METRIC] for run in shown["history"]] == [0.5, 0.5, 0.5, 0.25][: number + 1]
+        assert [run["scores"][METRIC] for run in shown["history"]] == [0.5, 0.5, 0.5, 0.25][
+            : number + 1
+        ]
 
 
 def test_lists_that_were_not_kept_are_said_with_what_to_set(ask):
     assert ask("/c/home-feed/users/zz").status == 200
-    body = ask(f"/c/home-feed/users/zz?slot={quote(format_instant(SLOTS[0]))}").text  # only the newest lists are kept
+    body = ask(
+        f"/c/home-feed/users/zz?slot={quote(format_instant(SLOTS[0]))}"
+    ).text  # only the newest lists are kept
     assert "keep_lists: all" in body
 
 
@@ -203,13 +234,20 @@ def test_every_user_has_an_address(ask):
         assert answer.json()["reason"].startswith(f"nothing is stored of user {user} up to")
 
 
-@pytest.mark.parametrize("item", [EVIL, "../admin", "javascript:alert(1)", "x" * 10_000], ids=range(4))
+@pytest.mark.parametrize(
+    "item", [EVIL, "../admin", "javascript:alert(1)", "x" * 10_000], ids=range(4)
+)
 def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
     fill(store, item=item)
-    given = {"comparisons": lambda: watched(item_url=ITEM_URL), "titles": lambda *_: {item: "<i>Tea</i>"}}
+    given = {
+        "comparisons": lambda: watched(item_url=ITEM_URL),
+        "titles": lambda *_: {item: "<i>Tea</i>"},
+    }
     paths = paths_of("home-feed", "u1")
     with browsing(application(store, **given)) as ask:
-        run, user = (ask(paths[path]) for path in ("/c/{name}/runs/{slot}", "/c/{name}/users/{user}"))
+        run, user = (
+            ask(paths[path]) for path in ("/c/{name}/runs/{slot}", "/c/{name}/users/{user}")
+        )
     mine = ITEM_URL.replace("{item}", quote(item, safe=""))
     for answer in (run, user):
         links = {html.unescape(link) for link in re.findall(r'href="(http[^"]*)"', answer.text)}
@@ -217,7 +255,9 @@ def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
         assert mine in links
         assert all(link.startswith("https://shop.example.com/items/") for link in links)
         assert "<i>" not in answer.text
-    assert user.text.count("&lt;i&gt;Tea&lt;/i&gt; (") == 4, "of both lists, and of one before and now"
+    assert user.text.count("&lt;i&gt;Tea&lt;/i&gt; (") == 4, (
+        "of both lists, and of one before and now"
+    )
     in_lists_and_table = user.text.count(f'href="{html.escape(mine)}"'.replace("&#x27;", "&#39;"))
     assert in_lists_and_table == 5, "in both lists, in one before and now, and in the table"
 
@@ -234,7 +274,10 @@ ABSENT = """
 @pytest.mark.parametrize("line", ABSENT.strip().splitlines())
 def test_what_is_not_there_is_said(ask, line):
     path, said = re.split(" +-> ", line)
-    page, api = ask(path), ask(path.replace("/c/", "/api/v1/comparisons/").replace("/alerts/", "/api/v1/alerts/"))
+    page, api = (
+        ask(path),
+        ask(path.replace("/c/", "/api/v1/comparisons/").replace("/alerts/", "/api/v1/alerts/")),
+    )
     assert (page.status, api.status) == (404, 404)
     assert said in page.text
     assert said in api.json()["reason"]
@@ -248,7 +291,11 @@ def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
     app = application(filled, judge=fail)
     monkeypatch.setattr(filled.pages, "series", fail)
     with browsing(app) as ask:
-        answer, overview, gate = ask("/c/home-feed"), ask("/"), ask("/api/v1/gate/home-feed?margin=0.5&verdict=safe")
+        answer, overview, gate = (
+            ask("/c/home-feed"),
+            ask("/"),
+            ask("/api/v1/gate/home-feed?margin=0.5&verdict=safe"),
+        )
     assert (answer.status, gate.status) == (503, 503)
     assert "does not answer since 03:00" in answer.text
     assert "home-feed" in overview.text
@@ -263,26 +310,48 @@ def test_how_a_comparison_stands():
         Standing.PENDING: published.latest(states=(published.state(state="pending"),)),
         Standing.LEARNING: published.latest(states=(), expectations=(learning,)),
     }
-    assert {standing: standing_of(each) for standing, each in latest.items()} == {each: each for each in latest}
+    assert {standing: standing_of(each) for standing, each in latest.items()} == {
+        each: each for each in latest
+    }
 
 
 def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_what_was_published_last():
     latest = [published.latest(run=published.run(comparison="b"), states=()), published.named("c")]
-    configured: Callable[[], dict[str, Comparison]] = lambda: {**watched("a"), **watched("b"), **watched("c")}  # noqa: E731
+    configured: Callable[[], dict[str, Comparison]] = lambda: {
+        **watched("a"),
+        **watched("b"),
+        **watched("c"),
+    }  # noqa: E731
     with browsing(published.pages(latest=lambda: latest, comparisons=configured)) as ask:
         shown = ask("/api/v1/comparisons").json()
         latest[0] = published.named("b")
         later = ask("/api/v1/comparisons").json()["rows"]
-        assert re.search(r'<form[^>]*role="search" hidden', ask("/").text), "it would do nothing without JavaScript"
-    assert [(row["name"], row["standing"]) for row in shown["rows"]] == [("c", "firing"), ("a", "no data"), ("b", "quiet")]
+        assert re.search(r'<form[^>]*role="search" hidden', ask("/").text), (
+            "it would do nothing without JavaScript"
+        )
+    assert [(row["name"], row["standing"]) for row in shown["rows"]] == [
+        ("c", "firing"),
+        ("a", "no data"),
+        ("b", "quiet"),
+    ]
     assert shown["counts"] == {"firing": 1, "no data": 1, "pending": 0, "learning": 0, "quiet": 1}
-    assert {row["name"]: row["standing"] for row in later} == {"a": "no data", "b": "firing", "c": "firing"}
+    assert {row["name"]: row["standing"] for row in later} == {
+        "a": "no data",
+        "b": "firing",
+        "c": "firing",
+    }
 
 
 def test_of_very_many_comparisons_those_that_stand_best_are_a_name_in_a_list():
-    latest = [published.latest(run=published.run(comparison=f"c{number:03}"), states=()) for number in range(160)]
+    latest = [
+        published.latest(run=published.run(comparison=f"c{number:03}"), states=())
+        for number in range(160)
+    ]
     with browsing(published.pages(latest=lambda: (*latest, published.named("z")))) as ask:
         body = ask("/").text
-    assert re.findall(r'<tr data-name="(\w+)"', body) == ["z", *(f"c{number:03}" for number in range(149))]
+    assert re.findall(r'<tr data-name="(\w+)"', body) == [
+        "z",
+        *(f"c{number:03}" for number in range(149)),
+    ]
     listed = re.findall(r'<li data-name="(\w+)"><a href="/c/(\w+)"', body)
     assert listed == [(f"c{number:03}", f"c{number:03}") for number in range(149, 160)]

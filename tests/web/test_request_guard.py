@@ -1,4 +1,7 @@
-"""Who is let in by which request, over a real socket; and how much work it is to find out, which is counted, not timed."""
+"""Who is let in by which request, over a real socket.
+
+And how much work it is to find out, which is counted, not timed.
+"""
 
 import base64
 import select
@@ -26,7 +29,15 @@ def site(health: Any) -> Iterator[Site]:
 
 
 def test_pages_need_a_password(site):
-    for path in ("/metrics", "/", "/api/v1/gate/feed", "/no-such-page", "/-/ready/", "/-/", "//-/healthy"):
+    for path in (
+        "/metrics",
+        "/",
+        "/api/v1/gate/feed",
+        "/no-such-page",
+        "/-/ready/",
+        "/-/",
+        "//-/healthy",
+    ):
         status, headers, body = site.get(path)
         assert (status, body) == REFUSED
         assert headers["www-authenticate"] == 'Basic realm="rankwatch", charset="UTF-8"'
@@ -34,8 +45,19 @@ def test_pages_need_a_password(site):
 
 
 def test_wrong_credentials_are_all_refused_alike(site):
-    headers = ["", "Basic", "Basic !!!", "Basic a2lt", "Bearer " + base64.b64encode(b"kim:correct horse").decode()]
-    pairs = [("kim", "wrong"), ("kim", "correct horse "), ("nobody", "correct horse"), ("kim\0", "correct horse")]
+    headers = [
+        "",
+        "Basic",
+        "Basic !!!",
+        "Basic a2lt",
+        "Bearer " + base64.b64encode(b"kim:correct horse").decode(),
+    ]
+    pairs = [
+        ("kim", "wrong"),
+        ("kim", "correct horse "),
+        ("nobody", "correct horse"),
+        ("kim\0", "correct horse"),
+    ]
     for header in (*headers, *(basic(*pair) for pair in pairs)):
         assert site.get("/metrics", Authorization=header)[::2] == REFUSED, header
     with closing(site.connect()) as connection:
@@ -81,7 +103,9 @@ def test_a_scrape_each_second_costs_bcrypt_once():
         compared.append(password)
         return True
 
-    with serving(access=Access(credentials=Credentials({KIM[0]: hashed(KIM[1])}, compare=compare))) as site:
+    with serving(
+        access=Access(credentials=Credentials({KIM[0]: hashed(KIM[1])}, compare=compare))
+    ) as site:
         assert [site.status("/metrics", KIM) for _ in range(20)] == [200] * 20
     assert compared == [KIM[1].encode()]
 
@@ -91,7 +115,12 @@ class Slow(Credentials):
 
     def __init__(self, users: Mapping[str, SecretStr]) -> None:
         super().__init__(users)
-        self.release, self.begun, self.at_once, self.most = threading.Event(), threading.Semaphore(0), 0, 0
+        self.release, self.begun, self.at_once, self.most = (
+            threading.Event(),
+            threading.Semaphore(0),
+            0,
+            0,
+        )
 
     def verify(self, user: bytes, password: bytes) -> bool:
         if password != KIM[1].encode():
@@ -110,7 +139,10 @@ def _guess(number: int) -> bytes:
 def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_do_not_wait_also_after_a_reload():
     users: dict[str, Any] = {"basic_auth_users": {KIM[0]: hashed(KIM[1])}}
     slow = Slow(users["basic_auth_users"])
-    with ExitStack() as opened, serving(access=replace(access_of(**users), credentials=slow)) as site:
+    with (
+        ExitStack() as opened,
+        serving(access=replace(access_of(**users), credentials=slow)) as site,
+    ):
         opened.callback(slow.release.set)
         assert site.status("/metrics", KIM) == 200
         guesses = [opened.enter_context(site.open(_guess(number))) for number in range(10)]
@@ -200,7 +232,9 @@ def test_what_was_right_once_is_remembered_and_nothing_else_is():
 
 @pytest.mark.parametrize("is_right", [False, True])
 @pytest.mark.parametrize("user", ["kim", "joe", "\u00fc", "", "nobody"])
-def test_every_attempt_costs_as_many_rounds_as_the_costliest_hash_whoever_it_is_and_right_or_wrong(user, *, is_right):
+def test_every_attempt_costs_as_many_rounds_as_the_costliest_hash_whoever_it_is_and_right_or_wrong(
+    user, *, is_right
+):
     costs = {"kim": 4, "joe": 10, "\u00fc": 16, "": 5}
     rounds: list[int] = []
 

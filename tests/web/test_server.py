@@ -27,7 +27,10 @@ OK = b"HTTP/1.1 200 OK"
 
 
 def _has_ended(connection: socket.socket) -> bool:
-    """Wait until the server ends the connection, whatever it sends before; a time-out is an error."""
+    """Wait until the server ends the connection, whatever it sends before.
+
+    A time-out is an error.
+    """
     with suppress(ConnectionError):
         while connection.recv(65536):
             pass
@@ -63,7 +66,9 @@ def test_an_address_that_cannot_be_had_is_refused_by_name(host, port, message):
 
 
 @pytest.mark.parametrize(("host", "reached"), [("::1", ["::1"]), ("", ["127.0.0.1", "::1"])])
-def test_ipv6_is_served_and_written_in_brackets_and_an_empty_host_serves_both_families(host, reached):
+def test_ipv6_is_served_and_written_in_brackets_and_an_empty_host_serves_both_families(
+    host, reached
+):
     with running(published.pages(), host) as site:
         assert site.server.url == f"http://[{host or '::'}]:{site.port}"
         for each in reached:
@@ -75,7 +80,9 @@ def test_stopping_frees_the_port_and_may_be_done_twice_and_signal_handlers_stay_
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     WebServer(published.pages(), "127.0.0.1", 0).stop()
     with running(published.pages()) as site:
-        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+        assert [
+            signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        ] == before
         site.server.stop()
     assert not site.server.is_alive
     with socket.create_server((site.host, site.port)):
@@ -120,7 +127,11 @@ def test_a_page_that_breaks_is_an_error_500_and_the_server_lives(caplog):
     def broken(_accept: str, _encoding: str) -> Any:
         raise ZeroDivisionError
 
-    with running(published.pages(metrics=broken)) as site, site.open(ASK) as raw, caplog.at_level("ERROR"):
+    with (
+        running(published.pages(metrics=broken)) as site,
+        site.open(ASK) as raw,
+        caplog.at_level("ERROR"),
+    ):
         answer = raw.recv(4096)
         assert site.status("/-/healthy") == 200
     assert answer.startswith(b"HTTP/1.1 500")
@@ -147,7 +158,12 @@ def test_who_has_asked_before_stays_when_connections_must_give_way(client, many)
 
 @pytest.mark.parametrize("limits", [Limits(exchange_s=0.5)])
 @pytest.mark.parametrize(
-    "head", [b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n"]
+    "head",
+    [
+        b"",
+        b"GET /metrics HTTP/1.1\r\nX: ",
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n",
+    ],
 )
 def test_a_request_that_does_not_come_is_cut_off_at_the_deadline_though_bytes_trickle(client, head):
     trickle = b"x" if head else b""
@@ -172,7 +188,9 @@ def test_an_idle_connection_ends_after_its_keep_alive(client):
 
 
 def test_requests_sent_ahead_are_all_answered(client):
-    with client.open(PROBE * 5 + b"GET /-/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") as raw:
+    with client.open(
+        PROBE * 5 + b"GET /-/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    ) as raw:
         received = b"".join(iter(lambda: raw.recv(65536), b""))
     assert received.count(OK) == 6
 
@@ -196,13 +214,21 @@ def test_probes_say_so_and_why_when_not_and_pages_are_served_all_the_same(client
     for path, word in (("/-/healthy", b"healthy"), ("/-/ready", b"ready")):
         assert client.get(path)[::2] == (200, word + b"\n")
     health.sick, health.lacking = "the scheduler has not moved for 90 s", "the database is away"
-    assert client.get("/-/healthy")[::2] == (503, b"not healthy: the scheduler has not moved for 90 s\n")
+    assert client.get("/-/healthy")[::2] == (
+        503,
+        b"not healthy: the scheduler has not moved for 90 s\n",
+    )
     assert client.get("/-/ready")[::2] == (503, b"not ready: the database is away\n")
     assert client.status("/metrics") == 200
 
 
 def test_other_paths_and_methods_get_their_plain_answer_and_none_names_the_server_software(client):
-    wanted = {("GET", "/nowhere"): 404, ("POST", "/metrics"): 405, ("HEAD", "/metrics"): 200, ("GET", "/"): 200}
+    wanted = {
+        ("GET", "/nowhere"): 404,
+        ("POST", "/metrics"): 405,
+        ("HEAD", "/metrics"): 200,
+        ("GET", "/"): 200,
+    }
     answers = {(method, path): client.get(path, method=method) for method, path in wanted}
     assert {key: status for key, (status, _, _) in answers.items()} == wanted
     assert not any("server" in headers for _, headers, _ in answers.values())
@@ -218,7 +244,12 @@ def test_a_readiness_that_does_not_answer_counts_as_not_ready(client, health, mo
         health.release.set()
 
 
-SLOW = (b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n", PROBE)
+SLOW = (
+    b"",
+    b"GET /metrics HTTP/1.1\r\nX: ",
+    b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n",
+    PROBE,
+)
 
 
 def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(many):
@@ -244,5 +275,7 @@ def test_readers_that_take_no_answer_make_room_for_one_that_does(many):
         for _ in range(5):
             for _ in range(40):
                 reader = many.enter_context(site.open(ASK, is_small=True))
-                assert reader.recv(1, socket.MSG_PEEK)  # is being answered: as many at once would not make room but be answered
+                assert reader.recv(
+                    1, socket.MSG_PEEK
+                )  # is being answered: as many at once would not make room but be answered
             assert site.get("/metrics")[::2] == (200, page)

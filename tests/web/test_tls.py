@@ -32,7 +32,11 @@ from web.sites import KIM, Site, access_of, basic, serving
 
 # ruff: noqa: F811 - fixtures are imported
 pytestmark = pytest.mark.integration
-WITHOUT_CLIENTS, IF_GIVEN, REQUIRED = "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
+WITHOUT_CLIENTS, IF_GIVEN, REQUIRED = (
+    "NoClientCert",
+    "VerifyClientCertIfGiven",
+    "RequireAndVerifyClientCert",
+)
 
 
 class Keys(NamedTuple):
@@ -61,7 +65,9 @@ def tls_of(pair: Pair, **more: Any) -> dict[str, Any]:
 def serial_at(port: int, authority: Authority) -> str:
     """Of the certificate that the server shows."""
     context = authority.client_context()
-    with context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10), server_hostname="127.0.0.1") as secure:
+    with context.wrap_socket(
+        socket.create_connection(("127.0.0.1", port), timeout=10), server_hostname="127.0.0.1"
+    ) as secure:
         return str((secure.getpeercert() or {})["serialNumber"])
 
 
@@ -71,7 +77,10 @@ def page_by(connection: HTTPConnection) -> bytes:
 
 
 def is_let_in(site: Site) -> bool:
-    """Whether a page is had; a certificate may be refused by TLS 1.3 only after the client's part of the handshake."""
+    """Whether a page is had.
+
+    A certificate may be refused by TLS 1.3 only after the client's part of the handshake.
+    """
     try:
         return site.status("/metrics", KIM) == 200
     except (ssl.SSLError, ConnectionError):
@@ -80,7 +89,9 @@ def is_let_in(site: Site) -> bool:
 
 def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it(keys):
     page = bytes(range(256)) * 20_000
-    with serving(tls=keys.authority.client_context(), page=page, tls_server_config=tls_of(keys.server)) as site:
+    with serving(
+        tls=keys.authority.client_context(), page=page, tls_server_config=tls_of(keys.server)
+    ) as site:
         assert site.server.url == f"https://127.0.0.1:{site.port}"
         assert site.status("/metrics") == 401
         with pytest.raises(ConnectionError):
@@ -91,12 +102,20 @@ def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it
 
 @pytest.mark.parametrize(
     ("client_auth_type", "are_let_in"),
-    [(WITHOUT_CLIENTS, [True, True, True]), (IF_GIVEN, [True, True, False]), (REQUIRED, [False, True, False])],
+    [
+        (WITHOUT_CLIENTS, [True, True, True]),
+        (IF_GIVEN, [True, True, False]),
+        (REQUIRED, [False, True, False]),
+    ],
 )
-def test_client_certificates_are_asked_for_and_verified_as_configured(keys, client_auth_type, are_let_in, tmp_path):
+def test_client_certificates_are_asked_for_and_verified_as_configured(
+    keys, client_auth_type, are_let_in, tmp_path
+):
     configured = tls_of(keys.server, client_auth_type=client_auth_type)
     if client_auth_type != WITHOUT_CLIENTS:
-        (tmp_path / "ca.crt").write_text(f"# Zertifizierungsstelle für Prüfungen\n{keys.authority.cert.read_text()}")
+        (tmp_path / "ca.crt").write_text(
+            f"# Zertifizierungsstelle für Prüfungen\n{keys.authority.cert.read_text()}"
+        )
         configured["client_ca_file"] = str(tmp_path / "ca.crt")
     with serving(tls_server_config=configured) as site:
         found = []
@@ -107,12 +126,17 @@ def test_client_certificates_are_asked_for_and_verified_as_configured(keys, clie
 
 
 @pytest.mark.parametrize(
-    "allowed", ["prometheus.test", "spiffe://x/y", "p@x.test", "::1", "0:0:0:0:0:0:0:1", "client", "*.test"]
+    "allowed",
+    ["prometheus.test", "spiffe://x/y", "p@x.test", "::1", "0:0:0:0:0:0:0:1", "client", "*.test"],
 )
 def test_of_good_certificates_only_those_with_an_allowed_name_come_in(keys, allowed):
-    configured = tls_of(keys.server, client_auth_type=REQUIRED, client_ca_file=str(keys.authority.cert))
+    configured = tls_of(
+        keys.server, client_auth_type=REQUIRED, client_ca_file=str(keys.authority.cert)
+    )
     configured["client_allowed_sans"] = ["somebody.else", allowed]
-    with serving(tls=keys.authority.client_context(keys.client), tls_server_config=configured) as site:
+    with serving(
+        tls=keys.authority.client_context(keys.client), tls_server_config=configured
+    ) as site:
         assert is_let_in(site) is (allowed not in {"client", "*.test"})
 
 
@@ -150,7 +174,12 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(tmp_path, keys, ke
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "no.crt").write_bytes(b"\xff canary")
     (tmp_path / "huge").write_bytes(b"#" * (1 << 20) + b"#")
-    os.system(f"openssl ec -in {keys.server.key} -aes128 -passout pass:x -out {tmp_path}/locked.key 2>/dev/null")  # noqa: S605
+    os.system(
+        (
+            f"openssl ec -in {keys.server.key} -aes128 -passout pass:x -out {tmp_path}/locked.key "
+            "2>/dev/null"
+        )
+    )  # noqa: S605
     places = {"folder": tmp_path, "other": keys.client.key}
     given = tls_of(keys.server) | {key: path.format(**places)}
     if key == "client_ca_file":
@@ -187,7 +216,9 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
 ):
     """As between a renewal's copy and its chmod, or when a disk failed for a moment."""
     pair, now, tries = keys.authority.issue("renewed"), 0.0, []
-    certificates = CertificateStore(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
+    certificates = CertificateStore(
+        TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now
+    )
     first = certificates.current()
 
     def open_at_the_third_try(options: TlsOptions) -> ssl.SSLContext:
@@ -244,9 +275,16 @@ def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_conne
         assert site.status("/metrics") == 200
 
 
-@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"], ids=["silent", "half", "plain"])
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"],
+    ids=["silent", "half", "plain"],
+)
 def test_a_handshake_that_is_not_finished_is_ended_in_time(keys, sent):
-    with serving(limits=Limits(handshake_s=0.3), tls_server_config=tls_of(keys.server)) as site, site.open(sent) as raw:
+    with (
+        serving(limits=Limits(handshake_s=0.3), tls_server_config=tls_of(keys.server)) as site,
+        site.open(sent) as raw,
+    ):
         with suppress(ConnectionError):
             while raw.recv(4096):  # an alert may come first
                 pass
@@ -266,7 +304,9 @@ def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(keys):
     access = open_access(AccessOptions.model_validate({"tls_server_config": tls_of(keys.server)}))
     with (
         serving(access=access, page=b"x" * 30_000_000, limits=Limits(exchange_s=1)) as site,
-        keys.authority.client_context().wrap_socket(site.open(is_small=True), server_hostname="127.0.0.1") as raw,
+        keys.authority.client_context().wrap_socket(
+            site.open(is_small=True), server_hostname="127.0.0.1"
+        ) as raw,
     ):
         raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         connections = site.server._front.connections

@@ -49,25 +49,40 @@ def _now() -> list[Json]:
 def _schedule() -> list[Json]:
     age = f"time() - {shown('run_last_finished_timestamp_seconds', SOME, by='comparison')}"
     since = f"min by (comparison) ({series('comparison_since_timestamp_seconds', SOME)})"
-    awaited = f"time() - ({shown('run_last_ok_timestamp_seconds', SOME, by='comparison')} or {since})"
+    awaited = (
+        f"time() - ({shown('run_last_ok_timestamp_seconds', SOME, by='comparison')} or {since})"
+    )
     return [
         lines(
             "Lag of runs behind their slot",
-            {quantile(q, "schedule_lag_seconds", SOME): title for q, title in ((0.5, _P50), (0.95, _P95))},
+            {
+                quantile(q, "schedule_lag_seconds", SOME): title
+                for q, title in ((0.5, _P50), (0.95, _P95))
+            },
             overrides=_BOTH,
             width=8,
             **_DAY,
         ),
         lines(
             "Age of the newest run, in intervals",
-            {f"({age}) / {shown('schedule_interval_seconds', SOME, by='comparison')}": "{{comparison}}"},
-            "Time since a run last ended, over the longest time between two slots. Above 2 the comparison is overdue.",
+            {
+                f"({age}) / {shown('schedule_interval_seconds', SOME, by='comparison')}": "{{comparison}}"
+            },
+            (
+                "Time since a run last ended, over the longest time between two slots. Above 2 the "
+                "comparison is overdue."
+            ),
             width=8,
         ),
         lines(
             "Wait for a run that is ok",
-            {f"({awaited}) / {shown('stale_after_seconds', SOME, by='comparison')}": "{{comparison}}"},
-            "Time since a run last ended ok, or since there is the comparison, over the time after which `Stale` fires.",
+            {
+                f"({awaited}) / {shown('stale_after_seconds', SOME, by='comparison')}": "{{comparison}}"
+            },
+            (
+                "Time since a run last ended ok, or since there is the comparison, over the time "
+                "after which `Stale` fires."
+            ),
             width=8,
         ),
         lines(
@@ -97,12 +112,16 @@ def _schedule() -> list[Json]:
 
 def _stages() -> list[Json]:
     spent, ended = (
-        f"sum by (stage) (rate({series(f'stage_duration_seconds_{part}', SOME)}{RATE}))" for part in ("sum", "count")
+        f"sum by (stage) (rate({series(f'stage_duration_seconds_{part}', SOME)}{RATE}))"
+        for part in ("sum", "count")
     )
     return [
         lines(
             "Duration of runs",
-            {quantile(q, "run_duration_seconds", SOME): title for q, title in ((0.5, _P50), (0.95, _P95))},
+            {
+                quantile(q, "run_duration_seconds", SOME): title
+                for q, title in ((0.5, _P50), (0.95, _P95))
+            },
             overrides=_BOTH,
             width=8,
             **_DAY,
@@ -137,7 +156,10 @@ def _sources() -> list[Json]:
         ),
         lines(
             "Time between the answers for a user",
-            {shown("arm_gap_seconds", SOME, f'q="{q}"', by="lists"): f"{{{{lists}}}} {title}" for q, title in _GAPS.items()},
+            {
+                shown("arm_gap_seconds", SOME, f'q="{q}"', by="lists"): f"{{{{lists}}}} {title}"
+                for q, title in _GAPS.items()
+            },
             width=8,
             **_DAY,
         ),
@@ -145,7 +167,10 @@ def _sources() -> list[Json]:
             "Lists that could not be had or were imperfect",
             {f"{grown('source_errors_total', SOME, by='arm, reason')} > 0": "{{arm}} {{reason}}"},
             is_stacked=True,
-            overrides=coloured({f".* {reason}": colour for reason, colour in _grouped(REASONS).items()}, is_pattern=True),
+            overrides=coloured(
+                {f".* {reason}": colour for reason, colour in _grouped(REASONS).items()},
+                is_pattern=True,
+            ),
             width=8,
             **_DAY,
         ),
@@ -157,8 +182,16 @@ def _grouped(colours: dict[str, str]) -> dict[str, str]:
 
 
 def _delivery() -> list[Json]:
-    outcomes = {"sent": GREEN, "retry": ORANGE, "dead": VERMILLION, "dropped": GREY, "failed": VERMILLION}
-    of_receiver = coloured({f".* {outcome}": colour for outcome, colour in outcomes.items()}, is_pattern=True)
+    outcomes = {
+        "sent": GREEN,
+        "retry": ORANGE,
+        "dead": VERMILLION,
+        "dropped": GREY,
+        "failed": VERMILLION,
+    }
+    of_receiver = coloured(
+        {f".* {outcome}": colour for outcome, colour in outcomes.items()}, is_pattern=True
+    )
     return [
         lines(
             "Outbox",
@@ -167,10 +200,17 @@ def _delivery() -> list[Json]:
                 shown("outbox_held", by="receiver"): "{{receiver}}, held",
                 shown("outbox_given_up", by="receiver"): "{{receiver}}, given up",
             },
-            "Deliveries that wait to be sent, that are held back, and that were given up within the last hour.",
+            (
+                "Deliveries that wait to be sent, that are held back, and that were given up "
+                "within the last hour."
+            ),
             width=8,
         ),
-        lines("Oldest delivery waiting", {shown("outbox_oldest_age_seconds", by="receiver"): "{{receiver}}"}, width=8),
+        lines(
+            "Oldest delivery waiting",
+            {shown("outbox_oldest_age_seconds", by="receiver"): "{{receiver}}"},
+            width=8,
+        ),
         lines(
             "Deliveries",
             {grown("notifications_total", by="receiver, outcome"): "{{receiver}} {{outcome}}"},
@@ -198,8 +238,18 @@ def _delivery() -> list[Json]:
 def _database() -> list[Json]:
     return [
         lines("Database up", {series("database_up", _INSTANCE): "{{instance}}"}, min=0, max=1),
-        lines("Database errors", {grown("database_errors_total", by="reason"): "{{reason}}"}, is_stacked=True, **_DAY),
-        lines("Size by kind of data", {shown("database_size_bytes", by="kind"): "{{kind}}"}, is_stacked=True, width=8),
+        lines(
+            "Database errors",
+            {grown("database_errors_total", by="reason"): "{{reason}}"},
+            is_stacked=True,
+            **_DAY,
+        ),
+        lines(
+            "Size by kind of data",
+            {shown("database_size_bytes", by="kind"): "{{kind}}"},
+            is_stacked=True,
+            width=8,
+        ),
         lines(
             "Rows deleted",
             {grown("pruned_rows_total", by="kind"): "{{kind}}"},
@@ -240,8 +290,17 @@ def _leading() -> list[Json]:
 def _processes() -> list[Json]:
     collections = f"python_gc_collections_total{{{JOB}, {_INSTANCE}}}"
     own = [
-        lines("Memory", {_process("resident_memory_bytes"): "{{instance}}"}, "Resident memory of each daemon.", unit="bytes"),
-        lines("CPU", {f"rate({_process('cpu_seconds_total')}{RATE})": "{{instance}}"}, "Cores in use by each daemon."),
+        lines(
+            "Memory",
+            {_process("resident_memory_bytes"): "{{instance}}"},
+            "Resident memory of each daemon.",
+            unit="bytes",
+        ),
+        lines(
+            "CPU",
+            {f"rate({_process('cpu_seconds_total')}{RATE})": "{{instance}}"},
+            "Cores in use by each daemon.",
+        ),
         lines(
             "Open files",
             {_process("open_fds"): "{{instance}}", f"min({_process('max_fds')})": "limit"},
@@ -250,7 +309,9 @@ def _processes() -> list[Json]:
         ),
         lines(
             "Garbage collections",
-            {f"sum by (instance, generation) (rate({collections}{RATE}))": "{{instance}} generation {{generation}}"},
+            {
+                f"sum by (instance, generation) (rate({collections}{RATE}))": "{{instance}} generation {{generation}}"
+            },
             "How often each generation was collected.",
             unit="cps",
         ),
@@ -260,10 +321,29 @@ def _processes() -> list[Json]:
 
 def _itself() -> list[Json]:
     return [
-        lines("Series left out", {shown("series_cut", SOME, by="comparison"): "{{comparison}}"}, width=6),
-        lines("Page parts that failed", {grown("collector_errors_total", by="collector"): "{{collector}}"}, width=6, **_DAY),
-        lines("Restarts by the watchdog", {grown("watchdog_restarts_total", by="part"): "{{part}}"}, width=6, **_DAY),
-        lines("Clock jumps", {grown("clock_jumps_total", by="instance"): "{{instance}}"}, width=6, **_DAY),
+        lines(
+            "Series left out",
+            {shown("series_cut", SOME, by="comparison"): "{{comparison}}"},
+            width=6,
+        ),
+        lines(
+            "Page parts that failed",
+            {grown("collector_errors_total", by="collector"): "{{collector}}"},
+            width=6,
+            **_DAY,
+        ),
+        lines(
+            "Restarts by the watchdog",
+            {grown("watchdog_restarts_total", by="part"): "{{part}}"},
+            width=6,
+            **_DAY,
+        ),
+        lines(
+            "Clock jumps",
+            {grown("clock_jumps_total", by="instance"): "{{instance}}"},
+            width=6,
+            **_DAY,
+        ),
     ]
 
 
@@ -272,8 +352,18 @@ def board() -> Json:
     variables = [
         data_source("datasource", "Prometheus", "prometheus"),
         JOBS,
-        choice("instance", "Instance", f"label_values(rankwatch_build_info{{{JOB}}}, instance)", is_many=True),
-        choice("comparison", "Comparison", f"label_values(rankwatch_run_status{{{JOB}}}, comparison)", is_many=True),
+        choice(
+            "instance",
+            "Instance",
+            f"label_values(rankwatch_build_info{{{JOB}}}, instance)",
+            is_many=True,
+        ),
+        choice(
+            "comparison",
+            "Comparison",
+            f"label_values(rankwatch_run_status{{{JOB}}}, comparison)",
+            is_many=True,
+        ),
     ]
     sections = {
         "Now": _now(),

@@ -39,7 +39,13 @@ def place(sections: Mapping[str, Sequence[Json]]) -> list[Json]:
 
 
 def _row(title: str) -> Json:
-    return {"type": "row", "title": title, "collapsed": False, "panels": [], "gridPos": {"w": _WIDTH, "h": 1}}
+    return {
+        "type": "row",
+        "title": title,
+        "collapsed": False,
+        "panels": [],
+        "gridPos": {"w": _WIDTH, "h": 1},
+    }
 
 
 def _at(panel: Json, number: int, x: int, y: int) -> Json:
@@ -60,7 +66,10 @@ def data_source(name: str, label: str, plugin: str) -> Json:
 
 
 def choice(name: str, label: str, query: str, *, is_many: bool = False) -> Json:
-    """A variable whose values are those of a label; ``is_many``: several may be chosen, at first all."""
+    """A variable whose values are those of a label.
+
+    ``is_many``: several may be chosen, at first all.
+    """
     found = prove(query)
     shown = {"current": {"text": ["All"], "value": ["$__all"]}} if is_many else {}
     return {
@@ -100,9 +109,22 @@ def annotation(name: str, colour: str, source: Json, target: Json, **texts: Any)
     }
 
 
-def dashboard(name: str, about: str, sections: Mapping[str, Sequence[Json]], variables: Iterable[Json], **more: Any) -> Json:  # noqa: ANN401 - JSON
+def dashboard(
+    name: str,
+    about: str,
+    sections: Mapping[str, Sequence[Json]],
+    variables: Iterable[Json],
+    **more: Any,
+) -> Json:  # noqa: ANN401 - JSON
     """The dashboard ``rankwatch-<name>`` in Grafana's JSON model."""
-    link = {"type": "dashboards", "title": "rankwatch", "icon": "external link", "tags": [TAG], "tooltip": "", "url": ""}
+    link = {
+        "type": "dashboards",
+        "title": "rankwatch",
+        "icon": "external link",
+        "tags": [TAG],
+        "tooltip": "",
+        "url": "",
+    }
     return {
         "uid": f"rankwatch-{name}",
         "title": f"rankwatch: {name.capitalize()}",
@@ -117,6 +139,14 @@ def dashboard(name: str, about: str, sections: Mapping[str, Sequence[Json]], var
         "timezone": "browser",
         "annotations": {"list": more.pop("annotations", [])},
         "templating": {"list": list(variables)},
-        "links": [{**link, "includeVars": True, "keepTime": True, "targetBlank": False, "asDropdown": False}],
+        "links": [
+            {
+                **link,
+                "includeVars": True,
+                "keepTime": True,
+                "targetBlank": False,
+                "asDropdown": False,
+            }
+        ],
         "panels": place(sections),
     }

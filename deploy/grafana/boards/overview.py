@@ -38,8 +38,13 @@ def _of_rules_on_the_mean(name: str) -> str:
 
 def _comparisons() -> Json:
     whole, last = (_METRIC, _WHOLE), series("run_last_ok_timestamp_seconds")
-    due = f"{shown('run_last_slot_timestamp_seconds', by='comparison')} + {shown('schedule_interval_seconds', by='comparison')}"
-    paired, asked = (shown(name, _WHOLE, by="comparison") for name in ("paired_users", "panel_users"))
+    due = (
+        f"{shown('run_last_slot_timestamp_seconds', by='comparison')} + "
+        f"{shown('schedule_interval_seconds', by='comparison')}"
+    )
+    paired, asked = (
+        shown(name, _WHOLE, by="comparison") for name in ("paired_users", "panel_users")
+    )
     queries = {
         shown("alert_state", by="comparison"): "",
         shown("similarity_mean", *whole, by="comparison"): "",
@@ -54,15 +59,20 @@ def _comparisons() -> Json:
     return table(
         "Comparisons",
         queries,
-        "Each comparison as its newest finished run left it. Similarity is the mean over all users; normal is what a rule that "
-        "learns from this mean held for normal, the threshold where a rule on it begins to breach. Without a number the newest "
-        "run was not ok. A click on the name opens the comparison.",
+        "Each comparison as its newest finished run left it. Similarity is the mean over all "
+        "users; normal is what a rule that learns from this mean held for normal, the threshold "
+        "where a rule on it begins to breach. Without a number the newest run was not ok. A click "
+        "on the name opens the comparison.",
         height=10,
         columns=_TITLES,
         decimals=3,
         overrides=[
             override("Comparison", links=[_TO_COMPARISON]),
-            override("Alerts", mappings=states(), custom__cellOptions={"type": "color-background", "mode": "basic"}),
+            override(
+                "Alerts",
+                mappings=states(),
+                custom__cellOptions={"type": "color-background", "mode": "basic"},
+            ),
             override("Users", decimals=0),
             override("Paired", unit="percentunit", decimals=1),
             *(override(name, unit="dateTimeFromNow") for name in ("Last ok run", "Next run due")),
@@ -73,7 +83,9 @@ def _comparisons() -> Json:
 
 def _now() -> list[Json]:
     none = none_known()
-    firing = f"sum(max by (comparison, alert, segment) ({series('alert_state')} == bool 2)) or {none}"
+    firing = (
+        f"sum(max by (comparison, alert, segment) ({series('alert_state')} == bool 2)) or {none}"
+    )
     unjudged = f"sum(max by (comparison, alert, segment) (1 - {series('alert_judged')})) or {none}"
     bad = series("run_status", 'status!="ok"')
     not_ok = f"count(max by (comparison) ({bad}) == 1) or {none}"
@@ -81,19 +93,36 @@ def _now() -> list[Json]:
     overdue = f"count({late} > 2 * {shown('schedule_interval_seconds', by='comparison')}) or {none}"
     bad_from_one = steps((None, GOOD), (1, BAD))
     return [
-        stat("Watched", {f"count(max by (comparison) ({series('stale_after_seconds')}))": ""}, "Comparisons that are watched."),
-        stat("Alerts firing", {firing: ""}, "Alerts that fire now, each segment counted.", limits=bad_from_one),
+        stat(
+            "Watched",
+            {f"count(max by (comparison) ({series('stale_after_seconds')}))": ""},
+            "Comparisons that are watched.",
+        ),
+        stat(
+            "Alerts firing",
+            {firing: ""},
+            "Alerts that fire now, each segment counted.",
+            limits=bad_from_one,
+        ),
         stat(
             "Not judged",
             {unjudged: ""},
             "Alerts that the newest run could not judge: their quiet does not mean well.",
             limits=steps((None, GOOD), (1, WARN)),
         ),
-        stat("Runs not ok", {not_ok: ""}, "Comparisons whose newest run did not end ok.", limits=bad_from_one),
+        stat(
+            "Runs not ok",
+            {not_ok: ""},
+            "Comparisons whose newest run did not end ok.",
+            limits=bad_from_one,
+        ),
         stat(
             "Overdue",
             {overdue: ""},
-            "Comparisons whose newest finished slot is more than two intervals old: nothing is known of now.",
+            (
+                "Comparisons whose newest finished slot is more than two intervals old: nothing is "
+                "known of now."
+            ),
             limits=bad_from_one,
         ),
         stat(
@@ -111,7 +140,10 @@ def _over_time() -> list[Json]:
         timeline(
             "Alerts",
             {shown("alert_state", by="comparison, alert"): "{{comparison}} {{alert}}"},
-            "Where each alert stood, the worst of its segments. An alert that could not be judged keeps its state.",
+            (
+                "Where each alert stood, the worst of its segments. An alert that could not be "
+                "judged keeps its state."
+            ),
             width=24,
         ),
         lines(
@@ -150,4 +182,6 @@ def board() -> Json:
         choice("metric", "Metric", f"label_values(rankwatch_similarity_users{{{JOB}}}, metric)"),
     ]
     sections = {"Now": [*_now(), _comparisons()], "Over time": _over_time()}
-    return dashboard("overview", "All comparisons: do two recommenders still agree?", sections, variables)
+    return dashboard(
+        "overview", "All comparisons: do two recommenders still agree?", sections, variables
+    )

@@ -21,8 +21,15 @@ _UNITS = {"_seconds": "s", "_ratio": "percentunit", "_bytes": "bytes"}
 
 
 def override(name: str, *, is_pattern: bool = False, **properties: Any) -> Json:  # noqa: ANN401 - JSON
-    """Properties of the fields of that name, or whose whole name matches; ``__`` in a property stands for a dot."""
-    matcher = {"id": "byRegexp", "options": f"/^(?:{name})$/"} if is_pattern else {"id": "byName", "options": name}
+    """Properties of the fields of that name, or whose whole name matches.
+
+    ``__`` in a property stands for a dot.
+    """
+    matcher = (
+        {"id": "byRegexp", "options": f"/^(?:{name})$/"}
+        if is_pattern
+        else {"id": "byName", "options": name}
+    )
     listed = [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()]
     return {"matcher": matcher, "properties": listed}
 
@@ -34,27 +41,43 @@ def fixed(colour: str) -> Json:
 
 def coloured(colours: Mapping[str, str], *, is_pattern: bool = False) -> list[Json]:
     """A colour for each of these fields."""
-    return [override(name, is_pattern=is_pattern, color=fixed(colour)) for name, colour in colours.items()]
+    return [
+        override(name, is_pattern=is_pattern, color=fixed(colour))
+        for name, colour in colours.items()
+    ]
 
 
 def dashed(colour: str, *, dash: int = 10) -> Json:
     """Properties of a line that is a bound, not a measurement."""
-    return {"color": fixed(colour), "custom__lineStyle": {"fill": "dash", "dash": [dash, dash]}, "custom__lineWidth": 1}
+    return {
+        "color": fixed(colour),
+        "custom__lineStyle": {"fill": "dash", "dash": [dash, dash]},
+        "custom__lineWidth": 1,
+    }
 
 
 def steps(*bounds: tuple[float | None, str]) -> Json:
     """Colours from each bound on; the first bound is None."""
-    return {"mode": "absolute", "steps": [{"color": colour, "value": value} for value, colour in bounds]}
+    return {
+        "mode": "absolute",
+        "steps": [{"color": colour, "value": value} for value, colour in bounds],
+    }
 
 
 def states() -> list[Json]:
     """Names and colours of the values of ``alert_state``."""
-    options = {str(number): {"text": text, "color": colour, "index": number} for number, (text, colour) in STATES.items()}
+    options = {
+        str(number): {"text": text, "color": colour, "index": number}
+        for number, (text, colour) in STATES.items()
+    }
     return [{"type": "value", "options": options}]
 
 
 def stat(title: str, queries: Queries, about: str = "", **more: Any) -> Json:  # noqa: ANN401 - JSON
-    """One number now; ``text="name"`` shows the legend in its place. ``limits`` colour the background."""
+    """One number now.
+
+    ``text="name"`` shows the legend in its place. ``limits`` colour the background.
+    """
     limits = more.pop("limits", None)
     options = {
         "reduceOptions": _REDUCED,
@@ -67,8 +90,20 @@ def stat(title: str, queries: Queries, about: str = "", **more: Any) -> Json:  #
         "showPercentChange": False,
         "percentChangeColorMode": "standard",
     }
-    defaults = {"thresholds": limits or steps((None, GREY)), "color": {"mode": "thresholds"}, "noValue": "no data"}
-    return _panel("stat", title, queries, about, defaults=defaults, options=options, **{"width": 4, "height": 4, **more})
+    defaults = {
+        "thresholds": limits or steps((None, GREY)),
+        "color": {"mode": "thresholds"},
+        "noValue": "no data",
+    }
+    return _panel(
+        "stat",
+        title,
+        queries,
+        about,
+        defaults=defaults,
+        options=options,
+        **{"width": 4, "height": 4, **more},
+    )
 
 
 def lines(title: str, queries: Queries, about: str = "", **more: Any) -> Json:  # noqa: ANN401 - JSON
@@ -85,7 +120,13 @@ def lines(title: str, queries: Queries, about: str = "", **more: Any) -> Json:  
     }
     defaults = {"custom": custom, "color": {"mode": SEQUENTIAL, "seriesBy": "last"}}
     return _panel(
-        "timeseries", title, queries, about, defaults=defaults, options={"legend": _LEGEND, "tooltip": _TOOLTIP}, **more
+        "timeseries",
+        title,
+        queries,
+        about,
+        defaults=defaults,
+        options={"legend": _LEGEND, "tooltip": _TOOLTIP},
+        **more,
     )
 
 
@@ -98,8 +139,14 @@ def timeline(title: str, queries: Queries, about: str = "", **more: Any) -> Json
         "legend": {**_LEGEND, "showLegend": False},
         "tooltip": _TOOLTIP,
     }
-    defaults = {"mappings": states(), "custom": {"fillOpacity": 80, "lineWidth": 0}, "color": fixed(GREY)}
-    return _panel("state-timeline", title, queries, about, defaults=defaults, options=options, **more)
+    defaults = {
+        "mappings": states(),
+        "custom": {"fillOpacity": 80, "lineWidth": 0},
+        "color": fixed(GREY),
+    }
+    return _panel(
+        "state-timeline", title, queries, about, defaults=defaults, options=options, **more
+    )
 
 
 def heat_map(title: str, queries: Queries, about: str = "", **more: Any) -> Json:  # noqa: ANN401 - JSON
@@ -129,7 +176,10 @@ def heat_map(title: str, queries: Queries, about: str = "", **more: Any) -> Json
 
 
 def table(title: str, queries: Queries, about: str = "", **more: Any) -> Json:  # noqa: ANN401 - JSON
-    """Rows and columns; ``columns`` maps the fields to show, in their order, to titles. Several queries meet in one row."""
+    """Rows and columns.
+
+    ``columns`` maps the fields to show, in their order, to titles. Several queries meet in one row.
+    """
     columns: dict[str, str] = more.pop("columns", {})
     hidden = dict.fromkeys(("Time", "__name__", "job", "instance"), True) if columns else {}
     arranged = {
@@ -140,8 +190,20 @@ def table(title: str, queries: Queries, about: str = "", **more: Any) -> Json:  
             "indexByName": {name: index for index, name in enumerate(columns)},
         },
     }
-    defaults = {"custom": {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": True, "filterable": True}}
-    options = {"frameIndex": 0, "showHeader": True, "cellHeight": "sm", "sortBy": more.pop("sort", [])}
+    defaults = {
+        "custom": {
+            "align": "auto",
+            "cellOptions": {"type": "auto"},
+            "inspect": True,
+            "filterable": True,
+        }
+    }
+    options = {
+        "frameIndex": 0,
+        "showHeader": True,
+        "cellHeight": "sm",
+        "sortBy": more.pop("sort", []),
+    }
     transformations = [{"id": "merge", "options": {}}, arranged] if columns else []
     size = {"width": 24, **more}
     parts = {"defaults": defaults, "options": options, "transformations": transformations}
@@ -152,7 +214,9 @@ def _panel(kind: str, title: str, queries: Queries, about: str, **more: Any) -> 
     """One panel; ``unit``, ``width``, ``height``, ``overrides`` and more fields of the model are taken from ``more``."""
     first = _first_series(queries)
     unit = {"unit": more.pop("unit", _unit(first)), **more.pop("defaults", {})}
-    settings = {key: more.pop(key) for key in ("min", "max", "decimals", "noValue", "links") if key in more}
+    settings = {
+        key: more.pop(key) for key in ("min", "max", "decimals", "noValue", "links") if key in more
+    }
     size = {"w": more.pop("width", 12), "h": more.pop("height", 8)}
     source = DATABASE if isinstance(queries, Sql) else METRICS
     return {
@@ -185,14 +249,30 @@ def _promql(kind: str, queries: Mapping[str, str]) -> list[Json]:
 
 
 def _sql(kind: str, query: Sql) -> list[Json]:
-    asked = {"refId": "A", "datasource": DATABASE, "rawSql": query.text.strip(), "rawQuery": True, "editorMode": "code"}
+    asked = {
+        "refId": "A",
+        "datasource": DATABASE,
+        "rawSql": query.text.strip(),
+        "rawQuery": True,
+        "editorMode": "code",
+    }
     return [{**asked, "format": "time_series" if kind == "timeseries" else "table"}]
 
 
 def _first_series(queries: Queries) -> str:
-    """Name, without prefix, of the first series of the table that the queries use; empty where there is none."""
+    """Name, without prefix, of the first series of the table that the queries use.
+
+    Empty where there is none.
+    """
     found = re.findall(r"rankwatch_(\w+)\{", "" if isinstance(queries, Sql) else " ".join(queries))
-    return next((stem for name in found if (stem := re.sub(r"_(bucket|sum|count|gsum|gcount)$", "", name)) in SERIES), "")
+    return next(
+        (
+            stem
+            for name in found
+            if (stem := re.sub(r"_(bucket|sum|count|gsum|gcount)$", "", name)) in SERIES
+        ),
+        "",
+    )
 
 
 def _unit(name: str) -> str:

@@ -13,7 +13,12 @@ ONE = 'comparison="$comparison"'
 SOME = 'comparison=~"$comparison"'
 RATE = "[$__rate_interval]"
 
-_PROCESS = ("process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds", "process_max_fds")
+_PROCESS = (
+    "process_resident_memory_bytes",
+    "process_cpu_seconds_total",
+    "process_open_fds",
+    "process_max_fds",
+)
 _TARGET = frozenset({"job", "instance"})
 _PARTS = {
     Kind.HISTOGRAM: ("bucket", "sum", "count"),
@@ -38,7 +43,9 @@ class Sql:
 
 def labels_by_name() -> Mapping[str, frozenset[str]]:
     """Every name that a query may use, histograms by their parts, with its labels."""
-    known = dict.fromkeys(_PROCESS, _TARGET) | {"python_gc_collections_total": _TARGET | {"generation"}}
+    known = dict.fromkeys(_PROCESS, _TARGET) | {
+        "python_gc_collections_total": _TARGET | {"generation"}
+    }
     for one in SERIES.values():
         for part in _PARTS.get(one.kind, ("",)):
             extra = {"le"} if part == "bucket" else set()
@@ -47,7 +54,10 @@ def labels_by_name() -> Mapping[str, frozenset[str]]:
 
 
 def prove(expr: str, legend: str = "") -> str:
-    """The query itself, once every series, matcher, grouping and label of the legend is known; else UnknownError."""
+    """The query itself, once every series, matcher, grouping and label of the legend is known.
+
+    Else UnknownError.
+    """
     known, usable = labels_by_name(), set(_TARGET)
     for name, selector in _SELECTOR.findall(expr):
         if name not in known:
@@ -55,7 +65,16 @@ def prove(expr: str, legend: str = "") -> str:
             raise UnknownError(msg)
         _require(_MATCHER.findall(selector), known[name], f"{name}{selector}")
         usable |= known[name]
-    _require([label.strip() for group in _GROUPING.findall(expr) for label in group.split(",") if label.strip()], usable, expr)
+    _require(
+        [
+            label.strip()
+            for group in _GROUPING.findall(expr)
+            for label in group.split(",")
+            if label.strip()
+        ],
+        usable,
+        expr,
+    )
     _require(_SHOWN.findall(legend), usable, f"{legend} of {expr}")
     return expr
 
@@ -77,7 +96,10 @@ def shown(name: str, *matchers: str, by: str = "") -> str:
 
 
 def none_known() -> str:
-    """0 where a database answers: nothing is there to be counted. Nothing at all where none does: then nothing is known."""
+    """0 where a database answers: nothing is there to be counted.
+
+    Nothing at all where none does: then nothing is known.
+    """
     return f"0 * max({series('database_up')} == 1)"
 
 
@@ -88,4 +110,7 @@ def grown(name: str, *matchers: str, by: str) -> str:
 
 def quantile(q: float, name: str, *matchers: str, by: str = "") -> str:
     """Quantile q of what a histogram saw over a step of the graph."""
-    return f"histogram_quantile({q}, sum by ({by or 'le'}) (rate({series(f'{name}_bucket', *matchers)}{RATE})))"
+    return (
+        f"histogram_quantile({q}, sum by ({by or 'le'}) "
+        f"(rate({series(f'{name}_bucket', *matchers)}{RATE})))"
+    )

@@ -1,8 +1,9 @@
-"""What only the database knows: panels and marks over PostgreSQL. Names of columns are the titles that people read.
+"""What only the database knows: panels and marks over PostgreSQL.
 
-Every query goes by an index and reads at most the runs of the chosen time; values of variables arrive as SQL strings
-(``:sqlstring``), so that a quote in a name stays a quote.
-"""
+Names of columns are the titles that people read.
+
+Every query goes by an index and reads at most the runs of the chosen time; values of variables
+arrive as SQL strings (``:sqlstring``), so that a quote in a name stays a quote."""
 
 from __future__ import annotations
 
@@ -11,7 +12,11 @@ from boards.layout import DATABASE, Json, annotation
 from boards.panels import lines, override, table
 from boards.queries import Sql
 
-_PAGE = {"title": "Newest run in rankwatch", "url": "${rankwatch}/c/${comparison:percentencode}", "targetBlank": True}
+_PAGE = {
+    "title": "Newest run in rankwatch",
+    "url": "${rankwatch}/c/${comparison:percentencode}",
+    "targetBlank": True,
+}
 _TO_USER = {
     "title": "This user over time",
     "url": "/d/rankwatch-comparison?var-user=${__value.raw}&${comparison:queryparam}&${metric:queryparam}"
@@ -101,7 +106,10 @@ def of_runs() -> list[Json]:
         table(
             "Runs",
             Sql(_RUNS),
-            "Finished runs of the chosen time, newest first. A click on a slot opens rankwatch's page of the comparison.",
+            (
+                "Finished runs of the chosen time, newest first. A click on a slot opens "
+                "rankwatch's page of the comparison."
+            ),
             decimals=3,
             overrides=[
                 override("Slot", links=[_PAGE]),
@@ -116,7 +124,11 @@ def of_runs() -> list[Json]:
             decimals=3,
             overrides=[override("Users", decimals=0)],
         ),
-        table("Why similarity fell", Sql(_EXPLANATIONS), "One sentence for each run whose drop was explained."),
+        table(
+            "Why similarity fell",
+            Sql(_EXPLANATIONS),
+            "One sentence for each run whose drop was explained.",
+        ),
     ]
 
 
@@ -126,21 +138,32 @@ def of_users() -> list[Json]:
         table(
             "Worst users",
             Sql(_WORST),
-            "Users of the newest ok run whose lists agree least, with both lists. A click on a user shows them over time.",
+            (
+                "Users of the newest ok run whose lists agree least, with both lists. A click on a "
+                "user shows them over time."
+            ),
             decimals=3,
             overrides=[override("User", links=[_TO_USER])],
         ),
         table(
             "Movers",
             Sql(_MOVERS),
-            "Items that gained or lost most in the newest run that was explained: share of lists that hold them, and exposure.",
-            overrides=[override("Lists (before|now)", is_pattern=True, unit="percentunit", decimals=1)],
+            (
+                "Items that gained or lost most in the newest run that was explained: share of "
+                "lists that hold them, and exposure."
+            ),
+            overrides=[
+                override("Lists (before|now)", is_pattern=True, unit="percentunit", decimals=1)
+            ],
             decimals=3,
         ),
         lines(
             "One user over time",
             Sql(_USER),
-            "Scores of the user in the box at the top. Empty until one is chosen, and where scores of users are not kept.",
+            (
+                "Scores of the user in the box at the top. Empty until one is chosen, and where "
+                "scores of users are not kept."
+            ),
             overrides=[override("similarity", color={"mode": "fixed", "fixedColor": BLUE})],
             width=24,
         ),

@@ -1,13 +1,16 @@
-"""Which engine goes over pairs and texts: numpy and Arrow, or machine code by numba. Both give the same; only speed differs.
+"""Which engine goes over pairs and texts: numpy and Arrow, or machine code by numba.
 
-``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or ``auto``, the default. Numba
-is the extra ``[fast]``. Its machine code takes 0.8 s of a processor to load, ten to twenty to make, once a machine and version,
-so ``auto`` starts with numpy. When numpy has worked for about as long as loading would take, a child process of low priority
-makes sure that the code lies in numba's cache (beside `compiled`, in the user's cache directory, or where ``NUMBA_CACHE_DIR``
-says), and only when it has ended well is it loaded: nobody waits longer than that. Where numba is absent, nothing can be
-cached, or the system forbids to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged. To fill the
-cache ahead of time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
-"""
+Both give the same; only speed differs.
+
+``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or
+``auto``, the default. Numba is the extra ``[fast]``. Its machine code takes 0.8 s of a processor to
+load, ten to twenty to make, once a machine and version, so ``auto`` starts with numpy. When numpy
+has worked for about as long as loading would take, a child process of low priority makes sure that
+the code lies in numba's cache (beside `compiled`, in the user's cache directory, or where
+``NUMBA_CACHE_DIR`` says), and only when it has ended well is it loaded: nobody waits longer than
+that. Where numba is absent, nothing can be cached, or the system forbids to make code
+(``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged. To fill the cache ahead of
+time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``."""
 
 import mmap
 import os
@@ -52,7 +55,10 @@ class Engines:
         self._compiled: ModuleType | None = None
 
     def compiled(self, comparisons: int = 0) -> ModuleType | None:
-        """`compiled` where it is to be used for so many comparisons, None for numpy; ConfigError for an engine not here."""
+        """`compiled` where it is to be used for so many comparisons, None for numpy.
+
+        ConfigError for an engine not here.
+        """
         engine = asked()
         if engine is Engine.NUMPY:
             return None
@@ -84,7 +90,10 @@ class Engines:
             self._compiled = load()
         except RuntimeError:
             what = "numba found no directory for its compiled code"
-            msg = f"{VARIABLE}={Engine.NUMBA}: {what}: let NUMBA_CACHE_DIR name a directory that can be written"
+            msg = (
+                f"{VARIABLE}={Engine.NUMBA}: {what}: let NUMBA_CACHE_DIR name a directory that "
+                "can be written"
+            )
             raise ConfigError(msg) from None
 
 
@@ -109,7 +118,10 @@ def _obstacle() -> str | None:
     try:
         mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
     except OSError:  # LLVM would end the process
-        return "this system forbids to make machine code, as systemd does with MemoryDenyWriteExecute=yes"
+        return (
+            "this system forbids to make machine code, as systemd does with "
+            "MemoryDenyWriteExecute=yes"
+        )
     return None
 
 
@@ -122,7 +134,10 @@ choice.load()
 
 
 def _start_compiling() -> subprocess.Popen[bytes] | None:
-    """A child that compiles what is not in the cache yet, and ends with 0 when all is there; None where that is hopeless."""
+    """A child that compiles what is not in the cache yet, and ends with 0 when all is there.
+
+    None where that is hopeless.
+    """
     if not sys.executable or _obstacle():
         return None
     paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -20,7 +20,8 @@ from monitor.model.arrays import Codes
 Step = TypeVar("Step", bound=Callable[..., Any])
 Array = npt.NDArray[Any]
 
-# Longest lists that all pairs are tried on. Measured: twice as fast as hashing at 20, equal near 50.
+# Longest lists that all pairs are tried on. Measured: twice as fast as hashing at 20, equal near
+# 50.
 PAIRS_MAX_K = 48
 
 _BYTE_MAX_K = 255
@@ -37,7 +38,9 @@ def compiled_for(*signatures: str) -> Callable[[Step], Step]:
     """Compiled at import for these types, or loaded from numba's cache."""
 
     def compile_it(function: Step) -> Step:
-        return cast("Step", njit(list(signatures), nogil=True, error_model="numpy", cache=True)(function))
+        return cast(
+            "Step", njit(list(signatures), nogil=True, error_model="numpy", cache=True)(function)
+        )
 
     return compile_it
 
@@ -48,13 +51,19 @@ def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int
     dtype = np.uint8 if k <= _BYTE_MAX_K else np.uint16
     positions, agreement = np.empty((k, n), dtype=dtype), np.empty((k, n), dtype=dtype)
     sums, inversions = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
-    ours, theirs, a, b = (np.ascontiguousarray(codes, dtype=np.int32) for codes in (baseline, candidate, *lengths))
+    ours, theirs, a, b = (
+        np.ascontiguousarray(codes, dtype=np.int32) for codes in (baseline, candidate, *lengths)
+    )
     shift = 32 - max(12, (32 * k - 1).bit_length())
     if k <= PAIRS_MAX_K:
         _find_by_pairs(ours, theirs, k, PAIRS_TILE, positions, agreement, sums, inversions)
     else:
-        _find_by_hash(ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions)
-    return AlignedRanks(positions=positions, agreement=agreement, position_sums=sums, inversions=inversions)
+        _find_by_hash(
+            ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions
+        )
+    return AlignedRanks(
+        positions=positions, agreement=agreement, position_sums=sums, inversions=inversions
+    )
 
 
 def weigh_counts(counts: Ranks, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -73,14 +82,21 @@ def _transpose(rows: Array, low: int, high: int, k: int, columns: Array) -> None
 
 
 @step
-def _match_by_pairs(ours: Array, theirs: Array, k: int, tile: int, place: Array, ranks: Array) -> None:
+def _match_by_pairs(
+    ours: Array, theirs: Array, k: int, tile: int, place: Array, ranks: Array
+) -> None:
     """Ranks (k * tile) of a tile; ``theirs`` has three places more than k, which equal nothing."""
     for i in range(k):
         mine = ours[i]
         place[:] = k
         for j in range(0, k, 4):
             one, two, three, four = theirs[j], theirs[j + 1], theirs[j + 2], theirs[j + 3]
-            at_one, at_two, at_three, at_four = np.int32(j), np.int32(j + 1), np.int32(j + 2), np.int32(j + 3)
+            at_one, at_two, at_three, at_four = (
+                np.int32(j),
+                np.int32(j + 1),
+                np.int32(j + 2),
+                np.int32(j + 3),
+            )
             for user in range(tile):
                 code, at = mine[user], place[user]
                 at = at_one if code == one[user] else at
@@ -116,8 +132,13 @@ def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> N
 
 
 @step
-def _write_places(theirs: Array, row: int, length: int, shift: np.uint32, table: Array, lost: Array) -> np.uint32:
-    """Write each candidate item's place where its hash says; return how many were overwritten, ``lost`` says which."""
+def _write_places(
+    theirs: Array, row: int, length: int, shift: np.uint32, table: Array, lost: Array
+) -> np.uint32:
+    """Write each candidate item's place where its hash says.
+
+    Return how many were overwritten, ``lost`` says which.
+    """
     for j in range(np.uint32(length)):
         table[np.uint32(np.uint32(theirs[row, j]) * _HASH) >> shift] = j
     count = np.uint32(0)
@@ -128,8 +149,13 @@ def _write_places(theirs: Array, row: int, length: int, shift: np.uint32, table:
 
 
 @step
-def _read_places(ours: Array, theirs: Array, row: int, length: int, shift: np.uint32, table: Array, found: Array) -> None:
-    """Read each baseline item's rank; a place counts only if its item stands there, so meeting hashes do no harm."""
+def _read_places(
+    ours: Array, theirs: Array, row: int, length: int, shift: np.uint32, table: Array, found: Array
+) -> None:
+    """Read each baseline item's rank.
+
+    A place counts only if its item stands there, so meeting hashes do no harm.
+    """
     absent = found.dtype.type(len(found))
     for i in range(np.uint32(length)):
         code = ours[row, i]
@@ -139,7 +165,9 @@ def _read_places(ours: Array, theirs: Array, row: int, length: int, shift: np.ui
 
 
 @step
-def _find_lost(ours: Array, theirs: Array, row: int, length: int, lost: Array, found: Array) -> None:
+def _find_lost(
+    ours: Array, theirs: Array, row: int, length: int, lost: Array, found: Array
+) -> None:
     for nth in range(len(lost)):
         at = np.uint32(lost[nth])
         code = theirs[row, at]
@@ -169,7 +197,9 @@ def _add_downwards(seen: Array, k: int, tile: int) -> None:
 def _count_bits(bits: np.uint64) -> np.uint64:
     """The classic sum in halves, which LLVM knows to be one instruction."""
     bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
-    bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    bits = (bits & np.uint64(0x3333333333333333)) + (
+        (bits >> np.uint64(2)) & np.uint64(0x3333333333333333)
+    )
     bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
@@ -214,13 +244,30 @@ def _keep_sums(ranks: Array, k: int, tile: int, low: int, sums: Array) -> None:
         out[user] = total[user]
 
 
-@compiled_for("void(int32[:,::1], int32[:,::1], int64, int64, uint8[:,::1], uint8[:,::1], int32[::1], int32[::1])")
+@compiled_for(
+    (
+        "void(int32[:,::1], int32[:,::1], int64, int64, uint8[:,::1], uint8[:,::1], int32[::1], "
+        "int32[::1])"
+    )
+)
 def _find_by_pairs(
-    baseline: Codes, candidate: Codes, k: int, tile: int, positions: Ranks, agreement: Ranks, sums: Codes, inversions: Codes
+    baseline: Codes,
+    candidate: Codes,
+    k: int,
+    tile: int,
+    positions: Ranks,
+    agreement: Ranks,
+    sums: Codes,
+    inversions: Codes,
 ) -> None:
-    # 16 users more than a tile has, so that its ranks do not all fall into the same few lines of the cache.
+    # 16 users more than a tile has, so that its ranks do not all fall into the same few lines of
+    # the cache.
     ours, theirs = np.empty((k, tile + 16), np.int32), np.full((k + 3, tile + 16), -2, np.int32)
-    place, ranks, work = np.empty(tile, np.int32), np.empty(k * tile, np.uint8), np.empty(k * tile, np.uint8)
+    place, ranks, work = (
+        np.empty(tile, np.int32),
+        np.empty(k * tile, np.uint8),
+        np.empty(k * tile, np.uint8),
+    )
     for low in range(0, len(baseline), tile):
         high = min(low + tile, len(baseline))
         _transpose(baseline, low, high, k, ours)
@@ -237,7 +284,12 @@ def _find_by_pairs(
 _LISTS = "int32[:,::1], int32[:,::1], int32[::1], int32[::1], int64, int64, int64"
 
 
-@compiled_for(*(f"void({_LISTS}, {ranks}[:,::1], {ranks}[:,::1], int32[::1], int32[::1])" for ranks in ("uint8", "uint16")))
+@compiled_for(
+    *(
+        f"void({_LISTS}, {ranks}[:,::1], {ranks}[:,::1], int32[::1], int32[::1])"
+        for ranks in ("uint8", "uint16")
+    )
+)
 def _find_by_hash(
     baseline: Codes,
     candidate: Codes,
@@ -259,7 +311,9 @@ def _find_by_hash(
         seen[:] = 0
         for row in range(low, min(low + tile, len(baseline))):
             length = baseline_lengths[row]
-            count = _write_places(candidate, row, candidate_lengths[row], np.uint32(shift), table, lost)
+            count = _write_places(
+                candidate, row, candidate_lengths[row], np.uint32(shift), table, lost
+            )
             _read_places(baseline, candidate, row, length, np.uint32(shift), table, found)
             if count:
                 _find_lost(baseline, candidate, row, length, lost[:count], found)
@@ -275,7 +329,10 @@ def _find_by_hash(
             _keep_sums(seen, k, tile, low, inversions)
 
 
-@compiled_for("void(uint8[:,::1], float64[::1], float64[::1])", "void(uint16[:,::1], float64[::1], float64[::1])")
+@compiled_for(
+    "void(uint8[:,::1], float64[::1], float64[::1])",
+    "void(uint16[:,::1], float64[::1], float64[::1])",
+)
 def _weigh(counts: Ranks, weights: Array, total: Array) -> None:
     tile = 512
     for low in range(0, len(total), tile):

@@ -15,17 +15,24 @@ from monitor.model.arrays import Codes, Offsets
 
 BLOCK = 256
 FIRST_SLOTS = 1 << 13
-"""Of the first table. It grows once a quarter is taken, so that most texts are found where they are looked for first."""
+"""Of the first table.
+
+It grows once a quarter is taken, so that most texts are found where they are looked for first.
+"""
 
 Word = np.uint64
 _ALL, _HALF, _EIGHT = Word(2**64 - 1), Word(32), Word(8)
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(9)], np.uint64)
-_LENGTH = Word(56)  # where the length stands in a key's second word, above up to seven bytes of text
+_LENGTH = Word(
+    56
+)  # where the length stands in a key's second word, above up to seven bytes of text
 _LONG = Word(255) << _LENGTH
 _TEXTS = "Array(int64, 1, 'C', readonly=True), Array(uint8, 1, 'C', readonly=True)"
 
 
-def code_texts(offsets: Offsets, data: Array, seed: int | None = None) -> tuple[Codes, Offsets] | None:
+def code_texts(
+    offsets: Offsets, data: Array, seed: int | None = None
+) -> tuple[Codes, Offsets] | None:
     """Codes of the texts ``data[offsets[i]:offsets[i + 1]]`` by order of first appearance, and where each appears first.
 
     The offsets must ascend within the data. None in the one case in 2**64 that two long texts' hashes meet; they depend on a
@@ -33,8 +40,14 @@ def code_texts(offsets: Offsets, data: Array, seed: int | None = None) -> tuple[
     """
     count = len(offsets) - 1
     codes, firsts = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int64)
-    known, has_long = _code(offsets, data, Word(secrets.randbits(64) | 1 if seed is None else seed), codes, firsts)
-    return None if has_long and not _are_same(offsets, data, codes, firsts) else (codes, firsts[:known].copy())
+    known, has_long = _code(
+        offsets, data, Word(secrets.randbits(64) | 1 if seed is None else seed), codes, firsts
+    )
+    return (
+        None
+        if has_long and not _are_same(offsets, data, codes, firsts)
+        else (codes, firsts[:known].copy())
+    )
 
 
 @step
@@ -78,7 +91,8 @@ def _hash(data: Array, start: Word, end: Word, seed: Word) -> Word:
 @step
 def _read_keys(offsets: Offsets, data: Array, seed: Word, ones: Array, others: Array) -> Word:
     """Fill in the keys of a block of texts; all bits of the keys' second words."""
-    # For a step of one text that returns in two places numba would count references to the data: two locked additions a text.
+    # For a step of one text that returns in two places numba would count references to the data:
+    # two locked additions a text.
     seen = Word(0)
     for i in range(len(offsets) - 1):
         start, end = Word(offsets[i]), Word(offsets[i + 1])
@@ -99,7 +113,10 @@ def _home_of(one: Word, other: Word, seed: Word, slots: Array) -> Word:
 
 @step
 def _is_key(keys: Array, code: np.int32, one: Word, other: Word) -> bool:
-    """Whether the code, or -1, has this key: never for -1. The key of a code stands in the row after it."""
+    """Whether the code, or -1, has this key: never for -1.
+
+    The key of a code stands in the row after it.
+    """
     row = Word(np.uint32(code + np.int32(1)))
     return not ((keys[row, 0] ^ one) | (keys[row, 1] ^ other))
 
@@ -113,10 +130,23 @@ def _find_slot(slots: Array, keys: Array, one: Word, other: Word, slot: Word) ->
 
 
 @compiled_for(f"Tuple((int64, boolean))({_TEXTS}, uint64, int32[::1], int64[::1])")
-def _code(offsets: Offsets, data: Array, seed: Word, codes: Codes, firsts: Offsets) -> tuple[int, bool]:
-    """Fill in the codes and where each is first; how many there are, and whether any text is long."""
-    slots, keys, count = np.full(FIRST_SLOTS, -1, np.int32), np.empty((len(codes) + 1, 2), np.uint64), 0
-    ones, others, homes = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+def _code(
+    offsets: Offsets, data: Array, seed: Word, codes: Codes, firsts: Offsets
+) -> tuple[int, bool]:
+    """Fill in the codes and where each is first.
+
+    How many there are, and whether any text is long.
+    """
+    slots, keys, count = (
+        np.full(FIRST_SLOTS, -1, np.int32),
+        np.empty((len(codes) + 1, 2), np.uint64),
+        0,
+    )
+    ones, others, homes = (
+        np.empty(BLOCK, np.uint64),
+        np.empty(BLOCK, np.uint64),
+        np.empty(BLOCK, np.uint64),
+    )
     keys[0, 1], seen = _ALL, Word(0)
     for low in range(0, len(codes), BLOCK):
         some = codes[low : low + BLOCK]

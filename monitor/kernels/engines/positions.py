@@ -12,11 +12,12 @@ from monitor.model.arrays import Codes, Floats, Integers
 Ranks = npt.NDArray[np.unsignedinteger[Any]]
 
 
-# Longest lists that all pairs are tried on. Measured for {extended tau, RBO}: all pairs twice as fast at 20, equal near 50.
+# Longest lists that all pairs are tried on. Measured for {extended tau, RBO}: all pairs twice as
+# fast at 20, equal near 50.
 ALL_PAIRS_MAX_K = 48
 _NARROW_LIMIT = 2**16 - 2
-# Longest lists that are compared two by two. Measured: counting, 13x faster than merging at 300 and 2x at 2000; summing
-# weights, 3x at 300 and half as fast at 1000.
+# Longest lists that are compared two by two. Measured: counting, 13x faster than merging at 300 and
+# 2x at 2000; summing weights, 3x at 300 and half as fast at 1000.
 COUNT_ALL_PAIRS_MAX_K = 2500
 SUM_ALL_PAIRS_MAX_K = 600
 _BYTE_MAX_K = 255
@@ -38,7 +39,10 @@ def rank_dtype(k: int) -> np.dtype[np.unsignedinteger[Any]]:
 
 
 def find_positions(baseline: Codes, candidate: Codes) -> Ranks:
-    """Positions (k, n) from 0 of each baseline item in the candidate's list, k where absent; codes (n, k), -1 as padding."""
+    """Positions (k, n) from 0 of each baseline item in the candidate's list, k where absent.
+
+    Codes (n, k), -1 as padding.
+    """
     if baseline.shape[1] <= ALL_PAIRS_MAX_K:
         return find_by_all_pairs(baseline, candidate)
     return find_by_sorting(baseline, candidate)
@@ -47,9 +51,9 @@ def find_positions(baseline: Codes, candidate: Codes) -> Ranks:
 def find_by_all_pairs(baseline: Codes, candidate: Codes) -> Ranks:
     """`find_positions` in k**2 comparisons a pair, for k up to 255.
 
-    With ``seen[i]`` = 1 once the candidate's ranks so far hold item i, k minus the sum of ``seen[i]`` over all ranks is the
-    item's position, and k if it never comes: two byte-wide additions a comparison, and no branch.
-    """
+    With ``seen[i]`` = 1 once the candidate's ranks so far hold item i, k minus the sum of
+    ``seen[i]`` over all ranks is the item's position, and k if it never comes: two byte-wide
+    additions a comparison, and no branch."""
     n, k = baseline.shape
     ours, theirs = _by_rank(baseline, candidate)
     equal = np.empty((k, n), dtype=np.bool_)
@@ -78,7 +82,10 @@ def _by_rank(baseline: Codes, candidate: Codes) -> tuple[npt.NDArray[Any], npt.N
 
 
 def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
-    """`find` in O(k log k) a pair: both lists sorted together as (code, arm, rank); a match is two neighbours of one code."""
+    """`find` in O(k log k) a pair: both lists sorted together as (code, arm, rank).
+
+    A match is two neighbours of one code.
+    """
     n, k = baseline.shape
     bits = int(k - 1).bit_length()
     ordered = np.sort(_keys(baseline, candidate, bits), axis=1).ravel()
@@ -108,16 +115,24 @@ def _keys(baseline: Codes, candidate: Codes, bits: int) -> npt.NDArray[Any]:
 
 
 def inversions(ranks: Ranks) -> Integers:
-    """Number of i < j with ``ranks[i] > ranks[j]`` in each column of (k, n); equal ranks are no inversion."""
+    """Number of i < j with ``ranks[i] > ranks[j]`` in each column of (k, n).
+
+    Equal ranks are no inversion.
+    """
     # Up to 255 ranks there are at most 255 * 254 / 2 inversions, which 16 bits hold.
     total: Integers = np.add.reduce(
-        count_earlier_larger(ranks), axis=0, dtype=np.int16 if len(ranks) <= _BYTE_MAX_K else np.int64
+        count_earlier_larger(ranks),
+        axis=0,
+        dtype=np.int16 if len(ranks) <= _BYTE_MAX_K else np.int64,
     )
     return total
 
 
 def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
-    """Number of j < i with ``ranks[j] > ranks[i]`` in each column: integers (k, n). O(k²), O(k log² k) for long lists."""
+    """Number of j < i with ``ranks[j] > ranks[i]`` in each column: integers (k, n).
+
+    O(k²), O(k log² k) for long lists.
+    """
     k, n = ranks.shape
     if k > COUNT_ALL_PAIRS_MAX_K:
         return _merge(ranks, np.ones((k, n))).astype(np.int64)
@@ -157,8 +172,11 @@ def _merge(ranks: Ranks, weights: Floats) -> Floats:
         order = np.argsort(runs.reshape(shape), axis=2, kind="stable")
         runs = np.take_along_axis(runs.reshape(shape), order, axis=2)
         carried = np.take_along_axis(carried.reshape(shape), order, axis=2)
-        # What passes from the right run ahead of a member of the left one has the larger rank and the smaller index.
+        # What passes from the right run ahead of a member of the left one has the larger rank and
+        # the smaller index.
         passed = np.cumsum(np.where(order >= half, carried, 0.0), axis=2)
-        total = np.take_along_axis(total.reshape(shape), order, axis=2) + np.where(order < half, passed, 0.0)
+        total = np.take_along_axis(total.reshape(shape), order, axis=2) + np.where(
+            order < half, passed, 0.0
+        )
         half *= 2
     return np.ascontiguousarray(total.reshape(n, size)[:, :k].T)

@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment, Shared, count_shared, divide, measure_both_ways, rank_shared, sum_ranks
+from monitor.kernels.alignment import (
+    Alignment,
+    Shared,
+    count_shared,
+    divide,
+    measure_both_ways,
+    rank_shared,
+    sum_ranks,
+)
 from monitor.kernels.engines.positions import sum_earlier_larger
 from monitor.model.arrays import Floats, Integers
 from monitor.model.rankings import ByArm
@@ -39,10 +47,13 @@ def element_weighted_tau(alignment: Alignment) -> Floats:
 def element_weighted_kendall_distance(alignment: Alignment) -> Floats:
     """Sum of w_i w_j over the pairs of common items in opposite order: float64 (n,), at least 0.
 
-    Identical: 0. Reversed: that over all pairs. Fewer than two items in common: NaN. All weights 1: `kendall_distance`.
+    Identical: 0. Reversed: that over all pairs. Fewer than two items in common: NaN. All weights 1:
+        `kendall_distance`.
     Symmetric. Ties are not known to it. Source: Kumar and Vassilvitskii (2010), element weights.
     """
-    distance = measure_both_ways(lambda one_way: _distance(one_way, weigh_shared(one_way, rank_shared(one_way))), alignment)
+    distance = measure_both_ways(
+        lambda one_way: _distance(one_way, weigh_shared(one_way, rank_shared(one_way))), alignment
+    )
     return without_unweighted(alignment, distance)
 
 
@@ -72,7 +83,10 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
 
     def measure(one_way: Alignment) -> Floats:
         shared = rank_shared(one_way)
-        return _distance(one_way, average_step_costs(shared.baseline, shared.candidate, discount) * shared.is_common)
+        return _distance(
+            one_way,
+            average_step_costs(shared.baseline, shared.candidate, discount) * shared.is_common,
+        )
 
     return measure_both_ways(measure, alignment)
 
@@ -142,7 +156,10 @@ def expect_position_weighted(most: int, discount: str) -> Floats:
 
 
 def average_step_costs(ours: Integers, theirs: Integers, discount: str) -> Floats:
-    """Average cost of a step between these ranks from 0, k of them by the first axis; 1 where they are the same."""
+    """Average cost of a step between these ranks from 0, k of them by the first axis.
+
+    1 where they are the same.
+    """
     worth = DISCOUNTS[discount](np.arange(1.0, len(ours) + 2))
     potential = (worth[0] - worth) / (worth[0] - worth[1])
     steps = (ours - theirs).astype(np.float64)
@@ -152,7 +169,10 @@ def average_step_costs(ours: Integers, theirs: Integers, discount: str) -> Float
 
 
 def _distance(alignment: Alignment, weights: Floats) -> Floats:
-    """Sum of products over inverted pairs, weights being 0 where there is no common item; NaN below two of those."""
+    """Sum of products over inverted pairs, weights being 0 where there is no common item.
+
+    NaN below two of those.
+    """
     distance = sum_ranks(weights * sum_earlier_larger(alignment.positions, weights))
     distance[count_shared(alignment) <= 1] = np.nan
     return distance
@@ -162,7 +182,10 @@ def _extended_one_way(alignment: Alignment) -> Floats:
     k = alignment.k
     weights = rank_values(alignment)
     ours, theirs = weights.baseline, weights.candidate
-    only_ours, only_theirs = ours * (alignment.positions >= k), theirs * (alignment.candidate_positions >= k)
+    only_ours, only_theirs = (
+        ours * (alignment.positions >= k),
+        theirs * (alignment.candidate_positions >= k),
+    )
     misordered = (
         sum_ranks(ours * sum_earlier_larger(alignment.positions, ours))
         + sum_ranks((theirs - only_theirs) * sum_ahead(only_theirs))

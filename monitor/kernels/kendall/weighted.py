@@ -5,7 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Alignment, Shared, by_candidate_rank, derive_once, divide, rank_shared, sum_ranks
+from monitor.kernels.alignment import (
+    Alignment,
+    Shared,
+    by_candidate_rank,
+    derive_once,
+    divide,
+    rank_shared,
+    sum_ranks,
+)
 from monitor.kernels.engines.positions import count_earlier_larger, rank_dtype
 from monitor.model.arrays import Floats, Integers
 
@@ -19,7 +27,10 @@ class Tied:
     count: Integers  # (n,), items in common
 
     def sort(self) -> Integers:
-        """Both places in one number, baseline * (k + 1) + candidate, ascending down each column; absent items last."""
+        """Both places in one number, baseline * (k + 1) + candidate, ascending down each column.
+
+        Absent items last.
+        """
         return np.sort(self.baseline * (len(self.baseline) + 1) + self.candidate, axis=0)
 
     def exchange(self) -> "Tied":
@@ -28,7 +39,10 @@ class Tied:
 
 
 def find_tied(alignment: Alignment) -> npt.NDArray[np.bool_]:
-    """Whether a list of the pair has items of equal scores: (n,). Scores that are NaN tie with nothing."""
+    """Whether a list of the pair has items of equal scores: (n,).
+
+    Scores that are NaN tie with nothing.
+    """
     found = np.zeros(alignment.positions.shape[1], dtype=np.bool_)
     if alignment.scores is not None:
         for scores in (alignment.scores.baseline, alignment.scores.candidate):
@@ -37,7 +51,10 @@ def find_tied(alignment: Alignment) -> npt.NDArray[np.bool_]:
 
 
 def rank_tied(alignment: Alignment, columns: npt.NDArray[np.intp]) -> Tied:
-    """The items in common of these pairs with their ties; ValueError when the alignment has no scores."""
+    """The items in common of these pairs with their ties.
+
+    ValueError when the alignment has no scores.
+    """
     if alignment.scores is None:
         raise ValueError("the lists come without scores")
     k = alignment.k
@@ -62,10 +79,10 @@ def _number(values: Floats | Integers) -> Integers:
 def weighted_tau_of_ties(tied: Tied) -> Floats:
     """`weighted_tau` where items are tied: float64 (n,) in [-1, 1].
 
-    A pair that is tied in a list is in neither order; with W the weight of all pairs in the same order less that of those in
-    opposite order, W1 and W2 the weight of the pairs not tied in either list, tau = W / sqrt(W1 W2). Ranks follow the one list,
-    its ties the other, and the results of both are averaged. NaN where all items in common are tied in a list.
-    """
+    A pair that is tied in a list is in neither order; with W the weight of all pairs in the same
+    order less that of those in opposite order, W1 and W2 the weight of the pairs not tied in either
+    list, tau = W / sqrt(W1 W2). Ranks follow the one list, its ties the other, and the results of
+    both are averaged. NaN where all items in common are tied in a list."""
     # What is tied in both is alike in all, so that its order cannot matter.
     mean: Floats = (_one_way(tied) + _one_way(tied.exchange())) / 2
     return np.clip(mean, -1.0, 1.0)
@@ -102,22 +119,26 @@ def _count_equal(ranks: Integers) -> Integers:
 def weighted_tau(alignment: Alignment) -> Floats:
     """Additive hyperbolic weighted tau of the items in common: float64 (n,) in [-1, 1].
 
-    The best of the z common items has rank 0. A pair of ranks r and s weighs 1 / (r + 1) + 1 / (s + 1); tau is the weight
-    of pairs in the same order less that of pairs in opposite order, as a share of all weight. Ranks are taken by the
-    baseline, then by the candidate, and the two results averaged, as scipy.stats.weightedtau does by default: its argument
-    is a score, so that what stands first here is largest there. With d_i the common items in opposite order to item i::
+    The best of the z common items has rank 0. A pair of ranks r and s weighs 1 / (r + 1) + 1 / (s +
+    1); tau is the weight of pairs in the same order less that of pairs in opposite order, as a
+    share of all weight. Ranks are taken by the baseline, then by the candidate, and the two results
+    averaged, as scipy.stats.weightedtau does by default: its argument is a score, so that what
+    stands first here is largest there. With d_i the common items in opposite order to item i::
 
         tau = 1 - sum_i d_i (1 / (a_i + 1) + 1 / (b_i + 1)) / ((z - 1) H_z)        a, b the item's two ranks
 
-    Where the lists come with scores, equal ones are tied, as in `weighted_tau_of_ties`. Identical: 1. Reversed: -1. Fewer than
-    two items in common, or all of them tied in a list: NaN. Symmetric. Cost: k² / 2 comparisons a pair, k log² k in long lists.
+    Where the lists come with scores, equal ones are tied, as in `weighted_tau_of_ties`. Identical:
+        1. Reversed: -1. Fewer than
+    two items in common, or all of them tied in a list: NaN. Symmetric. Cost: k² / 2 comparisons a
+        pair, k log² k in long lists.
     Source: Vigna, A weighted correlation index for rankings with ties (WWW 2015).
     """
     shared = rank_shared(alignment)
     ranks, places = shared.baseline, shared.candidate
     discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment), 0)
     lost = sum_ranks(discordant / (ranks + 1.0))
-    # Each direction is summed down its own list, so that the arms can change places to the last bit.
+    # Each direction is summed down its own list, so that the arms can change places to the last
+    # bit.
     lost += sum_ranks(by_candidate_rank(alignment, discordant / (places + 1.0)))
     harmonic = np.concatenate(([0.0], np.cumsum(1.0 / np.arange(1, alignment.k + 1))))
     tau: Floats = np.maximum(1.0 - divide(lost, (shared.count - 1) * harmonic[shared.count]), -1.0)
@@ -140,11 +161,17 @@ def tau_ap(alignment: Alignment) -> Floats:
     Source: Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (SIGIR 2008).
     """
     shared = rank_shared(alignment)
-    return _map(by_candidate_rank(alignment, _share(_count_ahead_in_both(alignment), shared.candidate)), shared)
+    return _map(
+        by_candidate_rank(alignment, _share(_count_ahead_in_both(alignment), shared.candidate)),
+        shared,
+    )
 
 
 def tau_ap_symmetric(alignment: Alignment) -> Floats:
-    """Mean of `tau_ap` with either list as the truth: float64 (n,) in [-1, 1]; NaN with fewer than two items in common."""
+    """Mean of `tau_ap` with either list as the truth: float64 (n,) in [-1, 1].
+
+    NaN with fewer than two items in common.
+    """
     shared = rank_shared(alignment)
     ahead = _count_ahead_in_both(alignment)
     there = _map(by_candidate_rank(alignment, _share(ahead, shared.candidate)), shared)
@@ -155,8 +182,11 @@ def tau_ap_symmetric(alignment: Alignment) -> Floats:
 @derive_once
 def _count_ahead_in_both(alignment: Alignment) -> Integers:
     """For each common item, the common items ahead of it in both lists; 0 for the others."""
-    # What stands earlier in the baseline has either a smaller position, and so is common, or a larger one.
-    earlier = np.arange(alignment.k)[:, None] - count_earlier_larger(alignment.positions).astype(np.int64)
+    # What stands earlier in the baseline has either a smaller position, and so is common, or a
+    # larger one.
+    earlier = np.arange(alignment.k)[:, None] - count_earlier_larger(alignment.positions).astype(
+        np.int64
+    )
     return np.where(alignment.positions < alignment.k, earlier, 0)
 
 

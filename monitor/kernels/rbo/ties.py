@@ -17,10 +17,14 @@ _Counts = npt.NDArray[np.signedinteger[Any]]
 def rbo_w(alignment: Alignment, p: float) -> Floats:
     """RBO_ext where tied items share one rank, as in sports: float64 (n,) in [0, 1].
 
-    An item tied at ranks t to b is in the top d as a whole from d = t on, so that the top d may hold more than d items, and the
-    agreement is ``A_d = 2 X_d / (|S_d| + |T_d|)``: Webber, Moffat and Zobel (2010), equation 28; Corsi and Urbano (2024),
-    RBO^w. For ties that mean equality. A list with itself, ties and all: exactly 1. Disjoint or one empty: exactly 0. Both
-    empty: NaN. Symmetric. Without ties: `rbo`. What the three treatments share stands in `_extrapolate`.
+    An item tied at ranks t to b is in the top d as a whole from d = t on, so that the top d may
+        hold more than d items, and the
+    agreement is ``A_d = 2 X_d / (|S_d| + |T_d|)``: Webber, Moffat and Zobel (2010), equation 28;
+        Corsi and Urbano (2024),
+    RBO^w. For ties that mean equality. A list with itself, ties and all: exactly 1. Disjoint or one
+        empty: exactly 0. Both
+    empty: NaN. Symmetric. Without ties: `rbo`. What the three treatments share stands in
+        `_extrapolate`.
     """
     return _extrapolate(alignment, p, _mean_size, is_shared=True)
 
@@ -28,14 +32,20 @@ def rbo_w(alignment: Alignment, p: float) -> Floats:
 def rbo_a(alignment: Alignment, p: float) -> Floats:
     """RBO_ext averaged over all ways to break the ties: float64 (n,) in [0, 1].
 
-    An item tied at ranks t to b is in the top d with chance ``(d - t + 1) / (b - t + 1)``, and ``A_d = X_d / d`` with the
-    expected overlap X_d: Corsi and Urbano (2024), RBO^a. For ties that mean "order unknown".
+    An item tied at ranks t to b is in the top d with chance ``(d - t + 1) / (b - t + 1)``, and
+    ``A_d = X_d / d`` with the expected overlap X_d: Corsi and Urbano (2024), RBO^a. For ties that
+    mean "order unknown".
 
-    On lists of one length this is exactly the mean of `rbo` over all orders of the tied items, each list's as likely and apart
-    from the other's. On unequal lengths it is so unless a tied group of the longer list reaches over a depth below the shorter
-    list: there, unlike equation 32, an item assumed to be in common counts by its chance to have come yet, as they define it.
-    A list with itself: 1 without ties, less with them, since two orders of one tie differ. Disjoint or one empty: exactly 0.
-    Both empty: NaN. Symmetric. Without ties: `rbo`. What the three treatments share stands in `_extrapolate`.
+    On lists of one length this is exactly the mean of `rbo` over all orders of the tied items, each
+        list's as likely and apart
+    from the other's. On unequal lengths it is so unless a tied group of the longer list reaches
+        over a depth below the shorter
+    list: there, unlike equation 32, an item assumed to be in common counts by its chance to have
+        come yet, as they define it.
+    A list with itself: 1 without ties, less with them, since two orders of one tie differ. Disjoint
+        or one empty: exactly 0.
+    Both empty: NaN. Symmetric. Without ties: `rbo`. What the three treatments share stands in
+        `_extrapolate`.
     """
     return _extrapolate(alignment, p, _depth, is_shared=False)
 
@@ -88,7 +98,9 @@ def _extrapolate(alignment: Alignment, p: float, norm: _Norm, *, is_shared: bool
     bounds = _groups(alignment.scores.baseline), _groups(alignment.scores.candidate)
     common = _count_common(alignment, *bounds)
     lengths = alignment.baseline_lengths, alignment.candidate_lengths
-    ours, theirs = (_arm(depth, *ends, length, is_shared) for ends, length in zip(bounds, lengths, strict=True))
+    ours, theirs = (
+        _arm(depth, *ends, length, is_shared) for ends, length in zip(bounds, lengths, strict=True)
+    )
     size = norm(depth, ours, theirs)
     overlap = _overlap(common, ours, theirs)
     if not alignment.is_full:
@@ -110,22 +122,34 @@ def _groups(scores: Floats) -> tuple[_Counts, _Counts]:
 
 def _arm(depth: _Counts, start: _Counts, end: _Counts, length: Codes, is_shared: bool) -> _Arm:  # noqa: FBT001
     share = np.ones(start.shape) if is_shared else (depth - start) / (end - start)
-    return _Arm(before=np.minimum(start, length), through=np.minimum(end, length), share=share, length=length)
+    return _Arm(
+        before=np.minimum(start, length),
+        through=np.minimum(end, length),
+        share=share,
+        length=length,
+    )
 
 
-def _count_common(alignment: Alignment, ours: tuple[_Counts, _Counts], theirs: tuple[_Counts, _Counts]) -> _Common:
+def _count_common(
+    alignment: Alignment, ours: tuple[_Counts, _Counts], theirs: tuple[_Counts, _Counts]
+) -> _Common:
     k, n = alignment.positions.shape
     here = np.flatnonzero(alignment.positions < k)
     user = here % max(n, 1)
     there = alignment.positions.ravel()[here].astype(np.intp) * n + user
     (start, end), (other_start, other_end) = (
-        [bound.ravel()[cells] for bound in bounds] for bounds, cells in ((ours, here), (theirs, there))
+        [bound.ravel()[cells] for bound in bounds]
+        for bounds, cells in ((ours, here), (theirs, there))
     )
 
     def count(first: _Counts) -> _Counts:
         """Items by depth, each from row ``first`` on."""
         cells = first.astype(np.intp) * n + user
-        return np.bincount(cells, minlength=(k + 1) * n).reshape(k + 1, n)[:k].cumsum(axis=0, dtype=np.int32)
+        return (
+            np.bincount(cells, minlength=(k + 1) * n)
+            .reshape(k + 1, n)[:k]
+            .cumsum(axis=0, dtype=np.int32)
+        )
 
     return _Common(
         ended=count(np.maximum(end, other_end)),
@@ -162,7 +186,8 @@ def _at(values: Floats, depths: Codes) -> Floats:
 
 
 def _sum(alignment: Alignment, p: float, agreement: Floats) -> Floats:
-    # Weights are differences of multiples of 2**-52: they sum to 1 exactly. Ranks are added one by one, whatever n is.
+    # Weights are differences of multiples of 2**-52: they sum to 1 exactly. Ranks are added one by
+    # one, whatever n is.
     k, long = alignment.k, alignment.long
     power = to_units(p ** np.arange(k + 1.0))
     weighted = np.where(np.arange(k)[:, None] < long, agreement * -np.diff(power)[:, None], 0.0)

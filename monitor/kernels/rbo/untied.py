@@ -70,14 +70,15 @@ def _check_depth(depth: float) -> None:
 def rbo_truncated(alignment: Alignment, p: float) -> Floats:
     """RBO summed over the depths seen in both lists and nothing more: float64 (n,) in [0, 1 - p^s].
 
-    Webber, Moffat and Zobel (2010), equation 4 cut off at the length s of the shorter list, which they call RBO@k::
+    Webber, Moffat and Zobel (2010), equation 4 cut off at the length s of the shorter list, which
+    they call RBO@k::
 
         (1-p) sum_{d=1..s} p^(d-1) X_d/d
 
-    The depths below s carry p^s of the weight and count as no agreement at all: identical lists score 1 - p^s and not 1, and so
-    does a prefix; no bound of RBO, though never above `rbo_min`. What the longer list holds below s plays no part. Disjoint or
-    one empty: 0. Both empty: NaN. Symmetric. Cost: O(k) a pair.
-    """
+    The depths below s carry p^s of the weight and count as no agreement at all: identical lists
+    score 1 - p^s and not 1, and so does a prefix; no bound of RBO, though never above `rbo_min`.
+    What the longer list holds below s plays no part. Disjoint or one empty: 0. Both empty: NaN.
+    Symmetric. Cost: O(k) a pair."""
     # Exact in units of 2**-52, so that every order of summing gives the same.
     h = _tables(p, alignment.k).h[: alignment.k + 1]
     if alignment.is_full:
@@ -126,9 +127,10 @@ def rbo_res(alignment: Alignment, p: float) -> Floats:
 def rbo_max(alignment: Alignment, p: float) -> Floats:
     """The most RBO that the lists can have, however they go on: float64 (n,) in [0, 1].
 
-    `rbo_min` + `rbo_res`, to the last bit; Webber, Moffat and Zobel (2010), section 4.3 and equation 30. Tight: lists that go
-    on with each other's items attain it. Identical lists, a prefix against its whole, and one empty list: exactly 1, since the
-    lists may yet turn out the same. Disjoint lists score above 0, the more the shorter they are. Both empty: NaN. Symmetric.
+    `rbo_min` + `rbo_res`, to the last bit; Webber, Moffat and Zobel (2010), section 4.3 and
+    equation 30. Tight: lists that go on with each other's items attain it. Identical lists, a
+    prefix against its whole, and one empty list: exactly 1, since the lists may yet turn out the
+    same. Disjoint lists score above 0, the more the shorter they are. Both empty: NaN. Symmetric.
     """
     score: Floats = rbo_min(alignment, p) + rbo_res(alignment, p)
     return score
@@ -147,7 +149,8 @@ class _Tables:
     power: Floats  # p^d
     h: Floats  # sum_{e<=d} (1-p) p^(e-1) / e,
     below: Floats  # the same over e > d
-    residue: Floats  # [s]: what rounding leaves between 1 and the most that identical lists of length s can have
+    # [s]: what rounding leaves between 1 and the most that identical lists of length s can have
+    residue: Floats
 
 
 @lru_cache(maxsize=32)
@@ -163,13 +166,17 @@ def _tables(p: float, k: int) -> _Tables:
 
 def _sum_below(p: float, deepest: int) -> Floats:
     """Sum of (1-p) p^(e-1) / e over e > d for d = 0 to ``deepest``, each to the nearest unit, whatever ``deepest`` is."""
-    # In whole numbers, and as far as there is anything to add: what rounding left behind the last item would otherwise count
-    # once for each of a million items in common.
+    # In whole numbers, and as far as there is anything to add: what rounding left behind the last
+    # item would otherwise count once for each of a million items in common.
     vanished = min(math.ceil(-math.log(_FINEST / 2) / -math.log(p)), _LONGEST_SUM)
     depth = np.arange(1.0, max(deepest, vanished) + 1)
     steps = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)
     seen = np.append(0, np.cumsum(steps))
-    whole = seen[-1] if steps[-1] == 0 else max(seen[-1], round((1 - p) * (-math.log1p(-p) / p) / _FINEST))
+    whole = (
+        seen[-1]
+        if steps[-1] == 0
+        else max(seen[-1], round((1 - p) * (-math.log1p(-p) / p) / _FINEST))
+    )
     return to_units((whole - seen[: deepest + 1]) * _FINEST)
 
 
@@ -186,16 +193,18 @@ def _residual(table: _Tables, short: _Counts, long: _Counts, common: _Counts) ->
 def rbo(alignment: Alignment, p: float) -> Floats:
     """RBO_ext of each pair with persistence 0 < p < 1: float64 (n,) in [0, 1].
 
-    Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010, equation 32: agreement seen is
-    taken to go on below both lists. With X_d the overlap of the top d's, s and l the lengths of the shorter and longer list::
+    Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010,
+    equation 32: agreement seen is taken to go on below both lists. With X_d the overlap of the top
+    d's, s and l the lengths of the shorter and longer list::
 
         (1-p)/p (sum_{d=1..l} X_d/d p^d + sum_{d=s+1..l} X_s (d-s)/(s d) p^d) + ((X_l - X_s)/l + X_s/s) p^l
 
-    A common item whose larger position (from 0) is m adds ``g[s if m < s else l] - h[m]``, where h[d] = (1-p)/p sum_{e=1..d}
-    p^e/e and g[d] = p^d/d + h[d]. Identical lists and a prefix against its whole: exactly 1. Disjoint or one empty: exactly 0.
-    Both empty: NaN. Symmetric.
+    A common item whose larger position (from 0) is m adds ``g[s if m < s else l] - h[m]``, where
+    h[d] = (1-p)/p sum_{e=1..d} p^e/e and g[d] = p^d/d + h[d]. Identical lists and a prefix against
+    its whole: exactly 1. Disjoint or one empty: exactly 0. Both empty: NaN. Symmetric.
     """
-    # Weights are multiples of 2**-52 and partial sums stay below 2, so that every sum is exact, and the same in any order.
+    # Weights are multiples of 2**-52 and partial sums stay below 2, so that every sum is exact, and
+    # the same in any order.
     table = _weights(p, alignment.k)
     if alignment.is_full:
         return alignment.sum_by_depth(table.even)
@@ -217,7 +226,8 @@ class _Weights:
     h: Floats
     seen: Floats  # [m]: h[k] - h[m]
     even: Floats  # [m]: g[k] - h[m], for pairs of two full lists
-    residue: Floats  # [s]: what rounding leaves between 1 and identical lists of length s; the first rank carries it
+    # [s]: what rounding leaves between 1 and identical lists of length s; the first rank carries it
+    residue: Floats
 
 
 @lru_cache(maxsize=32)

@@ -43,7 +43,9 @@ class SideBySide:
     """A user's lists: rank, the baseline's item and the candidate's, marked as gone, new, or with the rank they were at."""
 
     user: str
-    rows: tuple[tuple[str, str, str], ...]  # empty where a list has ended; a last one without a rank counts what is not shown
+    rows: tuple[
+        tuple[str, str, str], ...
+    ]  # empty where a list has ended; a last one without a rank counts what is not shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,9 @@ class MessageContent:
     status: MessageStatus
     severity: Severity
     title: str  # at most 500 characters
-    changes: tuple[ChangeContent, ...]  # the first of those that stand for all, in a repetition one that still fires
+    changes: tuple[
+        ChangeContent, ...
+    ]  # the first of those that stand for all, in a repetition one that still fires
     why: tuple[str, ...]  # sentences
     shares: tuple[tuple[str, str], ...]  # parts of the drop, and how much of it each is
     entered: tuple[str, ...]  # items whose place in lists grew most
@@ -70,12 +74,15 @@ class MessageContent:
     examples: tuple[SideBySide, ...]
     links: tuple[tuple[str, str], ...]  # name and URL
     commands: tuple[str, ...]  # to be pasted in a shell
-    more: tuple[str, ...] = ()  # sentences on the others, on what goes on firing, and on why it pages again
+    more: tuple[
+        str, ...
+    ] = ()  # sentences on the others, on what goes on firing, and on why it pages again
 
 
 def content_of(message: Message, external_url: str) -> MessageContent:
     """What every channel shows of this message, bounded whatever its size, with the explanation of its weightiest change."""
-    # The changes that stand for all, in a repetition among the firings that last, the weightiest first.
+    # The changes that stand for all, in a repetition among the firings that last, the weightiest
+    # first.
     leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
     explained = next((change for change in leads if change.explanation is not None), None)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
@@ -89,9 +96,17 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         changes=tuple(change_content(change, message, shown[0]) for change in shown),
         more=further_changes(message, shown),
         why=(
-            *(() if explained is None or message.is_repetition else why_sentences(explained, explanation)),
+            *(
+                ()
+                if explained is None or message.is_repetition
+                else why_sentences(explained, explanation)
+            ),
             # The explanation that a change itself has ends with them.
-            *(bounded_line(line, _LONGEST_SENTENCE) for line in told.models if explained is None or explanation is not None),
+            *(
+                bounded_line(line, _LONGEST_SENTENCE)
+                for line in told.models
+                if explained is None or explanation is not None
+            ),
         ),
         shares=() if explanation is None else cause_shares(explanation),
         entered=() if explanation is None else item_lines(explanation.gained, explanation.arm),
@@ -105,12 +120,18 @@ def content_of(message: Message, external_url: str) -> MessageContent:
 def title_of(message: Message, leads: Sequence[Transition]) -> str:
     """``SimilarityLow firing on home-feed (country=UK): mean of rbo is 0.2 over 74 users, below 0.3; 3 resolved``."""
     verb = verb_of(leads[0], is_repetition=message.is_repetition)
-    lead = [change for change in leads if verb_of(change, is_repetition=message.is_repetition) == verb]
+    lead = [
+        change for change in leads if verb_of(change, is_repetition=message.is_repetition) == verb
+    ]
     where = "" if (extent := _extent(lead)) == "all users" else f" ({extent})"
     line = f"{_alerts(lead)} {verb} on {clean(message.comparison, _LONGEST_NAME)}{where}"
     if message.is_repetition:
         line = f"{line} since {format_instant(min(start.since for start in message.firing))}"
-        before = dict.fromkeys(start.alert for start in message.first if start.alert not in {each.alert for each in leads})
+        before = dict.fromkeys(
+            start.alert
+            for start in message.first
+            if start.alert not in {each.alert for each in leads}
+        )
         line += f", after {clean(', '.join(before), _LONGEST_NAME)}" if before else ""
     line += f": {cause_of(leads[0])}" if leads[0].is_start else ""
     ended, lasting = len(message.ends), len(still_firing(message))
@@ -120,28 +141,44 @@ def title_of(message: Message, leads: Sequence[Transition]) -> str:
 
 
 def change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:
-    """One change in full, behind the ``first`` one; of a repetition only which run it is about, since all has been told."""
+    """One change in full, behind the ``first`` one.
+
+    Of a repetition only which run it is about, since all has been told.
+    """
     verb = verb_of(change, is_repetition=message.is_repetition)
     segment = "all users" if change.segment == ALL else clean(change.segment, _LONGEST_FACT // 2)
     where = "" if change.segment == ALL else f" in {clean(change.segment, _LONGEST_NAME)}"
     facts = [("segment", segment), *(() if change.is_acknowledgement else _figures(change))]
-    facts.append(("in breach since" if change.is_start else "had been firing since", format_instant(change.since)))
+    facts.append(
+        (
+            "in breach since" if change.is_start else "had been firing since",
+            format_instant(change.since),
+        )
+    )
     facts.append(("run", format_instant(change.slot)))
-    is_same = change is not first and change.reason.partition("; ")[0] == first.reason.partition("; ")[0]
+    is_same = (
+        change is not first and change.reason.partition("; ")[0] == first.reason.partition("; ")[0]
+    )
     reason = "for the same reason" if is_same else change.reason
     if message.is_repetition:
         reason, facts = "", facts[-1:]
     return ChangeContent(
         heading=bounded_line(f"{clean(change.alert, _LONGEST_NAME)} {verb}{where}", _LONGEST_TITLE),
         reason=bounded_line(reason, _LONGEST_REASON),
-        facts=tuple((bounded_line(name, _LONGEST_NAME * 2), bounded_line(value, _LONGEST_FACT)) for name, value in facts),
+        facts=tuple(
+            (bounded_line(name, _LONGEST_NAME * 2), bounded_line(value, _LONGEST_FACT))
+            for name, value in facts
+        ),
     )
 
 
 def further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str, ...]:
     """Sentences on why it pages again, on the changes that are not shown, and on what fires still beside them all."""
     named = {id(change) for change in shown}
-    rest, lasting = [each for each in message.changes or message.firing if id(each) not in named], still_firing(message)
+    rest, lasting = (
+        [each for each in message.changes or message.firing if id(each) not in named],
+        still_firing(message),
+    )
     lines = [f"Sent again because it became worse: {message.worse}."] if message.worse else []
     lines += [f"And {len(rest):,} more: {count_alerts(rest)}."] if rest else []
     lines += [f"Still firing: {count_alerts(lasting)}."] if lasting else []
@@ -154,9 +191,13 @@ def count_alerts(changes: Iterable[Transition]) -> str:
     for change in changes:
         by_alert.setdefault(change.alert, []).append(change)
     ranked = sorted(by_alert.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    named = ", ".join(f"{clean(alert, _LONGEST_NAME)} in {_extent(found)}" for alert, found in ranked[:_NAMED])
+    named = ", ".join(
+        f"{clean(alert, _LONGEST_NAME)} in {_extent(found)}" for alert, found in ranked[:_NAMED]
+    )
     others = len(ranked) - _NAMED
-    return named if others <= 0 else f"{named} and {others:,} other alert{'s' if others > 1 else ''}"
+    return (
+        named if others <= 0 else f"{named} and {others:,} other alert{'s' if others > 1 else ''}"
+    )
 
 
 def still_firing(message: Message) -> tuple[Transition, ...]:
@@ -178,7 +219,15 @@ def weight_of(change: Transition) -> tuple[object, ...]:
     """By what the changes of a message are told, weightiest first: starts, acknowledgements, ends; then farthest out."""
     kind = 0 if change.is_start else 1 if change.is_acknowledgement else 2
     loudness = _LOUDEST.index(change.severity)
-    return (kind, not change.is_new_normal, change.segment != ALL, loudness, -_distance(change), change.alert, change.segment)
+    return (
+        kind,
+        not change.is_new_normal,
+        change.segment != ALL,
+        loudness,
+        -_distance(change),
+        change.alert,
+        change.segment,
+    )
 
 
 def _distance(change: Transition) -> float:
@@ -190,12 +239,22 @@ def _distance(change: Transition) -> float:
 
 
 def _figures(change: Transition) -> list[tuple[str, str]]:
-    if change.value is None or change.kind is RuleKind.COVERAGE:  # of how many users the reason says already
+    if (
+        change.value is None or change.kind is RuleKind.COVERAGE
+    ):  # of how many users the reason says already
         return []
     is_standstill = change.kind is RuleKind.STANDSTILL
-    measured = f"changes that the {change.statistic} missed" if is_standstill else f"{change.statistic} of {change.metric}"
+    measured = (
+        f"changes that the {change.statistic} missed"
+        if is_standstill
+        else f"{change.statistic} of {change.metric}"
+    )
     shown = format_value(change.value, change.threshold)
-    interval = "" if change.interval is None else " (95 % interval {:.3g} to {:.3g})".format(*change.interval)
+    interval = (
+        ""
+        if change.interval is None
+        else " (95 % interval {:.3g} to {:.3g})".format(*change.interval)
+    )
     facts = [
         (measured, f"{shown}{interval}"),
         ("users", f"{change.users:,}"),
@@ -214,13 +273,18 @@ def _alerts(changes: Sequence[Transition]) -> str:
 def _extent(changes: Sequence[Transition]) -> str:
     """``all users and 990 segments``."""
     segments = list(dict.fromkeys(change.segment for change in changes if change.segment != ALL))
-    named = clean(segments[0], _LONGEST_NAME) if len(segments) == 1 else f"{len(segments):,} segments"
+    named = (
+        clean(segments[0], _LONGEST_NAME) if len(segments) == 1 else f"{len(segments):,} segments"
+    )
     everybody = ["all users"] if any(change.segment == ALL for change in changes) else []
     return " and ".join([*everybody, *([named] if segments else [])])
 
 
 def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple[str, ...]:
-    """Sentences on why this change came about; without the run's explanation the explanation that the change itself has."""
+    """Sentences on why this change came about.
+
+    Without the run's explanation the explanation that the change itself has.
+    """
     if explanation is None:
         return (bounded_line(speaker.explanation or "", 3 * _LONGEST_SENTENCE),)
     first, *further = write_falls(explanation, speaker.segment)
@@ -233,14 +297,25 @@ def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     """Each part of the drop and its share of it; amounts where parts cancel out."""
     drop, causes = explanation.drop, explanation.causes
     # Parts that cancel out leave a small drop, shares of which would mislead.
-    is_shared = drop > 0 and max((abs(cause.amount) for cause in causes), default=0.0) <= _CANCELLED * drop
-    shown = ((each.part, _percent(each.amount / drop) if is_shared else f"{each.amount:+.4f}") for each in causes)
-    return tuple((PART_WORDS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING)
+    is_shared = (
+        drop > 0 and max((abs(cause.amount) for cause in causes), default=0.0) <= _CANCELLED * drop
+    )
+    shown = (
+        (each.part, _percent(each.amount / drop) if is_shared else f"{each.amount:+.4f}")
+        for each in causes
+    )
+    return tuple(
+        (PART_WORDS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING
+    )
 
 
 def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]:
     """``Red shoes (sku-1): in 3 % of candidate lists before, 61 % now``, or without an arm in baseline and candidate lists."""
-    then, now = (" of baseline lists", " of candidate lists") if arm is None else (f" of {arm} lists before", " now")
+    then, now = (
+        (" of baseline lists", " of candidate lists")
+        if arm is None
+        else (f" of {arm} lists before", " now")
+    )
     lines = (
         f"{_name(each)}: in {_percent(each.share_before)}{then}, {_percent(each.share_after)}{now}"
         for each in items[:MAX_ITEMS]
@@ -253,7 +328,9 @@ def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     explanation = briefing.explanation
     examples = briefing.examples or (explanation.examples if explanation else ())
     known = () if explanation is None else (*explanation.gained, *explanation.lost)
-    titles = {each.item: each.title for each in known if each.title} | dict(explanation.titles if explanation else {})
+    titles = {each.item: each.title for each in known if each.title} | dict(
+        explanation.titles if explanation else {}
+    )
     return tuple(
         SideBySide(user=bounded_line(each.user, _LONGEST_ITEM), rows=tuple(_rows(each, titles)))
         for each in examples[:MAX_EXAMPLES]
@@ -264,7 +341,10 @@ def _item_counts(explanation: Explanation) -> list[str]:
     if not (explanation.entered or explanation.left):
         return []
     of = "" if explanation.segment == ALL else f" of {clean(explanation.segment, _LONGEST_ITEM)}"
-    entered, left = (f"{count:,} item{'' if count == 1 else 's'}" for count in (explanation.entered, explanation.left))
+    entered, left = (
+        f"{count:,} item{'' if count == 1 else 's'}"
+        for count in (explanation.entered, explanation.left)
+    )
     return [f"{entered} entered the lists{of}, {left} left them."]
 
 

@@ -44,8 +44,14 @@ def alert_annotations(transition: Transition) -> dict[str, str]:
 
 def summary_of(transition: Transition) -> str:
     """One line: which alert, where, and why it fires or no longer does."""
-    where = transition.comparison if transition.segment == ALL else f"{transition.comparison} ({transition.segment})"
-    status, why = ("firing", cause_of(transition)) if transition.is_start else ("resolved", transition.reason)
+    where = (
+        transition.comparison
+        if transition.segment == ALL
+        else f"{transition.comparison} ({transition.segment})"
+    )
+    status, why = (
+        ("firing", cause_of(transition)) if transition.is_start else ("resolved", transition.reason)
+    )
     return clean(f"{transition.alert} {status} on {where}: {why}")
 
 
@@ -56,7 +62,10 @@ def description_of(transition: Transition) -> str:
     return "\n".join([
         clean(transition.reason),
         *why,
-        f"{since} {format_instant(transition.since)}, reported for the run of {format_instant(transition.slot)}",
+        (
+        f"{since} {format_instant(transition.since)}, reported for the run of "
+        f"{format_instant(transition.slot)}"
+),
         f"To see more: {'; '.join(commands_of(transition))}",
     ])  # fmt: skip
 

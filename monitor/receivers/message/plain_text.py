@@ -14,7 +14,10 @@ def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
         [[content.title]] if has_title else [],
         _part("Why", content.why),
         map(_in_full, content.changes[:1]),
-        [[f"{change.heading}: {change.reason}" for change in content.changes[1:]] + [*content.more]],
+        [
+            [f"{change.heading}: {change.reason}" for change in content.changes[1:]]
+            + [*content.more]
+        ],
         _part("What the drop is made of", (f"{name}: {share}" for name, share in content.shares)),
         _part("Items that gained most", content.entered),
         _part("Items that lost most", content.left),
@@ -43,9 +46,13 @@ def _example(example: SideBySide) -> Iterator[str]:
 
 def list_lines(example: SideBySide) -> Iterator[str]:
     """Both lists in columns."""
-    rows = [tuple(_cut(cell) for cell in row) for row in (("", "baseline", "candidate"), *example.rows)]
+    rows = [
+        tuple(_cut(cell) for cell in row) for row in (("", "baseline", "candidate"), *example.rows)
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    yield from (f"{rank:>{widths[0]}}  {left:<{widths[1]}}  {right}".rstrip() for rank, left, right in rows)
+    yield from (
+        f"{rank:>{widths[0]}}  {left:<{widths[1]}}  {right}".rstrip() for rank, left, right in rows
+    )
 
 
 def _cut(text: str) -> str:

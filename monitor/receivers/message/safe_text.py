@@ -25,7 +25,10 @@ _FINDING = re.compile(r"(?:About )?[0-9,]+ of [0-9,]+ users \(.+?(?=\.(?: |$))")
 
 
 def page_url(transition: Transition, external_url: str) -> str:
-    """Address of the page of the run on this daemon; of the comparison where drift could not be judged."""
+    """Address of the page of the run on this daemon.
+
+    Of the comparison where drift could not be judged.
+    """
     page = f"{external_url.rstrip('/')}/c/{quote(clean(transition.comparison, 200), safe='')}"
     if transition.kind is RuleKind.CONDITION:
         return page
@@ -43,19 +46,26 @@ def clean(text: str, limit: int = MAX_LINE) -> str:
 
 
 def bounded_line(text: str, limit: int) -> str:
-    """One printable line of at most ``limit`` characters; names from right to left stay where they are."""
+    """One printable line of at most ``limit`` characters.
+
+    Names from right to left stay where they are.
+    """
     line = clean(text, limit)
     if not any(map(_turns, line)):
         return line
     # Every mark stands behind a run of at least one character and before another.
-    runs = ["".join(run) + _MARK * turns for turns, run in groupby(clean(text, limit * 2 // 3), _turns)]
+    runs = [
+        "".join(run) + _MARK * turns for turns, run in groupby(clean(text, limit * 2 // 3), _turns)
+    ]
     return "".join(runs)
 
 
 def cause_of(start: Transition) -> str:
     """Why it fires, in a headline's words: what was found in the lists, else what its reason says first."""
     found = _FINDING.search((start.explanation or "")[:MAX_LINE])
-    return bounded_line(found[0] if found else shorten_reason(start.reason[:MAX_LINE]), _LONGEST_CAUSE)
+    return bounded_line(
+        found[0] if found else shorten_reason(start.reason[:MAX_LINE]), _LONGEST_CAUSE
+    )
 
 
 def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ...]:
@@ -68,7 +78,10 @@ def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ..
 
 
 def commands_of(change: Transition) -> tuple[str, ...]:
-    """Commands: one shows the run of this change, one the runs before and after it. None asks a source or changes anything."""
+    """Commands: one shows the run of this change, one the runs before and after it.
+
+    None asks a source or changes anything.
+    """
     name, slot = shlex.quote(clean(change.comparison, _LONGEST_NAME)), format_instant(change.slot)
     return (f"rankwatch show {name} --slot {slot}", f"rankwatch runs {name}")
 
@@ -79,6 +92,9 @@ def _turns(char: str) -> bool:
 
 def _is_web(url: str) -> bool:
     is_plain = (
-        len(url) <= LONGEST_LINK and url.isascii() and url.isprintable() and not any(char in url for char in '<>"|\\^`{}')
+        len(url) <= LONGEST_LINK
+        and url.isascii()
+        and url.isprintable()
+        and not any(char in url for char in '<>"|\\^`{}')
     )
     return is_plain and web_url_of(url) is not None

@@ -44,14 +44,25 @@ class Backtest:
     runs: Mapping[RunStatus, int]
     transitions: tuple[Transition, ...]  # those that the rules would have made
     stored: tuple[Transition, ...]  # those that were made
-    lacking: Mapping[str, int]  # ok runs by alert that a rule could not judge: what it looks at was not kept
-    measured: Mapping[Subject, Mapping[datetime, float | None]]  # what rules on similarity look at, over all users, by slot
+    lacking: Mapping[
+        str, int
+    ]  # ok runs by alert that a rule could not judge: what it looks at was not kept
+    measured: Mapping[
+        Subject, Mapping[datetime, float | None]
+    ]  # what rules on similarity look at, over all users, by slot
 
 
 def backtest_rules(
-    comparison: Comparison, store: Store, *, start: datetime | None = None, end: datetime | None = None
+    comparison: Comparison,
+    store: Store,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
 ) -> Backtest:
-    """Judge all stored runs up to the slot ``end`` by the comparison's rules; return what changes from slot ``start`` on."""
+    """Judge all stored runs up to the slot ``end`` by the comparison's rules.
+
+    Return what changes from slot ``start`` on.
+    """
 
     def is_meant(slot: datetime) -> bool:
         return (start is None or slot >= start) and (end is None or slot <= end)
@@ -64,7 +75,8 @@ def backtest_rules(
     lacking: Counter[str] = Counter()
     transitions: list[Transition] = []
     measured: dict[Subject, dict[datetime, float | None]] = {}
-    # From the first run on: those before the period teach what is normal, and may leave alerts firing.
+    # From the first run on: those before the period teach what is normal, and may leave alerts
+    # firing.
     for record in finished_records(comparison.name, store.history, end):
         whole, lacks = complete_record(comparison, record, store.history)
         changed = rejudging.judge(whole, is_whole=not lacks)
@@ -87,7 +99,9 @@ def backtest_rules(
     )
 
 
-def finished_records(comparison: str, history: History, end: datetime | None) -> Iterator[RunRecord]:
+def finished_records(
+    comparison: str, history: History, end: datetime | None
+) -> Iterator[RunRecord]:
     """All finished runs of the comparison up to this slot, oldest first, a few at a time."""
     after: datetime | None = None
     # A few at a time: a long history takes no more memory than a short one.
@@ -114,7 +128,9 @@ class Suggestion:
     note: str | None = None  # what to know of what it was learned from
 
 
-def configured_comparison(settings: Settings, name: str, every: timedelta | None) -> tuple[Comparison, timedelta]:
+def configured_comparison(
+    settings: Settings, name: str, every: timedelta | None
+) -> tuple[Comparison, timedelta]:
     """The configured comparison, with another accepted time between false pages if given, and the time between its runs."""
     options = pick_comparison({each.name: each for each in settings.comparisons}, name)
     comparison, interval = to_comparison(options), to_schedule(options).interval
@@ -144,12 +160,18 @@ def suggest_thresholds(
         segments=[*dict.fromkeys(series.segment for series in looks)],
         looks={_name(series.rule): 1.0 for series in looks},
     )
-    found = [_suggest(series, past, budget, interval, _worst(series.rule, comparison.measuring.k)) for series in looks]
+    found = [
+        _suggest(series, past, budget, interval, _worst(series.rule, comparison.measuring.k))
+        for series in looks
+    ]
     return _with_caught(comparison, _uniquely_named(found), history)
 
 
 def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]:
-    """The newest ok runs of the present configuration with all their summaries; ConfigError when there is none."""
+    """The newest ok runs of the present configuration with all their summaries.
+
+    ConfigError when there is none.
+    """
     request = MemoryRequest(
         comparison=comparison.name,
         config_hash=comparison.config_hash,
@@ -159,7 +181,12 @@ def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]
     )
     past = history.memory_of(request).past
     if not past:
-        raise ConfigError(f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first")
+        raise ConfigError(
+            (
+                f"no ok run of {comparison.name} is stored for its present configuration: run or "
+                "replay some first"
+            )
+        )
     return past
 
 
@@ -185,7 +212,10 @@ def _worst(rule: SimilarityRule, k: int) -> float:
 
 
 def _looks(
-    comparison: Comparison, past: Sequence[PastRun], statistics: Sequence[str], segments: Sequence[str]
+    comparison: Comparison,
+    past: Sequence[PastRun],
+    statistics: Sequence[str],
+    segments: Sequence[str],
 ) -> list[RuleSeries[SimilarityRule]]:
     """Each statistic of each metric in each segment, as a rule whose threshold is to be found."""
     seen: dict[str, set[str]] = defaultdict(set)
@@ -196,13 +226,20 @@ def _looks(
     found = []
     for metric in (parse(name) for name in comparison.measuring.metrics):
         known = seen.get(str(metric), set())
-        wanted = sorted(known, key=lambda name: (name != ALL, name)) if "each" in segments else segments
+        wanted = (
+            sorted(known, key=lambda name: (name != ALL, name)) if "each" in segments else segments
+        )
         if metric.need is not Need.RELEVANCE:
             found += [
-                RuleSeries(_rule(metric, name, segment), segment) for name in names for segment in wanted if segment in known
+                RuleSeries(_rule(metric, name, segment), segment)
+                for name in names
+                for segment in wanted
+                if segment in known
             ]
     if not found:
-        raise ConfigError(f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}")
+        raise ConfigError(
+            f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}"
+        )
     return found
 
 
@@ -221,12 +258,20 @@ def _rule(metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
 
 
 def _suggest(
-    look: RuleSeries[SimilarityRule], past: Sequence[PastRun], budget: Budget, interval: timedelta, worst: float
+    look: RuleSeries[SimilarityRule],
+    past: Sequence[PastRun],
+    budget: Budget,
+    interval: timedelta,
+    worst: float,
 ) -> Suggestion:
     healthy, note = pick_healthy(past, look)
     typical = int(np.median([each.n for each in healthy])) if healthy else 0
     series = replace(look, rule=replace(look.rule, min_users=max(1, typical // 2)))
-    values, errors = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2).T[..., np.newaxis]
+    values, errors = (
+        np.array([series.measure(each) for each in healthy])
+        .reshape(len(healthy), 2)
+        .T[..., np.newaxis]
+    )
     reference = refer(values, errors)
     runs = int(reference.runs[0])
     if runs < MIN_HEALTHY_RUNS:
@@ -237,15 +282,30 @@ def _suggest(
     if found.least_share[0] > share:
         best = budget.runs * share / float(found.least_share[0]) * interval
         every = f"one false page in {_days(budget.runs * interval)}"
-        return _none(series, runs, f"{runs} healthy runs are too few for {every}: at best one in {_days(best)}")
+        return _none(
+            series,
+            runs,
+            f"{runs} healthy runs are too few for {every}: at best one in {_days(best)}",
+        )
     return replace(_suggestion(series, typical, runs, found), note=note)
 
 
-def pick_healthy(past: Sequence[PastRun], series: RuleSeries[SimilarityRule]) -> tuple[list[Summary], str | None]:
+def pick_healthy(
+    past: Sequence[PastRun], series: RuleSeries[SimilarityRule]
+) -> tuple[list[Summary], str | None]:
     """The series' summaries of runs after which no alert of the segment, or of all, was pending or firing; else of all."""
     wanted = (series.segment, series.rule.metric)
-    found = [(run, each) for run in past for each in run.summaries if (each.segment, each.metric) == wanted and each.n]
-    quiet = [each for run, each in found if not any(segment in (series.segment, ALL) for _, segment in run.states)]
+    found = [
+        (run, each)
+        for run in past
+        for each in run.summaries
+        if (each.segment, each.metric) == wanted and each.n
+    ]
+    quiet = [
+        each
+        for run, each in found
+        if not any(segment in (series.segment, ALL) for _, segment in run.states)
+    ]
     # A threshold is set so that it is hardly ever quiet: where that leaves too few runs, all count.
     if len(quiet) >= MIN_HEALTHY_RUNS or len(quiet) == len(found):
         return quiet, None
@@ -258,23 +318,31 @@ def _none(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Sugge
 
 def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], runs: int) -> str:
     rule = series.rule
-    if len(healthy) >= MIN_HEALTHY_RUNS and not any(each.value(str(rule.statistic)) is not None for each in healthy):
+    if len(healthy) >= MIN_HEALTHY_RUNS and not any(
+        each.value(str(rule.statistic)) is not None for each in healthy
+    ):
         return f"{rule.statistic} was not summarized: runs do so once any rule asks for it"
     if len(healthy) >= MIN_HEALTHY_RUNS and runs == 0:
         return f"{rule.statistic} of so few users is too uncertain"
     return f"{runs} of the {MIN_HEALTHY_RUNS} healthy runs that are the least"
 
 
-def _suggestion(series: RuleSeries[SimilarityRule], users: int, runs: int, found: Threshold) -> Suggestion:
+def _suggestion(
+    series: RuleSeries[SimilarityRule], users: int, runs: int, found: Threshold
+) -> Suggestion:
     expected, limit, usually, nearly_always = (
-        series.show(float(each[0]), users) or 0.0 for each in (found.expected, found.limit, found.usually, found.nearly_always)
+        series.show(float(each[0]), users) or 0.0
+        for each in (found.expected, found.limit, found.usually, found.nearly_always)
     )
     direction = series.rule.direction
     # Four decimals, rounded away from what is healthy, so that rounding adds no page.
     round_away = math.floor if direction is Direction.BELOW else math.ceil
     threshold = round_away(limit * _STEPS) / _STEPS
     return Suggestion(
-        rule=replace(series.rule, limit=FixedLimit(direction=direction, value=threshold, resolve_at=threshold)),
+        rule=replace(
+            series.rule,
+            limit=FixedLimit(direction=direction, value=threshold, resolve_at=threshold),
+        ),
         segment=series.segment,
         runs=runs,
         expected=expected,
@@ -287,10 +355,14 @@ def _days(span: timedelta) -> str:
     return f"{span / timedelta(days=1):,.3g} days"
 
 
-def _with_caught(comparison: Comparison, found: Sequence[Suggestion], history: History) -> tuple[Suggestion, ...]:
+def _with_caught(
+    comparison: Comparison, found: Sequence[Suggestion], history: History
+) -> tuple[Suggestion, ...]:
     """The suggestions with the pages that they would have sent over the stored runs of the present configuration."""
     rules = tuple(each.rule for each in found if each.obstacle is None)
-    rejudging = Rejudgement(comparison=replace(comparison, judging=replace(comparison.judging, rules=rules)))
+    rejudging = Rejudgement(
+        comparison=replace(comparison, judging=replace(comparison.judging, rules=rules))
+    )
     firings: dict[str, list[Transition]] = defaultdict(list)
     for record in finished_records(comparison.name, history, None):
         if record.run.config_hash == comparison.config_hash:

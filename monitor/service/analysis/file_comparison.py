@@ -1,4 +1,7 @@
-"""Comparison of two files of lists, without a configuration and a database. Stores and sends nothing."""
+"""Comparison of two files of lists, without a configuration and a database.
+
+Stores and sends nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,18 +41,25 @@ class ChangeBreakdown:
     """What sets a segment's lists apart."""
 
     metric: str
-    parts: PartMeans | None  # of the mean distance from identical lists, None for a metric without a value for these
+    parts: (
+        PartMeans | None
+    )  # of the mean distance from identical lists, None for a metric without a value for these
     kinds: Mapping[Change, float]
 
 
 def break_down_changes(
     batch: PairBatch, metric: Metric, segments: Mapping[str, npt.NDArray[np.intp]]
 ) -> dict[str, ChangeBreakdown]:
-    """What sets the lists apart, by segment; ``segments`` are rows of the batch. Costs six scorings, and sorting."""
+    """What sets the lists apart, by segment.
+
+    ``segments`` are rows of the batch. Costs six scorings, and sorting.
+    """
     kinds, parts = classify(batch), split_metric(batch, metric) if can_split(metric) else None
     return {
         segment: ChangeBreakdown(
-            metric=str(metric), parts=None if parts is None else average_parts(parts, rows), kinds=share_kinds(kinds[rows])
+            metric=str(metric),
+            parts=None if parts is None else average_parts(parts, rows),
+            kinds=share_kinds(kinds[rows]),
         )
         for segment, rows in segments.items()
     }
@@ -64,7 +74,9 @@ class FileComparison:
     worst: tuple[Evidence, ...]
     catalogue: int  # items that could be listed, as given, else all that are
     length: int | None  # the typical length of compared lists
-    by_chance: Mapping[str, float | None]  # each metric's expected score for it, None where lists have none
+    by_chance: Mapping[
+        str, float | None
+    ]  # each metric's expected score for it, None where lists have none
     apart: Mapping[str, ChangeBreakdown]  # by segment, by the first metric
     notes: tuple[str, ...]  # sentences about what was left out
     id_mismatches: tuple[IdMismatch, ...]
@@ -102,15 +114,24 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     found = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         found.add(batch)
-    if unread := [f"{arm}: {note}" for (arm, reason), note in found.notes.items() if reason in _UNREAD]:
+    if unread := [
+        f"{arm}: {note}" for (arm, reason), note in found.notes.items() if reason in _UNREAD
+    ]:
         raise InputError("; ".join(unread))
     notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in found.notes.items())
     _require_pairs(found.coverage.all, notes, listed, slot)
     sample, items = found.sample(), found.listed.count
     if catalogue is not None and catalogue < items:
-        raise InputError(f"--catalogue {catalogue}: {items} different items are listed, give the number of items that could be")
+        raise InputError(
+            (
+                f"--catalogue {catalogue}: {items} different items are listed, give the number of "
+                "items that could be"
+            )
+        )
     size, pairs = items if catalogue is None else catalogue, sample.pairing.batch
-    length = typical_length(np.append(pairs.baseline_lengths, pairs.candidate_lengths).astype(np.int64))
+    length = typical_length(
+        np.append(pairs.baseline_lengths, pairs.candidate_lengths).astype(np.int64)
+    )
     return FileComparison(
         coverage=found.coverage,
         summaries=found.summaries,
@@ -135,11 +156,15 @@ class _Either:
         ours, theirs = self.baseline.users(slot, dimensions), self.candidate.users(slot, ())
         users = pd.Index(ours.users.union(theirs.users, sort=False), dtype="str")
         rows = ours.users.get_indexer(users)
-        segments = {name: values.take(rows, allow_fill=True) for name, values in ours.segments.items()}
+        segments = {
+            name: values.take(rows, allow_fill=True) for name, values in ours.segments.items()
+        }
         return UserTable(users=users, segments=segments)
 
 
-def _compare_users(coverage: CoverageRow, listed: Sequence[FileUsersOptions], slot: datetime) -> tuple[IdMismatch, ...]:
+def _compare_users(
+    coverage: CoverageRow, listed: Sequence[FileUsersOptions], slot: datetime
+) -> tuple[IdMismatch, ...]:
     if coverage.paired >= LEAST_COMMON * coverage.asked:
         return ()
     baseline, candidate = (FileUsers(options).users(slot, ()).users for options in listed)
@@ -147,14 +172,21 @@ def _compare_users(coverage: CoverageRow, listed: Sequence[FileUsersOptions], sl
     return () if mismatch is None else (mismatch,)
 
 
-def _require_pairs(coverage: CoverageRow, notes: Sequence[str], listed: Sequence[FileUsersOptions], slot: datetime) -> None:
+def _require_pairs(
+    coverage: CoverageRow, notes: Sequence[str], listed: Sequence[FileUsersOptions], slot: datetime
+) -> None:
     if not coverage.paired:
-        hints = (write_mismatch(each, Surface.COMMAND) for each in _compare_users(coverage, listed, slot))
+        hints = (
+            write_mismatch(each, Surface.COMMAND) for each in _compare_users(coverage, listed, slot)
+        )
         notes = [*notes, *hints]
-        reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
+        reasons = ", ".join(
+            f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items()
+        )
         msg = (
-            f"none of {coverage.asked:,} users could be compared ({reasons}): check that both files mean the same users, and "
-            f"which columns hold users and items{''.join(f'; {note}' for note in notes)}"
+            f"none of {coverage.asked:,} users could be compared ({reasons}): check that both "
+            "files mean the same users, and which columns hold users and "
+            f"items{''.join(f'; {note}' for note in notes)}"
         )
         raise InputError(msg)
 

@@ -80,10 +80,15 @@ def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iter
     """How many of the users asked, and of the items shown, the candidate has too."""
     with suppress(ConfigError, SourceError):  # what cannot be read has its own trouble
         if Arm.CANDIDATE in arms.listed:
-            asked, listed = (source.users(slot, ()).users for source in (arms.users, arms.listed[Arm.CANDIDATE]))
+            asked, listed = (
+                source.users(slot, ()).users for source in (arms.users, arms.listed[Arm.CANDIDATE])
+            )
             yield _match(IdKind.USER, asked, listed)
     if evidence:
-        yield _match(IdKind.ITEM, *([item for each in evidence for item in getattr(each, arm)] for arm in Arm))
+        yield _match(
+            IdKind.ITEM,
+            *([item for each in evidence for item in getattr(each, arm)] for arm in Arm),
+        )
 
 
 def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Match:
@@ -98,7 +103,9 @@ def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMi
     return (*filter(None, of_users), *of_items)
 
 
-def _find_unmatched(comparison: Comparison, arms: Arms, slot: datetime) -> tuple[UnmatchedName, ...]:
+def _find_unmatched(
+    comparison: Comparison, arms: Arms, slot: datetime
+) -> tuple[UnmatchedName, ...]:
     """What the comparison names in vain, looked for among all users, not only those of a sample."""
     everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))
     try:

@@ -23,7 +23,14 @@ from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
-from monitor.service.composition import PINGS_S, TitleCache, reconcile, require_reloadable, set_known_names, wire
+from monitor.service.composition import (
+    PINGS_S,
+    TitleCache,
+    reconcile,
+    require_reloadable,
+    set_known_names,
+    wire,
+)
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.jobs import DaemonJobs
 from monitor.service.daemon.leadership import ANSWER_S, DaemonRole
@@ -45,7 +52,10 @@ from monitor.web.pages.site import Status
 from monitor.web.server import WebServer
 
 STOP_S = 10.0
-"""How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
+"""How long running runs and deliveries may go on after a stop was asked for.
+
+Then slots are given back.
+"""
 
 STOP_IN_ALL_S = 20.0
 """How long all steps of a stop may take; container platforms often kill after 30 s."""
@@ -67,7 +77,11 @@ class Daemon:
     """
 
     def __init__(
-        self, config: Path, *, clock: Clock | None = None, on_reload: Callable[[Settings], object] = lambda _: None
+        self,
+        config: Path,
+        *,
+        clock: Clock | None = None,
+        on_reload: Callable[[Settings], object] = lambda _: None,
     ) -> None:
         self._config, self._on_reload = config, on_reload
         self._clock = clock or SystemClock()
@@ -101,10 +115,15 @@ class Daemon:
         return self._store
 
     def start(self) -> None:
-        """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
+        """Open everything and begin.
+
+        The first run of each comparison starts at once unless its slot was run already.
+        """
         with ExitStack() as opened:
             settings = load_settings(self._config)
-            access = open_access(settings.access, name=settings.web_config_file, hosts=settings.host_names)
+            access = open_access(
+                settings.access, name=settings.web_config_file, hosts=settings.host_names
+            )
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
             # A reload puts another wiring in place, and closes this one itself.
             opened.callback(lambda: self._wiring.close(self._seconds_to_stop(PINGS_S)))
@@ -114,7 +133,8 @@ class Daemon:
             opened.callback(lambda: self._role.leadership.stop(self._seconds_to_stop(ANSWER_S)))
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._publisher.show(
-                "certificate_expiry_timestamp_seconds", lambda: getattr(self._web.access.certificates, "ends_at", None)
+                "certificate_expiry_timestamp_seconds",
+                lambda: getattr(self._web.access.certificates, "ends_at", None),
             )
             self._web.start()
             opened.callback(lambda: self._web.stop(self._seconds_to_stop(WEB_S)))
@@ -131,14 +151,21 @@ class Daemon:
             opened.callback(lambda: self._role.loop.stop(self._seconds_to_stop(STOP_S)))
             # From here on `stop` closes all this, in reverse order.
             self._opened = opened.pop_all()
-        log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
+        log.info(
+            "rankwatch started",
+            version=__version__,
+            url=self.url,
+            comparisons=len(self._wiring.watched),
+        )
 
     def _assemble(self) -> None:
         store, clock, publisher = self._store, self._clock, self._publisher
         self._database = OutageMonitor(clock=clock, publisher=publisher)
         self._pictures = MessagePictures(store, lambda: self._wiring)
         store.database.on_error = self._database.failed
-        self._role = DaemonRole(store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease)
+        self._role = DaemonRole(
+            store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease
+        )
         self._runner = Runner(
             store=store,
             clock=clock,
@@ -203,18 +230,26 @@ class Daemon:
             store=self._store,
             clock=self._clock,
             latest=lambda: self._jobs.latest.all or (),
-            comparisons=lambda: {name: each.comparison for name, each in self._wiring.watched.items()},
+            comparisons=lambda: {
+                name: each.comparison for name, each in self._wiring.watched.items()
+            },
             notice=self._role.leadership.describe,
             titles=TitleCache(lambda: self._wiring),
             status=self._status,
-            progress=lambda name: tuple(each for _, each in sorted(self._runner.progress.get(name, {}).items())),
+            progress=lambda name: tuple(
+                each for _, each in sorted(self._runner.progress.get(name, {}).items())
+            ),
             policy=lambda: self._wiring.policy,
-            message_text=lambda message: plain_text(content_of(message, self._wiring.settings.external_url)),
+            message_text=lambda message: plain_text(
+                content_of(message, self._wiring.settings.external_url)
+            ),
             judge=GateAnswers(self._store.history, self._clock, lambda: self.settings),
             find_user=lambda asked: self._wiring.find_user(asked),  # noqa: PLW0108 - a reload replaces the wiring
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
-        return create_app(site=site, metrics=self._publisher.render, health=self, reload=self.reload)
+        return create_app(
+            site=site, metrics=self._publisher.render, health=self, reload=self.reload
+        )
 
     def _status(self) -> Status:
         wiring = self._wiring
@@ -226,11 +261,16 @@ class Daemon:
             database=self._store.place,
             schedule=self._scheduler.runs(),
             receivers=wiring.receiver_names,
-            configuration=yaml.safe_dump(wiring.settings.model_dump(mode="json", exclude_unset=True), sort_keys=False),
+            configuration=yaml.safe_dump(
+                wiring.settings.model_dump(mode="json", exclude_unset=True), sort_keys=False
+            ),
         )
 
     def stop(self) -> None:
-        """Let runs end within STOP_S, give back the slots of others, close everything; also twice, and without a start."""
+        """Let runs end within STOP_S, give back the slots of others, close everything.
+
+        Also twice, and without a start.
+        """
         self._stopping.set()
         self._stops_by = Deadline.after(STOP_IN_ALL_S)
         self._opened.close()
@@ -240,7 +280,10 @@ class Daemon:
         return min(most, self._stops_by.remaining_s)
 
     def reload(self) -> bool:
-        """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
+        """Read the configuration again.
+
+        False, with the old one still in force, when the new one cannot be used.
+        """
         with self._changing:
             try:
                 settings = require_reloadable(load_settings(self._config), self._wiring.settings)
@@ -254,11 +297,18 @@ class Daemon:
                 if self._role.leads:
                     reconcile(new, self._store, self._clock)
             except MonitorError as error:
-                log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
+                log.error(
+                    "configuration not reloaded; the old one stays in force", reason=str(error)
+                )  # noqa: TRY400 - says all
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
             except Exception:  # a defect must not end a daemon that works
-                log.exception("configuration not reloaded for a reason nobody thought of; the old one stays in force")
+                log.exception(
+                    (
+                        "configuration not reloaded for a reason nobody thought of; the old one "
+                        "stays in force"
+                    )
+                )
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
             # Nothing of the new configuration is in force before all of it is known to work.
@@ -284,7 +334,8 @@ class Daemon:
             self._jobs.refresh()
             self._loops.stop(STOP_S)
         if self._role.leads:
-            # The old loops may have dropped deliveries by the old routes since the store was reconciled.
+            # The old loops may have dropped deliveries by the old routes since the store was
+            # reconciled.
             with errors_logged("alerts of removed rules not ended"):
                 reconcile(self._wiring, self._store, self._clock)
             self._loops.start(self._wiring.receivers)
@@ -313,7 +364,11 @@ class Daemon:
 
     def _follow_lease(self) -> None:
         with self._changing:
-            if self._stopping.is_set() or not self._has_database or not self._role.follow(self._wiring):
+            if (
+                self._stopping.is_set()
+                or not self._has_database
+                or not self._role.follow(self._wiring)
+            ):
                 return
             self._begin_work()
 

@@ -36,7 +36,9 @@ class DeliveryLoop:
     _next_resend_s: float = float("-inf")
 
     def __post_init__(self) -> None:
-        self.thread = LoopThread(f"deliver-{self.sender.receiver.name}", self._step, again_s=FAILED_POLL_S)
+        self.thread = LoopThread(
+            f"deliver-{self.sender.receiver.name}", self._step, again_s=FAILED_POLL_S
+        )
 
     def start(self) -> Self:
         """Begin; the loop itself."""
@@ -47,7 +49,10 @@ class DeliveryLoop:
     @property
     def is_stalled(self) -> bool:
         """Whether it has ended, or made no progress for STALLED_S seconds."""
-        return not self.thread.is_alive or self.sender.clock.monotonic() - self._progressed_s > STALLED_S
+        return (
+            not self.thread.is_alive
+            or self.sender.clock.monotonic() - self._progressed_s > STALLED_S
+        )
 
     def _must_stop(self) -> bool:
         # Asked before each message, so that being asked is progress.
@@ -59,19 +64,27 @@ class DeliveryLoop:
         try:
             return self.take_turn()
         except MonitorError as error:
-            log.warning("receiver not notified", receiver=self.sender.receiver.name, reason=str(error))
-            self._pause(asked_pause_s(error.retry_after_s) if isinstance(error, DeliveryError) else 0.0)
+            log.warning(
+                "receiver not notified", receiver=self.sender.receiver.name, reason=str(error)
+            )
+            self._pause(
+                asked_pause_s(error.retry_after_s) if isinstance(error, DeliveryError) else 0.0
+            )
             return FAILED_POLL_S
 
     def take_turn(self) -> float:
-        """Deliver, repeat and resend what is due, unless the receiver asked for a pause; seconds until the next look."""
+        """Deliver, repeat and resend what is due, unless the receiver asked for a pause.
+
+        Seconds until the next look.
+        """
         pause_s = self._paused_until_s - self.sender.clock.monotonic()
         if pause_s > 0:
             return min(pause_s, LONGEST_REST_S)
         rest = self._deliver()
         if self._paused_until_s > self.sender.clock.monotonic():
             return rest
-        # In one thread with deliveries: a repetition must not overtake an end that has just been sent.
+        # In one thread with deliveries: a repetition must not overtake an end that has just been
+        # sent.
         self.sender.repeat_due()
         every_s = self.sender.receiver.treatment.resend_every_s
         if every_s is not None and self.sender.clock.monotonic() >= self._next_resend_s:
@@ -84,7 +97,9 @@ class DeliveryLoop:
         if (pause := self.sender.deliver_due(should_stop=self._must_stop)) is None:
             return POLL_S
         self._pause(pause.asked_s)
-        return min(max((pause.until - self.sender.clock.now()).total_seconds(), 0.1), LONGEST_REST_S)
+        return min(
+            max((pause.until - self.sender.clock.now()).total_seconds(), 0.1), LONGEST_REST_S
+        )
 
     def _pause(self, asked_s: float) -> None:
         if asked_s > 0:
@@ -93,7 +108,10 @@ class DeliveryLoop:
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoops:
-    """The delivery loops of one wiring, one a receiver, each over its ``sender_of`` it. Safe to share between threads."""
+    """The delivery loops of one wiring, one a receiver, each over its ``sender_of`` it.
+
+    Safe to share between threads.
+    """
 
     sender_of: Callable[[Receiver], OutboxSender]
     _loops: tuple[DeliveryLoop, ...] = ()
@@ -102,7 +120,9 @@ class DeliveryLoops:
     def start(self, receivers: Iterable[Receiver]) -> None:
         """Begin with these receivers."""
         with self._lock:
-            self._loops = tuple(DeliveryLoop(sender=self.sender_of(receiver)).start() for receiver in receivers)
+            self._loops = tuple(
+                DeliveryLoop(sender=self.sender_of(receiver)).start() for receiver in receivers
+            )
 
     def wake(self) -> None:
         """Let all look for due deliveries at once."""

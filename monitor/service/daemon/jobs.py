@@ -44,7 +44,10 @@ log = structlog.get_logger(__name__)
 
 
 class LatestRuns:
-    """Reads newest runs and publishes them. Safe to share between threads; no lock is held while the database is read."""
+    """Reads newest runs and publishes them.
+
+    Safe to share between threads; no lock is held while the database is read.
+    """
 
     def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
         self._store, self._publisher, self._clock = store, publisher, clock
@@ -57,21 +60,31 @@ class LatestRuns:
     @property
     def all(self) -> tuple[LatestRun, ...] | None:
         """Those of all comparisons that have one, from memory; None before they were first read."""
-        return None if self._seen is None else tuple(found for name in self._names if (found := self.of(name)) is not None)
+        return (
+            None
+            if self._seen is None
+            else tuple(found for name in self._names if (found := self.of(name)) is not None)
+        )
 
     def of(self, name: str) -> LatestRun | None:
         """That of one comparison, from memory."""
         return self._found.get(name, (0, None))[1]
 
     def read(self, name: str) -> None:
-        """Read and publish one comparison, of which something was stored; DatabaseError when it cannot be read."""
+        """Read and publish one comparison, of which something was stored.
+
+        DatabaseError when it cannot be read.
+        """
         if self._seen is None:
             self.refresh(self._names)
         else:
             self._read((name,))
 
     def refresh(self, names: Sequence[str]) -> None:
-        """Read what others have stored of these comparisons, and publish these alone; DatabaseError when it cannot be read."""
+        """Read what others have stored of these comparisons, and publish these alone.
+
+        DatabaseError when it cannot be read.
+        """
         self._names = tuple(names)
         # What was read meanwhile, after a run of this daemon's own, is not read again.
         marks = {name: found.run.mark for name in names if (found := self.of(name)) is not None}
@@ -83,7 +96,11 @@ class LatestRuns:
 
     def _read(self, wanted: Collection[str]) -> None:
         ticket = next(self._reads)
-        found = self._store.history.latest(tuple(wanted), until=self._clock.now() + SKEW) if wanted else ()
+        found = (
+            self._store.history.latest(tuple(wanted), until=self._clock.now() + SKEW)
+            if wanted
+            else ()
+        )
         by_name = {each.run.comparison: each for each in found}
         with self._lock:
             for name in wanted:
@@ -98,7 +115,10 @@ class LatestRuns:
 
 @dataclass(slots=True, kw_only=True)
 class DaemonJobs:
-    """Each method is one job, in a thread of its own. Errors are logged, those of a defect by the scheduler."""
+    """Each method is one job, in a thread of its own.
+
+    Errors are logged, those of a defect by the scheduler.
+    """
 
     publisher: PrometheusPublisher
     runner: Runner
@@ -118,10 +138,15 @@ class DaemonJobs:
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
-        """Jobs by comparison, or with a dash in front housekeeping; fewer without a database, and as a standby."""
+        """Jobs by comparison, or with a dash in front housekeeping.
+
+        Fewer without a database, and as a standby.
+        """
         minute = timedelta(minutes=1)
         plans = {
-            f"-notify-{each.name}": JobPlan(call=partial(self.outage_alert.notify, each), when=NOTIFY, limit=5 * minute)
+            f"-notify-{each.name}": JobPlan(
+                call=partial(self.outage_alert.notify, each), when=NOTIFY, limit=5 * minute
+            )
             for each in self.wiring().receivers
         }
         if not has_database:
@@ -136,9 +161,14 @@ class DaemonJobs:
         plans = {
             "-prune": JobPlan(call=self.prune, when=PRUNE, limit=6 * PRUNE, first=FIRST_PRUNE),
             "-size": JobPlan(
-                call=partial(publish_sizes, self.runner.store, self.publisher), when=PRUNE, limit=PRUNE, first=timedelta(0)
+                call=partial(publish_sizes, self.runner.store, self.publisher),
+                when=PRUNE,
+                limit=PRUNE,
+                first=timedelta(0),
             ),
-            "-loops": JobPlan(call=self.loops.renew_stalled, when=REFRESH, limit=timedelta(minutes=2)),
+            "-loops": JobPlan(
+                call=self.loops.renew_stalled, when=REFRESH, limit=timedelta(minutes=2)
+            ),
         }
         for name, watched in self.wiring().watched.items():
             deadline = watched.comparison.measuring.deadline
@@ -154,7 +184,11 @@ class DaemonJobs:
             if watched.arms.relevance is not None:
                 backfill = partial(self.backfill, name)
                 plans[f"-backfill-{name}"] = JobPlan(
-                    call=backfill, when=BACKFILL, limit=deadline + PRUNE, is_run=True, slow_after=deadline / 2
+                    call=backfill,
+                    when=BACKFILL,
+                    limit=deadline + PRUNE,
+                    is_run=True,
+                    slow_after=deadline / 2,
                 )
         return plans
 
@@ -169,12 +203,18 @@ class DaemonJobs:
         if watched is None or self.is_stopping():
             return
         if not watched.schedule.is_open(now := self.runner.clock.now()):
-            log.info("no run begins outside of only_between", comparison=name, next=format_instant(watched.schedule.next(now)))
+            log.info(
+                "no run begins outside of only_between",
+                comparison=name,
+                next=format_instant(watched.schedule.next(now)),
+            )
             return
         result = None
         with errors_logged("run not done", comparison=name):
             choice = self.slots.choose(watched)
-            result = self.runner.run(watched, choice.slot, receivers=wiring.receiver_names, rerun=choice.is_rerun)
+            result = self.runner.run(
+                watched, choice.slot, receivers=wiring.receiver_names, rerun=choice.is_rerun
+            )
         if result is not None:
             for reason, count in choice.skipped.items():
                 self.publisher.count("slots_skipped_total", name, reason, value=count)
@@ -182,7 +222,8 @@ class DaemonJobs:
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         if wiring is not self.wiring():
-            # A run that began before a reload may have raised alerts of rules that were removed since.
+            # A run that began before a reload may have raised alerts of rules that were removed
+            # since.
             with errors_logged("alerts of removed rules not ended"):
                 reconcile(self.wiring(), self.runner.store, self.runner.clock)
         self._show(name)
@@ -203,7 +244,9 @@ class DaemonJobs:
             for filled in backfill_runs(watched, self.runner.store, self.runner.clock):
                 slot = format_instant(filled.run.slot)
                 if filled.trouble is not None:
-                    log.warning("relevance not measured", comparison=name, slot=slot, reason=filled.trouble)
+                    log.warning(
+                        "relevance not measured", comparison=name, slot=slot, reason=filled.trouble
+                    )
                 elif filled.summaries:
                     measured += 1
                     log.info("relevance measured", comparison=name, slot=slot)
@@ -213,12 +256,18 @@ class DaemonJobs:
             self._show(name)
 
     def _show(self, name: str) -> None:
-        """Publish what is stored of this comparison now; what changes for all of them has its own pace."""
+        """Publish what is stored of this comparison now.
+
+        What changes for all of them has its own pace.
+        """
         with errors_logged("database not read"):
             self.latest.read(name)
 
     def probe(self) -> None:
-        """See whether the database works; once it is back, refresh at once, and run what may have failed meanwhile."""
+        """See whether the database works.
+
+        Once it is back, refresh at once, and run what may have failed meanwhile.
+        """
         ended = look_again(self.runner.store, self.outage_alert.database)
         if ended is not None:
             self.run_now("-refresh")
@@ -229,23 +278,41 @@ class DaemonJobs:
     def refresh(self) -> None:
         """Publish what others stored, and the outbox; abandon expired runs and judge staleness."""
         # Both are read once: a reload or a change of leader may come between.
-        wiring, leads, store, now = self.wiring(), self.leads(), self.runner.store, self.runner.clock.now()
+        wiring, leads, store, now = (
+            self.wiring(),
+            self.leads(),
+            self.runner.store,
+            self.runner.clock.now(),
+        )
         abandoned = 0
         with errors_logged("database not read"):
             # Runs at work here are spared: only a clock that jumped can have them expire.
-            abandoned = store.runs.abandon_expired(now, sparing=tuple(self.runner.claims)) if leads else 0
+            abandoned = (
+                store.runs.abandon_expired(now, sparing=tuple(self.runner.claims)) if leads else 0
+            )
             show_outbox(store, self.publisher, now)
-            self.latest.refresh(tuple(wiring.watched))  # last: what is published is taken for the present
+            self.latest.refresh(
+                tuple(wiring.watched)
+            )  # last: what is published is taken for the present
         for name in wiring.watched if abandoned else ():
             self.run_now(name)
         latest = [found for name in wiring.watched if (found := self.latest.of(name)) is not None]
-        for name in self.staleness.look(wiring.watched.values(), latest, wiring.receiver_names) if leads else ():
+        for name in (
+            self.staleness.look(wiring.watched.values(), latest, wiring.receiver_names)
+            if leads
+            else ()
+        ):
             self.loops.wake()
             self._show(name)
 
     def prune(self) -> None:
         """Delete what is older than the configuration says."""
-        prune_old(self.runner.store, self.publisher, self.runner.clock.now(), self.wiring().settings.retention)
+        prune_old(
+            self.runner.store,
+            self.publisher,
+            self.runner.clock.now(),
+            self.wiring().settings.retention,
+        )
 
 
 def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
@@ -254,12 +321,19 @@ def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
         publisher.database_sizes(store.maintenance.sizes())
 
 
-def prune_old(store: Store, publisher: PrometheusPublisher, now: datetime, retention: RetentionOptions) -> None:
-    """Delete what is older than the retention says, and publish what the rest takes; a failure is logged."""
+def prune_old(
+    store: Store, publisher: PrometheusPublisher, now: datetime, retention: RetentionOptions
+) -> None:
+    """Delete what is older than the retention says, and publish what the rest takes.
+
+    A failure is logged.
+    """
     with errors_logged("old rows not deleted"):
         pruned = store.maintenance.prune(retention.cutoffs(now), now=now)
         if pruned.refused:
-            log.warning("old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused)
+            log.warning(
+                "old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused
+            )
         else:
             publisher.pruned(pruned, at=now)
         if pruned.rows:

@@ -1,4 +1,7 @@
-"""Leadership: of all daemons on a database one leads, runs slots and delivers; the others stand by until the lease is free."""
+"""Leadership: of all daemons on a database one leads, runs slots and delivers.
+
+The others stand by until the lease is free.
+"""
 
 import time
 from collections import Counter
@@ -31,11 +34,13 @@ def since_boot() -> float:
 
 
 class Leadership:
-    """Acquires and renews the lease in a thread of its own; calls ``on_change`` when it was won or lost.
+    """Acquires and renews the lease in a thread of its own.
 
-    ``lasts``: of the lease, renewed after a third of it; a standby looks after a fifteenth. ``lease``: None as a standby.
-    ``trouble``: why it could not be taken, renewed or looked at the last time, None when it could.
-    """
+    Calls ``on_change`` when it was won or lost.
+
+    ``lasts``: of the lease, renewed after a third of it; a standby looks after a fifteenth.
+    ``lease``: None as a standby. ``trouble``: why it could not be taken, renewed or looked at the
+    last time, None when it could."""
 
     def __init__(
         self,
@@ -56,7 +61,10 @@ class Leadership:
 
     @property
     def is_sure(self) -> bool:
-        """Whether nobody else can have taken the lease: it was renewed within its time. To be asked before anything is sent."""
+        """Whether nobody else can have taken the lease: it was renewed within its time.
+
+        To be asked before anything is sent.
+        """
         # A frozen leader is kept from writing by the store's fence; sending has no fence but this.
         return self.lease is not None and self._boottime() < self._sure_until
 
@@ -70,7 +78,11 @@ class Leadership:
         if self.lease is not None:
             return None
         found = self._leader
-        leader = f"{found.holder} (host:process) leads under epoch {found.epoch}" if found else "nobody leads"
+        leader = (
+            f"{found.holder} (host:process) leads under epoch {found.epoch}"
+            if found
+            else "nobody leads"
+        )
         return f"This daemon stands by: {leader}."
 
     def start(self) -> None:
@@ -86,7 +98,10 @@ class Leadership:
         self.loop.start()
 
     def stop(self, timeout_s: float = ANSWER_S) -> None:
-        """Give the lease back, so that another daemon takes it at once, and close. May be called twice, and without a start."""
+        """Give the lease back, so that another daemon takes it at once, and close.
+
+        May be called twice, and without a start.
+        """
         self.loop.stop(timeout_s)
         lease, self.lease = self.lease, None
         if lease is not None:
@@ -106,7 +121,8 @@ class Leadership:
 
     def _advance(self) -> float:
         began = self._boottime()
-        # Counted from before the statement: the time that the database took to answer has passed already.
+        # Counted from before the statement: the time that the database took to answer has passed
+        # already.
         rest_s = self._acquire(began) if self.lease is None else self._renew(self.lease, began)
         self.trouble = None
         return rest_s
@@ -124,7 +140,8 @@ class Leadership:
         return self._lasts_s / 3
 
     def _renew(self, lease: Lease, began: float) -> float:
-        # Only the database says that a lease is lost: while it is away runs go on and wait for it, and nothing is sent.
+        # Only the database says that a lease is lost: while it is away runs go on and wait for it,
+        # and nothing is sent.
         if self._leases.renew(lease):
             self._sure_until = began + self._lasts_s
             return self._lasts_s / 3
@@ -140,7 +157,10 @@ class Leadership:
 
 
 class DaemonRole:
-    """Lets the store write while the lease is held; ``on_change`` follows, in its own thread so that renewing never waits."""
+    """Lets the store write while the lease is held.
+
+    ``on_change`` follows, in its own thread so that renewing never waits.
+    """
 
     def __init__(
         self,
@@ -167,7 +187,10 @@ class DaemonRole:
         return self._led is not None
 
     def follow(self, wiring: Wiring) -> bool:
-        """Stand down if the lease was lost, lead if it was won; False when there was nothing to do."""
+        """Stand down if the lease was lost, lead if it was won.
+
+        False when there was nothing to do.
+        """
         lease = self.leadership.lease
         if lease == self._led:
             return False
@@ -180,7 +203,9 @@ class DaemonRole:
         # Runs of an earlier leader are abandoned first, so that their slots are free.
         abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
-            log.warning("run of an earlier leader abandoned", comparison=comparison, leader=lease.before)
+            log.warning(
+                "run of an earlier leader abandoned", comparison=comparison, leader=lease.before
+            )
             self._publisher.count("runs_total", comparison, RunStatus.ABANDONED)
         reconcile(wiring, self._store, self._clock)
         self._led = lease

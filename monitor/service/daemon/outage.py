@@ -46,13 +46,19 @@ class Outage:
 
     @property
     def may_have_cost_runs(self) -> bool:
-        """Whether runs that failed meanwhile are worth another attempt; a rejected statement would be rejected again."""
+        """Whether runs that failed meanwhile are worth another attempt.
+
+        A rejected statement would be rejected again.
+        """
         return self.trouble not in {DatabaseTrouble.OTHER, DatabaseTrouble.SCHEMA}
 
 
 @dataclass(slots=True, kw_only=True)
 class OutageMonitor:
-    """Gets every error of the database; ``answered``, to be called after a write that came through, ends the ``outage``."""
+    """Gets every error of the database.
+
+    ``answered``, to be called after a write that came through, ends the ``outage``.
+    """
 
     clock: Clock
     publisher: PrometheusPublisher
@@ -62,7 +68,10 @@ class OutageMonitor:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def failed(self, error: DatabaseError) -> None:
-        """Record an error; all but a conflict among writers begin an outage, unless one is under way."""
+        """Record an error.
+
+        All but a conflict among writers begin an outage, unless one is under way.
+        """
         self.publisher.database_failed(error.trouble)
         # Writers that conflict say nothing about the database.
         if error.trouble is DatabaseTrouble.CONFLICT:
@@ -73,8 +82,12 @@ class OutageMonitor:
                 return
             again = self.lasting
             now, now_s = self.clock.now(), self.clock.monotonic()
-            fresh = Outage(since=now, since_s=now_s, began_s=now_s, reason=str(error), trouble=error.trouble)
-            self.outage = replace(fresh, since=again.since, since_s=again.since_s) if again else fresh
+            fresh = Outage(
+                since=now, since_s=now_s, began_s=now_s, reason=str(error), trouble=error.trouble
+            )
+            self.outage = (
+                replace(fresh, since=again.since, since_s=again.since_s) if again else fresh
+            )
         self.publisher.show("database_up", 0)
         log.error("database away", reason=str(error))
 
@@ -99,11 +112,20 @@ class OutageMonitor:
 
 
 def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
-    """Open the database, with our tables if it has none; False when it does not answer, DatabaseError when it rejects us."""
+    """Open the database, with our tables if it has none.
+
+    False when it does not answer, DatabaseError when it rejects us.
+    """
     try:
-        BackgroundCall(partial(store.maintenance.prepare, create=True), name="open-database").wait(Deadline.after(OPENING_S))
+        BackgroundCall(partial(store.maintenance.prepare, create=True), name="open-database").wait(
+            Deadline.after(OPENING_S)
+        )
     except OverdueError:
-        database.failed(DatabaseError(f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
+        database.failed(
+            DatabaseError(
+                f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG
+            )
+        )
         # The connection that hangs must not be handed out again.
         store.database.renew()
         return False
@@ -142,17 +164,28 @@ class _ReceiverState:
 
 @dataclass(slots=True, kw_only=True)
 class OutageAlert:
-    """Notifies each receiver by itself, and remembers it; call ``notify`` every few seconds, from one thread a receiver."""
+    """Notifies each receiver by itself, and remembers it.
+
+    Call ``notify`` every few seconds, from one thread a receiver.
+    """
 
     database: OutageMonitor
     place: str  # names the database
     alert_after: Callable[[], timedelta]  # how long an outage lasts before anybody is notified
-    installation: Callable[[], str | None] = lambda: None  # whose database it is, where that is configured
+    installation: Callable[[], str | None] = lambda: (
+        None
+    )  # whose database it is, where that is configured
     _states: dict[str, _ReceiverState] = field(default_factory=dict)
 
     def notify(self, receiver: Receiver) -> None:
-        """Send the start, repetition or end that is due to this receiver, if any. A failure is logged and tried again."""
-        state, steady_s = self._states.setdefault(receiver.name, _ReceiverState()), self.database.clock.monotonic()
+        """Send the start, repetition or end that is due to this receiver, if any.
+
+        A failure is logged and tried again.
+        """
+        state, steady_s = (
+            self._states.setdefault(receiver.name, _ReceiverState()),
+            self.database.clock.monotonic(),
+        )
         message = self._due_message(state, receiver)
         if message is None:
             return
@@ -167,23 +200,36 @@ class OutageAlert:
             self._note_failure(state, message, error)
             self.database.publisher.count("delivery_errors_total", receiver.name, error.trouble)
             self.database.publisher.count("notifications_total", receiver.name, "retry")
-            log.error("receiver not notified of the outage", receiver=receiver.name, reason=str(error))  # noqa: TRY400 - says all
+            log.error(
+                "receiver not notified of the outage", receiver=receiver.name, reason=str(error)
+            )  # noqa: TRY400 - says all
             return
         state.failures, state.unsure = 0, None
         self.database.publisher.count("notifications_total", receiver.name, "sent")
         state.sent, state.sent_s = next(iter(message.firing), None), steady_s
-        log.warning("receiver notified of the outage", receiver=receiver.name, status=message.status)
+        log.warning(
+            "receiver notified of the outage", receiver=receiver.name, status=message.status
+        )
 
     def _due_message(self, state: _ReceiverState, receiver: Receiver) -> Message | None:
         sent, outage, steady_s = state.sent, self.database.lasting, self.database.clock.monotonic()
         if steady_s < state.rests_until_s:
             return None
         if outage is None:
-            return None if sent is None else _outage_message(end_of(sent, self.database.clock.now(), self.place))
+            return (
+                None
+                if sent is None
+                else _outage_message(end_of(sent, self.database.clock.now(), self.place))
+            )
         if sent is None:
-            if self.database.outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
+            if (
+                self.database.outage is None
+                or steady_s - outage.since_s < self.alert_after().total_seconds()
+            ):
                 return None
-            return _outage_message(start_of(outage, self.database.clock.now(), self.place, self.installation()))
+            return _outage_message(
+                start_of(outage, self.database.clock.now(), self.place, self.installation())
+            )
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if state.sent_s is not None and steady_s - state.sent_s < every_s:
             return None
@@ -191,7 +237,11 @@ class OutageAlert:
 
     def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
         steady_s = self.database.clock.monotonic()
-        pause_s = REFUSED_PAUSE_S if error.permanent else min(FIRST_PAUSE_S * 2.0**state.failures, LONGEST_PAUSE_S)
+        pause_s = (
+            REFUSED_PAUSE_S
+            if error.permanent
+            else min(FIRST_PAUSE_S * 2.0**state.failures, LONGEST_PAUSE_S)
+        )
         state.failures = min(state.failures + 1, 16)
         state.rests_until_s = steady_s + max(pause_s, error.retry_after_s or 0.0)
         if error.may_be_known:
@@ -200,14 +250,17 @@ class OutageAlert:
         if message.firing and error.may_be_known and state.sent is None:
             state.sent, state.sent_s = message.firing[0], None
         if not message.firing and error.permanent:
-            state.sent = None  # the receiver will not take the end: the next outage starts a new incident for it
+            # The receiver will not take the end: the next outage starts a new incident for it
+            state.sent = None
 
 
 def start_of(outage: Outage, now: datetime, place: str, installation: str | None) -> Transition:
     """The outage as a firing."""
-    # One key a database, in every outage and from every daemon: several daemons, or one that was restarted, page once.
-    # The id that is kept in the database cannot be read now.
-    key = hashlib.sha256(" ".join(filter(None, (ALERT, place, installation))).encode()).hexdigest()[:32]
+    # One key a database, in every outage and from every daemon: several daemons, or one that was
+    # restarted, page once. The id that is kept in the database cannot be read now.
+    key = hashlib.sha256(" ".join(filter(None, (ALERT, place, installation))).encode()).hexdigest()[
+        :32
+    ]
     return Transition(
         comparison=WATCHED,
         alert=ALERT,
@@ -234,7 +287,10 @@ def end_of(start: Transition, now: datetime, place: str) -> Transition:
         from_state=State.FIRING,
         to_state=State.QUIET,
         at=max(now, start.at),
-        reason=f"{place} is back: what fell due meanwhile is run once, and pending notifications are delivered",
+        reason=(
+            f"{place} is back: what fell due meanwhile is run once, and pending notifications "
+            "are delivered"
+        ),
     )
 
 

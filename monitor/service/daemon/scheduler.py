@@ -27,7 +27,12 @@ STUCK_S = 30.0
 """For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
 _CLOCKS_DIFFER_S = 1.0
 """By how much housekeeping may be due earlier by the wall clock than by the steady clock."""
-_NOTED = events.EVENT_JOB_SUBMITTED | events.EVENT_JOB_MAX_INSTANCES | events.EVENT_JOB_EXECUTED | events.EVENT_JOB_ERROR
+_NOTED = (
+    events.EVENT_JOB_SUBMITTED
+    | events.EVENT_JOB_MAX_INSTANCES
+    | events.EVENT_JOB_EXECUTED
+    | events.EVENT_JOB_ERROR
+)
 log = structlog.get_logger(__name__)
 
 
@@ -39,13 +44,20 @@ class JobPlan:
     when: Schedule | timedelta
     limit: timedelta  # at work for longer it counts as hung
     is_run: bool = False  # few of these are at work at a time
-    has_hung: Callable[[], bool] = lambda: False  # whether its last run did: it stands back for others
+    has_hung: Callable[[], bool] = lambda: (
+        False
+    )  # whether its last run did: it stands back for others
     slow_after: timedelta = timedelta.max  # so long at work it no longer keeps others waiting
-    first: timedelta | None = None  # how soon housekeeping comes the first time, else after its interval
+    first: timedelta | None = (
+        None  # how soon housekeeping comes the first time, else after its interval
+    )
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
-    """Fires at once, then at each slot of a schedule; of the slots that passed together at the newest alone."""
+    """Fires at once, then at each slot of a schedule.
+
+    Of the slots that passed together at the newest alone.
+    """
 
     __slots__ = ("schedule",)
 
@@ -57,7 +69,8 @@ class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no ty
         if previous is None:
             return now
         following = self.schedule.next(previous)
-        # APScheduler walks through all times that passed: a clock set forward by a year must not cost a year's slots.
+        # APScheduler walks through all times that passed: a clock set forward by a year must not
+        # cost a year's slots.
         return max(following, self.schedule.latest(now))
 
 
@@ -89,9 +102,9 @@ class _Instance(Ticket):
 class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
-    ``most_runs`` as in `next_runs`; ``on_overlap`` gets slots at which a comparison was still at work, ``on_due`` since when it
-    may wait for a place. Call `begin_repeated` every second or so, and after ``on_end``: it begins what fell due while at work.
-    """
+    ``most_runs`` as in `next_runs`; ``on_overlap`` gets slots at which a comparison was still at
+    work, ``on_due`` since when it may wait for a place. Call `begin_repeated` every second or so,
+    and after ``on_end``: it begins what fell due while at work."""
 
     def __init__(
         self,
@@ -102,7 +115,12 @@ class JobScheduler:
         on_due: Callable[[str, datetime], object],
         on_end: Callable[[], object],
     ) -> None:
-        self._clock, self._on_overlap, self._on_due, self._on_end = clock, on_overlap, on_due, on_end
+        self._clock, self._on_overlap, self._on_due, self._on_end = (
+            clock,
+            on_overlap,
+            on_due,
+            on_end,
+        )
         self._places = Places(most_runs, clock.monotonic)
         self._planning = threading.RLock()
         self._plans: dict[str, JobPlan] = {}
@@ -125,9 +143,12 @@ class JobScheduler:
     def stop(self, timeout_s: float) -> None:
         """Submit no more jobs, and wait at most so long for those at work."""
         deadline = Deadline.after(timeout_s)
-        # In a thread, as it waits for APScheduler's, which may hang. Threads of jobs keep no process alive.
+        # In a thread, as it waits for APScheduler's, which may hang. Threads of jobs keep no
+        # process alive.
         with suppress(OverdueError):
-            BackgroundCall(partial(_shut_down, self._scheduler), name="end-scheduler").wait(deadline)
+            BackgroundCall(partial(_shut_down, self._scheduler), name="end-scheduler").wait(
+                deadline
+            )
         with self._ended:
             self._is_stopped = True
             self._ended.wait_for(lambda: not self._at_work, deadline.remaining_s)
@@ -181,10 +202,15 @@ class JobScheduler:
         names = [name for name, plan in self._plans.items() if plan.is_run]
         jobs = {name: self._scheduler.get_job(name) for name in names}
         with self._ended:
-            begun = {name: each.begun_s for name, each in self._at_work.items() if each.begun_s is not None}
+            begun = {
+                name: each.begun_s
+                for name, each in self._at_work.items()
+                if each.begun_s is not None
+            }
         ages = {name: now_s - begun_s for name, begun_s in begun.items()}
         return tuple(
-            ScheduledRun(name=name, next_at=job and job.next_run_time, running_s=ages.get(name)) for name, job in jobs.items()
+            ScheduledRun(name=name, next_at=job and job.next_run_time, running_s=ages.get(name))
+            for name, job in jobs.items()
         )
 
     def overdue(self) -> tuple[str, ...]:
@@ -216,7 +242,10 @@ class JobScheduler:
         self._places.look_again()
 
     def is_stuck(self) -> bool:
-        """Whether APScheduler submits nothing any more, although it was asked to. To be called every second or so."""
+        """Whether APScheduler submits nothing any more, although it was asked to.
+
+        To be called every second or so.
+        """
         now = self._clock.monotonic()
         if now - self._submitted_s < STUCK_S:
             self._asked_s = None
@@ -249,16 +278,27 @@ class JobScheduler:
         if isinstance(plan.when, timedelta):
             first = plan.when if plan.first is None else plan.first
             self._due_s.setdefault(name, self._clock.monotonic() + first.total_seconds())
-            trigger, at = HousekeepingTrigger(seconds=plan.when.total_seconds(), timezone=UTC), self._next_by_steady_clock(name)
+            trigger, at = (
+                HousekeepingTrigger(seconds=plan.when.total_seconds(), timezone=UTC),
+                self._next_by_steady_clock(name),
+            )
         else:
             trigger, at = SlotTrigger(plan.when), self._clock.now()
         instances = 1 + self._abandoned[name]
         self._scheduler.add_job(
-            self._perform, trigger, args=(name,), id=name, next_run_time=at, max_instances=instances, replace_existing=True
+            self._perform,
+            trigger,
+            args=(name,),
+            id=name,
+            next_run_time=at,
+            max_instances=instances,
+            replace_existing=True,
         )
 
     def _next_by_steady_clock(self, name: str) -> datetime:
-        return self._clock.now() + timedelta(seconds=max(self._due_s[name] - self._clock.monotonic(), 0.0))
+        return self._clock.now() + timedelta(
+            seconds=max(self._due_s[name] - self._clock.monotonic(), 0.0)
+        )
 
     def _is_due_by_steady_clock(self, name: str, plan: JobPlan) -> bool:
         if not isinstance(plan.when, timedelta):
@@ -278,7 +318,8 @@ class JobScheduler:
         if event.code == events.EVENT_JOB_ERROR and not self._is_stopped:
             log.error("job failed", job=event.job_id, exc_info=event.exception)
         if event.code in {events.EVENT_JOB_EXECUTED, events.EVENT_JOB_ERROR}:
-            # Not begun from here: a short job ends while APScheduler, under its locks, is still setting its next time.
+            # Not begun from here: a short job ends while APScheduler, under its locks, is still
+            # setting its next time.
             self._on_end()
         else:
             self._submitted_s = self._clock.monotonic()
@@ -298,7 +339,12 @@ class JobScheduler:
         if plan is None or not self._is_due_by_steady_clock(name, plan):
             return
         threading.current_thread().name = f"job-{name}"
-        instance = _Instance(name=name, slow_after_s=plan.slow_after.total_seconds(), is_suspect=plan.has_hung(), plan=plan)
+        instance = _Instance(
+            name=name,
+            slow_after_s=plan.slow_after.total_seconds(),
+            is_suspect=plan.has_hung(),
+            plan=plan,
+        )
         with self._ended:
             self._at_work[name] = instance
         try:

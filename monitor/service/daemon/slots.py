@@ -25,7 +25,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotChoice:
-    """The slot to run; with ``is_rerun`` it is measured anew if it was run before. ``skipped`` before it, by reason."""
+    """The slot to run.
+
+    With ``is_rerun`` it is measured anew if it was run before. ``skipped`` before it, by reason.
+    """
 
     slot: datetime
     is_rerun: bool
@@ -34,12 +37,19 @@ class SlotChoice:
 
 @dataclass(slots=True, kw_only=True)
 class SlotChooser:
-    """Chooses slots by comparison. Those that were run while a clock was ahead of this one are run again, each once."""
+    """Chooses slots by comparison.
+
+    Those that were run while a clock was ahead of this one are run again, each once.
+    """
 
     runner: Runner
-    ahead: dict[str, datetime] = field(default_factory=dict)  # the newest slot stored when the clock was found to be behind
+    ahead: dict[str, datetime] = field(
+        default_factory=dict
+    )  # the newest slot stored when the clock was found to be behind
     repeated: dict[str, datetime] = field(default_factory=dict)  # the last one that was run again
-    overlapped: dict[str, set[datetime]] = field(default_factory=dict)  # what fell due while it was at work
+    overlapped: dict[str, set[datetime]] = field(
+        default_factory=dict
+    )  # what fell due while it was at work
     due: dict[str, datetime] = field(default_factory=dict)  # since when it waited for a place
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -47,13 +57,18 @@ class SlotChooser:
         """The comparison's newest slot; DatabaseError when the store cannot be read."""
         name, now = watched.comparison.name, self.runner.clock.now()
         slot = watched.schedule.latest(now)
-        newest = self.runner.patiently(partial(self.runner.store.history.runs, comparison=name, limit=1))
+        newest = self.runner.patiently(
+            partial(self.runner.store.history.runs, comparison=name, limit=1)
+        )
         last = newest[0].slot if newest else None
         if last is not None and last > now + SKEW:
-            # This clock is behind the one that stored the newest slot: it was set back, or that one ran ahead.
+            # This clock is behind the one that stored the newest slot: it was set back, or that one
+            # ran ahead.
             self.ahead[name] = last
         is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
-        return SlotChoice(slot=slot, is_rerun=is_rerun, skipped=self._count(watched, _passed(watched, last, slot)))
+        return SlotChoice(
+            slot=slot, is_rerun=is_rerun, skipped=self._count(watched, _passed(watched, last, slot))
+        )
 
     def note_overlap(self, name: str, slots: Iterable[datetime]) -> None:
         """Note slots at which the comparison was still at work."""
@@ -67,20 +82,27 @@ class SlotChooser:
 
     def _count(self, watched: Watched, passed: Sequence[datetime]) -> Mapping[str, int]:
         name = watched.comparison.name
-        # Overlaps that are noted from now on belong to the run that is about to begin, and are counted before the next.
+        # Overlaps that are noted from now on belong to the run that is about to begin, and are
+        # counted before the next.
         with self._lock:
             overlapped, due = self.overlapped.pop(name, set()), self.due.pop(name, None)
         # It waited for the slot in which it fell due, and for all that passed since.
         first = watched.schedule.latest(due) if due else None
         return Counter(
-            "overlap" if slot in overlapped else "busy" if first is not None and slot >= first else "missed" for slot in passed
+            "overlap"
+            if slot in overlapped
+            else "busy"
+            if first is not None and slot >= first
+            else "missed"
+            for slot in passed
         )
 
     def _rewind(self, name: str, slot: datetime) -> bool:
         """False when way was made for the slot already."""
         if self.repeated.get(name) == slot:
             return False
-        # Else neither runs nor alerts of the wrong clock's slots would let those of the right one through.
+        # Else neither runs nor alerts of the wrong clock's slots would let those of the right one
+        # through.
         log.warning(
             "clock was set back: slots that were run before are run again",
             comparison=name,
@@ -116,7 +138,10 @@ class FreshnessWatch:
 
 @dataclass(slots=True, kw_only=True)
 class StalenessMonitor:
-    """Judges every few seconds whether runs still succeed. It remembers since when time has passed evenly."""
+    """Judges every few seconds whether runs still succeed.
+
+    It remembers since when time has passed evenly.
+    """
 
     alerts: AlertStore
     clock: Clock
@@ -124,8 +149,13 @@ class StalenessMonitor:
     jumps: JumpFinder = field(default_factory=JumpFinder)
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
 
-    def look(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> list[str]:
-        """Judge each by its newest run, store and name what changed; from the leader's one thread, at least every PAUSE_S."""
+    def look(
+        self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]
+    ) -> list[str]:
+        """Judge each by its newest run, store and name what changed.
+
+        From the leader's one thread, at least every PAUSE_S.
+        """
         now, now_s = self.clock.now(), self.clock.monotonic()
         # A jump means a clock that was set, or a suspended machine.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
@@ -141,7 +171,11 @@ class StalenessMonitor:
         return changed
 
     def _look(
-        self, each: Watched, last_ok: datetime | None, moment: tuple[datetime, float], receivers: tuple[str, ...]
+        self,
+        each: Watched,
+        last_ok: datetime | None,
+        moment: tuple[datetime, float],
+        receivers: tuple[str, ...],
     ) -> bool:
         name, (now, now_s) = each.comparison.name, moment
         watch = self.watches.get(name)
@@ -152,12 +186,22 @@ class StalenessMonitor:
             return False
         before = self.alerts.states(name)
         installation = self.alerts.installation(create=True)
-        states, transitions = judge_stale(each.comparison, before, wait, now, installation=installation)
+        states, transitions = judge_stale(
+            each.comparison, before, wait, now, installation=installation
+        )
         if transitions:
-            states, transitions = assign_incidents(states, transitions, before, each.comparison.judging)
+            states, transitions = assign_incidents(
+                states, transitions, before, each.comparison.judging
+            )
             self.alerts.store_states(states, transitions, receivers=receivers)
         for change in transitions:
-            log.warning("alert changed", comparison=name, to=change.to_state, alert=change.alert, reason=change.reason)
+            log.warning(
+                "alert changed",
+                comparison=name,
+                to=change.to_state,
+                alert=change.alert,
+                reason=change.reason,
+            )
         return bool(transitions)
 
 
@@ -167,7 +211,8 @@ def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic: float) -> S
     since = due = watch.last_ok or watch.start
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
-    # By the steady clock another run must have been due, so that a clock set forward makes nothing stale.
+    # By the steady clock another run must have been due, so that a clock set forward makes nothing
+    # stale.
     needed: timedelta = schedule.next(watch.start) + deadline - watch.start
     return Staleness(
         since=since,

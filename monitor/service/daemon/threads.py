@@ -81,10 +81,12 @@ class LoopThread:
 class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no types
     """APScheduler's executor that does a job at once, in a daemon thread of the job's own."""
 
-    # Threads of the standard library's pools are joined when the process ends, so one hung pull would keep a stopped daemon
-    # alive until its deadline.
+    # Threads of the standard library's pools are joined when the process ends, so one hung pull
+    # would keep a stopped daemon alive until its deadline.
     def _do_submit_job(self, *job: Any) -> None:  # noqa: ANN401 - as its base has it
-        threading.Thread(target=partial(super()._do_submit_job, *job), name="job", daemon=True).start()
+        threading.Thread(
+            target=partial(super()._do_submit_job, *job), name="job", daemon=True
+        ).start()
 
 
 def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
@@ -107,7 +109,9 @@ class Ticket:
         return self.begun_s is not None and now_s - self.begun_s >= self.slow_after_s
 
 
-def next_runs(queue: Sequence[Ticket], held: Iterable[Ticket], most: int, now_s: float) -> list[Ticket]:
+def next_runs(
+    queue: Sequence[Ticket], held: Iterable[Ticket], most: int, now_s: float
+) -> list[Ticket]:
     """Those of the queue, longest waiting first, that may begin now beside those that ``held`` places.
 
     ``most`` at once, not counting what is slow, nor suspects, which have a quarter as many places, at least one: a comparison
@@ -122,7 +126,10 @@ def next_runs(queue: Sequence[Ticket], held: Iterable[Ticket], most: int, now_s:
 
 
 class Places:
-    """Hands places to runs as `next_runs` decides, with at most ``most()`` for healthy ones. Safe to share between threads."""
+    """Hands places to runs as `next_runs` decides, with at most ``most()`` for healthy ones.
+
+    Safe to share between threads.
+    """
 
     def __init__(self, most: Callable[[], int], monotonic: Callable[[], float]) -> None:
         self._most, self._monotonic = most, monotonic
@@ -144,10 +151,15 @@ class Places:
         self.look_again()
 
     def look_again(self) -> None:
-        """Let all begin that may by now; to be called also every second or so, as what is at work becomes slow."""
+        """Let all begin that may by now.
+
+        To be called also every second or so, as what is at work becomes slow.
+        """
         with self._lock:
             now_s = self._monotonic()
-            for ticket in next_runs(self._queue, self._held, self._most(), now_s) if self._queue else ():
+            for ticket in (
+                next_runs(self._queue, self._held, self._most(), now_s) if self._queue else ()
+            ):
                 ticket.begun_s = now_s
                 self._queue.remove(ticket)
                 self._held.append(ticket)

@@ -28,13 +28,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Watchdog:
-    """Looks at clocks and jobs in its ``loop``. A look never waits: what may take time happens in a thread of its own."""
+    """Looks at clocks and jobs in its ``loop``.
+
+    A look never waits: what may take time happens in a thread of its own.
+    """
 
     jobs: JobScheduler
     publisher: PrometheusPublisher
     database: OutageMonitor
     runner: Runner
-    renew_sources: Callable[[str], None]  # reopens a comparison's sources, as the hung run holds the old ones
+    renew_sources: Callable[
+        [str], None
+    ]  # reopens a comparison's sources, as the hung run holds the old ones
     renew_store: Callable[[], None]  # drops connections that may hang
     _jumps: JumpFinder = field(default_factory=JumpFinder)
     _rescued: set[str] = field(default_factory=set)
@@ -51,7 +56,10 @@ class Watchdog:
         return self.runner.clock.monotonic() - self._looked_s < SILENT_S
 
     def look(self) -> float:
-        """Reschedule after a jump of the wall clock, and restart what hangs; seconds until the next look."""
+        """Reschedule after a jump of the wall clock, and restart what hangs.
+
+        Seconds until the next look.
+        """
         # First, as a scheduler that hangs may hold locks that everything below waits for.
         if self.jobs.is_stuck():
             log.error("scheduler hung; restarted")
@@ -66,7 +74,9 @@ class Watchdog:
         self.jobs.wake_up()
         for name in set(self.jobs.overdue()) - self._rescued:
             self._rescued.add(name)
-            threading.Thread(target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True).start()
+            threading.Thread(
+                target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True
+            ).start()
         self._looked_s = self.runner.clock.monotonic()
         return LOOK_S
 
@@ -89,24 +99,36 @@ class Watchdog:
         log.error("housekeeping hung; restarted", job=name)
         self.publisher.count("watchdog_restarts_total", "housekeeping")
         if not name.startswith("-notify-"):  # those ask no database
-            self.database.failed(DatabaseError("the database does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
+            self.database.failed(
+                DatabaseError(
+                    "the database does not answer", permanent=False, trouble=DatabaseTrouble.HUNG
+                )
+            )
 
     def _rescue_run(self, name: str) -> None:
         log.error("run hung; abandoned and restarted", comparison=name)
         self.publisher.count("watchdog_restarts_total", "run")
         # The slot first: the hung run can store nothing when it comes back.
-        for claim in [claim for claim in list(self.runner.claims.values()) if claim.comparison == name]:
+        for claim in [
+            claim for claim in list(self.runner.claims.values()) if claim.comparison == name
+        ]:
             self._abandon(claim)
             self.runner.claims.pop(claim.run_id, None)
         self.renew_sources(name)
 
     def _abandon(self, claim: Claim) -> None:
         reason = "it hung: it had not ended long after its deadline, and was abandoned"
-        abandon = partial(self.runner.store.runs.abandon, claim, reason=reason, at=self.runner.clock.now())
+        abandon = partial(
+            self.runner.store.runs.abandon, claim, reason=reason, at=self.runner.clock.now()
+        )
         marking = BackgroundCall(abandon, name="abandon-run")
         try:
             # The database may be what hangs.
             if marking.wait(Deadline.after(MARKING_S)):
                 self.publisher.count("runs_total", claim.comparison, RunStatus.ABANDONED)
         except (DatabaseError, OverdueError) as error:
-            log.warning("hung run not marked; its claim runs out by itself", comparison=claim.comparison, reason=str(error))
+            log.warning(
+                "hung run not marked; its claim runs out by itself",
+                comparison=claim.comparison,
+                reason=str(error),
+            )

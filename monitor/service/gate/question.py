@@ -29,12 +29,17 @@ class Yardstick(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """A per-user excess in the metric's own units; above 0 the candidate is farther from the baseline than it should be."""
+    """A per-user excess in the metric's own units.
+
+    Above 0 the candidate is farther from the baseline than it should be.
+    """
 
     yardstick: Yardstick
     series: str  # name under which the scores are stored
     scale: Scale  # the range of the excess
-    reference: float | None = None  # score that is no excess; None under a noise floor, where scores are the excess
+    reference: float | None = (
+        None  # score that is no excess; None under a noise floor, where scores are the excess
+    )
     sign: float = 1.0
 
     def of(self, scores: Floats) -> Floats:
@@ -43,39 +48,66 @@ class Excess:
 
     def __str__(self) -> str:
         if self.yardstick is Yardstick.NOISE_FLOOR:
-            return f"{self.series}: how much farther the candidate is from the baseline than the baseline from itself"
+            return (
+                f"{self.series}: how much farther the candidate is from the baseline than the "
+                "baseline from itself"
+            )
         of = "identical lists" if self.yardstick is Yardstick.IDENTICAL else "the given reference"
-        return f"{self.series}: how far it is from {self.reference:g}, that of {of}; the baseline's own noise is NOT taken off"
+        return (
+            f"{self.series}: how far it is from {self.reference:g}, that of {of}; the "
+            "baseline's own noise is NOT taken off"
+        )
 
 
 def over_floor(metric: Metric, k: int) -> Excess:
     """The excess over the noise floor: its range is as wide as the metric's on either side of 0."""
     low, high = _bounds(metric, k)
     return Excess(
-        yardstick=Yardstick.NOISE_FLOOR, series=DerivedMetric.OVER_FLOOR.of(str(metric)), scale=Scale(low - high, high - low)
+        yardstick=Yardstick.NOISE_FLOOR,
+        series=DerivedMetric.OVER_FLOOR.of(str(metric)),
+        scale=Scale(low - high, high - low),
     )
 
 
 def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
-    """The distance from a given score, else from that of identical lists. InputError where there is no such score."""
+    """The distance from a given score, else from that of identical lists.
+
+    InputError where there is no such score.
+    """
     low, high = _bounds(metric, k)
     if reference is not None and math.isnan(reference):
-        raise InputError(f"reference nan is no score: write one that {metric} can have, {low:g} to {high:g}")
+        raise InputError(
+            f"reference nan is no score: write one that {metric} can have, {low:g} to {high:g}"
+        )
     zero = metric.identical if reference is None else reference
     if zero is None or math.isnan(zero):
-        raise InputError(f"{metric} has no one value on identical lists: give with --reference VALUE what counts as no excess")
+        raise InputError(
+            (
+                f"{metric} has no one value on identical lists: give with --reference VALUE what "
+                "counts as no excess"
+            )
+        )
     if not low <= zero <= high:
-        raise InputError(f"reference {zero:g} lies outside of what {metric} can be, {low:g} to {high:g}")
+        raise InputError(
+            f"reference {zero:g} lies outside of what {metric} can be, {low:g} to {high:g}"
+        )
     sign = 1.0 if metric.higher_is_more_alike else -1.0
     ends = sorted((sign * (zero - low), sign * (zero - high)))
     yardstick = Yardstick.IDENTICAL if reference is None else Yardstick.REFERENCE
-    return Excess(yardstick=yardstick, series=str(metric), scale=Scale(*ends), reference=zero, sign=sign)
+    return Excess(
+        yardstick=yardstick, series=str(metric), scale=Scale(*ends), reference=zero, sign=sign
+    )
 
 
 def _bounds(metric: Metric, k: int) -> tuple[float, float]:
     low, high = metric.bounds(k)
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError(f"{metric} has no finite range, and without one no bet holds: choose a measure that is normalized")
+        raise InputError(
+            (
+                f"{metric} has no finite range, and without one no bet holds: choose a measure "
+                "that is normalized"
+            )
+        )
     return low, high
 
 
@@ -101,7 +133,11 @@ class Question:
     def census(self) -> str:
         """Who comes back, in words."""
         sample = self.comparison.measuring.sample
-        return "everybody was asked" if sample is None else f"the same {sample.fixed:,} users are asked in each run"
+        return (
+            "everybody was asked"
+            if sample is None
+            else f"the same {sample.fixed:,} users are asked in each run"
+        )
 
     @property
     def needs_panel(self) -> bool:
@@ -111,7 +147,10 @@ class Question:
 
     @property
     def has_floor(self) -> bool:
-        """Whether the excess over the noise floor is judged; measures of relevance have no floor."""
+        """Whether the excess over the noise floor is judged.
+
+        Measures of relevance have no floor.
+        """
         is_wanted = self.comparison.measuring.noise_floor is not None and self.reference is None
         return is_wanted and self.metric.need is not Need.RELEVANCE
 
@@ -134,13 +173,24 @@ def make_question(  # noqa: PLR0913 - the words of the command
     since: datetime | None = None,
     reference: float | None = None,
 ) -> Question:
-    """The question, by default about the first metric. ConfigError or InputError for one that can have no answer."""
+    """The question, by default about the first metric.
+
+    ConfigError or InputError for one that can have no answer.
+    """
     comparison = pick_comparison(comparisons, name)
     if comparison.measuring.keep_scores is not Keep.ALL:
-        msg = f"{comparison.name} does not keep the scores of all users, and the gate is about all: set keep_scores: all"
+        msg = (
+            f"{comparison.name} does not keep the scores of all users, and the gate is about "
+            "all: set keep_scores: all"
+        )
         raise ConfigError(msg)
     if (size := comparison.measuring.sample) is not None and size.stops_early:
-        raise ConfigError(f"whom {comparison.name} asks depends on the scores of those before: remove stop_when: decided")
+        raise ConfigError(
+            (
+                f"whom {comparison.name} asks depends on the scores of those before: remove "
+                "stop_when: decided"
+            )
+        )
     require_level(alpha)
     question = Question(
         comparison=comparison,
@@ -155,8 +205,9 @@ def make_question(  # noqa: PLR0913 - the words of the command
     is_temporal = comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
     if is_temporal and question.has_floor and not question.is_census:
         msg = (
-            "noise_floor: {temporal: true} knows the last lists of users who were asked before, and rotating ones were not: "
-            "take {serve: true} or {retrain: SOURCE}, or give with --reference VALUE what counts as no excess"
+            "noise_floor: {temporal: true} knows the last lists of users who were asked before, "
+            "and rotating ones were not: take {serve: true} or {retrain: SOURCE}, or give with "
+            "--reference VALUE what counts as no excess"
         )
         raise ConfigError(msg)
     return question
@@ -165,11 +216,16 @@ def make_question(  # noqa: PLR0913 - the words of the command
 def _choose(comparison: Comparison, metric: str | None) -> Metric:
     if metric is not None and (series := parse_derived(metric.strip()))[0] is not None:
         msg = (
-            f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where there is a noise floor, it judges "
-            "the excess over it"
+            f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where there "
+            "is a noise floor, it judges the excess over it"
         )
         raise InputError(msg)
     wanted = parse(comparison.measuring.metrics[0] if metric is None else metric)
     if str(wanted) not in comparison.measuring.metrics:
-        raise InputError(f"{comparison.name} does not measure {wanted}: it has {', '.join(comparison.measuring.metrics)}")
+        raise InputError(
+            (
+                f"{comparison.name} does not measure {wanted}: it has "
+                f"{', '.join(comparison.measuring.metrics)}"
+            )
+        )
     return wanted

@@ -24,7 +24,12 @@ def _resolve(path: str, info: ValidationInfo) -> str:
     if path.startswith(STORES):
         return path
     if match := re.match(r"[a-z0-9+]+://", path):
-        raise ValueError(f"begins with {match[0]}, which is not known: write {', '.join(STORES)} or a path on disk")
+        raise ValueError(
+            (
+                f"begins with {match[0]}, which is not known: write {', '.join(STORES)} or a path "
+                "on disk"
+            )
+        )
     return resolve_path(path, info)
 
 
@@ -33,19 +38,24 @@ class FileOptions(Options):
 
     path: Annotated[str, AfterValidator(_resolve), AfterValidator(check_placeholders)] = Field(
         min_length=1,
-        description="Path of a file, a pattern such as `lists/*.parquet`, or a folder whose parts are all read, but for names "
-        "that begin with `_` or `.`; on disk, or in object storage (`s3://`, `gs://`, `abfs://`, each an extra to install; "
-        "credentials come from the environment). `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), in any strftime "
-        "format. A relative path starts at the configuration file's directory.",
+        description="Path of a file, a pattern such as `lists/*.parquet`, or a folder whose parts "
+        "are all read, but for names that begin with `_` or `.`; on disk, or in "
+        "object storage (`s3://`, `gs://`, `abfs://`, each an extra to install; "
+        "credentials come from the environment). `{slot:%Y-%m-%d}` becomes the run's "
+        "scheduled time (UTC), in any strftime format. A relative path starts at the "
+        "configuration file's directory.",
     )
     format: FileFormat | None = Field(
         default=None,
-        description="Format of the files; by default their suffix decides: `.parquet`, `.csv`, `.tsv` (tabs between) or "
-        "`.jsonl`, all but the first also with `.gz`.",
+        description="Format of the files; by default their suffix decides: `.parquet`, `.csv`, "
+        "`.tsv` (tabs between) or `.jsonl`, all but the first also with `.gz`.",
     )
     follow_links: Annotated[bool, NOT_IN_HASH] = Field(
         default=False,
-        description="Whether symbolic links may lead out of the folder that `path` names. Without it such a file is refused.",
+        description=(
+            "Whether symbolic links may lead out of the folder that `path` names. "
+            "Without it such a file is refused."
+        ),
     )
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2 * _GIB,
@@ -58,8 +68,8 @@ class FileOptions(Options):
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
-        description="The files are a log of what was served. Of CSV and JSON lines on disk, which may grow meanwhile, "
-        "a copy up to the last whole line is read."
+        description="The files are a log of what was served. Of CSV and JSON lines on disk, which "
+        "may grow meanwhile, a copy up to the last whole line is read."
     ),
 ]
 
@@ -68,7 +78,11 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
     in_order: Literal[True] | None = Field(
-        default=None, description="Long form in place of `rank`: each user's rows stand best first in the file or its parts."
+        default=None,
+        description=(
+            "Long form in place of `rank`: each user's rows stand best first in the file "
+            "or its parts."
+        ),
     )
     served: _Log = None
 
@@ -78,7 +92,10 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
 
 
 class FileUsersOptions(table_options.UserColumnOptions, FileOptions):
-    """Users in a file, one a row; a user listed twice counts once, and rows without a user are counted as unreadable."""
+    """Users in a file, one a row.
+
+    A user listed twice counts once, and rows without a user are counted as unreadable.
+    """
 
     served: _Log = None
 
@@ -88,7 +105,10 @@ class FileItemWeightsOptions(table_options.WeightColumnOptions, FileOptions):
 
 
 class FileItemTitlesOptions(table_options.TitleColumnOptions, FileOptions):
-    """Titles of items in a file, one item a row; of an item that stands twice the first title counts."""
+    """Titles of items in a file, one item a row.
+
+    Of an item that stands twice the first title counts.
+    """
 
 
 class FileRelevanceOptions(table_options.GradeColumnOptions, FileOptions):
@@ -96,14 +116,24 @@ class FileRelevanceOptions(table_options.GradeColumnOptions, FileOptions):
 
 
 FILE = SourceKind(
-    lists=Reader(FileSourceOptions, f"{_SOURCE}:FileLists", "Files of lists: Parquet, CSV or JSON lines."),
+    lists=Reader(
+        FileSourceOptions, f"{_SOURCE}:FileLists", "Files of lists: Parquet, CSV or JSON lines."
+    ),
     is_live=lambda options: "slot" not in placeholders(options.path) and options.served is None,
     all_users=lambda options: FileUsersOptions(
-        **options.model_dump(include=set(FileUsersOptions.model_fields), exclude={"served": {"arm"}})
+        **options.model_dump(
+            include=set(FileUsersOptions.model_fields), exclude={"served": {"arm"}}
+        )
     ),
     joined="monitor.sources.file.joined:JoinedFiles",
     users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
-    item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:FileTable", "Files: Parquet, CSV or JSON lines."),
-    item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:FileTable", "Files: Parquet, CSV or JSON lines."),
-    relevance=Reader(FileRelevanceOptions, f"{_SOURCE}:FileTable", "Files a slot: Parquet, CSV or JSON lines."),
+    item_weights=Reader(
+        FileItemWeightsOptions, f"{_SOURCE}:FileTable", "Files: Parquet, CSV or JSON lines."
+    ),
+    item_titles=Reader(
+        FileItemTitlesOptions, f"{_SOURCE}:FileTable", "Files: Parquet, CSV or JSON lines."
+    ),
+    relevance=Reader(
+        FileRelevanceOptions, f"{_SOURCE}:FileTable", "Files a slot: Parquet, CSV or JSON lines."
+    ),
 )

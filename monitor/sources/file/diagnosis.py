@@ -1,4 +1,7 @@
-"""Why a file cannot be read: the cause and the line, found by reading it again slowly. No value of the file is shown."""
+"""Why a file cannot be read: the cause and the line, found by reading it again slowly.
+
+No value of the file is shown.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ def diagnosed(files: Sequence[FileSet]) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as error:
-        if isinstance(error, duckdb.InterruptException | duckdb.OutOfMemoryException) or "INTERRUPT" in str(error):
+        if isinstance(
+            error, duckdb.InterruptException | duckdb.OutOfMemoryException
+        ) or "INTERRUPT" in str(error):
             raise
         for each in files:
             for path in each.paths:
@@ -67,7 +72,10 @@ def _text_fault(head: bytes, path: str, *, is_whole: bool = False) -> str | None
     except UnicodeDecodeError as error:
         line = head.count(b"\n", 0, error.start) + 1
         odd = f"byte 0x{head[error.start]:02x}"
-        return f"line {line} of {path} is not UTF-8 ({odd}), perhaps Latin-1 or Windows-1252: write the file as UTF-8"
+        return (
+            f"line {line} of {path} is not UTF-8 ({odd}), perhaps Latin-1 or Windows-1252: "
+            "write the file as UTF-8"
+        )
     return None
 
 
@@ -76,7 +84,9 @@ def _csv_fault(files: FileSet, path: str) -> str | None:
     if fault := _text_fault(head, path, is_whole=len(head) < _MOST_BYTES):
         return fault
     text = head.decode("utf-8-sig", errors="replace")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if files.format == "tsv" else ",", strict=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter="\t" if files.format == "tsv" else ",", strict=True
+    )
     is_whole = len(head) < _MOST_BYTES
     try:
         header = next(reader)
@@ -84,8 +94,15 @@ def _csv_fault(files: FileSet, path: str) -> str | None:
             if row and len(row) != len(header):
                 values, line = f"{len(row)} value{'s' * (len(row) != 1)}", reader.line_num
                 has_more = is_whole and next(reader, None) is not None
-                advice = "write as many values in each line" if has_more or len(row) > 1 else "leave out the footer"
-                return f"line {line} of {path} has {values}, the header {len(header)} columns: {advice}"
+                advice = (
+                    "write as many values in each line"
+                    if has_more or len(row) > 1
+                    else "leave out the footer"
+                )
+                return (
+                    f"line {line} of {path} has {values}, the header {len(header)} columns: "
+                    f"{advice}"
+                )
     except (csv.Error, StopIteration):
         lines = text.splitlines()
         odd = lines[reader.line_num - 1] if 0 < reader.line_num <= len(lines) else ""
@@ -96,8 +113,8 @@ def _csv_fault(files: FileSet, path: str) -> str | None:
     for number, end in enumerate(ends[:-1], 1):
         if end in _LINE_ENDS and end != ends[0]:
             return (
-                f"line {number} of {path} ends with {_LINE_ENDS[end]}, the header with {_LINE_ENDS.get(ends[0], 'another')}: "
-                "write one kind of line end"
+                f"line {number} of {path} ends with {_LINE_ENDS[end]}, the header with "
+                f"{_LINE_ENDS.get(ends[0], 'another')}: write one kind of line end"
             )
     return None
 
@@ -135,7 +152,10 @@ def _line_fault(line: bytes) -> str | None:
         return f"{_NO_JSON} from character {getattr(error, 'colno', 1)} on: {_AN_OBJECT}"
     if isinstance(found, dict):
         return None
-    return f"holds {'an array' if isinstance(found, list) else 'a single value'}: {_AN_OBJECT}, as with jq -c '.[]'"
+    return (
+        f"holds {'an array' if isinstance(found, list) else 'a single value'}: {_AN_OBJECT}, "
+        "as with jq -c '.[]'"
+    )
 
 
 class _TwiceError(ValueError):
@@ -155,9 +175,15 @@ def _parquet_fault(files: FileSet, path: str) -> str | None:
             try:
                 for batch in file.iter_batches(columns=[name]):
                     if not _is_utf8(batch):
-                        return f"column {name!r} of {path} holds text that is not UTF-8: write it again as UTF-8"
+                        return (
+                            f"column {name!r} of {path} holds text that is not UTF-8: write it again "
+                            "as UTF-8"
+                        )
             except (OSError, pa.ArrowException):
-                return f"column {name!r} of {path} cannot be decoded, its bytes are damaged: write the file again"
+                return (
+                    f"column {name!r} of {path} cannot be decoded, its bytes are damaged: "
+                    "write the file again"
+                )
     return None
 
 

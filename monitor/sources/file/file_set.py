@@ -1,4 +1,7 @@
-"""The files behind a path: one file, all that match a pattern, or all parts of a folder; on disk or in object storage."""
+"""The files behind a path: one file, all that match a pattern, or all parts of a folder.
+
+On disk or in object storage.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,14 @@ from monitor.slot_templates import fill_slot
 from monitor.sources.file import STORES, FileOptions
 from monitor.sources.tables import MissingTableError
 
-_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
 _MOST_PARTS = 10_000
 _PARQUET = b"PAR1"
 """What files of Parquet begin and end with."""
@@ -33,7 +43,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FileSet:
-    """Files of one format. ``where`` is the path that they were found by, ``store`` their fsspec file system if on no disk."""
+    """Files of one format.
+
+    ``where`` is the path that they were found by, ``store`` their fsspec file system if on no disk.
+    """
 
     where: str
     paths: tuple[str, ...]
@@ -45,7 +58,9 @@ class FileSet:
 
     def open(self, path: str) -> IO[bytes]:
         """Open one of the files to read bytes."""
-        opened: IO[bytes] = Path(path).open("rb") if self.store is None else self.store.open(path, "rb")  # noqa: SIM115 - the caller closes
+        opened: IO[bytes] = (
+            Path(path).open("rb") if self.store is None else self.store.open(path, "rb")
+        )  # noqa: SIM115 - the caller closes
         return opened
 
     def is_changed(self) -> bool:
@@ -59,7 +74,10 @@ class FileSet:
     def require_unchanged(self) -> None:
         """SourceError where a file is another one by now, is gone, or has come."""
         if self.is_changed():
-            msg = f"{self.where} was written anew while it was read: run the slot again, and replace files by renaming"
+            msg = (
+                f"{self.where} was written anew while it was read: run the slot again, and "
+                "replace files by renaming"
+            )
             raise SourceError(msg, permanent=False)
 
 
@@ -69,15 +87,37 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
 
     def find() -> FileSet:
         with source_errors(where):
-            paths, signatures, store = _in_store(where) if where.startswith(STORES) else _on_disk(where, options)
-            kept = [place for place, path in enumerate(paths) if len(paths) == 1 or _is_part(path, options)]
-            paths, signatures = [paths[place] for place in kept], [signatures[place] for place in kept]
+            paths, signatures, store = (
+                _in_store(where) if where.startswith(STORES) else _on_disk(where, options)
+            )
+            kept = [
+                place
+                for place, path in enumerate(paths)
+                if len(paths) == 1 or _is_part(path, options)
+            ]
+            paths, signatures = (
+                [paths[place] for place in kept],
+                [signatures[place] for place in kept],
+            )
         if not paths:
             msg = f"{where} holds no file: check the path, and that the job which writes it has run"
             raise MissingTableError(msg, permanent=False)
         if len(paths) > _MOST_PARTS:
-            raise SourceError(f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and larger ones")
-        return FileSet(where, tuple(paths), options.format or _format_of(paths, where), slot, store, tuple(signatures), find)
+            raise SourceError(
+                (
+                    f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and "
+                    "larger ones"
+                )
+            )
+        return FileSet(
+            where,
+            tuple(paths),
+            options.format or _format_of(paths, where),
+            slot,
+            store,
+            tuple(signatures),
+            find,
+        )
 
     return find()
 
@@ -86,17 +126,27 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
 def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
     """The slot's files; of a log on disk that may grow a copy of each up to its last whole line."""
     files = find_files(options, slot)
-    if getattr(options, "served", None) is None or files.store is not None or files.format == "parquet":
+    if (
+        getattr(options, "served", None) is None
+        or files.store is not None
+        or files.format == "parquet"
+    ):
         yield files
         return
     with ExitStack() as ends:
         try:
             folder = ends.enter_context(TemporaryDirectory(prefix="rankwatch-log-"))
         except OSError:
-            msg = f"{files.where} is a log, which is copied before it is read: {no_temporary_folder()}"
+            msg = (
+                f"{files.where} is a log, which is copied before it is read: "
+                f"{no_temporary_folder()}"
+            )
             raise SourceError(msg, permanent=False) from None
         with source_errors(files.where):
-            paths = tuple(_copy_lines(Path(path), Path(folder, str(place))) for place, path in enumerate(files.paths))
+            paths = tuple(
+                _copy_lines(Path(path), Path(folder, str(place)))
+                for place, path in enumerate(files.paths)
+            )
         yield replace(files, paths=paths, find=lambda: replace(files, paths=paths))
 
 
@@ -114,7 +164,10 @@ def _copy_lines(log: Path, folder: Path) -> str:
 
 
 def read_files(options: FileOptions, slot: datetime, read: Callable[[FileSet], T]) -> T:
-    """What ``read`` makes of the slot's files, again where they were replaced meanwhile. SourceError at the third time."""
+    """What ``read`` makes of the slot's files, again where they were replaced meanwhile.
+
+    SourceError at the third time.
+    """
     for tries_left in (2, 1, 0):
         with held_files(options, slot) as files:
             try:
@@ -141,7 +194,9 @@ def _on_disk(where: str, options: FileOptions) -> tuple[list[str], list[object],
         paths = [each for each in paths if each.is_file()]
     elif stat.S_ISDIR(path.stat().st_mode):
         folder = path
-        found = sorted(each for each in path.rglob("*") if not each.is_dir() and not _is_hidden(each, path))
+        found = sorted(
+            each for each in path.rglob("*") if not each.is_dir() and not _is_hidden(each, path)
+        )
         paths = [each for each in found if len(found) == 1 or _is_part(str(each), options)]
     else:
         paths = [path]
@@ -149,7 +204,9 @@ def _on_disk(where: str, options: FileOptions) -> tuple[list[str], list[object],
     # Pipes would block, and devices never end.
     for each, found_stat in zip(paths, stats, strict=True):
         if not stat.S_ISREG(found_stat.st_mode):
-            raise SourceError(f"{each} is no regular file: name a file, a pattern or a folder of files")
+            raise SourceError(
+                f"{each} is no regular file: name a file, a pattern or a folder of files"
+            )
     if not options.follow_links:
         _refuse_links_out_of(folder, paths)
     signatures: list[object] = [(each.st_ino, each.st_size, each.st_mtime_ns) for each in stats]
@@ -166,7 +223,9 @@ def _stat_of(path: Path) -> os.stat_result:
         return path.stat()
     except FileNotFoundError:
         if path.is_symlink():
-            raise SourceError(f"{path} is a link to a file that does not exist", permanent=False) from None
+            raise SourceError(
+                f"{path} is a link to a file that does not exist", permanent=False
+            ) from None
         raise
 
 
@@ -190,7 +249,9 @@ def _in_store(where: str) -> tuple[list[str], list[object], Any]:
 
         store, root = fsspec.core.url_to_fs(where, use_listings_cache=False)
     except ImportError:
-        raise SourceError(f"{where} needs a library that is not installed: pip install 'rankwatch[{scheme}]'") from None
+        raise SourceError(
+            f"{where} needs a library that is not installed: pip install 'rankwatch[{scheme}]'"
+        ) from None
     store.invalidate_cache()
     if has_magic(root) and not store.exists(root):
         found = store.glob(root, detail=True)
@@ -198,7 +259,11 @@ def _in_store(where: str) -> tuple[list[str], list[object], Any]:
         one = store.info(root)
         found = {root: one} if one["type"] == "file" else store.find(root, detail=True)
         if one["type"] != "file":
-            found = {path: info for path, info in found.items() if not _is_hidden(PurePosixPath(path), PurePosixPath(root))}
+            found = {
+                path: info
+                for path, info in found.items()
+                if not _is_hidden(PurePosixPath(path), PurePosixPath(root))
+            }
     files = sorted((path, info) for path, info in found.items() if info["type"] == "file")
     return [f"{scheme}://{path}" for path, _ in files], [_written(info) for _, info in files], store
 
@@ -216,9 +281,17 @@ def _suffix(path: str) -> str:
 def _format_of(paths: Sequence[str], where: str) -> str:
     kinds = sorted({_FORMATS.get(_suffix(path), "") for path in paths})
     if kinds == [""]:
-        raise SourceError(f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, or set format")
+        raise SourceError(
+            (
+                f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, "
+                "or set format"
+            )
+        )
     if len(kinds) > 1:
-        msg = f"{where} holds files of several formats ({', '.join(kinds)}): name those of one, such as {where}/*.{kinds[0]}"
+        msg = (
+            f"{where} holds files of several formats ({', '.join(kinds)}): name those of one, "
+            f"such as {where}/*.{kinds[0]}"
+        )
         raise SourceError(msg)
     return kinds[0]
 
@@ -230,10 +303,16 @@ def opened_parquet(files: FileSet, path: str) -> Iterator[pyarrow.parquet.Parque
         head = raw.read(len(_PARQUET))
         if head != _PARQUET:
             found = "is empty" if not head else "is no Parquet file"
-            raise SourceError(f"{path} {found}: check the path, and that the job which writes it has ended", permanent=False)
+            raise SourceError(
+                f"{path} {found}: check the path, and that the job which writes it has ended",
+                permanent=False,
+            )
         raw.seek(-len(_PARQUET), os.SEEK_END)
         if raw.read() != _PARQUET:
-            msg = f"{path} has no end, it is cut off or still being written: write it under another name until it is whole"
+            msg = (
+                f"{path} has no end, it is cut off or still being written: write it under "
+                "another name until it is whole"
+            )
             raise SourceError(msg, permanent=False)
         raw.seek(0)
         with pyarrow.parquet.ParquetFile(raw) as file:
@@ -252,7 +331,11 @@ def source_errors(where: str) -> Iterator[None]:
         msg = f"{where} does not exist: check the path, and that the job which writes it has run"
         raise MissingTableError(msg, permanent=False) from None
     except PermissionError as error:
-        ours = "the credentials in the environment, which may have expired" if is_stored else "its permissions"
+        ours = (
+            "the credentials in the environment, which may have expired"
+            if is_stored
+            else "its permissions"
+        )
         reason = f" ({store_cause(error).what})" if is_stored and error.__cause__ else ""
         msg = f"{where} may not be read by this user{reason}: check {ours}"
         raise SourceError(msg, permanent=not is_stored) from None

@@ -29,7 +29,12 @@ _T = TypeVar("_T")
 class JoinedFiles:
     """Files of lists by name, see `SourceKind`, and files of users. Port: JoinedSource."""
 
-    def __init__(self, lists: Mapping[str, FileSourceOptions], users: FileUsersOptions, dimensions: Sequence[str]) -> None:
+    def __init__(
+        self,
+        lists: Mapping[str, FileSourceOptions],
+        users: FileUsersOptions,
+        dimensions: Sequence[str],
+    ) -> None:
         self._lists, self._users, self._dimensions = lists, users, tuple(dimensions)
 
     @contextmanager
@@ -56,12 +61,16 @@ class JoinedFiles:
                 lists = dict[str, ListView]()
                 for name, each in found.items():
                     with _noted(unread, name, request):
-                        lists[name] = timely(ListView, database, name, self._lists[name], each, request.k)
+                        lists[name] = timely(
+                            ListView, database, name, self._lists[name], each, request.k
+                        )
                 asked_of = (users.paths, self._users.user, self._users.user_ids, self._users.served)
                 same = (each for each in lists.values() if each.read == asked_of)
                 also = [column for each in same for column in each.options.columns]
                 asked = timely(UserView, database, users, self._users, self._dimensions, also)
-                segments = SegmentColumns(database, asked, self._dimensions, request.max_segment_values)
+                segments = SegmentColumns(
+                    database, asked, self._dimensions, request.max_segment_values
+                )
                 yield _JoinedAnswers(database, asked, segments, lists, unread, deadline)
                 for each in files:
                     each.require_unchanged()
@@ -72,7 +81,10 @@ def _late_is_an_error() -> Iterator[None]:
     try:
         yield
     except OverdueError:
-        msg = "the files were not read when the run's deadline passed: raise deadline, or sample fewer users"
+        msg = (
+            "the files were not read when the run's deadline passed: raise deadline, or sample "
+            "fewer users"
+        )
         raise SourceError(msg, permanent=False) from None
 
 
@@ -101,7 +113,9 @@ class _JoinedAnswers:
         deadline: Deadline,
     ) -> None:
         # A run can do without second lists, and says so.
-        self.lacks = tuple(f"{name}: {text}" for name, text in unread.items() if name == "noise_floor")
+        self.lacks = tuple(
+            f"{name}: {text}" for name, text in unread.items() if name == "noise_floor"
+        )
         self._unread = {name: text for name, text in unread.items() if name != "noise_floor"}
         self.asked = segments.asked
         self.unreadable: list[Unreadable] = [*users.unreadable]
@@ -109,29 +123,48 @@ class _JoinedAnswers:
         self._database, self._deadline = database, deadline
 
     def batches(self, size: int) -> Iterator[UserBatch]:
-        """All users; those who stand anywhere twice come last. UnreadableError where too much of an arm's file is."""
+        """All users; those who stand anywhere twice come last.
+
+        UnreadableError where too much of an arm's file is.
+        """
         found = {name: [*lists.unreadable] for name, lists in self._lists.items()}
         repeated = self._find_repeated(found)
         self._require_readable(found)
         for users, record, pulls in self._pulls(size, has_repeated=repeated):
             for name, pull in pulls.items():
-                of_lists = (each for each in pull.unreadable if each.column != self._lists[name].options.user)
+                of_lists = (
+                    each
+                    for each in pull.unreadable
+                    if each.column != self._lists[name].options.user
+                )
                 found[name] = list(add_up([*found[name], *of_lists]))
             yield self._batch(users, record, pulls)
         self._require_readable(found)
         for parts in found.values():
             self.unreadable += parts
 
-    def _pulls(self, size: int, *, has_repeated: bool) -> Iterator[tuple[pd.Index[str], pa.RecordBatch, dict[str, Pull]]]:
+    def _pulls(
+        self, size: int, *, has_repeated: bool
+    ) -> Iterator[tuple[pd.Index[str], pa.RecordBatch, dict[str, Pull]]]:
         for record in self._records(self._join(has_repeated=has_repeated), size):
             users = user_index(record[KEY])
-            yield users, record, {name: lists.pull_joined(record, f"{name}_") for name, lists in self._lists.items()}
+            yield (
+                users,
+                record,
+                {
+                    name: lists.pull_joined(record, f"{name}_")
+                    for name, lists in self._lists.items()
+                },
+            )
         if has_repeated:
             columns = ", ".join((KEY, *self._users.columns))
             query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"  # noqa: S608 - names of ours
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
                 users = user_index(record[KEY])
-                pulls = {name: lists.pull_rows(users, users, self._deadline) for name, lists in self._lists.items()}
+                pulls = {
+                    name: lists.pull_rows(users, users, self._deadline)
+                    for name, lists in self._lists.items()
+                }
                 yield users, record, pulls
 
     def _require_readable(self, found: Mapping[str, Sequence[Unreadable]]) -> None:
@@ -159,21 +192,35 @@ class _JoinedAnswers:
         return self._users.read == lists.read and self._users.is_distinct and not lists.is_long
 
     def _find_repeated(self, found: Mapping[str, list[Unreadable]]) -> bool:
-        """Whether any user stands twice in a file of lists; the table ``repeated`` then holds them. Counts rows without one."""
+        """Whether any user stands twice in a file of lists.
+
+        The table ``repeated`` then holds them. Counts rows without one.
+        """
         self._database.execute(f"CREATE TEMP TABLE repeated ({KEY} VARCHAR)")
         for name, lists in self._lists.items():
             if not lists.is_long and not self._holds(lists):
-                # Hashes are grouped first: they take a fraction of the memory that all keys would take.
+                # Hashes are grouped first: they take a fraction of the memory that all keys would
+                # take.
                 hashes = f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h"  # noqa: S608
                 hashes += " HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
-                some = f"SELECT {KEY} FROM {lists.all_rows} WHERE hash({KEY}) IN ({hashes}) GROUP BY {KEY}"  # noqa: S608
-                self._database.execute(f"INSERT INTO repeated {some} HAVING count(*) > 1 OR {KEY} IS NULL")
-                if self._database.execute(f"DELETE FROM repeated WHERE {KEY} IS NULL RETURNING 1").fetchall():  # noqa: S608
+                some = (
+                    f"SELECT {KEY} FROM {lists.all_rows} WHERE hash({KEY}) IN ({hashes}) "
+                    f"GROUP BY {KEY}"
+                )  # noqa: S608
+                self._database.execute(
+                    f"INSERT INTO repeated {some} HAVING count(*) > 1 OR {KEY} IS NULL"
+                )
+                if self._database.execute(
+                    f"DELETE FROM repeated WHERE {KEY} IS NULL RETURNING 1"
+                ).fetchall():  # noqa: S608
                     found[name] += lists.count_unreadable()
             elif lists.is_long:
                 found[name] += lists.count_unreadable()
                 if lists.options.user_ids:
-                    merged = f"SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} HAVING min({GIVEN}) < max({GIVEN})"  # noqa: S608
+                    merged = (
+                        f"SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} HAVING min({GIVEN}) < "
+                        f"max({GIVEN})"
+                    )  # noqa: S608
                     self._database.execute(f"INSERT INTO repeated {merged}")
         return bool(self._database.execute("SELECT 1 FROM repeated LIMIT 1").fetchall())
 
@@ -182,7 +229,9 @@ class _JoinedAnswers:
         for name, lists in self._lists.items():
             if is_held := self._holds(lists):
                 here = "TRUE"
-                held += [f"{lists.taken(each)} AS {sql_name(f'{name}_{each}')}" for each in lists.names]
+                held += [
+                    f"{lists.taken(each)} AS {sql_name(f'{name}_{each}')}" for each in lists.names
+                ]
             else:
                 here = f"{name}.{KEY} IS NOT NULL"
                 joins.append(f"LEFT JOIN {lists.joined} AS {name} ON {name}.{KEY} = u.{KEY}")
@@ -194,8 +243,13 @@ class _JoinedAnswers:
         users = f"SELECT {', '.join(['*', *held])} FROM asked {once}"  # noqa: S608 - quoted names
         return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"  # noqa: S608
 
-    def _batch(self, users: pd.Index[str], record: pa.RecordBatch, pulls: Mapping[str, Pull]) -> UserBatch:
-        pulls = {**{name: Pull.failed(users, note=why) for name, why in self._unread.items()}, **pulls}
+    def _batch(
+        self, users: pd.Index[str], record: pa.RecordBatch, pulls: Mapping[str, Pull]
+    ) -> UserBatch:
+        pulls = {
+            **{name: Pull.failed(users, note=why) for name, why in self._unread.items()},
+            **pulls,
+        }
         return UserBatch(
             panel=Panel(users=users, segments=self._segments.of(record)),
             baseline=pulls["baseline"],

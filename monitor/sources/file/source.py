@@ -27,7 +27,10 @@ _KEPT_USERS = 100_000
 
 
 class FileLists:
-    """One arm's lists in files. Port: Source. When the deadline passes, everybody is ``timeout``: half a file is no answer."""
+    """One arm's lists in files.
+
+    Port: Source. When the deadline passes, everybody is ``timeout``: half a file is no answer.
+    """
 
     def __init__(self, options: FileSourceOptions) -> None:
         self._options = options
@@ -46,7 +49,9 @@ class FileLists:
                 return pull  # noqa: TRY300 - what is overdue is the reading
             except OverdueError:
                 return Pull.failed(
-                    request.users, CoverageReason.TIMEOUT, f"{files.where} was not read when the run's deadline passed"
+                    request.users,
+                    CoverageReason.TIMEOUT,
+                    f"{files.where} was not read when the run's deadline passed",
                 )
 
         return read_files(options, request.slot, read)
@@ -60,11 +65,19 @@ class FileUsers:
         self._read: tuple[tuple[object, ...], UserTable] | None = None
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users of the files, with these columns as segments; files that are not many are read anew when they changed."""
+        """All users of the files, with these columns as segments.
+
+        Files that are not many are read anew when they changed.
+        """
         return read_files(self._options, slot, partial(self._users, dimensions))
 
     def _users(self, dimensions: Sequence[str], files: FileSet) -> UserTable:
-        seen = (files.paths, files.signatures, tuple(dimensions), self._options.served and files.slot)
+        seen = (
+            files.paths,
+            files.signatures,
+            tuple(dimensions),
+            self._options.served and files.slot,
+        )
         if self._read is not None and self._read[0] == seen:
             return self._read[1]
         with open_database([files]) as database:
@@ -74,7 +87,10 @@ class FileUsers:
             check_size(count * _USER_BYTES, self._options.max_bytes, files.where)
             rows, columns = [], ", ".join((KEY, *asked.columns))
             for record in database.sql(f"SELECT {columns} FROM asked").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - names of ours
-                segments = {name: record[column] for name, column in zip(dimensions, asked.columns, strict=True)}
+                segments = {
+                    name: record[column]
+                    for name, column in zip(dimensions, asked.columns, strict=True)
+                }
                 rows.append((record[KEY], segments))
         table = replace(user_table(rows, Tally(files.where)), unreadable=asked.unreadable)
         files.require_unchanged()
@@ -94,7 +110,10 @@ class FileTable(Table):
         return fill_slot(self._options.path, slot)
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """Rows of the slot's files in their order; at least one batch, even when there is no row."""
+        """Rows of the slot's files in their order.
+
+        At least one batch, even when there is no row.
+        """
         files = find_files(self._options, slot)
         with open_database([files], in_order=True) as database:
             rows = FileView(database, files, columns, "rows")

@@ -33,7 +33,12 @@ class ListView:
     """One arm's lists as two views: rows as they stand, and ``joined``, in which long rows of a user are one row of lists."""
 
     def __init__(
-        self, database: duckdb.DuckDBPyConnection, name: str, options: FileSourceOptions, files: FileSet, k: int
+        self,
+        database: duckdb.DuckDBPyConnection,
+        name: str,
+        options: FileSourceOptions,
+        files: FileSet,
+        k: int,
     ) -> None:
         options = options.model_copy(update={"rank": PLACE}) if options.in_order else options
         self.options, self.is_long = options, options.item is not None
@@ -45,13 +50,22 @@ class ListView:
         # Read without a row: columns that cannot hold lists are refused before anything is joined.
         self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
         taken = ", ".join(f"{self.taken(each)} AS {sql_name(each)}" for each in self.names)
-        users = f"{self._file.key(options.user, options.user_ids)} AS {KEY}, {self._file.text(options.user)} AS {GIVEN}"
+        users = (
+            f"{self._file.key(options.user, options.user_ids)} AS {KEY}, "
+            f"{self._file.text(options.user)} AS {GIVEN}"
+        )
         rows = f"SELECT {users}, {taken} FROM {self._file.name}"  # noqa: S608 - quoted
         self.all_rows = f"all_{self.rows}"
         database.execute(f"CREATE TEMP VIEW {self.all_rows} AS {rows}")
-        database.execute(f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL")  # noqa: S608
+        database.execute(
+            f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL"
+        )  # noqa: S608
         gathered = ", ".join(f"list({sql_name(each)}) AS {sql_name(each)}" for each in self.names)
-        whole = f"SELECT {KEY}, {gathered} FROM {self.rows} GROUP BY {KEY}" if self.is_long else f"SELECT * FROM {self.rows}"  # noqa: S608
+        whole = (
+            f"SELECT {KEY}, {gathered} FROM {self.rows} GROUP BY {KEY}"
+            if self.is_long
+            else f"SELECT * FROM {self.rows}"
+        )  # noqa: S608
         database.execute(f"CREATE TEMP VIEW {self.joined} AS {whole}")
 
     @property
@@ -76,7 +90,11 @@ class ListView:
             return f"left(CAST({sql_name(column)} AS VARCHAR), {LONGEST_VERSION + 1})"
         if column in {options.rank, options.scores, options.model_version}:
             return sql_name(column)
-        return self._file.item(column) if self.is_long else self._file.items(column, None if options.no_item else self._k)
+        return (
+            self._file.item(column)
+            if self.is_long
+            else self._file.items(column, None if options.no_item else self._k)
+        )
 
     @property
     def batch_rows(self) -> int:
@@ -103,12 +121,18 @@ class ListView:
         # With null for a user, so that rows without one come along.
         pull = self.pull_rows([*users, None], users, deadline, max_bytes)
         of_lists = [each for each in pull.unreadable if each.column != self.options.user]
-        has_no_user = any(each.count for each in pull.unreadable if each.column == self.options.user)
+        has_no_user = any(
+            each.count for each in pull.unreadable if each.column == self.options.user
+        )
         of_users = self.count_unreadable() if has_no_user else ()
         return replace(pull, unreadable=(*self.unreadable, *of_users, *of_lists))
 
     def pull_rows(
-        self, keys: Iterable[str | None], users: pd.Index[str], deadline: Deadline, max_bytes: int | None = None
+        self,
+        keys: Iterable[str | None],
+        users: pd.Index[str],
+        deadline: Deadline,
+        max_bytes: int | None = None,
     ) -> Pull:
         """The lists of these users, who may stand in several rows, from rows with one of the keys."""
         self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
@@ -119,11 +143,16 @@ class ListView:
     def count_unreadable(self) -> tuple[Unreadable, ...]:
         """How many rows have no user."""
         user = self.options.user
-        return self._file.count_unreadable(self._file.name, [(user, Need.IDS, f"{self._file.text(user)} IS NULL")])
+        return self._file.count_unreadable(
+            self._file.name, [(user, Need.IDS, f"{self._file.text(user)} IS NULL")]
+        )
 
     def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
         names = ", ".join(map(sql_name, (GIVEN, *self.names)))
-        query = f"SELECT {names} FROM {self.all_rows} AS r SEMI JOIN wanted ON r.{KEY} IS NOT DISTINCT FROM wanted.{KEY}"  # noqa: S608
+        query = (
+            f"SELECT {names} FROM {self.all_rows} AS r SEMI JOIN wanted ON r.{KEY} IS NOT "
+            f"DISTINCT FROM wanted.{KEY}"
+        )  # noqa: S608
         for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
             deadline.require_time()
             yield self._batch(record[GIVEN], {name: record[name] for name in self.names})
@@ -131,10 +160,21 @@ class ListView:
 
     def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:
         keys = users.to_pylist() if self._file.is_json else users
-        return {self.options.user: keys, **{name: self._file.values(one_array(column)) for name, column in columns.items()}}
+        return {
+            self.options.user: keys,
+            **{name: self._file.values(one_array(column)) for name, column in columns.items()},
+        }
 
-    def _pull(self, options: FileSourceOptions, users: pd.Index[str], batches: Any, max_bytes: int | None = None) -> Pull:  # noqa: ANN401
-        return TableLists(options=options, users=users, k=self._k, where=self._where, max_bytes=max_bytes).pull(batches)
+    def _pull(
+        self,
+        options: FileSourceOptions,
+        users: pd.Index[str],
+        batches: Any,
+        max_bytes: int | None = None,
+    ) -> Pull:  # noqa: ANN401
+        return TableLists(
+            options=options, users=users, k=self._k, where=self._where, max_bytes=max_bytes
+        ).pull(batches)
 
 
 class UserView:
@@ -156,8 +196,13 @@ class UserView:
         user = options.user
         self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
         self.where, self.read = files.where, (files.paths, user, options.user_ids, options.served)
-        rows = FileView(database, files, tuple(dict.fromkeys((user, *dimensions, *also))), "asked_rows", options)
-        labels = (f"{rows.label(name)} AS {column}" for column, name in zip(self.columns, dimensions, strict=True))
+        rows = FileView(
+            database, files, tuple(dict.fromkeys((user, *dimensions, *also))), "asked_rows", options
+        )
+        labels = (
+            f"{rows.label(name)} AS {column}"
+            for column, name in zip(self.columns, dimensions, strict=True)
+        )
         keys = ", ".join([f"{rows.key(user, options.user_ids)} AS {KEY}", *labels, "*"])
         database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")  # noqa: S608 - quoted names
         checks = [(user, Need.IDS, f"{KEY} IS NULL")]
@@ -166,34 +211,64 @@ class UserView:
         self.unreadable = (*rows.unreadable, *rows.count_unreadable("asked_keys", checks))
         require_readable(self.unreadable, options.max_unreadable)
         (counted,) = database.execute(
-            f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM asked_keys"  # noqa: S608 - a name of ours
+            (
+                f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM "
+                "asked_keys"  # noqa: S608 - a name of ours
+            )
         ).fetchall()
         if not counted[0]:
-            raise SourceError(f"{self.where} holds no user: check the path and the name of the user column")
+            raise SourceError(
+                f"{self.where} holds no user: check the path and the name of the user column"
+            )
         self.is_distinct = counted[0] == counted[1]
         least = "".join(f", min({each}) AS {each}" for each in self.columns)
         taken, together = ("*", "") if self.is_distinct else (f"{KEY}{least}", f" GROUP BY {KEY}")
-        database.execute(f"CREATE TEMP VIEW asked AS SELECT {taken} FROM asked_keys WHERE {KEY} IS NOT NULL{together}")  # noqa: S608
+        database.execute(
+            (
+                f"CREATE TEMP VIEW asked AS SELECT {taken} FROM asked_keys WHERE {KEY} IS NOT "
+                f"NULL{together}"
+            )
+        )  # noqa: S608
 
 
 class SegmentColumns:
     """Which values of the dimensions of a `UserView` are segments of their own: the ``most`` most frequent of each."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, users: UserView, dimensions: Sequence[str], most: int) -> None:
+    def __init__(
+        self,
+        database: duckdb.DuckDBPyConnection,
+        users: UserView,
+        dimensions: Sequence[str],
+        most: int,
+    ) -> None:
         ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
         named = zip(users.columns, dimensions, strict=True)
-        self._values = {column: _segment_values(database, column, name, users.where, most) for column, name in named}
+        self._values = {
+            column: _segment_values(database, column, name, users.where, most)
+            for column, name in named
+        }
         names = [name for values in self._values.values() for name in values.names]
         self.asked = AskedUsers(count=count, segments=(ALL, *names))
 
     def of(self, record: pa.RecordBatch) -> dict[str, Rows]:
         """Positions by segment of the users of a batch."""
-        return split_by_values(record.num_rows, {column: record[column] for column in self._values}, self._values)
+        return split_by_values(
+            record.num_rows, {column: record[column] for column in self._values}, self._values
+        )
 
 
-def _segment_values(database: duckdb.DuckDBPyConnection, column: str, name: str, where: str, most: int) -> SegmentValues:
+def _segment_values(
+    database: duckdb.DuckDBPyConnection, column: str, name: str, where: str, most: int
+) -> SegmentValues:
     counted = f"SELECT {column} AS value, count(*) AS n FROM asked GROUP BY value"  # noqa: S608 - a name of ours
-    ranked = f"SELECT value FROM ({counted}) WHERE value IS NOT NULL ORDER BY n DESC, CAST(value AS VARCHAR) LIMIT {most + 1}"  # noqa: S608
-    labels = segment_labels(one_array(database.sql(ranked).to_arrow_table().column(0)), name, where).to_pylist()
-    ((has_unknown,),) = database.execute(f"SELECT count(*) > 0 FROM asked WHERE {column} IS NULL").fetchall()  # noqa: S608
+    ranked = (
+        f"SELECT value FROM ({counted}) WHERE value IS NOT NULL ORDER BY n DESC, CAST(value "
+        f"AS VARCHAR) LIMIT {most + 1}"
+    )  # noqa: S608
+    labels = segment_labels(
+        one_array(database.sql(ranked).to_arrow_table().column(0)), name, where
+    ).to_pylist()
+    ((has_unknown,),) = database.execute(
+        f"SELECT count(*) > 0 FROM asked WHERE {column} IS NULL"
+    ).fetchall()  # noqa: S608
     return SegmentValues(list(filter(None, labels)), most, name, where, has_unknown=has_unknown)

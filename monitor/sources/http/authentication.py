@@ -47,10 +47,16 @@ def proxy_options(secret: SecretStr | None) -> dict[str, Any]:
 def authentication(
     options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline, proxied: Mapping[str, Any]
 ) -> ClientMiddlewareType:
-    """What makes the requests of one pull say who asks. SourceError where there are no credentials."""
+    """What makes the requests of one pull say who asks.
+
+    SourceError where there are no credentials.
+    """
     if options.oauth2:
         return _tokens_of(options.oauth2, tls, tuple(proxied.items()))
-    return partial(_send_signed, partial(_hash, options.hmac) if options.hmac else _aws_signer(options.given, deadline))
+    return partial(
+        _send_signed,
+        partial(_hash, options.hmac) if options.hmac else _aws_signer(options.given, deadline),
+    )
 
 
 async def _send_signed(
@@ -81,7 +87,9 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
 
     def find() -> Any:  # noqa: ANN401 - untyped
         if options.access_key and options.secret_key:
-            return credentials.Credentials(options.access_key.get_secret_value(), options.secret_key.get_secret_value())
+            return credentials.Credentials(
+                options.access_key.get_secret_value(), options.secret_key.get_secret_value()
+            )
         return session.Session().get_credentials().get_frozen_credentials()
 
     def sign(request: ClientRequest, body: bytes) -> None:
@@ -93,22 +101,32 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
     try:
         keys = BackgroundCall(find, name="aws-credentials").wait(deadline)
     except (AttributeError, OverdueError, exceptions.BotoCoreError) as error:
-        msg = f"auth: no AWS credentials were found ({type(error).__name__}): give access_key and secret_key"
+        msg = (
+            f"auth: no AWS credentials were found ({type(error).__name__}): give access_key "
+            "and secret_key"
+        )
         raise SourceError(msg, permanent=False) from None
     return sign
 
 
 def _no_answer(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, LinkLocalError):
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+        error.os_error, LinkLocalError
+    ):
         return f"gave no answer ({error.os_error.strerror})"
     number = getattr(error, "errno", None)
     return f"gave no answer ({os.strerror(number) if number else type(error).__name__})"
 
 
 class AccessTokens:
-    """The access token of one client, fetched when it is needed and kept until it ends; for one event loop."""
+    """The access token of one client, fetched when it is needed and kept until it ends.
 
-    def __init__(self, options: OAuth2Options, tls: ssl.SSLContext | None, proxied: Mapping[str, Any]) -> None:
+    For one event loop.
+    """
+
+    def __init__(
+        self, options: OAuth2Options, tls: ssl.SSLContext | None, proxied: Mapping[str, Any]
+    ) -> None:
         self._options, self._tls, self._proxied = options, tls, proxied
         self._held: str | TokenError = ""
         self._ends_at = self._again_at = 0.0  # monotonic
@@ -118,7 +136,9 @@ class AccessTokens:
         """Send the request with the token, and once more with another one where that may help."""
         token = request.headers["Authorization"] = await self._current()
         response = await send(request)
-        if response.status == HTTPStatus.UNAUTHORIZED and (token != self._held or time.monotonic() >= self._again_at):
+        if response.status == HTTPStatus.UNAUTHORIZED and (
+            token != self._held or time.monotonic() >= self._again_at
+        ):
             if token == self._held:
                 self._ends_at, self._again_at = 0.0, time.monotonic() + _AGAIN_S
             response.release()
@@ -142,12 +162,21 @@ class AccessTokens:
     async def _fetched(self) -> tuple[str, float]:
         options = self._options
         client = f"{quote(options.client_id, safe='')}:{quote(options.client_secret.get_secret_value(), safe='')}"
-        headers = {"User-Agent": USER_AGENT, "Authorization": f"Basic {base64.b64encode(client.encode()).decode()}"}
-        form = {"grant_type": "client_credentials", "scope": options.scope, "audience": options.audience}
+        headers = {
+            "User-Agent": USER_AGENT,
+            "Authorization": f"Basic {base64.b64encode(client.encode()).decode()}",
+        }
+        form = {
+            "grant_type": "client_credentials",
+            "scope": options.scope,
+            "audience": options.audience,
+        }
         sent = {name: value for name, value in form.items() if value is not None}
         connector = aiohttp.TCPConnector(socket_factory=open_socket)
         async with (
-            aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, headers=headers) as session,
+            aiohttp.ClientSession(
+                connector=connector, timeout=_TIMEOUT, headers=headers
+            ) as session,
             session.post(
                 options.token_url.get_secret_value(),
                 data=sent,
@@ -156,7 +185,9 @@ class AccessTokens:
                 **self._proxied,
             ) as response,
         ):
-            match await response.json(content_type=None) if response.status == HTTPStatus.OK else None:
+            match (
+                await response.json(content_type=None) if response.status == HTTPStatus.OK else None
+            ):
                 case {"access_token": str(token), **more} if re.fullmatch(r"[\x21-\x7e]+", token):
                     life = re.fullmatch(r"\d{1,9}", str(more.get("expires_in")))
                     life_s = float(life[0]) if life else float("inf")
@@ -165,7 +196,9 @@ class AccessTokens:
 
 
 @cache
-def _tokens_of(options: OAuth2Options, tls: ssl.SSLContext | None, proxied: tuple[tuple[str, Any], ...]) -> AccessTokens:
+def _tokens_of(
+    options: OAuth2Options, tls: ssl.SSLContext | None, proxied: tuple[tuple[str, Any], ...]
+) -> AccessTokens:
     return AccessTokens(options, tls, dict(proxied))
 
 

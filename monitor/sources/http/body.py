@@ -11,19 +11,29 @@ def fill_body(body: object, request: PullRequest) -> object:
     """The body with everything filled in but users."""
 
     def fill(text: str) -> object:
-        return request.k if text == "{k}" else fill_slot(text, request.slot).replace("{k}", str(request.k))
+        return (
+            request.k
+            if text == "{k}"
+            else fill_slot(text, request.slot).replace("{k}", str(request.k))
+        )
 
     return _map_texts(body, fill)
 
 
 def body_for_user(body: object, user: str) -> object:
     """The body that asks for this user."""
-    return _map_texts(body, lambda text: int(user) if text == "{user:int}" else text.replace("{user}", user))
+    return _map_texts(
+        body, lambda text: int(user) if text == "{user:int}" else text.replace("{user}", user)
+    )
 
 
 def body_for_batch(body: object, users: Sequence[str]) -> object:
     """The body that asks for these users: an array of one element that names ``{user}`` has that element once a user."""
-    if isinstance(body, list) and len(body) == 1 and "user" in placeholders(json.dumps(body, default=str)):
+    if (
+        isinstance(body, list)
+        and len(body) == 1
+        and "user" in placeholders(json.dumps(body, default=str))
+    ):
         return [body_for_user(body[0], user) for user in users]
     if isinstance(body, list):
         return [body_for_batch(value, users) for value in body]
@@ -32,7 +42,9 @@ def body_for_batch(body: object, users: Sequence[str]) -> object:
     if isinstance(body, str):
         if body == "{users:int}":
             return list(map(int, users))
-        return {"{users}": list(users), "{count}": len(users)}.get(body, body.replace("{users}", ",".join(users)))
+        return {"{users}": list(users), "{count}": len(users)}.get(
+            body, body.replace("{users}", ",".join(users))
+        )
     return body
 
 

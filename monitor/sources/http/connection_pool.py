@@ -39,7 +39,10 @@ MAY_BE_LINK_LOCAL = ContextVar("MAY_BE_LINK_LOCAL", default=False)
 
 
 def open_socket(info: AddrInfoType) -> socket.socket:
-    """A socket for a connection to this address, whatever name led there; LinkLocalError where it may not be asked."""
+    """A socket for a connection to this address, whatever name led there.
+
+    LinkLocalError where it may not be asked.
+    """
     if not MAY_BE_LINK_LOCAL.get():
         refuse_link_local(info[4][0])
     return socket.socket(*info[:3])
@@ -64,7 +67,10 @@ class _DaemonThreads(ThreadPoolExecutor):
 
 
 class _PullLoop:
-    """A thread with an event loop and a session. ``under_way`` is changed under the lock of this module."""
+    """A thread with an event loop and a session.
+
+    ``under_way`` is changed under the lock of this module.
+    """
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -85,14 +91,20 @@ class _PullLoop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(1.0)
 
-    async def _with_session(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
+    async def _with_session(
+        self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]
+    ) -> T:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 # Each pull bounds its own requests by ``concurrency``.
                 connector=aiohttp.TCPConnector(
-                    limit=0, keepalive_timeout=_IDLE_S, ttl_dns_cache=_ADDRESS_S, socket_factory=open_socket
+                    limit=0,
+                    keepalive_timeout=_IDLE_S,
+                    ttl_dns_cache=_ADDRESS_S,
+                    socket_factory=open_socket,
                 ),
-                cookie_jar=aiohttp.DummyCookieJar(),  # one user's session must not colour another's list
+                # One user's session must not colour another's list
+                cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,  # read_body inflates, no further than max_bytes
             )
         self._look()
@@ -154,20 +166,35 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def trust(ca_file: str | None, cert_file: str | None = None, key_file: str | None = None) -> ssl.SSLContext | None:
-    """Whom to trust and what certificate to show, None for the system's and none; SourceError when a file cannot be read."""
+def trust(
+    ca_file: str | None, cert_file: str | None = None, key_file: str | None = None
+) -> ssl.SSLContext | None:
+    """Whom to trust and what certificate to show, None for the system's and none.
+
+    SourceError when a file cannot be read.
+    """
     files = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
     given = {name: path for name, path in files.items() if path is not None}
     try:
         found = tuple(Path(path).stat() for path in given.values())
-        return _context(ca_file, cert_file, key_file, *((each.st_ino, each.st_mtime_ns) for each in found)) if given else None
+        return (
+            _context(
+                ca_file, cert_file, key_file, *((each.st_ino, each.st_mtime_ns) for each in found)
+            )
+            if given
+            else None
+        )
     except OSError as error:  # ssl.SSLError is one
         named = " and ".join(f"{name} {path}" for name, path in given.items())
-        raise SourceError(f"cannot read certificates from {named}: {error.strerror or 'it holds none'}") from None
+        raise SourceError(
+            f"cannot read certificates from {named}: {error.strerror or 'it holds none'}"
+        ) from None
 
 
 @lru_cache(maxsize=64)
-def _context(ca_file: str | None, cert_file: str | None, key_file: str | None, *_changed: tuple[int, int]) -> ssl.SSLContext:
+def _context(
+    ca_file: str | None, cert_file: str | None, key_file: str | None, *_changed: tuple[int, int]
+) -> ssl.SSLContext:
     # Connections are shared by those of one context: a file that is replaced gets another.
     context = ssl.create_default_context(cafile=ca_file)
     if cert_file is not None:

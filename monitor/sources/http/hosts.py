@@ -22,13 +22,17 @@ _Outcome = AnswersByUser | RequestFailure
 _Request = Callable[[], Awaitable[_Outcome]]
 _Clock = Callable[[], float]
 _Sleep = Callable[[float], Awaitable[None]]
-_Probe = asyncio.Future[RequestFailure | None]  # ends with None by an answer, or where it was not made to its end
+_Probe = asyncio.Future[
+    RequestFailure | None
+]  # ends with None by an answer, or where it was not made to its end
 
 
 class Knee:
     """How many requests at once a host answers before they queue there, learnt in windows like Envoy's adaptive concurrency."""
 
-    _TOLERATED = 1.05  # times the latency without a queue, beyond the sampling errors of both medians
+    _TOLERATED = (
+        1.05  # times the latency without a queue, beyond the sampling errors of both medians
+    )
     _REFUSED = 0.05  # of a window
     _MORE, _FEWER, _MUCH_FEWER = 1.5, 0.85, 0.7
 
@@ -76,20 +80,28 @@ class Knee:
 
 
 class Breaker:
-    """Whether somebody was given up; until an answer comes from there, one request at a time tries."""
+    """Whether somebody was given up.
+
+    Until an answer comes from there, one request at a time tries.
+    """
 
     def __init__(self) -> None:
         self.is_open = False
         self._probe: _Probe | None = None
 
     async def admit(self) -> _Probe | RequestFailure | None:
-        """A probe to end for the one who is to try, what that one found for all who come meanwhile; None where it is closed."""
+        """A probe to end for the one who is to try, what that one found for all who come meanwhile.
+
+        None where it is closed.
+        """
         while self.is_open:
             if self._probe is None or self._probe.done():
                 self._probe = asyncio.get_running_loop().create_future()
                 return self._probe
             if (found := await asyncio.shield(self._probe)) is not None:
-                return replace(found, note=f"{found.note}, so the others were not asked", is_retried=False)
+                return replace(
+                    found, note=f"{found.note}, so the others were not asked", is_retried=False
+                )
         return None
 
     def close(self) -> None:
@@ -116,17 +128,28 @@ class Host:
     """Admits requests, each by the limits of its source, counting those of all sources."""
 
     def __init__(
-        self, monotonic: _Clock = time.monotonic, sleep: _Sleep = asyncio.sleep, now: Callable[[], datetime] = utc_now
+        self,
+        monotonic: _Clock = time.monotonic,
+        sleep: _Sleep = asyncio.sleep,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._monotonic, self._sleep, self._now = monotonic, sleep, now
-        self._day, self._made = date.min, 0  # how many requests that day, of sources that limit them
+        self._day, self._made = (
+            date.min,
+            0,
+        )  # how many requests that day, of sources that limit them
         self.breakers = defaultdict[str, Breaker](Breaker)  # by what is asked, "" for all
         self._knee, self._under_way, self._next_s = Knee(), 0, 0.0
         self._turn, self._left = asyncio.Lock(), asyncio.Event()
         self._pauses = dict[str, _Pause]()  # by what is asked, "" for all
 
-    async def ask(self, request: _Request, what: str, options: HttpSourceOptions, deadline: Deadline) -> _Outcome:
-        """Make the request for ``what`` in its turn, and learn from it; or tell why it was not made."""
+    async def ask(
+        self, request: _Request, what: str, options: HttpSourceOptions, deadline: Deadline
+    ) -> _Outcome:
+        """Make the request for ``what`` in its turn, and learn from it.
+
+        Or tell why it was not made.
+        """
         breakers = self.breakers[""], self.breakers[what]
         given_up = [breaker for breaker in breakers if breaker.is_open]
         probe = await given_up[0].admit() if given_up else None
@@ -138,7 +161,10 @@ class Host:
                 async with self._turn if options.is_limited else nullcontext():
                     if (refusal := await self._admit(what, options, deadline)) is not None:
                         return refusal
-            if options.requests_a_day and (refusal := self._spend(options.requests_a_day)) is not None:
+            if (
+                options.requests_a_day
+                and (refusal := self._spend(options.requests_a_day)) is not None
+            ):
                 return refusal
             self._under_way += 1
             begun_s = self._monotonic()
@@ -159,7 +185,9 @@ class Host:
             if probe is not None and not probe.done():
                 probe.set_result(failure)
 
-    async def _admit(self, what: str, options: HttpSourceOptions, deadline: Deadline) -> RequestFailure | None:
+    async def _admit(
+        self, what: str, options: HttpSourceOptions, deadline: Deadline
+    ) -> RequestFailure | None:
         most = options.max_in_flight or inf
         while self._under_way >= (int(self._knee.limit) if most == "adaptive" else most):
             self._knee.is_reached = True
@@ -182,7 +210,10 @@ class Host:
             self._day, self._made = today, 0
         if self._made >= most:
             until = f"{self._day + timedelta(days=1)} 00:00 UTC"
-            note = f"was not asked: it had the {most:,} requests of requests_a_day, and is asked again from {until} on"
+            note = (
+                f"was not asked: it had the {most:,} requests of requests_a_day, and is asked "
+                f"again from {until} on"
+            )
             return RequestFailure(CoverageReason.TOO_SLOW, note)
         self._made += 1
         return None
@@ -200,10 +231,14 @@ class Host:
         key = "" if failure.retry_after_s <= _CREDIBLE_PAUSE_S else what
         until_s = self._monotonic() + pause_s
         if key not in self._pauses or until_s > self._pauses[key].until_s:
-            asked = f"asked for a pause of {pause_s:,.0f} s (Retry-After), beyond the run's deadline"
+            asked = (
+                f"asked for a pause of {pause_s:,.0f} s (Retry-After), beyond the run's deadline"
+            )
             told = replace(failure, note=f"{failure.note} and {asked}", is_retried=False)
             self._pauses[key] = _Pause(until_s, told)
 
 
 HOSTS = defaultdict[str, Host](Host)  # by name and port
-os.register_at_fork(after_in_child=HOSTS.clear)  # they belong to the loop of the process that forked this one
+os.register_at_fork(
+    after_in_child=HOSTS.clear
+)  # they belong to the loop of the process that forked this one

@@ -17,7 +17,10 @@ from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
 
 WINDOW = 32
-"""Most requests that a pull is ahead of another one; for half as many in a row it is drawn who asks first."""
+"""Most requests that a pull is ahead of another one.
+
+For half as many in a row it is drawn who asks first.
+"""
 _LOOK_S = 0.002
 """How often one who is held up looks where the others are."""
 
@@ -25,14 +28,22 @@ _LOOK_S = 0.002
 class Companion:
     """One pull of a run, on its way through ``users`` in the order of all, after those who were ``asked`` before."""
 
-    def __init__(self, request: PullRequest, options: HttpSourceOptions, users: Iterator[str], asked: int = 0) -> None:
+    def __init__(
+        self, request: PullRequest, options: HttpSourceOptions, users: Iterator[str], asked: int = 0
+    ) -> None:
         self.users, self.asked, self.batch = users, asked, options.batch or 1
         self._begun, self._unasked, self._queue = asked, set[tuple[str, ...]](), asyncio.Lock()
         self._joined_at = self.moved_at = time.monotonic()
-        self._all, self._half_s, self.silent_s = len(request.users), request.timeout_s / 2, options.timeout.total_seconds()
+        self._all, self._half_s, self.silent_s = (
+            len(request.users),
+            request.timeout_s / 2,
+            options.timeout.total_seconds(),
+        )
         self._run = _RUNS.setdefault(request.together, _Run()) if request.together else _Run()
         draw = random.Random(f"{request.together} {len(self._run)}").random  # noqa: S311 - no secret
-        self.lots = [draw() for _ in range(2 * self._all // WINDOW + 1)]  # of all pulls the one with the least asks first
+        self.lots = [
+            draw() for _ in range(2 * self._all // WINDOW + 1)
+        ]  # of all pulls the one with the least asks first
         self._run.append(self)
 
     async def take(self) -> tuple[str, ...]:
@@ -64,14 +75,22 @@ class Companion:
     def may_go(self) -> bool:
         """Whether it is this one's turn."""
         now, begun, end = time.monotonic(), self._begun, min(self._begun + self.batch, self._all)
-        awaited = [each for each in self._run if each is not self and now - each.moved_at <= each.silent_s]
+        awaited = [
+            each for each in self._run if each is not self and now - each.moved_at <= each.silent_s
+        ]
         behind = [each for each in awaited if each.asked < end]
-        if not behind or begun >= self._all or begun * self._half_s <= self._all * (now - self._joined_at):
+        if (
+            not behind
+            or begun >= self._all
+            or begun * self._half_s <= self._all * (now - self._joined_at)
+        ):
             return True
         batches = [each.batch for each in self._run]
         window = max(WINDOW * min(batches), 2 * max(batches))
         block = 2 * begun // window
-        return all(begun < each.asked + window and self.lots[block] < each.lots[block] for each in behind)
+        return all(
+            begun < each.asked + window and self.lots[block] < each.lots[block] for each in behind
+        )
 
 
 class _Run(list[Companion]):
@@ -79,4 +98,6 @@ class _Run(list[Companion]):
 
 
 _RUNS = WeakValueDictionary[str, _Run]()
-os.register_at_fork(after_in_child=_RUNS.clear)  # they belong to the loop of the process that forked this one
+os.register_at_fork(
+    after_in_child=_RUNS.clear
+)  # they belong to the loop of the process that forked this one

@@ -1,4 +1,7 @@
-"""A process of its own for pulls, once those of several runs keep half a core busy; it ends when idle, or with its parent."""
+"""A process of its own for pulls, once those of several runs keep half a core busy.
+
+It ends when idle, or with its parent.
+"""
 
 import os
 import signal
@@ -27,8 +30,8 @@ _LATE_S = 15
 """A child that reads nothing, or does not answer for so long after a deadline, is ended."""
 _WORD = b"."
 _PROGRAM = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from monitor.sources.http.pull_process import answer_pulls; answer_pulls(int(sys.argv[2]))"
+    "import sys; sys.path.append(sys.argv[1]); from monitor.sources.http.pull_process import "
+    "answer_pulls; answer_pulls(int(sys.argv[2]))"
 )
 
 
@@ -39,10 +42,20 @@ class PullProcess:
         self._control, theirs = socket.socketpair()
         with theirs:
             # The folder that the caller stands in may hold another package of our name.
-            command = [sys.executable, "-P", "-c", _PROGRAM, str(Path(monitor.__file__).parents[1]), str(theirs.fileno())]
+            command = [
+                sys.executable,
+                "-P",
+                "-c",
+                _PROGRAM,
+                str(Path(monitor.__file__).parents[1]),
+                str(theirs.fileno()),
+            ]
             # A session of its own: Ctrl-C is the parent's to answer.
             self._child = subprocess.Popen(  # noqa: S603 - this very program
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
 
     @property
@@ -78,7 +91,9 @@ class PullProcess:
                     request.tell(said)
                 else:
                     self._child.kill()  # it is stopped, or out of memory
-                    raise SourceError("the process that pulls did not answer in time", permanent=False)
+                    raise SourceError(
+                        "the process that pulls did not answer in time", permanent=False
+                    )
         except (EOFError, OSError):
             self._child.kill()
             raise ConnectionError from None
@@ -96,13 +111,22 @@ _kept_here: list[str] = []
 """Hosts of pulls with limits under way in this process, since these are those of all, and their runs: others stay with them."""
 
 
-def pull_in_place(options: HttpSourceOptions, request: PullRequest, pull_here: Callable[..., Pull]) -> Pull:
-    """The pull of a process of its own; ``pull_here`` where there is none that works, or it ended in the midst."""
+def pull_in_place(
+    options: HttpSourceOptions, request: PullRequest, pull_here: Callable[..., Pull]
+) -> Pull:
+    """The pull of a process of its own.
+
+    ``pull_here`` where there is none that works, or it ended in the midst.
+    """
     deadline, mine = Deadline.after(request.timeout_s), {options.host, request.together} - {""}
     with _lock:
         # What was counted of a day must outlive the other process, which ends when it is idle.
         process = None if options.requests_a_day or mine & {*_kept_here} else _living()
-        kept = [] if process else [each for each in mine if options.is_limited or each == request.together]
+        kept = (
+            []
+            if process
+            else [each for each in mine if options.is_limited or each == request.together]
+        )
         _kept_here.extend(kept)
     try:
         if process is not None:
@@ -120,7 +144,12 @@ def _living() -> PullProcess | None:
     if _current is not None and _current.is_gone:
         _current.end()
         _current = None
-    if _current is None and is_busy() and (os.cpu_count() or 1) > 1 and time.monotonic() >= _not_before_s:
+    if (
+        _current is None
+        and is_busy()
+        and (os.cpu_count() or 1) > 1
+        and time.monotonic() >= _not_before_s
+    ):
         _not_before_s = time.monotonic() + _IDLE_S
         with suppress(OSError, RuntimeError):  # no more processes, files or threads are to be had
             _current = PullProcess()
@@ -138,13 +167,21 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def answer_pulls(descriptor: int) -> None:
-    """Pull what is asked for until the parent is gone, or has asked for nothing for a while. For the child process."""
+    """Pull what is asked for until the parent is gone, or has asked for nothing for a while.
+
+    For the child process.
+    """
     from monitor.sources.http.source import pull_here  # noqa: PLC0415 - which imports this module
 
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a service manager sends it to all: runs that end in time still pull
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # a service manager sends it to all: runs that end in time still pull
 
     def answer(descriptor: int) -> None:
-        with suppress(EOFError, OSError), Connection(descriptor) as connection:  # nobody may wait any more
+        with (
+            suppress(EOFError, OSError),
+            Connection(descriptor) as connection,
+        ):  # nobody may wait any more
             options, request, deadline = connection.recv()
             try:
                 here = replace(request, timeout_s=deadline.remaining_s, tell=connection.send)

@@ -25,7 +25,9 @@ from monitor.sources.list_collector import from_json
 _CHUNK = 64 * 1024
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}").fullmatch
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
-_SILENT = {CoverageReason(reason) for reason in ("unreachable", "timeout", "server_error", "rate_limited")}
+_SILENT = {
+    CoverageReason(reason) for reason in ("unreachable", "timeout", "server_error", "rate_limited")
+}
 _NOT_IN_PATH = frozenset({"", ".", ".."})
 
 
@@ -93,22 +95,31 @@ class RequestTemplate:
         keys = ",".join(map(_quoted, users))
         if self._has_place_beside_path:
             return URL(str(self._url).replace(self._place, keys), encoded=True)
-        return self._url.with_path(self._url.raw_path.replace(self._place, keys), encoded=True, keep_query=True)
+        return self._url.with_path(
+            self._url.raw_path.replace(self._place, keys), encoded=True, keep_query=True
+        )
 
     def body(self, users: Sequence[str]) -> bytes | None:
         """Body for the users, None without one."""
         if self._body is None:
             return None
-        body = body_for_batch(self._body, users) if self._is_batched else body_for_user(self._body, users[0])
+        body = (
+            body_for_batch(self._body, users)
+            if self._is_batched
+            else body_for_user(self._body, users[0])
+        )
         return json.dumps(body).encode()
 
-    def read(self, users: Sequence[str], content: bytes, response: aiohttp.ClientResponse) -> AnswersByUser | RequestFailure:
+    def read(
+        self, users: Sequence[str], content: bytes, response: aiohttp.ClientResponse
+    ) -> AnswersByUser | RequestFailure:
         """Return the values at the places of the lists and the scores, of an answer about these users."""
         try:
             answer = from_json(content)
         except ValueError:
             return RequestFailure(
-                CoverageReason.MALFORMED, f"answered {response.status} with {_guess(content, response)}, not JSON"
+                CoverageReason.MALFORMED,
+                f"answered {response.status} with {_guess(content, response)}, not JSON",
             )
         usual = response.headers.get(self._options.model_version_header or "")
         try:
@@ -134,11 +145,16 @@ class RequestTemplate:
             return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
         items = self._items(answer)
         if items is None and answer is not None:
-            note = f"has nothing where items says ({self._options.items}), in {shape_of(answer, [user])}"
+            note = (
+                f"has nothing where items says ({self._options.items}), in "
+                f"{shape_of(answer, [user])}"
+            )
             return RequestFailure(CoverageReason.MALFORMED, note)
         if self.empty is None and items == []:
             self.empty = shape_of(answer, [user])
-        return ListAnswer(items, self._scores(answer) if self._scores else None, self._find_version(answer, usual))
+        return ListAnswer(
+            items, self._scores(answer) if self._scores else None, self._find_version(answer, usual)
+        )
 
     def _find_version(self, answer: object, usual: object) -> object:
         with suppress(NotAppliedError):
@@ -148,12 +164,21 @@ class RequestTemplate:
     def _told_error(self, answer: object, users: Sequence[str]) -> RequestFailure | None:
         if self._error is None or not (told := self._error(answer)):
             return None
-        code = f" {told}" if isinstance(told, str | int) and told is not True and is_plain(str(told)) else ""
+        code = (
+            f" {told}"
+            if isinstance(told, str | int) and told is not True and is_plain(str(told))
+            else ""
+        )
         if any(user in code for user in users):
             code = ""
-        return RequestFailure(CoverageReason.HTTP_ERROR, f"answered 200 and tells of an error{code} ({self._options.error})")
+        return RequestFailure(
+            CoverageReason.HTTP_ERROR,
+            f"answered 200 and tells of an error{code} ({self._options.error})",
+        )
 
-    def _read_batch(self, users: Sequence[str], answer: object, usual: object) -> AnswersByUser | RequestFailure:
+    def _read_batch(
+        self, users: Sequence[str], answer: object, usual: object
+    ) -> AnswersByUser | RequestFailure:
         if failure := self._told_error(answer, users):
             return failure
         found, keys = self._answers(answer), list[object]()
@@ -161,7 +186,9 @@ class RequestTemplate:
             keys, found = list(found), list(found.values())
         elif not isinstance(found, list):
             where = (
-                f" where answers says ({self._options.answers}), in {shape_of(answer, users)}" if self._options.answers else ""
+                f" where answers says ({self._options.answers}), in {shape_of(answer, users)}"
+                if self._options.answers
+                else ""
             )
             note = f"gave an answer without an array or object of answers by user{where}"
             return RequestFailure(CoverageReason.MALFORMED, note)
@@ -170,7 +197,10 @@ class RequestTemplate:
         elif len(found) == len(users):
             keys = list(users)
         else:
-            note = f"gave {len(found):,} answers where {len(users):,} users were asked for: set user to match them by key"
+            note = (
+                f"gave {len(found):,} answers where {len(users):,} users were asked for: set "
+                "user to match them by key"
+            )
             return RequestFailure(CoverageReason.MALFORMED, note)
         times, answers = Counter(keys), dict(zip(keys, found, strict=True))
         read = dict[str, ListAnswer | RequestFailure]()
@@ -191,19 +221,26 @@ class RequestTemplate:
 
 
 def _not_applied(which: str, answer: object, users: Sequence[str]) -> RequestFailure:
-    note = f"gave an answer to which the {which} expression cannot be applied, {shape_of(answer, users)}"
+    note = (
+        f"gave an answer to which the {which} expression cannot be applied, "
+        f"{shape_of(answer, users)}"
+    )
     return RequestFailure(CoverageReason.MALFORMED, note)
 
 
 def unreadable(error: Exception) -> RequestFailure:
     """The failure for an answer that raised this error while it was read."""
-    return RequestFailure(CoverageReason.MALFORMED, f"gave an answer that cannot be read ({type(error).__name__})")
+    return RequestFailure(
+        CoverageReason.MALFORMED, f"gave an answer that cannot be read ({type(error).__name__})"
+    )
 
 
 _NO_KEY = object()
 """Stands for the user of an answer from which the user cannot be read."""
 _LEFT_OUT = RequestFailure(CoverageReason.MISSING, "left the user out of its answer to a batch")
-_TWICE = RequestFailure(CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch")
+_TWICE = RequestFailure(
+    CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch"
+)
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:
@@ -213,7 +250,11 @@ async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None
         content = await response.content.readany()
         if response.content.at_eof() and len(content) <= most:
             return content
-        return None if (response.content_length or 0) > most else await _read_plain(response.content, content, most)
+        return (
+            None
+            if (response.content_length or 0) > most
+            else await _read_plain(response.content, content, most)
+        )
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise zlib.error
     return await _read_inflated(response.content, most)
@@ -246,7 +287,8 @@ def _quoted(user: str) -> str:
 
 
 def _guess(content: bytes, response: aiohttp.ClientResponse) -> str:
-    # The answer is not repeated: it came from outside, and may hold what nobody should log; neither is a type that is none.
+    # The answer is not repeated: it came from outside, and may hold what nobody should log; neither
+    # is a type that is none.
     start, kind = content[:100].lstrip().lower(), response.content_type
     told = f"content type {kind}" if mimetypes.guess_extension(kind) else "an unknown content type"
     is_page = start.startswith((b"<!doctype", b"<html", b"<head", b"<body"))

@@ -1,4 +1,7 @@
-"""HttpSource: asks for every user of a panel, many requests at once, within one deadline; and who was slow where it passed."""
+"""HttpSource: asks for every user of a panel, many requests at once, within one deadline.
+
+And who was slow where it passed.
+"""
 
 import asyncio
 import json
@@ -65,7 +68,10 @@ class PullPace:
         self._spent_s, self._slow_s = 0.0, 0.0
 
     def add(self, seconds: float, *, answered: int = 0) -> bool:
-        """Note how long a request took, and how many users it answered; whether that is long, also where all is over soon."""
+        """Note how long a request took, and how many users it answered.
+
+        Whether that is long, also where all is over soon.
+        """
         is_slow = seconds >= min(SLOW_S, (time.monotonic() - self._begun_at) / 2)
         self._answered_s.extend([seconds] * answered)
         self._spent_s += seconds
@@ -78,24 +84,41 @@ class PullPace:
         A thread that works all the time asks too slowly, and yet sees each answer in time.
         """
         elapsed_s = time.monotonic() - self._begun_at
-        worked_s, waited_s = (now - before for now, before in zip(_processor_s(), self._before, strict=True))
+        worked_s, waited_s = (
+            now - before for now, before in zip(_processor_s(), self._before, strict=True)
+        )
         busy_s = waited_s + worked_s * with_own_work
         if busy_s <= elapsed_s / 2 or elapsed_s < 1:  # in less time nobody is slow
             return None
-        return f"is not at fault: rankwatch or its machine was too busy, for {busy_s:.1f} of {elapsed_s:.1f} s"
+        return (
+            f"is not at fault: rankwatch or its machine was too busy, for {busy_s:.1f} of "
+            f"{elapsed_s:.1f} s"
+        )
 
     def late(self, *, is_limited: bool = False) -> RequestFailure:
         """Why users were not asked before the deadline: a source that was quick is not at fault, nor one with limits."""
         if (busy := self.busy(with_own_work=True)) is not None:
             return RequestFailure(CoverageReason.TOO_SLOW, busy)
         if not self._spent_s and not is_limited:
-            return RequestFailure(CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed")
-        others = f"; the others were answered after {median(self._answered_s):.2g} s (median)" if self._answered_s else ""
+            return RequestFailure(
+                CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed"
+            )
+        others = (
+            f"; the others were answered after {median(self._answered_s):.2g} s (median)"
+            if self._answered_s
+            else ""
+        )
         elapsed_s = time.monotonic() - self._begun_at
         passed = f"after {elapsed_s:.1f} s, when the run's deadline passed"
         if self._slow_s < self._spent_s / 2 or (is_limited and self._spent_s < elapsed_s / 2):
-            advice = f"raise deadline or {'max_rate or max_in_flight' if is_limited else 'concurrency'}, or ask fewer users"
-            return RequestFailure(CoverageReason.TOO_SLOW, f"was quick, but not done {passed}: {advice}{others}")
+            advice = (
+                "raise deadline or "
+                f"{'max_rate or max_in_flight' if is_limited else 'concurrency'}, or ask fewer "
+                "users"
+            )
+            return RequestFailure(
+                CoverageReason.TOO_SLOW, f"was quick, but not done {passed}: {advice}{others}"
+            )
         return RequestFailure(CoverageReason.TIMEOUT, f"had not answered {passed}{others}")
 
 
@@ -112,7 +135,8 @@ _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _CAUSES = 3
 """So many causes of one reason are named."""
-_DEAD_AFTER = 2  # times the concurrency: so many requests in a row without an answer, and the source is given up
+# Times the concurrency: so many requests in a row without an answer, and the source is given up
+_DEAD_AFTER = 2
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _WHOLE_ANSWERS = (HTTPStatus.OK, HTTPStatus.CREATED)
 _LIKELY_OURS = {
@@ -126,12 +150,14 @@ _HUNG = RequestFailure(CoverageReason.TIMEOUT, "had not answered when the run's 
 class HttpSource:
     """A recommender asked for one user or a batch of them a request over HTTP. Port: Source.
 
-    Never raises for what the other side does. After twice ``concurrency`` requests without an answer it is given up.
-    """
+    Never raises for what the other side does. After twice ``concurrency`` requests without an
+    answer it is given up."""
 
     def __init__(self, options: HttpSourceOptions) -> None:
         if options.auth and options.auth.aws and not find_spec("botocore"):
-            raise ConfigError("auth: aws needs an extra: install it with pip install 'rankwatch[aws]'")
+            raise ConfigError(
+                "auth: aws needs an extra: install it with pip install 'rankwatch[aws]'"
+            )
         self._options = options
 
     def pull(self, request: PullRequest) -> Pull:
@@ -148,7 +174,9 @@ def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:
 class _HttpPull:
     """One pull: its users still to be asked, its lists, and how long the source has been silent."""
 
-    def __init__(self, options: HttpSourceOptions, request: PullRequest, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, options: HttpSourceOptions, request: PullRequest, tls: ssl.SSLContext | None
+    ) -> None:
         self._options = options
         self._what = f"{options.method} {options.address} {json.dumps(options.body, default=str)}"
         self._deadline, self._begun_s = Deadline.after(request.timeout_s), time.monotonic()
@@ -158,15 +186,22 @@ class _HttpPull:
         if request.is_uncached:
             self._of_each_request["headers"].setdefault("Cache-Control", "no-cache, no-store")
         self._asking = RequestTemplate(options, request)
-        self._lists = ListCollector(request.k, has_scores=options.scores is not None, no_item=options.no_item)
+        self._lists = ListCollector(
+            request.k, has_scores=options.scores is not None, no_item=options.no_item
+        )
         users = request.users.tolist()
         if request.together:
             random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all
-        self._request, self._answers = request, AnswerFile(request.kept_at, _question(options, request.k))
+        self._request, self._answers = (
+            request,
+            AnswerFile(request.kept_at, _question(options, request.k)),
+        )
         self._left = self._answers.recall(users, self._lists, request.kept_s)
         self._count, self._kept, self._traces = len(users), len(self._lists), TraceCollector()
         self._writing: asyncio.Future[None] | None = None
-        self._under_way: dict[tuple[str, ...], float] = {}  # since when, monotonic, not counting the wait for their turn
+        self._under_way: dict[
+            tuple[str, ...], float
+        ] = {}  # since when, monotonic, not counting the wait for their turn
         self._queued: dict[tuple[str, ...], float] = {}  # those of them that wait for it now
         self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
         self._late: dict[str, str] = {}  # whose fault these are is known at the end
@@ -174,12 +209,19 @@ class _HttpPull:
         self._given_up: RequestFailure | None = None
 
     async def pull(self, session: aiohttp.ClientSession) -> Pull:
-        """Ask for everybody; whoever is left at the deadline is ``timeout``, or ``too_slow`` by no fault of the source."""
+        """Ask for everybody.
+
+        Whoever is left at the deadline is ``timeout``, or ``too_slow`` by no fault of the source.
+        """
         MAY_BE_LINK_LOCAL.set(self._options.allow_link_local)
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter: pulls of one slot begin apart
         self._pace, self._host = PullPace(), HOSTS[self._options.host]
-        self._companion = Companion(self._request, self._options, self._askable(self._left), self._kept)
-        workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
+        self._companion = Companion(
+            self._request, self._options, self._askable(self._left), self._kept
+        )
+        workers = [
+            asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)
+        ]
         late = set(workers)
         while late and self._deadline.remaining_s:
             _, late = await asyncio.wait(late, timeout=min(_REPORT_S, self._deadline.remaining_s))
@@ -192,7 +234,9 @@ class _HttpPull:
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=_REPORT_S)
         for outcome in outcomes:
-            if isinstance(outcome, Exception):  # a defect of this program: not to be read as the source's fault
+            if isinstance(
+                outcome, Exception
+            ):  # a defect of this program: not to be read as the source's fault
                 raise outcome
         pull = self._lists.pull()
         traces = self._traces.of(pull.rankings.users)
@@ -203,10 +247,24 @@ class _HttpPull:
         if (elapsed_s := time.monotonic() - self._begun_s) < LASTS_S:
             return
         failed = sum(map(Counter.total, self._causes.values())) + len(self._late)
-        counts = {"users": self._count, "answered": len(self._lists), "failed": failed, "kept": self._kept}
-        self._request.tell(PullProgress(what=self._request.what, **counts, elapsed_s=elapsed_s, trouble=self._answers.trouble))
+        counts = {
+            "users": self._count,
+            "answered": len(self._lists),
+            "failed": failed,
+            "kept": self._kept,
+        }
+        self._request.tell(
+            PullProgress(
+                what=self._request.what,
+                **counts,
+                elapsed_s=elapsed_s,
+                trouble=self._answers.trouble,
+            )
+        )
         if self._writing is None or self._writing.done():  # nobody waits for a disk
-            self._writing = asyncio.get_running_loop().run_in_executor(None, self._answers.take(self._lists))
+            self._writing = asyncio.get_running_loop().run_in_executor(
+                None, self._answers.take(self._lists)
+            )
 
     def _askable(self, users: Iterable[str]) -> Iterator[str]:
         for user in users:
@@ -225,7 +283,9 @@ class _HttpPull:
             else:
                 self._record(users, outcome, seconds)
 
-    def _record(self, users: tuple[str, ...], outcome: AnswersByUser | RequestFailure, seconds: float) -> None:
+    def _record(
+        self, users: tuple[str, ...], outcome: AnswersByUser | RequestFailure, seconds: float
+    ) -> None:
         has_answered = not isinstance(outcome, RequestFailure) or not outcome.is_silence
         self._pace.add(seconds, answered=has_answered * len(users))
         self._silent_requests = 0 if has_answered else self._silent_requests + 1
@@ -235,7 +295,10 @@ class _HttpPull:
                 self._take(user, answer)
             else:
                 self._fail(user, answer)
-        if isinstance(outcome, RequestFailure) and self._silent_requests >= _DEAD_AFTER * self._options.concurrency:
+        if (
+            isinstance(outcome, RequestFailure)
+            and self._silent_requests >= _DEAD_AFTER * self._options.concurrency
+        ):
             self._given_up = outcome
             self._host.breakers["" if outcome.is_of_host else self._what].is_open = True
 
@@ -245,7 +308,9 @@ class _HttpPull:
         except Exception as error:  # noqa: BLE001 - the answer came from outside
             self._fail(user, unreadable(error))
 
-    async def _ask_patiently(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
+    async def _ask_patiently(
+        self, session: aiohttp.ClientSession, users: tuple[str, ...]
+    ) -> AnswersByUser | RequestFailure:
         """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
         outcome = await self._ask(session, users)
         for retry in range(self._options.retries):
@@ -259,15 +324,23 @@ class _HttpPull:
             outcome = await self._ask(session, users)
         return outcome
 
-    async def _ask(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
+    async def _ask(
+        self, session: aiohttp.ClientSession, users: tuple[str, ...]
+    ) -> AnswersByUser | RequestFailure:
         self._queued[users] = time.monotonic()
-        outcome = await self._host.ask(partial(self._ask_now, session, users), self._what, self._options, self._deadline)
+        outcome = await self._host.ask(
+            partial(self._ask_now, session, users), self._what, self._options, self._deadline
+        )
         self._companion.ask(users)
-        if self._queued.pop(users, None) is not None and isinstance(outcome, RequestFailure):  # nobody is asked now
+        if self._queued.pop(users, None) is not None and isinstance(
+            outcome, RequestFailure
+        ):  # nobody is asked now
             self._given_up = self._given_up or outcome
         return outcome
 
-    async def _ask_now(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
+    async def _ask_now(
+        self, session: aiohttp.ClientSession, users: tuple[str, ...]
+    ) -> AnswersByUser | RequestFailure:
         self._under_way[users] += time.monotonic() - self._queued.pop(users)
         self._companion.ask(users)
         if self._given_up:
@@ -275,14 +348,20 @@ class _HttpPull:
         asking = self._asking
         url, body = asking.url(users), asking.body(users)
         try:
-            async with session.request(asking.method, url, data=body, **self._of_each_request) as response:
+            async with session.request(
+                asking.method, url, data=body, **self._of_each_request
+            ) as response:
                 return await self._read(users, response)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return connection_failure(error, self._options)
         except zlib.error:
-            return RequestFailure(CoverageReason.MALFORMED, "answered in a compression that is broken or unknown")
+            return RequestFailure(
+                CoverageReason.MALFORMED, "answered in a compression that is broken or unknown"
+            )
 
-    async def _read(self, users: tuple[str, ...], response: aiohttp.ClientResponse) -> AnswersByUser | RequestFailure:
+    async def _read(
+        self, users: tuple[str, ...], response: aiohttp.ClientResponse
+    ) -> AnswersByUser | RequestFailure:
         if response.status != HTTPStatus.OK and (failure := status_failure(response)):
             response.close()  # its body is of no use: do not read it to keep the connection
             return failure
@@ -300,7 +379,10 @@ class _HttpPull:
     def _close_books(self) -> None:
         """Give a reason to whoever was not asked, or not to the end."""
         now = time.monotonic()
-        is_slow = {users: users not in self._queued and self._pace.add(now - at) for users, at in self._under_way.items()}
+        is_slow = {
+            users: users not in self._queued and self._pace.add(now - at)
+            for users, at in self._under_way.items()
+        }
         late = self._pace.late(is_limited=self._options.is_limited)
         hung = late if late.reason is CoverageReason.TIMEOUT else _HUNG
         for users in self._under_way:
@@ -310,7 +392,9 @@ class _HttpPull:
             self._fail(user, self._given_up or late)
         busy = self._pace.busy(with_own_work=False) if self._late else None
         for user, note in self._late.items():
-            self._settle(user, CoverageReason.TOO_SLOW if busy else CoverageReason.TIMEOUT, busy or note)
+            self._settle(
+                user, CoverageReason.TOO_SLOW if busy else CoverageReason.TIMEOUT, busy or note
+            )
 
     def _fail(self, user: str, failure: RequestFailure) -> None:
         if failure.reason is CoverageReason.TIMEOUT:
@@ -327,37 +411,73 @@ class _HttpPull:
         notes = {}
         for reason, note in pull.notes.items():
             causes = self._causes[reason].most_common(_CAUSES)
-            told = " and ".join(f"{cause} ({count:,} of them)" for cause, count in causes) if len(causes) > 1 else note
+            told = (
+                " and ".join(f"{cause} ({count:,} of them)" for cause, count in causes)
+                if len(causes) > 1
+                else note
+            )
             notes[reason] = f"{self._options.host}{'' if causes else ':'} {told}"
-            if len(pull.failures) == self._count and set(pull.failures.values()) == {reason} <= _LIKELY_OURS.keys():
+            if (
+                len(pull.failures) == self._count
+                and set(pull.failures.values()) == {reason} <= _LIKELY_OURS.keys()
+            ):
                 notes[reason] += f", for everybody: {_LIKELY_OURS[reason]}"
-        if self._asking.empty and len(pull.rankings) == self._count and not len(pull.rankings.items):
-            found = f"gave an empty list where items says ({self._options.items}), in {self._asking.empty}"
-            notes[CoverageReason.EMPTY] = f"{self._options.host} {found}, for everybody: is items right?"
+        if (
+            self._asking.empty
+            and len(pull.rankings) == self._count
+            and not len(pull.rankings.items)
+        ):
+            found = (
+                f"gave an empty list where items says ({self._options.items}), in "
+                f"{self._asking.empty}"
+            )
+            notes[CoverageReason.EMPTY] = (
+                f"{self._options.host} {found}, for everybody: is items right?"
+            )
         return replace(pull, notes=notes)
 
 
 def _question(options: HttpSourceOptions, k: int) -> str:
     """All that decides what is answered, secrets among it."""
     fields = type(options).model_fields.items()
-    asked = {name: getattr(options, name) for name, field in fields if NOT_IN_HASH not in field.metadata}
-    return json.dumps([k, asked], default=lambda each: each.get_secret_value() if isinstance(each, SecretStr) else repr(each))
+    asked = {
+        name: getattr(options, name) for name, field in fields if NOT_IN_HASH not in field.metadata
+    }
+    return json.dumps(
+        [k, asked],
+        default=lambda each: each.get_secret_value() if isinstance(each, SecretStr) else repr(each),
+    )
 
 
-def request_options(options: HttpOptions, tls: ssl.SSLContext | None, deadline: Deadline) -> dict[str, Any]:
+def request_options(
+    options: HttpOptions, tls: ssl.SSLContext | None, deadline: Deadline
+) -> dict[str, Any]:
     """What every request of a source is made with."""
     limit_s = options.timeout.total_seconds()
-    headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": USER_AGENT}
+    headers = {
+        "Accept": "application/json",
+        "Accept-Encoding": "gzip, deflate",
+        "User-Agent": USER_AGENT,
+    }
     headers |= {name: value.get_secret_value() for name, value in options.headers.items()}
     if options.token:
         headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
     timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=limit_s / 2)
-    made = {"headers": CIMultiDict(headers), "timeout": timeout, "ssl": tls or True, "allow_redirects": False}
+    made = {
+        "headers": CIMultiDict(headers),
+        "timeout": timeout,
+        "ssl": tls or True,
+        "allow_redirects": False,
+    }
     proxied = proxy_options(options.proxy)
     if proxied and not options.allow_link_local:
         refuse_proxied(options)
     made |= proxied
-    return made | ({"middlewares": (authentication(options.auth, tls, deadline, proxied),)} if options.auth else {})
+    return made | (
+        {"middlewares": (authentication(options.auth, tls, deadline, proxied),)}
+        if options.auth
+        else {}
+    )
 
 
 def refuse_proxied(options: HttpOptions) -> None:
@@ -365,7 +485,9 @@ def refuse_proxied(options: HttpOptions) -> None:
     try:
         refuse_link_local_behind(options.url.get_secret_value())
     except LinkLocalError as error:
-        raise SourceError(f"{options.host} was not asked: {error.strerror}, see allow_link_local") from None
+        raise SourceError(
+            f"{options.host} was not asked: {error.strerror}, see allow_link_local"
+        ) from None
 
 
 def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
@@ -376,9 +498,13 @@ def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
         return RequestFailure(CoverageReason.MISSING, note)
     pause_s = retry_after_s(response.headers.get("Retry-After"), utc_now()) or 0.0
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return RequestFailure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=pause_s)
+        return RequestFailure(
+            CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=pause_s
+        )
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return RequestFailure(CoverageReason.SERVER_ERROR, note, is_retried=True, retry_after_s=pause_s)
+        return RequestFailure(
+            CoverageReason.SERVER_ERROR, note, is_retried=True, retry_after_s=pause_s
+        )
     if status not in _WHOLE_ANSWERS:
         is_too_large = status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         return RequestFailure(CoverageReason.HTTP_ERROR, note, is_too_large=is_too_large)
@@ -386,19 +512,37 @@ def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
 
 
 def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure:
-    """What an error of a connection means; its note never repeats an address, which may hold a secret."""
-    reason, is_retried, timeout_s = CoverageReason.UNREACHABLE, True, options.timeout.total_seconds()
-    is_of_host = isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError)
+    """What an error of a connection means.
+
+    Its note never repeats an address, which may hold a secret.
+    """
+    reason, is_retried, timeout_s = (
+        CoverageReason.UNREACHABLE,
+        True,
+        options.timeout.total_seconds(),
+    )
+    is_of_host = isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
+        error, aiohttp.ClientSSLError
+    )
     match error:
         case TokenError():
             note = f"was not asked: token_url {error}"
         case aiohttp.ConnectionTimeoutError():
-            note = f"accepted no connection within {timeout_s / 2:g} s, half of the timeout of a request"
+            note = (
+                f"accepted no connection within {timeout_s / 2:g} s, half of the timeout of a "
+                "request"
+            )
         case TimeoutError():
-            reason, note = CoverageReason.TIMEOUT, f"gave no answer within {timeout_s:g} s, the timeout of a request"
+            reason, note = (
+                CoverageReason.TIMEOUT,
+                f"gave no answer within {timeout_s:g} s, the timeout of a request",
+            )
         case aiohttp.ClientConnectorCertificateError():
             why = getattr(error.certificate_error, "verify_message", "of an unknown authority")
-            note = f"has a TLS certificate that rankwatch does not trust ({why}): set ca_file if it is yours"
+            note = (
+                f"has a TLS certificate that rankwatch does not trust ({why}): set ca_file if "
+                "it is yours"
+            )
             is_retried = False
         case aiohttp.ClientSSLError():
             note = "did not complete the TLS handshake"
@@ -414,7 +558,10 @@ def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure
             is_retried = False
         case _:
             number = getattr(error, "errno", None)
-            note = f"refused or lost the connection: {os.strerror(number) if number else 'its end was not seen'}"
+            note = (
+                "refused or lost the connection: "
+                f"{os.strerror(number) if number else 'its end was not seen'}"
+            )
     failure = RequestFailure(reason, note, is_retried, is_of_host=is_of_host)
     proxy = open_proxy(options.proxy)
     return failure if proxy is None else _proxy_failure(error, proxy, failure)
@@ -424,7 +571,9 @@ def _proxy_failure(error: Exception, proxy: WebProxy, failure: RequestFailure) -
     """The failure with the proxy's part in it."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         is_login = error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
-        advice = "check the credentials in proxy" if is_login else "check that the proxy may go there"
+        advice = (
+            "check the credentials in proxy" if is_login else "check that the proxy may go there"
+        )
         note = f"was not reached: {proxy.name} answered {error.status} to CONNECT: {advice}"
         return RequestFailure(CoverageReason.UNREACHABLE, note, is_retried=not is_login)
     is_refused_by_us = isinstance(getattr(error, "os_error", None), LinkLocalError)

@@ -1,4 +1,7 @@
-"""RedisSource: asks for the users of a panel batch by batch, within one deadline; RedisUsers: members of a set, or keys."""
+"""RedisSource: asks for the users of a panel batch by batch, within one deadline.
+
+RedisUsers: members of a set, or keys.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +38,9 @@ try:
     from redis.retry import Retry
     from redis.sentinel import Sentinel
 except ImportError:
-    raise ConfigError("redis: needs an extra: install it with pip install 'rankwatch[redis]'") from None
+    raise ConfigError(
+        "redis: needs an extra: install it with pip install 'rankwatch[redis]'"
+    ) from None
 
 _ROWS = 1000
 _RETRIES = 2
@@ -53,13 +58,21 @@ class RedisServer:
     def open(self) -> Any:  # noqa: ANN401 - redis-py's clients have no class in common
         """A client, which connects when it is used; that of a cluster asks for its nodes now."""
         retry = Retry(ExponentialWithJitterBackoff(base=0.1, cap=5), _RETRIES)
-        common = {"protocol": 2, "decode_responses": True, "encoding_errors": "surrogateescape", "retry": retry}
+        common = {
+            "protocol": 2,
+            "decode_responses": True,
+            "encoding_errors": "surrogateescape",
+            "retry": retry,
+        }
         common |= {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s}
         if not (several := _SEVERAL.fullmatch(self._url)):
             return redis.Redis.from_url(self._url, **common)
         scheme, form, login, hosts, service, rest = several.groups()
         parsed = [parse_url(f"{scheme}{login}{host}{rest}") for host in hosts.split(",")]
-        nodes = [(each.pop("host"), each.pop("port", 26379 if form == "sentinel" else 6379)) for each in parsed]
+        nodes = [
+            (each.pop("host"), each.pop("port", 26379 if form == "sentinel" else 6379))
+            for each in parsed
+        ]
         given = parsed[0] | common | {"ssl": parsed[0].pop("connection_class", None) is not None}
         of_sentinels = {"password": given.pop("sentinel_password", None), "username": None, "db": 0}
         if form == "cluster":
@@ -76,7 +89,10 @@ class RedisServer:
 
 
 class RedisSource:
-    """One arm's lists in Redis. Port: Source. A server that leaves a batch without an answer, asked twice, is given up."""
+    """One arm's lists in Redis.
+
+    Port: Source. A server that leaves a batch without an answer, asked twice, is given up.
+    """
 
     def __init__(self, options: RedisSourceOptions) -> None:
         self._options = options
@@ -87,7 +103,9 @@ class RedisSource:
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
         users, answered = request.users.tolist(), 0
-        lists = ListCollector(request.k, has_scores=self._options.scores is not None, no_item=self._options.no_item)
+        lists = ListCollector(
+            request.k, has_scores=self._options.scores is not None, no_item=self._options.no_item
+        )
         try:
             for reply in self._replies(request, users):
                 self._take(lists, users[answered], reply)
@@ -105,7 +123,8 @@ class RedisSource:
 
     def _replies(self, request: PullRequest, users: Sequence[str]) -> Iterator[object]:
         """In the users' order; an error that concerns one of them is the reply."""
-        # In threads that are given up at the deadline: names may hang in DNS, and answers may trickle.
+        # In threads that are given up at the deadline: names may hang in DNS, and answers may
+        # trickle.
         deadline, size = Deadline.after(request.timeout_s), self._options.batch
         last = -1 if self._options.no_item else request.k - 1
         key, field = (
@@ -116,8 +135,12 @@ class RedisSource:
             for start in range(0, len(users), size):
                 pipeline = client.pipeline(transaction=False)
                 for user in users[start : start + size]:
-                    self._ask(pipeline, last, key.replace("{user}", user), field.replace("{user}", user))
-                yield from BackgroundCall(partial(pipeline.execute, raise_on_error=False), name="redis").wait(deadline)
+                    self._ask(
+                        pipeline, last, key.replace("{user}", user), field.replace("{user}", user)
+                    )
+                yield from BackgroundCall(
+                    partial(pipeline.execute, raise_on_error=False), name="redis"
+                ).wait(deadline)
 
     def _ask(self, pipeline: Any, last: int, key: str, field: str) -> None:  # noqa: ANN401 - one of redis-py's two
         options = self._options
@@ -141,12 +164,20 @@ class RedisSource:
         if isinstance(reply, Exception):
             lists.fail(user, _reason(reply), self._server.tell(reply))
         elif not reply:
-            lists.fail(user, CoverageReason.MISSING, "nothing stands at the user's key: is key right?")
+            lists.fail(
+                user, CoverageReason.MISSING, "nothing stands at the user's key: is key right?"
+            )
         elif isinstance(reply, list):
-            items, scores = zip(*reply, strict=True) if self._options.scores is True else (reply, None)
+            items, scores = (
+                zip(*reply, strict=True) if self._options.scores is True else (reply, None)
+            )
             lists.add(user, items, scores)
         elif len(str(reply).encode(errors="surrogateescape")) > self._options.max_bytes:
-            lists.fail(user, CoverageReason.TOO_LARGE, f"the user's JSON is longer than max_bytes, {self._options.max_bytes}")
+            lists.fail(
+                user,
+                CoverageReason.TOO_LARGE,
+                f"the user's JSON is longer than max_bytes, {self._options.max_bytes}",
+            )
         else:
             self._settle_json(lists, user, str(reply))
 
@@ -155,10 +186,18 @@ class RedisSource:
             answer = from_json(text)
             items, scores = self._items(answer), self._scores(answer) if self._scores else None
         except ValueError:
-            lists.fail(user, CoverageReason.MALFORMED, "what stands there is no JSON to which items and scores can be applied")
+            lists.fail(
+                user,
+                CoverageReason.MALFORMED,
+                "what stands there is no JSON to which items and scores can be applied",
+            )
             return
         if items is None:
-            lists.fail(user, CoverageReason.MALFORMED, f"nothing stands where items says, in {shape_of(answer, [user])}")
+            lists.fail(
+                user,
+                CoverageReason.MALFORMED,
+                f"nothing stands where items says, in {shape_of(answer, [user])}",
+            )
         else:
             lists.add(user, items, scores)
 
@@ -168,7 +207,9 @@ def _reason(error: Exception) -> CoverageReason:
         return CoverageReason.TIMEOUT
     if isinstance(error, redis.InvalidResponse) or str(error).startswith("WRONGTYPE"):
         return CoverageReason.MALFORMED
-    has_answered = isinstance(error, redis.ResponseError | redis.AuthenticationError | redis.BusyLoadingError)
+    has_answered = isinstance(
+        error, redis.ResponseError | redis.AuthenticationError | redis.BusyLoadingError
+    )
     return CoverageReason.SERVER_ERROR if has_answered else CoverageReason.UNREACHABLE
 
 
@@ -186,9 +227,13 @@ class RedisUsers:
         require_columns(dimensions, [], where)
         deadline = Deadline.after(self._options.timeout.total_seconds())
         try:
-            users, odd = BackgroundCall(partial(self._read, key, most + 1), name="redis").wait(deadline)
+            users, odd = BackgroundCall(partial(self._read, key, most + 1), name="redis").wait(
+                deadline
+            )
         except _ERRORS as error:
-            raise SourceError(f"{where} cannot be read: {self._server.tell(error)}", permanent=False) from None
+            raise SourceError(
+                f"{where} cannot be read: {self._server.tell(error)}", permanent=False
+            ) from None
         if len(users) > most:
             raise SourceError(f"{where} holds more than {most} users: raise max_rows")
         tally = Tally(where)
@@ -217,4 +262,7 @@ def _members(client: Any, key: str) -> Iterable[str]:  # noqa: ANN401 - one of r
     if not has_user:
         return (member for member in client.sscan_iter(key, count=_ROWS))
     glob = "*".join(re.sub(r"([\[\]*?^\\])", r"\\\1", part) for part in (before, after))
-    return (name[len(before) : len(name) - len(after)] for name in client.scan_iter(match=glob, count=_ROWS))
+    return (
+        name[len(before) : len(name) - len(after)]
+        for name in client.scan_iter(match=glob, count=_ROWS)
+    )

@@ -15,7 +15,10 @@ _Place = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(che
 
 _is_remote = must(
     lambda text: urlsplit(text).scheme == "sc" and urlsplit(text).hostname,
-    "is no address of Spark Connect: expected sc://host:15002, with /;token=... and the like behind it",
+    (
+        "is no address of Spark Connect: expected sc://host:15002, with /;token=... and the like "
+        "behind it"
+    ),
 )
 
 
@@ -23,21 +26,32 @@ class SparkOptions(Options):
     """One table a slot, of a catalogue or at a path."""
 
     remote: Annotated[SecretStr, _is_remote, NOT_IN_HASH] = Field(
-        description="Address of the Spark Connect server: `sc://host:15002`, the same for both arms and the users."
+        description=(
+            "Address of the Spark Connect server: `sc://host:15002`, the same for both "
+            "arms and the users."
+        )
     )
     table: _Place | None = Field(
         default=None,
-        description="Table by its name in a catalogue of the cluster: `lake.recs.lists`; `{slot:%Y%m%d}` becomes the run's "
-        "scheduled time (UTC).",
+        description="Table by its name in a catalogue of the cluster: `lake.recs.lists`; "
+        "`{slot:%Y%m%d}` becomes the run's scheduled time (UTC).",
     )
     path: _Place | None = Field(
         default=None,
-        description="Instead of `table`: a path that the cluster reads, such as `s3a://lake/lists/{slot:%Y-%m-%d}`.",
+        description=(
+            "Instead of `table`: a path that the cluster reads, such as "
+            "`s3a://lake/lists/{slot:%Y-%m-%d}`."
+        ),
     )
-    format: Literal["parquet", "delta", "iceberg", "orc"] = Field(default="parquet", description="Format of what is at `path`.")
+    format: Literal["parquet", "delta", "iceberg", "orc"] = Field(
+        default="parquet", description="Format of what is at `path`."
+    )
     conf: Annotated[Mapping[str, SecretStr], NOT_IN_HASH] = Field(
         default_factory=dict,
-        description="Settings of the Spark session, such as `spark.sql.execution.pyspark.python`, the executors' Python.",
+        description=(
+            "Settings of the Spark session, such as `spark.sql.execution.pyspark.python`, the "
+            "executors' Python."
+        ),
     )
 
     def _problems(self) -> Iterator[str]:
@@ -52,19 +66,28 @@ class SparkSourceOptions(ListColumnOptions, SparkOptions):
 
 
 class SparkUsersOptions(UserColumnOptions, SparkOptions):
-    """Users in Spark, one a row; a user listed twice counts once, and rows without a user are counted as unreadable."""
+    """Users in Spark, one a row.
+
+    A user listed twice counts once, and rows without a user are counted as unreadable.
+    """
 
 
 SPARK = SourceKind(
     lists=Reader(
         SparkSourceOptions,
         "monitor.sources.spark.joined:OnlyJoined",
-        "A table or path that Spark reads. Both arms and the users are joined and measured on the cluster: all of them are "
-        "`spark`, and everybody is asked. Needs the extra `spark`.",
+        "A table or path that Spark reads. Both arms and the users are joined and measured on the "
+        "cluster: all of them are `spark`, and everybody is asked. Needs the extra `spark`.",
     ),
     is_live=lambda options: "slot" not in placeholders(options.table or options.path),
-    all_users=lambda options: SparkUsersOptions(**{name: getattr(options, name) for name in SparkUsersOptions.model_fields}),
+    all_users=lambda options: SparkUsersOptions(
+        **{name: getattr(options, name) for name in SparkUsersOptions.model_fields}
+    ),
     joined="monitor.sources.spark.joined:join_in_spark",
     is_pulled=False,
-    users=Reader(SparkUsersOptions, "monitor.sources.spark.joined:OnlyJoined", "Users in a table or path that Spark reads."),
+    users=Reader(
+        SparkUsersOptions,
+        "monitor.sources.spark.joined:OnlyJoined",
+        "Users in a table or path that Spark reads.",
+    ),
 )

@@ -26,13 +26,17 @@ from monitor.sources.spark.partition import PARTS, MeasuredPartition, MergedPart
 from monitor.sources.table_lists import ListColumns, TableLists
 
 PARTS_HERE = 64
-"""Most parts that come back as they are; more of them are merged on the cluster first, `_TOGETHER` in one task."""
+"""Most parts that come back as they are.
+
+More of them are merged on the cluster first, `_TOGETHER` in one task.
+"""
 _TOGETHER = 32
 
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 
 _NOT_PULLED = (
-    "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must all be spark, of one server"
+    "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must "
+    "all be spark, of one server"
 )
 
 
@@ -63,7 +67,12 @@ class OnlyJoined:
 class JoinedTables:
     """Tables of lists by name, see `SourceKind`, and a table of users. Port: JoinedSource."""
 
-    def __init__(self, lists: Mapping[str, SparkSourceOptions], users: SparkUsersOptions, dimensions: Sequence[str]) -> None:
+    def __init__(
+        self,
+        lists: Mapping[str, SparkSourceOptions],
+        users: SparkUsersOptions,
+        dimensions: Sequence[str],
+    ) -> None:
         self._lists, self._users, self._dimensions = lists, users, tuple(dimensions)
 
     @contextmanager
@@ -85,11 +94,17 @@ class _MeasuredThere:
     """The join of one slot. Port: RemoteAnswers."""
 
     def __init__(
-        self, users: _AskedUsers, lists: Mapping[str, _Lists], request: JoinRequest, unread: Mapping[str, str]
+        self,
+        users: _AskedUsers,
+        lists: Mapping[str, _Lists],
+        request: JoinRequest,
+        unread: Mapping[str, str],
     ) -> None:
         # A run can do without second lists, and says so.
         self.unreadable = users.unreadable
-        self.lacks = tuple(f"{name}: {text}" for name, text in unread.items() if name == "noise_floor")
+        self.lacks = tuple(
+            f"{name}: {text}" for name, text in unread.items() if name == "noise_floor"
+        )
         self.asked = users.asked
         self._users, self._lists, self._request, self._unread = users, lists, request, unread
 
@@ -104,41 +119,60 @@ class _MeasuredThere:
             unread=self._unread,
             k=self._request.k,
         )
-        # All rows of a user meet in one partition, where pairing joins them: no row is sorted, and none is sent twice.
+        # All rows of a user meet in one partition, where pairing joins them: no row is sorted, and
+        # none is sent twice.
         rows = self._users.rows
         for lists in self._lists.values():
             rows = rows.unionByName(lists.rows, allowMissingColumns=True)
         parts = rows.repartition(count, "key").mapInArrow(partition, PARTS)
         while count > PARTS_HERE:
             count = -(-count // _TOGETHER)
-            placed = parts.withColumn("place", F.spark_partition_id()).repartition(count, "place").select("asked", "part")
+            placed = (
+                parts.withColumn("place", F.spark_partition_id())
+                .repartition(count, "place")
+                .select("asked", "part")
+            )
             parts = placed.mapInArrow(MergedPartition(measurer=measurer), PARTS)
         asked = 0
         for row in parts.toLocalIterator():
             asked += row["asked"]
             yield bytes(row["part"])
         if asked != self.asked.count:
-            msg = f"{self._users.where} was written anew while it was read: run the slot again, and replace tables as a whole"
+            msg = (
+                f"{self._users.where} was written anew while it was read: run the slot again, "
+                "and replace tables as a whole"
+            )
             raise SourceError(msg, permanent=False)
 
 
 class _Table:
     """One slot's table: its rows, their columns, and keys of users."""
 
-    def __init__(self, session: spark.SparkSession, options: SparkOptions, slot: datetime, columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        session: spark.SparkSession,
+        options: SparkOptions,
+        slot: datetime,
+        columns: Sequence[str],
+    ) -> None:
         self.frame, self.where = spark.open_table(session, options, slot)
         require_columns(columns, self.frame.columns, self.where)
         self._kinds = {each.name: each.dataType.typeName() for each in self.frame.schema.fields}
         self.empty: pa.Table = self.frame.select(*map(spark.column_of, columns)).limit(0).toArrow()
 
     def key(self, name: str) -> spark.Column:
-        """A column of users as text, null where there is none. SourceError when it cannot hold users."""
+        """A column of users as text, null where there is none.
+
+        SourceError when it cannot hold users.
+        """
         id_column(one_array(self.empty[name]), name, self.where)
         kind, column = self._kinds[name], spark.column_of(name)
         if kind in _WHOLE:
             return column.cast("string")
         if kind in {"float", "double"}:
-            is_whole = (column == F.floor(column)) & (F.abs(column) < EXACT[32 if kind == "float" else 64])
+            is_whole = (column == F.floor(column)) & (
+                F.abs(column) < EXACT[32 if kind == "float" else 64]
+            )
             return F.when(is_whole, column.cast("long").cast("string"))
         return self.label(name).cast("string")
 
@@ -147,54 +181,102 @@ class _Table:
         column = spark.column_of(name)
         if self._kinds[name] != "string":
             return column
-        return F.when(F.length(column).between(1, MAX_ID_LENGTH) & ~F.contains(column, F.lit("\0")), column)
+        return F.when(
+            F.length(column).between(1, MAX_ID_LENGTH) & ~F.contains(column, F.lit("\0")), column
+        )
 
 
 class _AskedUsers(_Table):
     """Everybody in the users' table, each once."""
 
     def __init__(
-        self, session: spark.SparkSession, options: SparkUsersOptions, dimensions: Sequence[str], request: JoinRequest
+        self,
+        session: spark.SparkSession,
+        options: SparkUsersOptions,
+        dimensions: Sequence[str],
+        request: JoinRequest,
     ) -> None:
-        super().__init__(session, options, request.slot, tuple(dict.fromkeys((options.user, *dimensions))))
+        super().__init__(
+            session, options, request.slot, tuple(dict.fromkeys((options.user, *dimensions)))
+        )
         names = {f"segment_{place}": name for place, name in enumerate(dimensions)}
         labels = (self.label(name).alias(column) for column, name in names.items())
         users = self.frame.select(self.key(options.user).alias("key"), *labels)
-        ((total, rows, count),) = users.agg(F.count(F.lit(1)), F.count("key"), F.count_distinct("key")).collect()
+        ((total, rows, count),) = users.agg(
+            F.count(F.lit(1)), F.count("key"), F.count_distinct("key")
+        ).collect()
         self.unreadable = self._without_user(options.user, total - rows, total)
         require_readable(self.unreadable, options.max_unreadable)
         users = users.where("key IS NOT NULL")
         if not count:
-            raise SourceError(f"{self.where} holds no user: check the path or table and the name of the user column")
+            raise SourceError(
+                (
+                    f"{self.where} holds no user: check the path or table and the name of the user "
+                    "column"
+                )
+            )
         if rows > count:
-            # A table has no first row: the least segments of a user listed twice count, in any order.
+            # A table has no first row: the least segments of a user listed twice count, in any
+            # order.
             least = [F.min(column).alias(column) for column in names]
             users = users.groupBy("key").agg(*least) if least else users.distinct()
-        self.values = {column: self._values(users, column, name, request) for column, name in names.items()}
-        self.asked = AskedUsers(count=count, segments=(ALL, *(name for each in self.values.values() for name in each.names)))
+        self.values = {
+            column: self._values(users, column, name, request) for column, name in names.items()
+        }
+        self.asked = AskedUsers(
+            count=count,
+            segments=(ALL, *(name for each in self.values.values() for name in each.names)),
+        )
         self.rows = users.withColumns({"side": F.lit("users"), "asked": F.expr("true")})
 
     def _without_user(self, column: str, count: int, rows: int) -> tuple[Unreadable, ...]:
-        lost = Unreadable(where=self.where, column=column, need=Need.IDS, count=count, rows=rows, found="null, or no ids")
+        lost = Unreadable(
+            where=self.where,
+            column=column,
+            need=Need.IDS,
+            count=count,
+            rows=rows,
+            found="null, or no ids",
+        )
         return (lost,) if count else ()
 
-    def _values(self, users: spark.DataFrame, column: str, name: str, request: JoinRequest) -> SegmentValues:
+    def _values(
+        self, users: spark.DataFrame, column: str, name: str, request: JoinRequest
+    ) -> SegmentValues:
         most, value = request.max_segment_values, F.col(column)
         counted = users.groupBy(column).agg(F.count(F.lit(1)).alias("users"))
-        ranked = counted.orderBy(value.isNull().desc(), F.col("users").desc(), value.cast("string")).limit(most + 2)
+        ranked = counted.orderBy(
+            value.isNull().desc(), F.col("users").desc(), value.cast("string")
+        ).limit(most + 2)
         labels = segment_labels(one_array(ranked.toArrow()[column]), name, self.where).to_pylist()
-        return SegmentValues(list(filter(None, labels)), most, name, self.where, has_unknown=None in labels)
+        return SegmentValues(
+            list(filter(None, labels)), most, name, self.where, has_unknown=None in labels
+        )
 
 
 class _Lists(_Table):
-    def __init__(self, session: spark.SparkSession, side: str, options: SparkSourceOptions, request: JoinRequest) -> None:
+    def __init__(
+        self,
+        session: spark.SparkSession,
+        side: str,
+        options: SparkSourceOptions,
+        request: JoinRequest,
+    ) -> None:
         super().__init__(session, options, request.slot, options.columns)
-        self.columns = ListColumns(**{each.name: getattr(options, each.name) for each in fields(ListColumns)})
+        self.columns = ListColumns(
+            **{each.name: getattr(options, each.name) for each in fields(ListColumns)}
+        )
         key = self.key(options.user)
         # Without a row: columns that cannot hold lists are refused before anything is joined.
         nobody = pd.Index([], dtype="str")
         empty = {name: one_array(self.empty[name]) for name in options.columns}
         TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
-        taken = (spark.column_of(name).alias(f"{side}_{name}") for name in options.columns if name != options.user)
+        taken = (
+            spark.column_of(name).alias(f"{side}_{name}")
+            for name in options.columns
+            if name != options.user
+        )
         marks = {"side": F.lit(side), "asked": F.expr("false")}
-        self.rows = self.frame.select(key.alias("key"), *taken).where("key IS NOT NULL").withColumns(marks)
+        self.rows = (
+            self.frame.select(key.alias("key"), *taken).where("key IS NOT NULL").withColumns(marks)
+        )

@@ -1,4 +1,7 @@
-"""What runs on Spark's executors, over one partition at a time. Needs numpy, pandas and pyarrow there, nothing else."""
+"""What runs on Spark's executors, over one partition at a time.
+
+Needs numpy, pandas and pyarrow there, nothing else.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +24,10 @@ PARTS = "asked long, part binary"
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredPartition:
-    """Measures the users of a partition, in which all rows of a user stand; a row with ``asked`` is a user."""
+    """Measures the users of a partition, in which all rows of a user stand.
+
+    A row with ``asked`` is a user.
+    """
 
     measurer: Measurer
     values: Mapping[str, SegmentValues]
@@ -44,20 +50,29 @@ class MeasuredPartition:
         labels = {name: one_array(asked[name]) for name in self.values}
         return UserBatch(
             panel=Panel(users=users, segments=split_by_values(len(users), labels, self.values)),
-            baseline=self._pull("baseline", users, held) or Pull.failed(users, note=self.unread["baseline"]),
-            candidate=self._pull("candidate", users, held) or Pull.failed(users, note=self.unread["candidate"]),
+            baseline=self._pull("baseline", users, held)
+            or Pull.failed(users, note=self.unread["baseline"]),
+            candidate=self._pull("candidate", users, held)
+            or Pull.failed(users, note=self.unread["candidate"]),
             again=self._pull("noise_floor", users, held),
         )
 
-    def _pull(self, side: str, users: "pd.Index[str]", held: Sequence[pa.RecordBatch]) -> Pull | None:
+    def _pull(
+        self, side: str, users: "pd.Index[str]", held: Sequence[pa.RecordBatch]
+    ) -> Pull | None:
         columns = self.columns.get(side)
         if columns is None:
             return None
         rows = (batch.filter(pc.equal(batch["side"], side)) for batch in held)
         given = (columns.items, columns.item, columns.rank, columns.scores, columns.model_version)
         names = [name for name in given if name is not None]
-        lists = ({columns.user: batch["key"], **{name: batch[f"{side}_{name}"] for name in names}} for batch in rows)
-        return TableLists(options=columns, users=users, k=self.k, where=self.where[side]).pull(lists)
+        lists = (
+            {columns.user: batch["key"], **{name: batch[f"{side}_{name}"] for name in names}}
+            for batch in rows
+        )
+        return TableLists(options=columns, users=users, k=self.k, where=self.where[side]).pull(
+            lists
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,4 +96,6 @@ class MergedPartition:
 
 
 def _part(asked: int, part: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"asked": pa.array([asked], pa.int64()), "part": pa.array([part], pa.binary())})
+    return pa.RecordBatch.from_pydict(
+        {"asked": pa.array([asked], pa.int64()), "part": pa.array([part], pa.binary())}
+    )

@@ -1,4 +1,7 @@
-"""A query that binds names, parsed once: what it binds, and the text to execute. Strings and comments bind nothing."""
+"""A query that binds names, parsed once: what it binds, and the text to execute.
+
+Strings and comments bind nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ _STRING = {
 }
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
 _NAME = re.compile(r"(?:(?<![:\w\\])|(?<=\bIN)):([A-Za-z_]\w*)", re.IGNORECASE)
-_LIST_BEFORE = re.compile(r"(?:\bIN|(?<![<>!=])=\s*(?:ANY|SOME))\s*(?P<open>(?:\(\s*)*)$", re.IGNORECASE)
+_LIST_BEFORE = re.compile(
+    r"(?:\bIN|(?<![<>!=])=\s*(?:ANY|SOME))\s*(?P<open>(?:\(\s*)*)$", re.IGNORECASE
+)
 _FUNCTION_BEFORE = re.compile(r"\b(?!IN\b)\w+\s*\(\s*$", re.IGNORECASE)
 _CAST_AFTER = re.compile(r"\s*\)?\s*::\s*\w[\w\s()]*\[\s*\]")
 
@@ -41,16 +46,18 @@ class Query:
             "users": sa.bindparam("users", expanding=not self.is_array, type_=kind),
             "slot": sa.bindparam("slot", type_=sa.DateTime(timezone=True)),
         }
-        return sa.text(self.text).bindparams(*(known[name] for name in sorted(self.names) if name in known))
+        return sa.text(self.text).bindparams(
+            *(known[name] for name in sorted(self.names) if name in known)
+        )
 
 
 @lru_cache(maxsize=256)
 def parse_query(query: str, dialect: str) -> Query:
     """The query for this dialect of SQLAlchemy.
 
-    ``user IN :users``, with or without parentheses, and ``user = ANY(:users)`` become lists of values. In PostgreSQL
-    ``:users`` may also be an array: in a function such as ``unnest(:users)``, or with a cast such as ``:users::text[]``.
-    """
+    ``user IN :users``, with or without parentheses, and ``user = ANY(:users)`` become lists of
+    values. In PostgreSQL ``:users`` may also be an array: in a function such as ``unnest(:users)``,
+    or with a cast such as ``:users::text[]``."""
     code = _only_code(query, dialect)
     binds = list(_NAME.finditer(code))
     names = frozenset(bind[1] for bind in binds)
@@ -106,5 +113,8 @@ def _is_array(code: str, start: int, stop: int) -> bool:
 
 
 def _literal(text: str) -> str:
-    """Text in which SQLAlchemy sees no name. A backslash before a colon is ours, as in texts of SQLAlchemy."""
+    """Text in which SQLAlchemy sees no name.
+
+    A backslash before a colon is ours, as in texts of SQLAlchemy.
+    """
     return re.sub(r"\\?:", r"\\:", text)

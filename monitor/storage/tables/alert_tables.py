@@ -1,12 +1,29 @@
 """Tables of alerts: states, transitions, deliveries, notifications and silences."""
 
-from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, PrimaryKeyConstraint, Table, UniqueConstraint, false
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    false,
+)
 
 from monitor.model.alerts import Outcome, State
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rules import Direction, Severity
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
-from monitor.storage.tables.metadata import closed, filled, index_where, metadata, numbered_table, optional
+from monitor.storage.tables.metadata import (
+    closed,
+    filled,
+    index_where,
+    metadata,
+    numbered_table,
+    optional,
+)
 
 alert_states = Table(
     "alert_states",
@@ -47,7 +64,9 @@ transitions = numbered_table(
     Column("explanation", Words),
     *optional(Number, "interval_low", "interval_high", "normal"),
     Column("incident", Words),
-    UniqueConstraint("comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"),
+    UniqueConstraint(
+        "comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"
+    ),
     Index(None, "scheduled_for"),
     Index(None, "incident"),
 )
@@ -66,14 +85,18 @@ deliveries = numbered_table(
     *optional(Instant, "settled_at", "repeat_at"),
     Column("message_key", Words),
     UniqueConstraint("transition_id", "receiver"),
-    index_where("status IN ('pending', 'held')", "ix_deliveries_waiting", "receiver", "next_attempt_at"),
+    index_where(
+        "status IN ('pending', 'held')", "ix_deliveries_waiting", "receiver", "next_attempt_at"
+    ),
     index_where("repeat_at IS NOT NULL", "ix_deliveries_repeated", "receiver", "repeat_at"),
 )
 """The outbox: one row for each announced transition and each receiver.
 
-``may_be_known``: an attempt may have arrived though nothing says so; ``reason``: why it is held, failed or was given up;
-``message_key``: of the message that may have arrived, which is repeated under this key;
-``settled_at``: when it was sent, given up or dropped; ``repeat_at``: when a start that was sent is to be sent again."""
+``may_be_known``: an attempt may have arrived though nothing says so; ``reason``: why it is held,
+failed or was given up; ``message_key``: of the message that may have arrived, which is repeated
+under this key; ``settled_at``: when it was sent, given up or dropped; ``repeat_at``: when a start
+that was sent is to be sent again.
+"""
 
 notifications = numbered_table(
     "notifications",
@@ -92,4 +115,7 @@ silences = numbered_table(
     *filled(Words, "author", "comment"),
     *filled(Instant, "created_at", "starts_at", "ends_at"),
 )
-"""Alerts that are not to be notified until ``ends_at``; ``matchers`` as they were written, all of which must match."""
+"""Alerts that are not to be notified until ``ends_at``.
+
+``matchers`` as they were written, all of which must match.
+"""

@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Column, Enum, ForeignKey, Index, MetaData, PrimaryKeyConstraint, Table, text
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Enum,
+    ForeignKey,
+    Index,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    text,
+)
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
@@ -43,13 +53,29 @@ def optional(kind: _Type, *names: str) -> list[Column[Any]]:
 
 def numbered_table(name: str, *items: SchemaItem) -> Table:
     """A table whose rows have numbers, none of which comes twice."""
-    return Table(name, metadata, Column("id", Id, primary_key=True), *items, sqlite_autoincrement=True)
+    return Table(
+        name, metadata, Column("id", Id, primary_key=True), *items, sqlite_autoincrement=True
+    )
 
 
-def table_of_runs(name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False) -> Table:
-    """A table of what belongs to runs, ``key`` telling a run's rows apart; large rows are not stored in their key's order."""
-    run_id: Column[int] = Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
-    return Table(name, metadata, run_id, *items, PrimaryKeyConstraint("run_id", *key), sqlite_with_rowid=is_large)
+def table_of_runs(
+    name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False
+) -> Table:
+    """A table of what belongs to runs, ``key`` telling a run's rows apart.
+
+    Large rows are not stored in their key's order.
+    """
+    run_id: Column[int] = Column(
+        "run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False
+    )
+    return Table(
+        name,
+        metadata,
+        run_id,
+        *items,
+        PrimaryKeyConstraint("run_id", *key),
+        sqlite_with_rowid=is_large,
+    )
 
 
 def index_where(condition: str, name: str, *columns: str) -> Index:

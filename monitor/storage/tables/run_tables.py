@@ -17,8 +17,25 @@ from sqlalchemy import (
 
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import EvidenceKind, RunStatus
-from monitor.storage.column_types import ArmModels, Count, Document, Id, Instant, Name, Number, Words
-from monitor.storage.tables.metadata import closed, filled, index_where, metadata, numbered_table, optional, table_of_runs
+from monitor.storage.column_types import (
+    ArmModels,
+    Count,
+    Document,
+    Id,
+    Instant,
+    Name,
+    Number,
+    Words,
+)
+from monitor.storage.tables.metadata import (
+    closed,
+    filled,
+    index_where,
+    metadata,
+    numbered_table,
+    optional,
+    table_of_runs,
+)
 
 runs = numbered_table(
     "runs",
@@ -43,7 +60,11 @@ runs = numbered_table(
     Index(None, "scheduled_for"),
     index_where("claimed_until IS NOT NULL", "ix_runs_claimed", "claimed_until"),
     index_where(
-        "labels_until IS NOT NULL AND labelled_at IS NULL", "ix_runs_unlabelled", "comparison", "status", "scheduled_for"
+        "labels_until IS NOT NULL AND labelled_at IS NULL",
+        "ix_runs_unlabelled",
+        "comparison",
+        "status",
+        "scheduled_for",
     ),
 )
 """``claimed_until`` is set while somebody runs the slot, also for a rerun of a finished run, whose other columns then stay.
@@ -52,7 +73,10 @@ runs = numbered_table(
 lease under which a daemon claimed the slot; NULL for a command. ``models`` is NULL where no version is known."""
 
 stages = table_of_runs(
-    "stages", Column("stage", Name, nullable=False), Column("seconds", Number, nullable=False), key=("stage",)
+    "stages",
+    Column("stage", Name, nullable=False),
+    Column("seconds", Number, nullable=False),
+    key=("stage",),
 )
 
 coverage = table_of_runs(
@@ -72,7 +96,9 @@ coverage_reasons = Table(
     *closed("reason", CoverageReason),
     Column("users", Count, nullable=False),
     PrimaryKeyConstraint("run_id", "segment", "arm", "reason"),
-    ForeignKeyConstraint(["run_id", "segment"], ["coverage.run_id", "coverage.segment"], ondelete="CASCADE"),
+    ForeignKeyConstraint(
+        ["run_id", "segment"], ["coverage.run_id", "coverage.segment"], ondelete="CASCADE"
+    ),
     sqlite_with_rowid=False,
 )
 
@@ -95,7 +121,9 @@ statistics = Table(
     Column("value", Number, nullable=False),
     PrimaryKeyConstraint("run_id", "segment", "metric", "statistic"),
     ForeignKeyConstraint(
-        ["run_id", "segment", "metric"], ["summaries.run_id", "summaries.segment", "summaries.metric"], ondelete="CASCADE"
+        ["run_id", "segment", "metric"],
+        ["summaries.run_id", "summaries.segment", "summaries.metric"],
+        ondelete="CASCADE",
     ),
     sqlite_with_rowid=False,
 )
@@ -130,7 +158,10 @@ expectations = table_of_runs(
 """What rules that learn what is normal expected of the run: NULL while too few runs had been seen (``learned_from``)."""
 
 lessons = table_of_runs(
-    "lessons", Column("about", Text, nullable=False), Column("numbers", LargeBinary, nullable=False), is_large=True
+    "lessons",
+    Column("about", Text, nullable=False),
+    Column("numbers", LargeBinary, nullable=False),
+    is_large=True,
 )
 """What later runs learn from, packed: a history is then read in a tenth of the time that its summaries take, or less.
 
@@ -145,7 +176,10 @@ standstills = table_of_runs(
     *filled(Integer, "missed", "longest", "changes"),
     key=("alert",),
 )
-"""How long an arm's lists had not changed as of the run, for each rule on standstill; the next run counts on."""
+"""How long an arm's lists had not changed as of the run, for each rule on standstill.
+
+The next run counts on.
+"""
 
 splits = table_of_runs(
     "splits",
@@ -161,7 +195,10 @@ splits = table_of_runs(
 ``kinds`` how much each arm's lists changed since the run before. Earlier versions stored a row a segment."""
 
 explanations = table_of_runs(
-    "explanations", Column("sentence", Words, nullable=False), Column("details", Document, nullable=False), is_large=True
+    "explanations",
+    Column("sentence", Words, nullable=False),
+    Column("details", Document, nullable=False),
+    is_large=True,
 )
 """Why a run's mean fell; holds users and their lists, and is pruned with the evidence."""
 
@@ -173,7 +210,10 @@ kept_lists = table_of_runs(
     key=("arm", "part"),
     is_large=True,
 )
-"""Lists of all compared users as Parquet, so many users a part; see `monitor.storage.list_parquet`."""
+"""Lists of all compared users as Parquet, so many users a part.
+
+See `monitor.storage.list_parquet`.
+"""
 
 leases = Table(
     "leases",
@@ -185,9 +225,13 @@ leases = Table(
     Column("expires_at", Instant),
     sqlite_with_rowid=False,
 )
-"""Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease.
+"""Who leads, by the database's own clock.
 
-The ``holder`` under the name ``installation`` is the id of the database, see `monitor.storage.leases.installation_of`."""
+``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease.
+
+The ``holder`` under the name ``installation`` is the id of the database, see
+`monitor.storage.leases.installation_of`.
+"""
 
 daily = Table(
     "daily",
@@ -206,13 +250,20 @@ daily = Table(
     Index(None, "built_at"),
     sqlite_with_rowid=False,
 )
-"""The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer; see `monitor.storage.prune`.
+"""The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer.
 
-``built_at``: when the newest of these runs ended or got its labels; in the year 9999 where the sums stay whatever becomes of
-them."""
+See `monitor.storage.prune`.
+
+``built_at``: when the newest of these runs ended or got its labels; in the year 9999 where the sums
+stay whatever becomes of them.
+"""
 
 metrics = Table(
-    "metrics", metadata, Column("id", Integer, primary_key=True), Column("name", Name, nullable=False), UniqueConstraint("name")
+    "metrics",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Name, nullable=False),
+    UniqueConstraint("name"),
 )
 """Numbers that stand for metrics in ``score_places``; everywhere else metrics go by their names."""
 
@@ -220,7 +271,10 @@ PLACES = 8
 """Metrics whose values one row of ``scores`` holds."""
 
 score_places = table_of_runs(
-    "score_places", Column("metric_id", Integer, nullable=False), *filled(SmallInteger, "part", "place"), key=("metric_id",)
+    "score_places",
+    Column("metric_id", Integer, nullable=False),
+    *filled(SmallInteger, "part", "place"),
+    key=("metric_id",),
 )
 """Where the run's ``scores`` hold each metric: in the rows of this ``part``, the column of this number."""
 
@@ -236,11 +290,14 @@ scores = Table(
     sqlite_with_rowid=False,
     postgresql_partition_by="RANGE (day)",
 )
-"""One row a user for up to `PLACES` metrics, more metrics in further parts; NULL where undefined, or where no metric stands.
+"""One row a user for up to `PLACES` metrics, more metrics in further parts.
 
-No foreign keys: checking them for each of millions of rows would cost more than storing them. Rows come in the order of the
-key, so they are appended, and one user of one run is one lookup. What is measured later is a part of its own: rows that are
-stored are never rewritten.
+NULL where undefined, or where no metric stands.
 
-``day``: the UTC day of the run's slot, by which PostgreSQL partitions, see `monitor.storage.partitions`; SQLite has no such
-column."""
+No foreign keys: checking them for each of millions of rows would cost more than storing them. Rows
+come in the order of the key, so they are appended, and one user of one run is one lookup. What is
+measured later is a part of its own: rows that are stored are never rewritten.
+
+``day``: the UTC day of the run's slot, by which PostgreSQL partitions, see
+`monitor.storage.partitions`; SQLite has no such column.
+"""

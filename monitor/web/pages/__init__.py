@@ -30,7 +30,9 @@ class Page:
 
 
 PARAMETERS = {
-    "metric": "Metric to show; by default that of the newest run's first rule. An unknown one is ignored.",
+    "metric": (
+        "Metric to show; by default that of the newest run's first rule. An unknown one is ignored."
+    ),
     "segment": "Segment to show, by default all users. An unknown one is ignored.",
     "period": "1d, 7d, 30d, 90d or 1y. Another one is ignored.",
     "from": "First slot, such as 2024-01-08T00:00:00Z, in place of a period.",
@@ -50,7 +52,14 @@ PAGES = (
         optional=("metric", "segment", "period", "from", "to"),
     ),
     Page("/c/{name}/runs/{slot}", read_run_page, RunPage, "run.html"),
-    Page("/c/{name}/users", read_user_page, UserPage, "user.html", required=("id",), optional=("slot",)),
+    Page(
+        "/c/{name}/users",
+        read_user_page,
+        UserPage,
+        "user.html",
+        required=("id",),
+        optional=("slot",),
+    ),
     Page("/c/{name}/users/{user}", read_user_page, UserPage, "user.html", optional=("slot",)),
     Page("/alerts", read_alerts_page, AlertsPage, "alerts.html"),
     Page("/alerts/{key}", read_alert_page, AlertPage, "alert.html"),

@@ -1,4 +1,7 @@
-"""What fires and what ended lately; one incident with who was notified of it and what can be done."""
+"""What fires and what ended lately.
+
+One incident with who was notified of it and what can be done.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +50,10 @@ class AlertsPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentMessage:
-    """A message, made again from what is stored, and who took it; ``at``: when the first of them did."""
+    """A message, made again from what is stored, and who took it.
+
+    ``at``: when the first of them did.
+    """
 
     at: datetime
     receivers: tuple[str, ...]
@@ -84,7 +90,12 @@ def read_alerts_page(site: Site, _: Query) -> AlertsPage:
         firing=tuple(each for each in found if each.end is None),
         ended=tuple(ended),
         silences=silences,
-        unmatched=tuple(map(write_unmatched, find_unmatched_silences(silences, store.states(), site.comparisons()))),
+        unmatched=tuple(
+            map(
+                write_unmatched,
+                find_unmatched_silences(silences, store.states(), site.comparisons()),
+            )
+        ),
         at=now,
     )
 
@@ -99,8 +110,15 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     states = site.store.alerts.states(comparison, state=State.FIRING)
     firing = {each.dedup_key: each for each in states if key in (each.incident, each.dedup_key)}
     lasting = [each for each in history.transitions if each.is_start and each.dedup_key in firing]
-    now, policy, newest = site.clock.now(), site.policy(), site.latest_of(comparison) if firing else None
-    whys = ((each.alert, "dry run" if policy.is_muted(each) else policy.in_maintenance(each, now)) for each in lasting)
+    now, policy, newest = (
+        site.clock.now(),
+        site.policy(),
+        site.latest_of(comparison) if firing else None,
+    )
+    whys = (
+        (each.alert, "dry run" if policy.is_muted(each) else policy.in_maintenance(each, now))
+        for each in lasting
+    )
     return AlertPage(
         incident=_incident(key, history.transitions, firing),
         transitions=history.transitions,
@@ -131,27 +149,41 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
         if each.status is DeliveryStatus.SENT and each.reason is None:
             taken.setdefault(each.changes, []).append(each)
     return tuple(
-        SentMessage(at=of_it[0].at, receivers=tuple(each.receiver for each in of_it), text=site.message_text(message))
+        SentMessage(
+            at=of_it[0].at,
+            receivers=tuple(each.receiver for each in of_it),
+            text=site.message_text(message),
+        )
         for places, of_it in list(taken.items())[: -_MESSAGES - 1 : -1]
         for message in _messages_of(site, history.transitions, places, of_it[0].at)
     )
 
 
-def _messages_of(site: Site, changes: Sequence[Transition], places: Sequence[int], at: datetime) -> Iterator[Message]:
+def _messages_of(
+    site: Site, changes: Sequence[Transition], places: Sequence[int], at: datetime
+) -> Iterator[Message]:
     ended = {each.dedup_key for each in changes if each.is_end and each.at <= at}
     told = tuple(each for each in changes[: min(places)] if each.is_start)
     snapshot = FiringSnapshot(
-        firing=tuple(each for each in changes if each.is_start and each.at <= at and each.dedup_key not in ended),
+        firing=tuple(
+            each
+            for each in changes
+            if each.is_start and each.at <= at and each.dedup_key not in ended
+        ),
         delivered=frozenset(str(each.dedup_key) for each in told),
         told=told,
-        acknowledged=frozenset(str(each.dedup_key) for each in changes if each.is_acknowledgement and each.at <= at),
+        acknowledged=frozenset(
+            str(each.dedup_key) for each in changes if each.is_acknowledgement and each.at <= at
+        ),
     )
     group_for = site.policy().group_for.get(changes[0].comparison, GROUP_FOR)
     for message in compose_messages([changes[place] for place in places], snapshot, group_for):
         yield brief_message(message, site.store.outbox, site.policy())
 
 
-def _incident(key: str, changes: Sequence[Transition], firing: dict[str | None, AlertState]) -> Incident:
+def _incident(
+    key: str, changes: Sequence[Transition], firing: dict[str | None, AlertState]
+) -> Incident:
     """From transitions in any order, some twice; ``firing``: states that fire, by key."""
     starts = [each for each in changes if each.is_start] or list(changes)
     first = min(starts, key=lambda each: each.at)
@@ -166,6 +198,8 @@ def _incident(key: str, changes: Sequence[Transition], firing: dict[str | None, 
         start=first.at,
         slot=first.slot,
         end=None if lasting or not ends else max(ends),
-        acknowledged_by=next((each.acknowledged_by for each in lasting if each.acknowledged_by), None),
+        acknowledged_by=next(
+            (each.acknowledged_by for each in lasting if each.acknowledged_by), None
+        ),
         sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
     )

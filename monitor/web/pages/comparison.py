@@ -14,7 +14,15 @@ from monitor.model.rules import FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
 from monitor.presentation import score_by_chance
 from monitor.web.pages.alerts import Incident, read_ended
-from monitor.web.pages.overview import ComparisonRow, Firing, Standing, drop_rule, firing_of, read_overview_page, standing_of
+from monitor.web.pages.overview import (
+    ComparisonRow,
+    Firing,
+    Standing,
+    drop_rule,
+    firing_of,
+    read_overview_page,
+    standing_of,
+)
 from monitor.web.pages.site import Query, Site, require_slot
 
 PERIODS = {
@@ -46,7 +54,10 @@ class AlertSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonPage:
-    """What the page of one comparison shows, for what was chosen; ``blamed``: the segment that the sentence names."""
+    """What the page of one comparison shows, for what was chosen.
+
+    ``blamed``: the segment that the sentence names.
+    """
 
     name: str
     standing: Standing
@@ -81,14 +92,25 @@ class ComparisonPage:
 
 
 def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
-    """AbsentPageError for an unknown comparison; a choice that is not there falls back. ``from`` and ``to`` beat a period."""
+    """AbsentPageError for an unknown comparison.
+
+    A choice that is not there falls back. ``from`` and ``to`` beat a period.
+    """
     name = query.path["name"]
     site.require(name)
     latest, configured = site.latest_of(name), site.comparison(name)
-    measured = latest.summaries if latest else ()  # nothing where the newest run failed: earlier ones are shown then
-    metrics = tuple(dict.fromkeys(each.metric for each in measured)) or (configured.measuring.metrics if configured else ())
+    measured = (
+        latest.summaries if latest else ()
+    )  # nothing where the newest run failed: earlier ones are shown then
+    metrics = tuple(dict.fromkeys(each.metric for each in measured)) or (
+        configured.measuring.metrics if configured else ()
+    )
     leading = latest.leading_metric if latest else None
-    metric = chosen if (chosen := query.chosen.get("metric")) in metrics else leading or next(iter(metrics), None)
+    metric = (
+        chosen
+        if (chosen := query.chosen.get("metric")) in metrics
+        else leading or next(iter(metrics), None)
+    )
     segments = tuple(dict.fromkeys(each.segment for each in measured)) or (ALL,)
     told, rows = (latest.explanation, latest.states) if latest else (None, ())
     alert = drop_rule(configured, metric)
@@ -96,18 +118,26 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     firing = {each.segment for each in rows if (each.alert, each.state) == (alert, State.FIRING)}
     opening = blamed if blamed and firing and ALL not in firing else ALL
     segment = chosen if (chosen := query.chosen.get("segment", opening)) in segments else ALL
-    period = chosen if (chosen := query.chosen.get("period", "")) in PERIODS else _usual_period(latest)
+    period = (
+        chosen if (chosen := query.chosen.get("period", "")) in PERIODS else _usual_period(latest)
+    )
     until = site.clock.now() if latest is None else max(site.clock.now(), latest.run.slot)
     until = latest.run.slot if latest and until - latest.run.slot > PERIODS[period] else until
     until = require_slot(query.chosen["to"]) if "to" in query.chosen else until
-    since = require_slot(query.chosen["from"]) if "from" in query.chosen else until - PERIODS[period]
+    since = (
+        require_slot(query.chosen["from"]) if "from" in query.chosen else until - PERIODS[period]
+    )
     pages = site.store.pages
     series = SeriesKey(name, metric or "", segment)
     points = pages.series(series, alert=alert, since=since, until=until, most=MOST_RUNS)
     thinned = {point.run_id: point.slot for point in points[:: max(1, -(-len(points) // _DETAILS))]}
     shapes = pages.histograms([*thinned], metric, segment) if metric else {}
     covered = pages.coverage([*thinned], segment)
-    parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS) if metric and len(segments) > 1 else ()
+    parts = (
+        pages.segments(name, metric, until=until, runs=_SMALL_RUNS)
+        if metric and len(segments) > 1
+        else ()
+    )
     ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
     changes = pages.changes(name, segment, since=since, until=max(until, site.clock.now()))
     spans = alert_spans(changes, [each for each in rows if each.segment == segment], since)
@@ -122,7 +152,9 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         sentence=told.sentence if told else None,
         since=told.since if told else None,
         blamed=blamed,
-        ended=read_ended(site, latest.ended) if latest and latest.ended and not firing_of(rows) else None,
+        ended=read_ended(site, latest.ended)
+        if latest and latest.ended and not firing_of(rows)
+        else None,
         reason=latest.run.reason if latest else None if grid else "no run has ended yet",
         slot=latest.run.slot if latest else None,
         metric=metric,
@@ -140,8 +172,12 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
             for each in site.store.alerts.silences(ending_after=since)
             if _may_silence(each, name) and each.starts_at <= until
         ),
-        distribution=tuple((slot, shapes[run_id]) for run_id, slot in thinned.items() if run_id in shapes),
-        coverage=tuple((slot, covered[run_id]) for run_id, slot in thinned.items() if run_id in covered),
+        distribution=tuple(
+            (slot, shapes[run_id]) for run_id, slot in thinned.items() if run_id in shapes
+        ),
+        coverage=tuple(
+            (slot, covered[run_id]) for run_id, slot in thinned.items() if run_id in covered
+        ),
         parts=tuple(ranked[:MOST_SEGMENTS]),
         more_parts=max(0, len(ranked) - MOST_SEGMENTS),
         arms=latest.arm_scores if latest else (),
@@ -153,8 +189,12 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
 
 def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
     """How the comparisons of a family of several candidates stand, by the names of both arms."""
-    of_family = {name: each.arms for name, each in site.comparisons().items() if each.family == family}
-    members = {name: [arm.removeprefix(f"{family}.") for arm in arms] for name, arms in of_family.items()}
+    of_family = {
+        name: each.arms for name, each in site.comparisons().items() if each.family == family
+    }
+    members = {
+        name: [arm.removeprefix(f"{family}.") for arm in arms] for name, arms in of_family.items()
+    }
     rows = {row.name: row for row in read_overview_page(site).rows} if len(members) > 1 else {}
     return {
         first: {second: rows[name] for name, (its, second) in members.items() if its == first}
@@ -167,7 +207,9 @@ def _usual_period(latest: LatestRun | None) -> str:
     """A week, or for comparisons that run daily or less often a month or a year."""
     slots = [slot for slot, _ in latest.recent] if latest else []
     pace = (slots[-1] - slots[0]) / (len(slots) - 1) if slots[1:] else timedelta(0)
-    return next(name for name in ("7d", "30d", "1y") if pace <= PERIODS[name] / _USUAL_RUNS or name == "1y")
+    return next(
+        name for name in ("7d", "30d", "1y") if pace <= PERIODS[name] / _USUAL_RUNS or name == "1y"
+    )
 
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
@@ -176,7 +218,9 @@ def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]
             yield each.slot, "; ".join(told)
 
 
-def _fixed_limits(configured: Comparison | None, metric: str | None) -> tuple[tuple[str, float], ...]:
+def _fixed_limits(
+    configured: Comparison | None, metric: str | None
+) -> tuple[tuple[str, float], ...]:
     rules = configured.judging.similarity_rules if configured else ()
     return tuple(
         (rule.alert, rule.limit.value)
@@ -194,7 +238,9 @@ def _fall(part: SegmentMeans) -> float:
     return sorted(before)[len(before) // 2] - now
 
 
-def alert_spans(changes: Iterable[FiringChange], states: Sequence[AlertState], since: datetime) -> tuple[AlertSpan, ...]:
+def alert_spans(
+    changes: Iterable[FiringChange], states: Sequence[AlertState], since: datetime
+) -> tuple[AlertSpan, ...]:
     """Firings that reach into the time from ``since`` on: that ended or began in it, or last by the states."""
     begun: dict[tuple[str, str], AlertSpan] = {}
     ended: list[AlertSpan] = []
@@ -202,9 +248,22 @@ def alert_spans(changes: Iterable[FiringChange], states: Sequence[AlertState], s
         if each.is_start:
             begun[each.alert, each.segment] = _span(each, each.slot, each.key)
         else:
-            ended.append(replace(begun.pop((each.alert, each.segment), _span(each, since, each.key)), end=each.slot))
-    firing = (each for each in states if each.state is State.FIRING and (each.alert, each.segment) not in begun)
-    return (*ended, *begun.values(), *(_span(each, each.since, each.incident or each.dedup_key) for each in firing))
+            ended.append(
+                replace(
+                    begun.pop((each.alert, each.segment), _span(each, since, each.key)),
+                    end=each.slot,
+                )
+            )
+    firing = (
+        each
+        for each in states
+        if each.state is State.FIRING and (each.alert, each.segment) not in begun
+    )
+    return (
+        *ended,
+        *begun.values(),
+        *(_span(each, each.since, each.incident or each.dedup_key) for each in firing),
+    )
 
 
 def _span(of: FiringChange | AlertState, start: datetime, key: str | None) -> AlertSpan:
@@ -212,4 +271,6 @@ def _span(of: FiringChange | AlertState, start: datetime, key: str | None) -> Al
 
 
 def _may_silence(silence: Silence, name: str) -> bool:
-    return any(name in matcher for matcher in silence.matchers) or not any("comparison" in each for each in silence.matchers)
+    return any(name in matcher for matcher in silence.matchers) or not any(
+        "comparison" in each for each in silence.matchers
+    )

@@ -30,7 +30,10 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One alert that fires, and the segments that it fires for, `all` first; ``key``: of the incident of the first."""
+    """One alert that fires, and the segments that it fires for, `all` first.
+
+    ``key``: of the incident of the first.
+    """
 
     alert: str
     segments: tuple[str, ...]
@@ -96,11 +99,17 @@ def _badness(row: ComparisonRow) -> tuple[int, int, int, str]:
     return _ORDER.index(row.standing), worst, -len(row.firing) - row.more, row.name
 
 
-def _row(site: Site, latest: LatestRun, configured: Comparison | None, now: datetime) -> ComparisonRow:
+def _row(
+    site: Site, latest: LatestRun, configured: Comparison | None, now: datetime
+) -> ComparisonRow:
     """The row as it was made before, where nothing but the time has changed: a comparison may have thousands of states."""
     known = site.rows.get(latest.run.comparison)
     if known is None or known[0] is not latest or known[1] is not configured:
-        known = site.rows[latest.run.comparison] = (latest, configured, _new_row(latest, configured))
+        known = site.rows[latest.run.comparison] = (
+            latest,
+            configured,
+            _new_row(latest, configured),
+        )
     return replace(known[2], age_s=(now - latest.run.slot).total_seconds())
 
 
@@ -108,8 +117,12 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     run, firing = latest.run, firing_of(latest.states)
     metric = latest.leading_metric
     watched = (drop_rule(configured, metric), ALL)
-    learned = next((each for each in latest.expectations if (each.alert, each.segment) == watched), None)
-    summary = next((each for each in latest.summaries if (each.segment, each.metric) == (ALL, metric)), None)
+    learned = next(
+        (each for each in latest.expectations if (each.alert, each.segment) == watched), None
+    )
+    summary = next(
+        (each for each in latest.summaries if (each.segment, each.metric) == (ALL, metric)), None
+    )
     return ComparisonRow(
         name=run.comparison,
         standing=standing_of(latest),
@@ -117,7 +130,9 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
         more=max(0, len(firing) - _MOST_FIRING),
         metric=metric,
         similarity=None if summary is None else summary.mean,
-        normal=(None, None) if learned is None else normal_band(learned.expected, learned.limit, learned.opposite),
+        normal=(None, None)
+        if learned is None
+        else normal_band(learned.expected, learned.limit, learned.opposite),
         recent=tuple(mean for _, mean in latest.recent),
         asked=run.asked or 0,
         paired=run.paired or 0,
@@ -145,7 +160,16 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
         )
         for alert, found in by_alert.items()
     ]
-    return tuple(sorted(firing, key=lambda each: (_SEVERITIES.index(each.severity), each.segments[0] != ALL, each.since)))
+    return tuple(
+        sorted(
+            firing,
+            key=lambda each: (
+                _SEVERITIES.index(each.severity),
+                each.segments[0] != ALL,
+                each.since,
+            ),
+        )
+    )
 
 
 def standing_of(latest: LatestRun) -> Standing:
@@ -158,13 +182,18 @@ def standing_of(latest: LatestRun) -> Standing:
     if State.PENDING in states:
         return Standing.PENDING
     expected = [each.expected for each in latest.expectations if each.segment == ALL]
-    return Standing.LEARNING if expected and all(each is None for each in expected) else Standing.QUIET
+    return (
+        Standing.LEARNING if expected and all(each is None for each in expected) else Standing.QUIET
+    )
 
 
 def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
     """The rule that learns what is normal for the metric's mean; None without one."""
     for rule in configured.judging.similarity_rules if configured else ():
-        if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (Learning.DROP, (metric, "mean")):
+        if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (
+            Learning.DROP,
+            (metric, "mean"),
+        ):
             return rule.alert
     return None
 
@@ -187,7 +216,9 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     now, outbox, status = site.clock.now(), site.store.outbox, site.status()
     return DaemonPage(
         status=status,
-        progress={each.name: found for each in status.schedule if (found := site.progress(each.name))},
+        progress={
+            each.name: found for each in status.schedule if (found := site.progress(each.name))
+        },
         sizes={str(kind): size for kind, size in site.store.maintenance.sizes(anew=False).items()},
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),

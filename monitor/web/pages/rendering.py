@@ -45,7 +45,8 @@ def series_chart(page: ComparisonPage) -> Markup:
         Point(
             at=each.slot,
             value=each.mean,
-            note=f"{show_instant(each.slot)}: {show_number(each.mean)}" + ("" if each.status == "ok" else f" ({each.status})"),
+            note=f"{show_instant(each.slot)}: {show_number(each.mean)}"
+            + ("" if each.status == "ok" else f" ({each.status})"),
             link=addresses.run_url(page.name, each.slot),
             is_marked=each.low is not None and each.mean is not None and each.mean < each.low,
             low=each.low,
@@ -55,10 +56,22 @@ def series_chart(page: ComparisonPage) -> Markup:
         for each in page.points
     ]
     levels = [Level(value=value, name=name, kind="limit") for name, value in page.limits]
-    levels += [] if page.by_chance is None else [Level(value=page.by_chance, name="by chance", kind="chance")]
-    spans = [Span(start=each.start, end=each.end, name=f"{each.alert} fires", kind="firing") for each in page.spans]
+    levels += (
+        []
+        if page.by_chance is None
+        else [Level(value=page.by_chance, name="by chance", kind="chance")]
+    )
+    spans = [
+        Span(start=each.start, end=each.end, name=f"{each.alert} fires", kind="firing")
+        for each in page.spans
+    ]
     spans += [
-        Span(start=each.starts_at, end=each.ends_at, name=f"silenced: {each.comment}", kind="silenced")
+        Span(
+            start=each.starts_at,
+            end=each.ends_at,
+            name=f"silenced: {each.comment}",
+            kind="silenced",
+        )
         for each in page.silences
     ]
     spans += [Span(start=at, end=at, name=what, kind="mark") for at, what in page.marks]
@@ -71,10 +84,16 @@ def distribution_chart(page: ComparisonPage) -> Markup:
     if not page.distribution:
         return Markup()
     last = page.distribution[-1][1]
-    found = {slot: each for slot, each in page.distribution if (each.low, each.high) == (last.low, last.high)}
+    found = {
+        slot: each
+        for slot, each in page.distribution
+        if (each.low, each.high) == (last.low, last.high)
+    }
     label = f"distribution of {page.metric} over {len(found)} runs"
     ends = (show_instant(min(found)), show_instant(max(found)))
-    return draw_heat_map([each.counts for each in found.values()], last.low, last.high, label=label, ends=ends)
+    return draw_heat_map(
+        [each.counts for each in found.values()], last.low, last.high, label=label, ends=ends
+    )
 
 
 def coverage_chart(page: ComparisonPage) -> Markup:
@@ -84,7 +103,11 @@ def coverage_chart(page: ComparisonPage) -> Markup:
         f"{arm}: {reason}": [row.reasons.get((arm, reason), 0) / max(1, row.asked) for row in rows]
         for arm, reason in sorted({each for row in rows for each in row.reasons})
     }
-    drawn = draw_stack([slot for slot, _ in page.coverage], shares, label="users without a list, or with an imperfect one")
+    drawn = draw_stack(
+        [slot for slot, _ in page.coverage],
+        shares,
+        label="users without a list, or with an imperfect one",
+    )
     keys = (
         element("span", f"{name}, {of_runs[-1]:.1%} now", class_=f"key s{n % 8}")
         for n, (name, of_runs) in enumerate(shares.items())
@@ -96,9 +119,22 @@ def drop_chart(explanation: Explanation) -> Markup:
     """From the similarity before to that of now, piece by piece."""
     if explanation.before is None:
         return Markup()
-    pieces = [Bar(name=str(cause.part), amount=cause.amount, figure=f"{cause.amount:+.4f}") for cause in explanation.causes]
-    before = Bar(name="distance before", amount=explanation.before, figure=show_number(explanation.before), kind="total")
-    now = Bar(name="distance now", amount=explanation.now, figure=show_number(explanation.now), kind="total")
+    pieces = [
+        Bar(name=str(cause.part), amount=cause.amount, figure=f"{cause.amount:+.4f}")
+        for cause in explanation.causes
+    ]
+    before = Bar(
+        name="distance before",
+        amount=explanation.before,
+        figure=show_number(explanation.before),
+        kind="total",
+    )
+    now = Bar(
+        name="distance now",
+        amount=explanation.now,
+        figure=show_number(explanation.now),
+        kind="total",
+    )
     return draw_waterfall(before, pieces, now, label="the drop, piece by piece")
 
 
@@ -107,8 +143,17 @@ def segment_chart(explanation: Explanation) -> Markup:
     if not explanation.falls:
         return Markup()
     dimension = explanation.falls[0].segment.partition("=")[0]
-    leading = [fall for fall in explanation.falls if fall.segment.partition("=")[0] == dimension][:12]
-    bars = [Bar(name=fall.segment, amount=fall.whole, figure=f"{fall.whole:+.4f}, {fall.share:.0%} of all") for fall in leading]
+    leading = [fall for fall in explanation.falls if fall.segment.partition("=")[0] == dimension][
+        :12
+    ]
+    bars = [
+        Bar(
+            name=fall.segment,
+            amount=fall.whole,
+            figure=f"{fall.whole:+.4f}, {fall.share:.0%} of all",
+        )
+        for fall in leading
+    ]
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
 
 
@@ -146,19 +191,35 @@ def show_instant(value: datetime | None) -> str:
     return "never" if value is None else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", kind: str = "") -> Markup:
-    """A table; column NAME> holds numbers, ``rows`` stack on telephones. Templates take four times as long."""
+def _table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", kind: str = ""
+) -> Markup:
+    """A table; column NAME> holds numbers, ``rows`` stack on telephones.
+
+    Templates take four times as long.
+    """
     names = [escape(column.rstrip(">")) for column in columns]
     classes = [' class="n"' if column.endswith(">") else "" for column in columns]
-    heads = "".join([f'<th scope="col"{class_}>{name}</th>' for name, class_ in zip(names, classes, strict=True)])
+    heads = "".join(
+        [
+            f'<th scope="col"{class_}>{name}</th>'
+            for name, class_ in zip(names, classes, strict=True)
+        ]
+    )
     begins = [
-        f'<td data-label="{name}"{class_}>' if kind else f"<td{class_}>" for name, class_ in zip(names, classes, strict=True)
+        f'<td data-label="{name}"{class_}>' if kind else f"<td{class_}>"
+        for name, class_ in zip(names, classes, strict=True)
     ]
-    lines = ([f"{begin}{escape(_spell_out(cell))}</td>" for begin, cell in zip(begins, row, strict=True)] for row in rows)
+    lines = (
+        [f"{begin}{escape(_spell_out(cell))}</td>" for begin, cell in zip(begins, row, strict=True)]
+        for row in rows
+    )
     body = "".join([f"<tr>{''.join(line)}</tr>\n" for line in lines])
     whole = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>"
     drawn = element("table", Markup(whole), class_=kind or None)  # noqa: S704 - each part is escaped
-    return element("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption or "table")
+    return element(
+        "div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption or "table"
+    )
 
 
 def _rows_of(shown: Iterable[object], *names: str) -> list[tuple[str, ...]]:
@@ -181,9 +242,19 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
     return [
-        (each.segment, each.metric, mean, "-" if moved is None else f"{moved:+.4f}", p05, median, f"{each.n:,}")
+        (
+            each.segment,
+            each.metric,
+            mean,
+            "-" if moved is None else f"{moved:+.4f}",
+            p05,
+            median,
+            f"{each.n:,}",
+        )
         for each, moved in zip(page.summaries, page.moved, strict=True)
-        for mean, p05, median in [map(show_number, (each.mean, each.value("p05"), each.value("p50")))]
+        for mean, p05, median in [
+            map(show_number, (each.mean, each.value("p05"), each.value("p50")))
+        ]
     ]
 
 
@@ -191,12 +262,20 @@ def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
     return [
         (row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons)
         for row in coverage.rows
-        for reasons in [", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items())]
+        for reasons in [
+            ", ".join(
+                f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items()
+            )
+        ]
     ]
 
 
 def _spell_out(value: object) -> object:
-    return escape_controls(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return (
+        escape_controls(value)
+        if isinstance(value, str) and not isinstance(value, Markup)
+        else value
+    )
 
 
 @cache
@@ -219,9 +298,33 @@ def _templates() -> jinja2.Environment:
     }
     environment.filters.update(filters)
     for each in (
-        *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
-        *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _coverage_rows, _table, link_to),
-        *(linked_rows, addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
+        *(
+            series_chart,
+            distribution_chart,
+            coverage_chart,
+            drop_chart,
+            segment_chart,
+            user_chart,
+            draw_sparkline,
+            draw_slopes,
+        ),
+        *(
+            draw_thumbnail,
+            arm_rows,
+            explanation_tables,
+            explanation_title,
+            _summary_rows,
+            _coverage_rows,
+            _table,
+            link_to,
+        ),
+        *(
+            linked_rows,
+            addresses.comparison_url,
+            addresses.run_url,
+            addresses.user_url,
+            addresses.alert_url,
+        ),
     ):
         environment.globals[each.__name__.lstrip("_")] = each
     environment.globals |= {"periods": tuple(PERIODS), "layout": "layout.html"}

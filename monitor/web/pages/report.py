@@ -38,7 +38,12 @@ class Section:
 
 
 def make_report(
-    site: Site, name: str, *, slot: datetime | None = None, since: datetime | None = None, until: datetime | None = None
+    site: Site,
+    name: str,
+    *,
+    slot: datetime | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> str:
     """How the comparison stood at its run of ``slot``, else its newest up to ``until``: with its users who lie farthest apart.
 
@@ -49,12 +54,25 @@ def make_report(
     latest = next(iter(site.store.history.latest([name], until=until)), None)
     if latest is None:
         when = "" if until is None else f" up to {show_instant(until)}"
-        raise AbsentPageError(f"no finished run of a comparison named {name!r} is stored{when}; see rankwatch runs")
+        raise AbsentPageError(
+            f"no finished run of a comparison named {name!r} is stored{when}; see rankwatch runs"
+        )
     slot = latest.run.slot
-    changes = [each for each in site.store.alerts.transitions(comparison=name, limit=None) if each.slot <= slot]
+    changes = [
+        each
+        for each in site.store.alerts.transitions(comparison=name, limit=None)
+        if each.slot <= slot
+    ]
     then = replace(latest, states=tuple(_state_at(each, changes) for each in latest.states))
-    starts = {each.slot for each in changes if each.is_start and since is not None and each.slot >= since}
-    sections = _sections(replace(site, latest=lambda: (then,), prefix=""), then, since, sorted({slot, *starts})[-MOST_RUNS:])
+    starts = {
+        each.slot for each in changes if each.is_start and since is not None and each.slot >= since
+    }
+    sections = _sections(
+        replace(site, latest=lambda: (then,), prefix=""),
+        then,
+        since,
+        sorted({slot, *starts})[-MOST_RUNS:],
+    )
     return in_one_file(f"{name} at {show_instant(slot)}", sections)
 
 
@@ -64,23 +82,51 @@ def _state_at(state: AlertState, changes: Sequence[Transition]) -> AlertState:
     if not mine:
         return replace(state, state=State.QUIET)
     last = mine[-1]
-    return replace(state, state=last.to_state, since=last.since, reason=last.reason, value=last.value, incident=last.incident)
+    return replace(
+        state,
+        state=last.to_state,
+        since=last.since,
+        reason=last.reason,
+        value=last.value,
+        incident=last.incident,
+    )
 
 
-def _sections(site: Site, latest: LatestRun, since: datetime | None, slots: Sequence[datetime]) -> Iterator[Section]:
+def _sections(
+    site: Site, latest: LatestRun, since: datetime | None, slots: Sequence[datetime]
+) -> Iterator[Section]:
     name = latest.run.comparison
-    chosen = {"to": format_instant(latest.run.slot)} | ({} if since is None else {"from": format_instant(since)})
+    chosen = {"to": format_instant(latest.run.slot)} | (
+        {} if since is None else {"from": format_instant(since)}
+    )
     whole = read_comparison_page(site, Query(path={"name": name}, chosen=chosen))
-    yield Section(address=comparison_url(name), title="over time", template="comparison.html", page=whole)
-    runs = [read_run_page(site, Query(path={"name": name, "slot": format_instant(slot)}, chosen={})) for slot in slots]
+    yield Section(
+        address=comparison_url(name), title="over time", template="comparison.html", page=whole
+    )
+    runs = [
+        read_run_page(site, Query(path={"name": name, "slot": format_instant(slot)}, chosen={}))
+        for slot in slots
+    ]
     for run in reversed(runs):
         slot = run.run.slot
-        yield Section(address=run_url(name, slot), title=f"run of {show_instant(slot)}", template="run.html", page=run)
+        yield Section(
+            address=run_url(name, slot),
+            title=f"run of {show_instant(slot)}",
+            template="run.html",
+            page=run,
+        )
         for each in run.worst[:MOST_USERS]:
-            query = Query(path={"name": name, "user": each.user}, chosen={"slot": format_instant(slot)})
+            query = Query(
+                path={"name": name, "user": each.user}, chosen={"slot": format_instant(slot)}
+            )
             page = read_user_page(site, query)
             page = replace(page, history=page.history[-_USER_RUNS:])
-            yield Section(address=user_url(name, each.user, slot), title=f"user {each.user}", template="user.html", page=page)
+            yield Section(
+                address=user_url(name, each.user, slot),
+                title=f"user {each.user}",
+                template="user.html",
+                page=page,
+            )
 
 
 def in_one_file(title: str, sections: Iterable[Section]) -> str:
@@ -91,7 +137,9 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
     contents, left_out, size = [], 0, len(style) + len(script)
     for number, section in enumerate(sections):
         anchor = f"part-{number}"
-        part = render(section.template, page=section.page, prefix="", layout="section.html", anchor=anchor)
+        part = render(
+            section.template, page=section.page, prefix="", layout="section.html", anchor=anchor
+        )
         if section.template == "user.html" and size + len(part.encode()) > MOST_BYTES:
             left_out += 1
             continue
@@ -115,7 +163,10 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
 
 
 def _without_server(part: str, places: Mapping[str, str]) -> str:
-    """The part with links to other parts, and with text where a link led to a server; quotes within text are escaped."""
+    """The part with links to other parts, and with text where a link led to a server.
+
+    Quotes within text are escaped.
+    """
 
     def lead(link: re.Match[str]) -> str:
         anchor = places.get(Markup(link[1]).unescape())  # noqa: S704 - to be looked up

@@ -18,7 +18,10 @@ _LIKE = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """What the page of one run shows; ``moved``: by how much each summary's mean moved since the run before."""
+    """What the page of one run shows.
+
+    ``moved``: by how much each summary's mean moved since the run before.
+    """
 
     name: str
     run: Run
@@ -60,18 +63,31 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         after=after,
         explanation=told,
         coverage=record.coverage if record else None,
-        is_same_input=run_before is not None and run_before.input_hash == run.input_hash is not None,
+        is_same_input=run_before is not None
+        and run_before.input_hash == run.input_hash is not None,
         summaries=summaries,
         moved=tuple(
-            None if each.mean is None or (old := former.get((each.segment, each.metric))) is None else each.mean - old
+            None
+            if each.mean is None or (old := former.get((each.segment, each.metric))) is None
+            else each.mean - old
             for each in summaries
         ),
         arms=record.arm_scores if record else (),
         worst=tuple(each for each in evidence if each.kind == "worst"),
-        representative=tuple(each for each in evidence if each.kind == "representative" and each.baseline != each.candidate),
-        unchanged=tuple(each for each in evidence if each.kind == "representative" and each.baseline == each.candidate),
+        representative=tuple(
+            each
+            for each in evidence
+            if each.kind == "representative" and each.baseline != each.candidate
+        ),
+        unchanged=tuple(
+            each
+            for each in evidence
+            if each.kind == "representative" and each.baseline == each.candidate
+        ),
         titles=site.titles(name, slot, items_of(evidence)),
-        urls=site.item_urls(name, [each.item for each in (*told.gained, *told.lost)] if told else ()),
+        urls=site.item_urls(
+            name, [each.item for each in (*told.gained, *told.lost)] if told else ()
+        ),
         began=_count_by_alert(each for each in changes if each.is_start),
         ended=_count_by_alert(each for each in changes if not each.is_start),
         incident=next((each.key for each in changes if each.is_start), None),
@@ -96,7 +112,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPage:
-    """What the page of one user in one run shows; ``former``: the list of an earlier run, in the arm that changed."""
+    """What the page of one user in one run shows.
+
+    ``former``: the list of an earlier run, in the arm that changed.
+    """
 
     name: str
     user: str
@@ -116,7 +135,10 @@ class UserPage:
 
 
 def read_user_page(site: Site, query: Query) -> UserPage:
-    """AbsentPageError where nothing is stored of the user; without lists the scores are shown, and what to set."""
+    """AbsentPageError where nothing is stored of the user.
+
+    Without lists the scores are shown, and what to set.
+    """
     name = query.path["name"]
     user = site.find_user(query.path.get("user", query.chosen.get("id", "")))
     site.require(name)
@@ -124,7 +146,12 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     lists = site.store.pages.user_lists(run.id, user)
     history = site.store.pages.user_scores(name, user, until=run.slot, runs=RUNS)
     if lists is None and not history:
-        raise AbsentPageError(f"nothing is stored of user {user} up to the run of {name} at {run.slot:%Y-%m-%d %H:%M} UTC")
+        raise AbsentPageError(
+            (
+                f"nothing is stored of user {user} up to the run of {name} at "
+                f"{run.slot:%Y-%m-%d %H:%M} UTC"
+            )
+        )
     before, after = site.store.pages.neighbours(name, run.slot)
     explained = site.store.pages.explanation(run.id)
     former_slot, earlier = site.store.pages.former_lists(name, user, run.slot)
@@ -133,7 +160,9 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     items = {*former, *lists.baseline, *lists.candidate} if lists else set()
     titles = site.titles(name, run.slot, items)
     groups = explained.groups if explained else ()
-    mine = next((group for group in groups if any(each.user == user for each in group.examples)), None)
+    mine = next(
+        (group for group in groups if any(each.user == user for each in group.examples)), None
+    )
     return UserPage(
         name=name,
         user=user,

@@ -16,11 +16,17 @@ from monitor.model.runs import LatestRun, PullProgress, Run
 from monitor.ports import Clock, Store
 
 Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
-"""Titles of items of a comparison as their source has them for a slot; none where it has none, or does not answer."""
+"""Titles of items of a comparison as their source has them for a slot.
+
+None where it has none, or does not answer.
+"""
 
 
 class AbsentPageError(InputError):
-    """There is nothing at this address; the text says what is not there, and where to look instead."""
+    """There is nothing at this address.
+
+    The text says what is not there, and where to look instead.
+    """
 
 
 class UnanswerableError(InputError):
@@ -56,7 +62,10 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What pages are made from, by default without a daemon. All but ``store``, ``titles``, ``judge`` answer from memory."""
+    """What pages are made from, by default without a daemon.
+
+    All but ``store``, ``titles``, ``judge`` answer from memory.
+    """
 
     store: Store
     clock: Clock
@@ -68,7 +77,9 @@ class Site:
     progress: Callable[[str], tuple[PullProgress, ...]] = lambda _: ()
     policy: Callable[[], NotificationPolicy] = NotificationPolicy
     message_text: Callable[[Message], str] = _no_daemon
-    judge: Callable[[Mapping[str, Comparison], str, Mapping[str, Any]], Mapping[str, object]] = _no_daemon
+    judge: Callable[[Mapping[str, Comparison], str, Mapping[str, Any]], Mapping[str, object]] = (
+        _no_daemon
+    )
     """The certificate, as JSON has it, of the gate on one of the comparisons, asked with the options of `rankwatch gate`."""
     find_user: Callable[[str], str] = str
     """What a user goes by in all that is stored, of the id that a person asks for."""
@@ -82,10 +93,17 @@ class Site:
         return self.comparisons().get(name)
 
     def item_urls(self, name: str, items: Collection[str]) -> Mapping[str, str]:
-        """Addresses of the items' own pages; none where the comparison does not say where they are."""
+        """Addresses of the items' own pages.
+
+        None where the comparison does not say where they are.
+        """
         found = self.comparison(name)
         template = None if found is None else found.item_url
-        return {} if template is None else {item: template.replace("{item}", _part(item)) for item in items}
+        return (
+            {}
+            if template is None
+            else {item: template.replace("{item}", _part(item)) for item in items}
+        )
 
     def latest_of(self, name: str) -> LatestRun | None:
         """What was last published of the comparison."""
@@ -93,14 +111,23 @@ class Site:
 
     def require(self, name: str) -> None:
         """AbsentPageError unless the comparison is configured or was run."""
-        if self.latest_of(name) is None and not any(name in (key, each.family) for key, each in self.comparisons().items()):
-            raise AbsentPageError(f"no comparison named {name}: the overview lists those that there are")
+        if self.latest_of(name) is None and not any(
+            name in (key, each.family) for key, each in self.comparisons().items()
+        ):
+            raise AbsentPageError(
+                f"no comparison named {name}: the overview lists those that there are"
+            )
 
     def run_at(self, name: str, slot: datetime) -> Run:
         """The run of a slot; AbsentPageError where there is none."""
         found = self.store.history.runs(comparison=name, since=slot, until=slot, limit=1)
         if not found:
-            raise AbsentPageError(f"no run of {name} has the slot {format_instant(slot)}: it was never run, or is deleted")
+            raise AbsentPageError(
+                (
+                    f"no run of {name} has the slot {format_instant(slot)}: it was never run, or "
+                    "is deleted"
+                )
+            )
         return found[0]
 
 

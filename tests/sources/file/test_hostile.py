@@ -21,7 +21,9 @@ from monitor.sources.file.database import MEMORY_MB
 from servers.lists import SLOT, pull_of
 from sources.file.test_joined import second_ring
 
-LONG_TEXTS = pa.DictionaryArray.from_arrays(pa.array(np.zeros(200_000, np.int32)), pa.array(["x" * 2**20]))
+LONG_TEXTS = pa.DictionaryArray.from_arrays(
+    pa.array(np.zeros(200_000, np.int32)), pa.array(["x" * 2**20])
+)
 MOST_MB = MEMORY_MB + 200
 
 
@@ -60,17 +62,34 @@ def said_of(read: Callable[[], object]) -> str:
     ("name", "write", "lists", "users"),
     [
         second_ring("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
-        ("users.parquet", long_users, "'user' of .* holds a text of 1048576 bytes", "holds a text of 1048576 bytes"),
+        (
+            "users.parquet",
+            long_users,
+            "'user' of .* holds a text of 1048576 bytes",
+            "holds a text of 1048576 bytes",
+        ),
         second_ring("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
-        ("columns.csv", many_columns, "begins with no header of 1 to 4000 columns", "begins with no header"),
-        second_ring("rows.csv.gz", many_users, "2 of 2 rows cannot be read", "holds more than 16777216 bytes"),
+        (
+            "columns.csv",
+            many_columns,
+            "begins with no header of 1 to 4000 columns",
+            "begins with no header",
+        ),
+        second_ring(
+            "rows.csv.gz",
+            many_users,
+            "2 of 2 rows cannot be read",
+            "holds more than 16777216 bytes",
+        ),
     ],
 )
 def test_memory_is_bounded(name, write, lists, users, tmp_path):
     write(tmp_path / name)
     assert (tmp_path / name).stat().st_size < 2**24
 
-    given: Any = {"file": {"path": str(tmp_path / name), "user": "user", "items": "items", "max_bytes": 2**24}}
+    given: Any = {
+        "file": {"path": str(tmp_path / name), "user": "user", "items": "items", "max_bytes": 2**24}
+    }
     everybody = open_users(UsersOptions(all=True), SourceOptions.model_validate(given))
     for expected, read in (
         (lists, lambda: pull_of("1", "u", **given)),
@@ -86,7 +105,9 @@ def test_memory_is_bounded(name, write, lists, users, tmp_path):
 def test_a_reading_that_nobody_waits_for_ends(tmp_path):
     path = tmp_path / "lists.csv.gz"
     path.write_bytes(gzip.compress(b"user,items\n") + gzip.compress(b"\n" * 30_000_000) * 100)
-    baseline = SourceOptions.model_validate({"file": {"path": str(path), "user": "user", "items": "items"}})
+    baseline = SourceOptions.model_validate(
+        {"file": {"path": str(path), "user": "user", "items": "items"}}
+    )
     users = open_users(UsersOptions(all=True), baseline)
 
     call = BackgroundCall(lambda: users.users(SLOT, ()), name="users of a file")

@@ -53,7 +53,9 @@ def exit_143(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-@pytest.mark.parametrize(("name", "handle"), [("SIGINT", signal.default_int_handler), ("SIGTERM", exit_143)])
+@pytest.mark.parametrize(
+    ("name", "handle"), [("SIGINT", signal.default_int_handler), ("SIGTERM", exit_143)]
+)
 def test_a_real_signal_ends_a_statement_that_would_take_for_ever(name, handle):
     number = signal.Signals[name]
     signal.signal(number, handle)

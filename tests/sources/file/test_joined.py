@@ -51,7 +51,10 @@ second_ring = partial(pytest.param, marks=pytest.mark.integration)
 
 
 def rows_of(seed: int, *, odd: bool) -> list[dict[str, Any]]:
-    """A row a user; with ``odd`` also null and empty lists, null items, users twice, and rows without a user."""
+    """A row a user.
+
+    With ``odd`` also null and empty lists, null items, users twice, and rows without a user.
+    """
     rng = np.random.default_rng(seed)
     rows: list[dict[str, Any]] = []
     for place in rng.permutation(SIZE).tolist():
@@ -59,28 +62,51 @@ def rows_of(seed: int, *, odd: bool) -> list[dict[str, Any]]:
         items: list[int | None] | None = rng.choice(30, 5, replace=False).tolist()
         if odd and place % 10 == 0:
             items = [None, [], [1, None, 2], [7, 7, 8]][place // 10 % 4]
-        rows.append({"user": f"user-{place:03}", "items": items, "country": country, "tier": place % 3 / 2})
+        rows.append(
+            {"user": f"user-{place:03}", "items": items, "country": country, "tier": place % 3 / 2}
+        )
         if odd and place % 37 == 0:
-            rows.append({"user": f"user-{place:03}", "items": [9, 8], "country": "UK", "tier": None})
+            rows.append(
+                {"user": f"user-{place:03}", "items": [9, 8], "country": "UK", "tier": None}
+            )
     if odd:
-        rows += [{"user": name, "items": [1, 2], "country": "DE", "tier": 0.0} for name in (None, "", "x" * 2000)]
+        rows += [
+            {"user": name, "items": [1, 2], "country": "DE", "tier": 0.0}
+            for name in (None, "", "x" * 2000)
+        ]
         rows = [row for place, row in enumerate(rows) if place % 13 or seed != 2]
     return rows
 
 
-def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any, **told: Any) -> FileSourceOptions:
+def write(
+    path: Path, rows: list[dict[str, Any]], form: str, spell: Any, **told: Any
+) -> FileSourceOptions:
     """A row a list ("wide"), or a row an item, by rank ("long") or as they stand ("in order")."""
     if spell is int:
         digits = [(row["user"] or "").removeprefix("user-") for row in rows]
-        rows = [row | {"user": int(each) if each.isdigit() else None} for row, each in zip(rows, digits, strict=True)]
+        rows = [
+            row | {"user": int(each) if each.isdigit() else None}
+            for row, each in zip(rows, digits, strict=True)
+        ]
     elif spell is ODD:
         told |= {"user_ids": ("strip", "lower"), "item_ids": ({"regex": "sku-(.*)"}, "int")}
-        odd = [row | {"user": f" {row['user']}".upper(), "items": [f"sku-00{item}" for item in row["items"]]} for row in rows]
+        odd = [
+            row
+            | {
+                "user": f" {row['user']}".upper(),
+                "items": [f"sku-00{item}" for item in row["items"]],
+            }
+            for row in rows
+        ]
         rows = [*odd, rows[0] | {"items": ["sku-1"]}]
     names: dict[str, Any] = {"items": "items"}
     if form != "wide":
         names = {"item": "item", "rank": "rank"} if form == "long" else {"item": "item"}
-        rows = [row | {"item": item, "rank": rank} for row in rows for rank, item in enumerate(row["items"] or [])]
+        rows = [
+            row | {"item": item, "rank": rank}
+            for row in rows
+            for rank, item in enumerate(row["items"] or [])
+        ]
     columns = ("user", *names, "country", "tier")
     WRITERS[path.suffix](pa.table({name: [row[name] for row in rows] for name in columns}), path)
     if form == "in order":
@@ -121,7 +147,11 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def lists_of(*lists: Any) -> dict[str, Any]:
     """Baseline, candidate, and where they are given the baseline's second lists, by name."""
-    return {name: each for name, each in zip(("baseline", "candidate", "noise_floor"), lists, strict=False) if each is not None}
+    return {
+        name: each
+        for name, each in zip(("baseline", "candidate", "noise_floor"), lists, strict=False)
+        if each is not None
+    }
 
 
 def joined_files(*files: FileSourceOptions) -> JoinedFiles:
@@ -148,17 +178,32 @@ def arms_of(
 
 
 def measure(
-    arms: Arms, batch_users: int = 10_000, slot: datetime = SLOT, sampled_users: int = SAMPLED_USERS, **changes: Any
+    arms: Arms,
+    batch_users: int = 10_000,
+    slot: datetime = SLOT,
+    sampled_users: int = SAMPLED_USERS,
+    **changes: Any,
 ) -> Measurement:
-    plan, watch = replace(PLAN, measuring=replace(PLAN.measuring, **changes)), Stopwatch(StillClock())
-    return measure_slot(plan, arms, slot, Memory(), watch, batch_users=batch_users, sampled_users=sampled_users)
+    plan, watch = (
+        replace(PLAN, measuring=replace(PLAN.measuring, **changes)),
+        Stopwatch(StillClock()),
+    )
+    return measure_slot(
+        plan, arms, slot, Memory(), watch, batch_users=batch_users, sampled_users=sampled_users
+    )
 
 
 def found(measurement: Measurement) -> dict[str, Any]:
     run = plain(measurement.run)
     (scores,) = run.pop("scores")
-    by_user = {user: [values[row] for values in scores["by_metric"].values()] for row, user in enumerate(scores["users"])}
-    return {**{name: value for name, value in run.items() if name not in NOT_FOUND}, "scores": by_user}
+    by_user = {
+        user: [values[row] for values in scores["by_metric"].values()]
+        for row, user in enumerate(scores["users"])
+    }
+    return {
+        **{name: value for name, value in run.items() if name not in NOT_FOUND},
+        "scores": by_user,
+    }
 
 
 @pytest.mark.parametrize(
@@ -174,7 +219,13 @@ def found(measurement: Measurement) -> dict[str, Any]:
 )
 def test_a_join_finds_what_pulling_finds(tmp_path, *, kept, spell, form, users, batch_users):
     baseline, candidate, again = (
-        write(tmp_path / f"{seed}.{kept}", rows_of(seed, odd=spell is not ODD), form, spell, model_version="country")
+        write(
+            tmp_path / f"{seed}.{kept}",
+            rows_of(seed, odd=spell is not ODD),
+            form,
+            spell,
+            model_version="country",
+        )
         for seed in (1, 2, 3)
     )
     asked = asked_of(baseline)
@@ -189,7 +240,11 @@ def test_a_join_finds_what_pulling_finds(tmp_path, *, kept, spell, form, users, 
     assert pulled.coverage.all.paired >= SIZE * 0.6
     assert {"DE", "FR", "IT", "UK"} == (pulled.run.models or {})[Arm.CANDIDATE].users.keys()
     assert found(joined) == found(pulled)
-    assert (joined.coverage, joined.left_out, joined.notes) == (pulled.coverage, pulled.left_out, pulled.notes)
+    assert (joined.coverage, joined.left_out, joined.notes) == (
+        pulled.coverage,
+        pulled.left_out,
+        pulled.notes,
+    )
 
 
 Files = tuple[FileSourceOptions, FileSourceOptions]
@@ -198,12 +253,17 @@ Files = tuple[FileSourceOptions, FileSourceOptions]
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     """Baseline and candidate, clean and wide."""
-    baseline, candidate = (write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=False), "wide", str) for seed in (1, 2))
+    baseline, candidate = (
+        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=False), "wide", str)
+        for seed in (1, 2)
+    )
     return baseline, candidate
 
 
 def asked_of(options: FileSourceOptions) -> FileUsersOptions:
-    return FileUsersOptions(path=options.path, user=options.user, user_ids=options.user_ids, max_unreadable=1)
+    return FileUsersOptions(
+        path=options.path, user=options.user, user_ids=options.user_ids, max_unreadable=1
+    )
 
 
 def holding(**columns: Any) -> Callable[[Path], object]:
@@ -212,7 +272,10 @@ def holding(**columns: Any) -> Callable[[Path], object]:
 
 DAMAGED: list[tuple[Callable[[Path], object], str]] = [
     (Path.unlink, ", and that the job which writes it has run"),
-    (lambda path: path.write_bytes(path.read_bytes()[:-9]), "has no end, it is cut off or still being written"),
+    (
+        lambda path: path.write_bytes(path.read_bytes()[:-9]),
+        "has no end, it is cut off or still being written",
+    ),
     (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
     (holding(user=["a"], items=[1.5]), "holds double, expected lists"),
     (holding(user=[True], items=[[1]]), "booleans: ids must be integers or text"),
@@ -300,11 +363,15 @@ def test_the_deadline_interrupts_a_join_again_and_again(files, monkeypatch):
     def late(answers: Any) -> None:
         assert was_interrupted.wait(60), "the first interrupt meets nothing to interrupt"
         # Nothing else is asked of the database: only another interrupt ends this.
-        answers._database.execute("SELECT count(*) FROM range(1000000000000) t(a) WHERE hash(a) = 1")
+        answers._database.execute(
+            "SELECT count(*) FROM range(1000000000000) t(a) WHERE hash(a) = 1"
+        )
 
     monkeypatch.setattr(database, "interrupted_at", noted)
     with (
-        pytest.raises(SourceError, match="were not read when the run's deadline passed: raise deadline"),
+        pytest.raises(
+            SourceError, match="were not read when the run's deadline passed: raise deadline"
+        ),
         joined_files(*files).read(replace(REQUEST, timeout_s=1)) as answers,
     ):
         late(answers)
@@ -315,19 +382,30 @@ def test_a_disk_that_hangs_is_given_up_at_the_deadline(files, hung, monkeypatch)
     release = threading.Event()
     monkeypatch.setattr(joined, hung, lambda *_: release.wait(60))
     source = joined_files(*files)
-    with pytest.raises(SourceError, match="were not read when the run's deadline passed: raise deadline"):
+    with pytest.raises(
+        SourceError, match="were not read when the run's deadline passed: raise deadline"
+    ):
         source.read(replace(REQUEST, timeout_s=0.2)).__enter__()
     release.set()
 
 
 @pytest.mark.integration
-def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is_said(tmp_path, spill, monkeypatch):
-    users, rng = [f"user-{number:06}-{'x' * 40}" for number in range(150_000)], np.random.default_rng(1)
+def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is_said(
+    tmp_path, spill, monkeypatch
+):
+    users, rng = (
+        [f"user-{number:06}-{'x' * 40}" for number in range(150_000)],
+        np.random.default_rng(1),
+    )
     files = []
     for name in ("baseline", "candidate"):
         lists = pa.array(list(rng.integers(0, 10**6, (len(users), 20))))
-        pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet")
-        files.append(FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items"))
+        pq.write_table(
+            pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet"
+        )
+        files.append(
+            FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items")
+        )
     monkeypatch.setattr(database, "MEMORY_MB", 60)
     source, asked = joined_files(*files), replace(REQUEST, k=20, timeout_s=300)
     with source.read(asked) as answers:
@@ -346,17 +424,36 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         assert list(disk.iterdir()) == []
 
 
-@pytest.mark.parametrize(("form", "names"), [("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))])
+@pytest.mark.parametrize(
+    ("form", "names"), [("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))]
+)
 def test_columns_may_have_any_name(tmp_path, form, names):
     user, item = names
-    columns: dict[str, Any] = {"user": user, "items": item} if form == "wide" else {"user": user, "item": item, "rank": "rank"}
+    columns: dict[str, Any] = (
+        {"user": user, "items": item}
+        if form == "wide"
+        else {"user": user, "item": item, "rank": "rank"}
+    )
     path = str(tmp_path / "lists.parquet")
-    pq.write_table(pa.table({user: ["a", "b"], item: [[1], [2]] if form == "wide" else [1, 2], "rank": [1, 1]}), path)
+    pq.write_table(
+        pa.table(
+            {user: ["a", "b"], item: [[1], [2]] if form == "wide" else [1, 2], "rank": [1, 1]}
+        ),
+        path,
+    )
     file = FileSourceOptions(path=path, **columns)
     source = JoinedFiles(lists_of(file, file), asked_of(file), ("rank",))
     with source.read(REQUEST) as answers:
-        joined_lists = {user: items for batch in answers.batches(9) for user, items in as_lists(batch.candidate).items()}
-    assert joined_lists == as_lists(FileLists(file).pull(request("a", "b"))) == {"a": ["1"], "b": ["2"]}
+        joined_lists = {
+            user: items
+            for batch in answers.batches(9)
+            for user, items in as_lists(batch.candidate).items()
+        }
+    assert (
+        joined_lists
+        == as_lists(FileLists(file).pull(request("a", "b")))
+        == {"a": ["1"], "b": ["2"]}
+    )
 
 
 def test_the_database_reads_its_files_and_nothing_else(files, tmp_path):

@@ -32,14 +32,18 @@ def lists(tmp_path: Path) -> Path:
 
 
 def pulled(path: Path | str, **more: Any) -> Any:
-    return as_lists(pull_of("ann", file={"path": str(path), "user": "user", "items": "items", **more}))
+    return as_lists(
+        pull_of("ann", file={"path": str(path), "user": "user", "items": "items", **more})
+    )
 
 
 @pytest.mark.parametrize("path", ["a.csv", "*.csv", ""])
 def test_a_link_out_of_the_configured_folder_is_refused(path, lists, secret):
     (lists / "a.csv").symlink_to(secret)
 
-    with pytest.raises(SourceError, match=r"symbolic link that leads out of .*: put the file itself") as caught:
+    with pytest.raises(
+        SourceError, match=r"symbolic link that leads out of .*: put the file itself"
+    ) as caught:
         pulled(lists / path)
     assert "hunter2" not in f"{caught.value} {caught.value.shown}"
 
@@ -64,7 +68,9 @@ def test_links_within_the_folder_and_of_the_folder_itself_are_followed(lists, tm
 def test_the_first_line_of_a_file_that_is_no_table_is_not_shown(lists):
     (lists / "a.csv").write_text("hunter2,swordfish\nx,y\n")
 
-    with pytest.raises(SourceError, match=r"a\.csv has no column 'user', 'items': check the path") as caught:
+    with pytest.raises(
+        SourceError, match=r"a\.csv has no column 'user', 'items': check the path"
+    ) as caught:
         pulled(lists / "a.csv")
     assert "hunter2" not in f"{caught.value} {caught.value.shown}"
 

@@ -46,7 +46,9 @@ TEXTS = pa.array(["7", "8"])
     ids=str,
 )
 def test_lists_of_every_kind_of_id_are_read_for_every_kind_of_key(kind, users, tmp_path):
-    pull = wide(parquet(tmp_path, user=users, items=pa.array([[7, 5], [1, 2]]).cast(kind)), "8", "7")
+    pull = wide(
+        parquet(tmp_path, user=users, items=pa.array([[7, 5], [1, 2]]).cast(kind)), "8", "7"
+    )
 
     assert as_lists(pull) == {"7": ["7", "5"], "8": ["1", "2"]}
 
@@ -60,7 +62,10 @@ def test_lists_of_coded_texts_are_read(tmp_path):
 def test_numbers_beyond_64_signed_bits_become_texts(tmp_path):
     items = pa.array([[2**64 - 1], [3]], type=pa.list_(pa.uint64()))
 
-    assert as_lists(wide(parquet(tmp_path, user=["a", "b"], items=items), "a", "b")) == {"a": [str(2**64 - 1)], "b": ["3"]}
+    assert as_lists(wide(parquet(tmp_path, user=["a", "b"], items=items), "a", "b")) == {
+        "a": [str(2**64 - 1)],
+        "b": ["3"],
+    }
 
 
 def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path):
@@ -74,7 +79,15 @@ def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path):
         {"user": "twice", "items": [3]}
         {"user": null, "items": [9]}
     """
-    pull = pull_of("fine", "null item", "null list", "good", "empty", "twice", **in_parquet(parsed(rows), tmp_path, **WIDE))
+    pull = pull_of(
+        "fine",
+        "null item",
+        "null list",
+        "good",
+        "empty",
+        "twice",
+        **in_parquet(parsed(rows), tmp_path, **WIDE),
+    )
 
     assert as_lists(pull) == {"good": ["1", "2"], "empty": [], "fine": ["4", "5", "6"]}
     assert pull.failures == {
@@ -85,7 +98,11 @@ def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path):
     assert pull.notes.keys() == set(pull.failures.values())
 
 
-@pytest.mark.parametrize("odd", [["", "b\0c", "x" * 1001], [2.5, float("nan"), float("inf"), 1e300]], ids=["texts", "numbers"])
+@pytest.mark.parametrize(
+    "odd",
+    [["", "b\0c", "x" * 1001], [2.5, float("nan"), float("inf"), 1e300]],
+    ids=["texts", "numbers"],
+)
 def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd, tmp_path):
     users = [f"u{number}" for number in range(len(odd))]
 
@@ -94,35 +111,50 @@ def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd, tmp_path):
     assert pull.failures == dict.fromkeys(users, CoverageReason.MALFORMED)
 
 
-@pytest.mark.parametrize("values", [[[[1]]], [[True]], [[{"id": 1}]]], ids=["nested", "boolean", "struct"])
+@pytest.mark.parametrize(
+    "values", [[[[1]]], [[True]], [[{"id": 1}]]], ids=["nested", "boolean", "struct"]
+)
 def test_a_column_that_cannot_hold_ids_is_refused(values, tmp_path):
-    with pytest.raises(SourceError, match=r"column 'items' of .*lists\.parquet holds .*: (ids must be|name a field)"):
+    with pytest.raises(
+        SourceError,
+        match=r"column 'items' of .*lists\.parquet holds .*: (ids must be|name a field)",
+    ):
         wide(parquet(tmp_path, user=["a"], items=values), "a")
 
 
 @pytest.mark.parametrize("column", ["user", "items"])
 def test_text_that_is_not_utf8_is_refused(column, tmp_path):
     broken = pa.array([b"caf\xe9"]).view(pa.string())
-    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), broken if column == "items" else pa.array(["a"]))
+    lists = pa.ListArray.from_arrays(
+        pa.array([0, 1], pa.int32()), broken if column == "items" else pa.array(["a"])
+    )
 
     with pytest.raises(SourceError, match="holds text that is not UTF-8: write it again"):
         wide(parquet(tmp_path, user=broken if column == "user" else ["caf"], items=lists), "caf")
 
 
-@pytest.mark.parametrize(("kept", "rows"), [("csv", 600), ("tsv", 600), ("jsonl", 600), ("parquet", 15_000)])
-def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(kept, rows, tmp_path):
+@pytest.mark.parametrize(
+    ("kept", "rows"), [("csv", 600), ("tsv", 600), ("jsonl", 600), ("parquet", 15_000)]
+)
+def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(
+    kept, rows, tmp_path
+):
     users, items = [f"u{n % 3}" for n in range(rows)], [n * 7919 % 100_003 for n in range(rows)]
     table = pa.table({"user": users, "item": items})
     for part, taken in enumerate((table[: rows * 2 // 3], table[rows * 2 // 3 :])):
         WRITERS[f".{kept}"](taken, tmp_path / f"{part}.{kept}")
 
-    source = source_of(file={"path": str(tmp_path), "user": "user", "item": "item", "in_order": True})
+    source = source_of(
+        file={"path": str(tmp_path), "user": "user", "item": "item", "in_order": True}
+    )
 
     expected = {user: list(map(str, items[place::3])) for place, user in ((0, "u0"), (2, "u2"))}
     assert as_lists(source.pull(request("u0", "u2"))) == expected
 
 
-def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_order_is_malformed(tmp_path):
+def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_order_is_malformed(
+    tmp_path,
+):
     rows = """
         {"user": "a", "item": 30, "rank": 12}
         {"user": "b", "item": 9, "rank": 0}
@@ -138,12 +170,16 @@ def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_or
     pull = source.pull(request("b", "a", "tied", "no rank", "no item", "nan"))
 
     assert as_lists(pull) == {"a": ["10", "20", "30"], "b": ["9"]}
-    assert pull.failures == dict.fromkeys(["tied", "no rank", "no item", "nan"], CoverageReason.MALFORMED)
+    assert pull.failures == dict.fromkeys(
+        ["tied", "no rank", "no item", "nan"], CoverageReason.MALFORMED
+    )
 
 
 def test_csv_keeps_leading_zeros_and_the_word_na(tmp_path):
     path = tmp_path / "lists.csv"
-    path.write_text('user,item,rank\n007,010,1\n007,NA,2\nNA,"x,y",1\n007,z,oops\n8,1,1\n', encoding="utf-8")
+    path.write_text(
+        'user,item,rank\n007,010,1\n007,NA,2\nNA,"x,y",1\n007,z,oops\n8,1,1\n', encoding="utf-8"
+    )
 
     pull = pull_of("007", "NA", "8", "7", file={"path": str(path), **LONG})
 
@@ -179,7 +215,9 @@ def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path):
     path = parquet(tmp_path, user=["a"], items=[[1]]).rename(tmp_path / "lists.bin")
 
     assert as_lists(wide(path, "a", format="parquet")) == {"a": ["1"]}
-    with pytest.raises(SourceError, match=r"the format of .*lists\.bin is unknown: use a suffix .* or set format"):
+    with pytest.raises(
+        SourceError, match=r"the format of .*lists\.bin is unknown: use a suffix .* or set format"
+    ):
         wide(path, "a")
 
 
@@ -191,7 +229,9 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize(("name", "content"), [(name, each) for name, contents in DAMAGED.items() for each in contents])
+@pytest.mark.parametrize(
+    ("name", "content"), [(name, each) for name, contents in DAMAGED.items() for each in contents]
+)
 def test_a_damaged_file_is_one_line(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
 
@@ -214,16 +254,31 @@ def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(patter
     found = wide(tmp_path / pattern, "u1", "u2", "twice", "null", k=10_000)
 
     assert {user: len(items) for user, items in as_lists(found).items()} == {"u1": 2, "u2": 10_000}
-    assert found.failures == {"twice": CoverageReason.DUPLICATE_USER, "null": CoverageReason.MISSING}
+    assert found.failures == {
+        "twice": CoverageReason.DUPLICATE_USER,
+        "null": CoverageReason.MISSING,
+    }
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda path: part(path, [7], [[1]]), r"b\.parquet holds int64, and that of .* holds string: write all"),
-        (lambda path: pq.write_table(pa.table({"user": ["b"]}), path), r"b\.parquet has no column 'items'"),
-        (lambda path: path.write_bytes(path.with_stem("a").read_bytes()[:-9]), r"b\.parquet has no end, it is cut off"),
-        (lambda path: path.with_suffix(".csv").touch(), r"files of several formats \(csv, parquet\)"),
+        (
+            lambda path: part(path, [7], [[1]]),
+            r"b\.parquet holds int64, and that of .* holds string: write all",
+        ),
+        (
+            lambda path: pq.write_table(pa.table({"user": ["b"]}), path),
+            r"b\.parquet has no column 'items'",
+        ),
+        (
+            lambda path: path.write_bytes(path.with_stem("a").read_bytes()[:-9]),
+            r"b\.parquet has no end, it is cut off",
+        ),
+        (
+            lambda path: path.with_suffix(".csv").touch(),
+            r"files of several formats \(csv, parquet\)",
+        ),
     ],
 )
 def test_a_part_that_does_not_fit_is_named(damage, reason, tmp_path):
@@ -239,7 +294,10 @@ def test_csv_parts_have_one_header(tmp_path):
     (tmp_path / "a.csv").write_text('user,items\na,"[1]"\n')
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b'items,user\n"[1]",b\n'))
 
-    with pytest.raises(SourceError, match=r"the header or the line ends of .*b\.csv\.gz differ from those of .*a\.csv"):
+    with pytest.raises(
+        SourceError,
+        match=r"the header or the line ends of .*b\.csv\.gz differ from those of .*a\.csv",
+    ):
         wide(tmp_path, "a")
 
 
@@ -263,5 +321,7 @@ TWICE = pa.table([["a"], [[1]], [[2]]], names=["user", "items", "items"])
 def test_a_column_that_stands_twice_is_an_error(name, write, tmp_path):
     write(tmp_path / name)
 
-    with pytest.raises(SourceError, match=r"more than one column 'items'|an object with one key twice"):
+    with pytest.raises(
+        SourceError, match=r"more than one column 'items'|an object with one key twice"
+    ):
         wide(tmp_path / name, "a")

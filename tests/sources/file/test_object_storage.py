@@ -42,16 +42,25 @@ def store(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def joined(path: str) -> dict[str, list[Any]]:
     options = FileSourceOptions(path=path, user="user", items="items")
-    source = JoinedFiles({"baseline": options, "candidate": options}, FileUsersOptions(path=path, user="user"), ())
+    source = JoinedFiles(
+        {"baseline": options, "candidate": options}, FileUsersOptions(path=path, user="user"), ()
+    )
     with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
-        return {user: items for batch in answers.batches(30) for user, items in as_lists(batch.candidate).items()}
+        return {
+            user: items
+            for batch in answers.batches(30)
+            for user, items in as_lists(batch.candidate).items()
+        }
 
 
 @pytest.mark.parametrize("path", ["day", "day/*.parquet", "lists.csv"])
 def test_a_store_gives_what_the_disk_gives(path, store, tmp_path):
     (tmp_path / "day").mkdir()
     for name in ("a", "b"):
-        pq.write_table(pa.table({"user": [name, name * 2], "items": [[1, 2], [3]]}), tmp_path / f"day/{name}.parquet")
+        pq.write_table(
+            pa.table({"user": [name, name * 2], "items": [[1, 2], [3]]}),
+            tmp_path / f"day/{name}.parquet",
+        )
     (tmp_path / "lists.csv").write_text('user,items\na,"[1, 2]"\n')
     store.put(f"{tmp_path}/", "lists", recursive=True)
 
@@ -61,7 +70,9 @@ def test_a_store_gives_what_the_disk_gives(path, store, tmp_path):
     assert "a" in in_store
 
 
-@pytest.mark.parametrize("path", ["s3://lists/none.csv", "s3://nowhere/lists.csv", "s3://lists/none/*.csv"])
+@pytest.mark.parametrize(
+    "path", ["s3://lists/none.csv", "s3://nowhere/lists.csv", "s3://lists/none/*.csv"]
+)
 @pytest.mark.usefixtures("store")
 def test_what_is_not_in_the_store_may_come_later(path):
     with pytest.raises(SourceError, match=r"does not exist|holds no file") as caught:
@@ -76,7 +87,9 @@ def test_credentials_that_are_refused_are_said_and_not_shown(store, monkeypatch)
         raise PermissionError(msg) from ClientError(answer, "ListObjectsV2")
 
     monkeypatch.setattr(type(store), "_call_s3", refused)
-    with pytest.raises(SourceError, match=r"the credentials have expired.*check the credentials in the environment") as caught:
+    with pytest.raises(
+        SourceError, match=r"the credentials have expired.*check the credentials in the environment"
+    ) as caught:
         pull_of("u1", file={"path": "s3://lists/day", "user": "user", "items": "items"})
     assert not caught.value.permanent
     assert "S3CR3T" not in str(caught.value)

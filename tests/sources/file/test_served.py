@@ -45,7 +45,9 @@ TIMES: dict[str, Callable[[datetime], Any]] = {
 }
 
 
-def write_log(folder: Path, kept: str = "jsonl", form: str = "wide", time: str = "iso") -> dict[str, Any]:
+def write_log(
+    folder: Path, kept: str = "jsonl", form: str = "wide", time: str = "iso"
+) -> dict[str, Any]:
     """Options of the log but for the arm."""
     names = ("served_at", "user", "variant", "items", "request", "country", "tier")
     rows: list[dict[str, Any]] = []
@@ -55,7 +57,11 @@ def write_log(folder: Path, kept: str = "jsonl", form: str = "wide", time: str =
     columns = {"items": "items"}
     if form == "long":
         columns = {"item": "item", "rank": "rank"}
-        rows = [row | {"item": item, "rank": rank} for row in rows for rank, item in enumerate(row.pop("items"))]
+        rows = [
+            row | {"item": item, "rank": rank}
+            for row in rows
+            for rank, item in enumerate(row.pop("items"))
+        ]
     WRITERS[f".{kept}"](pa.Table.from_pylist(rows), folder / f"log.{kept}")
     served = {"time": "served_at", "within": "1h", "request": "request"}
     return {"path": str(folder / f"log.{kept}"), "user": "user", "served": served, **columns}
@@ -95,9 +101,14 @@ def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joi
 
 @pytest.mark.parametrize(
     ("kept", "form", "rest"),
-    [("jsonl", "wide", '{"served_at": "2024-01-08T12:30:00Z", "user": "u1", "var'), ("csv", "long", "2024-01-08")],
+    [
+        ("jsonl", "wide", '{"served_at": "2024-01-08T12:30:00Z", "user": "u1", "var'),
+        ("csv", "long", "2024-01-08"),
+    ],
 )
-def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(tmp_path, monkeypatch, kept, form, rest):
+def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
+    tmp_path, monkeypatch, kept, form, rest
+):
     log = write_log(tmp_path, kept, form)
     pull = ListView.pull_rows
 
@@ -126,5 +137,8 @@ def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path):
 
 def test_a_log_without_a_list_in_time_says_so(tmp_path):
     log = write_log(tmp_path)
-    with pytest.raises(SourceError, match=r"nothing that was served in the 1h up to 2024-01-08T12:30:00Z: no row of this arm"):
+    with pytest.raises(
+        SourceError,
+        match=r"nothing that was served in the 1h up to 2024-01-08T12:30:00Z: no row of this arm",
+    ):
         pull_of("u1", file=of_arm(log, "c"))

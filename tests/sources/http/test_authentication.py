@@ -36,11 +36,19 @@ def asked_with(path: str = "/{user}", **options: Any) -> tuple[str, Asked]:
 def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path, monkeypatch):
     set_clock(monkeypatch, SLOT)
     (tmp_path / "key").write_text("s3cret\n")
-    _, asked = asked_with(auth={"hmac": {"secret_file": str(tmp_path / "key"), "signs": "{method} {timestamp}.{body}"}}, **POST)
+    _, asked = asked_with(
+        auth={
+            "hmac": {"secret_file": str(tmp_path / "key"), "signs": "{method} {timestamp}.{body}"}
+        },
+        **POST,
+    )
 
     stamp = asked.headers["x-timestamp"]
     assert int(stamp) == SLOT.timestamp()
-    assert asked.headers["x-signature"] == hmac.new(b"s3cret", b"POST %s." % stamp.encode() + asked.body, "sha256").hexdigest()
+    assert (
+        asked.headers["x-signature"]
+        == hmac.new(b"s3cret", b"POST %s." % stamp.encode() + asked.body, "sha256").hexdigest()
+    )
 
 
 def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it():
@@ -52,17 +60,28 @@ def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it()
     assert signature == hmac.new(b"private", before.encode(), hashlib.sha1).hexdigest()
 
 
-@pytest.mark.parametrize(("path", "options"), [("/{user}?n={k}&of=a%2Cb%20c", {}), ("/lists", POST)])
+@pytest.mark.parametrize(
+    ("path", "options"), [("/{user}?n={k}&of=a%2Cb%20c", {}), ("/lists", POST)]
+)
 def test_awss_signature_is_botocores_byte_for_byte(path, options):
-    keys = {"access_key": "AKIDEXAMPLE", "secret_key": "secret", "region": "eu-west-1", "service": "personalize"}
+    keys = {
+        "access_key": "AKIDEXAMPLE",
+        "secret_key": "secret",
+        "region": "eu-west-1",
+        "service": "personalize",
+    }
     url, asked = asked_with(path, auth={"aws": keys}, **options)
 
     again = AWSRequest(asked.method, url + asked.target, {}, asked.body)
     signer = SigV4Auth(Credentials("AKIDEXAMPLE", "secret"), "personalize", "eu-west-1")
     again.context["timestamp"] = asked.headers["x-amz-date"]
     again.headers["X-Amz-Date"] = asked.headers["x-amz-date"]
-    signature = signer.signature(signer.string_to_sign(again, signer.canonical_request(again)), again)
-    assert asked.headers["authorization"].endswith(f"SignedHeaders=host;x-amz-date, Signature={signature}")
+    signature = signer.signature(
+        signer.string_to_sign(again, signer.canonical_request(again)), again
+    )
+    assert asked.headers["authorization"].endswith(
+        f"SignedHeaders=host;x-amz-date, Signature={signature}"
+    )
 
 
 def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch, tmp_path):
@@ -70,7 +89,9 @@ def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     auth = {"aws": {"region": "eu-west-1"}}
-    with pytest.raises(SourceError, match=r"no AWS credentials were found .*: give access_key and secret_key"):
+    with pytest.raises(
+        SourceError, match=r"no AWS credentials were found .*: give access_key and secret_key"
+    ):
         asked_with(auth=auth)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDFOUND")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -102,18 +123,40 @@ class TokenServer:
 
     def __call__(self, path: str, _: object) -> tuple[int, object]:
         if path.startswith("/recs"):
-            is_in = self.seen[-1].headers["authorization"] in self.good if path != "/recs/nobody" else False
+            is_in = (
+                self.seen[-1].headers["authorization"] in self.good
+                if path != "/recs/nobody"
+                else False
+            )
             return (200, ["a"]) if is_in else (401, {})
         self.tokens += 1
         self.good = {f"Bearer t{self.tokens}"}
-        return self._status, {"access_token": f"t{self.tokens}", "token_type": "Bearer"} | self._more
+        return self._status, {
+            "access_token": f"t{self.tokens}",
+            "token_type": "Bearer",
+        } | self._more
 
     def pulls(self, *pulls: tuple[str, ...], forget: bool = False) -> list[Pull]:
-        """One after the other, one request at a time; ``forget``: before the second its tokens are good no more."""
+        """One after the other, one request at a time.
+
+        ``forget``: before the second its tokens are good no more.
+        """
         made = []
         with answering(self, self.seen) as url:
-            client = {"token_url": f"{url}/token", "client_id": "me", "client_secret": "canary:%", "scope": "recs.read"}
-            source = source_of(http={"url": f"{url}/recs/{{user}}", "auth": {"oauth2": client}, "concurrency": 1, "retries": 0})
+            client = {
+                "token_url": f"{url}/token",
+                "client_id": "me",
+                "client_secret": "canary:%",
+                "scope": "recs.read",
+            }
+            source = source_of(
+                http={
+                    "url": f"{url}/recs/{{user}}",
+                    "auth": {"oauth2": client},
+                    "concurrency": 1,
+                    "retries": 0,
+                }
+            )
             for users in pulls:
                 made.append(source.pull(request(*users)))
                 self.good = set() if forget else self.good
@@ -127,7 +170,10 @@ def test_a_token_is_fetched_once_for_all_users_and_pulls():
 
     asked = server.seen[0]
     assert (asked.target, server.tokens) == ("/token", 1)
-    assert parse_qs(asked.body.decode()) == {"grant_type": ["client_credentials"], "scope": ["recs.read"]}
+    assert parse_qs(asked.body.decode()) == {
+        "grant_type": ["client_credentials"],
+        "scope": ["recs.read"],
+    }
     assert {each.headers["user-agent"] for each in server.seen} == {USER_AGENT}
     assert b64decode(asked.headers["authorization"].removeprefix("Basic ")) == b"me:canary%3A%25"
     assert len(as_lists(first)) == len(as_lists(second)) == len(USERS)
@@ -142,7 +188,11 @@ def test_a_token_that_has_ended_is_fetched_again():
 def test_a_token_that_is_refused_is_fetched_again_once_and_not_by_each_request():
     server = TokenServer()
     first, second = server.pulls(USERS, USERS, forget=True)
-    assert (len(as_lists(first)), len(as_lists(second)), server.tokens) == (len(USERS), len(USERS), 2)
+    assert (len(as_lists(first)), len(as_lists(second)), server.tokens) == (
+        len(USERS),
+        len(USERS),
+        2,
+    )
 
     server = TokenServer()
     (refused,) = server.pulls(("nobody", *USERS))
@@ -154,11 +204,19 @@ def test_a_token_that_is_refused_is_fetched_again_once_and_not_by_each_request()
     ("server", "note"),
     [
         (TokenServer(status=403), "was not asked: token_url answered 403 without a token"),
-        (TokenServer({"access_token": None}), "was not asked: token_url answered 200 without a token"),
-        (TokenServer({"access_token": "line\r\nbreak"}), "was not asked: token_url answered 200 without a token"),
+        (
+            TokenServer({"access_token": None}),
+            "was not asked: token_url answered 200 without a token",
+        ),
+        (
+            TokenServer({"access_token": "line\r\nbreak"}),
+            "was not asked: token_url answered 200 without a token",
+        ),
     ],
 )
-def test_where_no_token_is_to_be_had_the_reason_is_told_and_its_server_is_spared(server, note, monkeypatch):
+def test_where_no_token_is_to_be_had_the_reason_is_told_and_its_server_is_spared(
+    server, note, monkeypatch
+):
     monkeypatch.setattr(authentication, "_FAILED_S", 3600.0)
     (pull,) = server.pulls(USERS)
     assert set(pull.failures.values()) == {CoverageReason.UNREACHABLE}

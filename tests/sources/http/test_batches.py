@@ -36,7 +36,9 @@ def by_user(users: Any) -> dict[str, list[str]]:
 LISTS = by_user(USERS)
 
 
-def pull_from(respond: Respond, *users: str, path: str = "/", seen: list[Asked] | None = None, **options: Any) -> Pull:
+def pull_from(
+    respond: Respond, *users: str, path: str = "/", seen: list[Asked] | None = None, **options: Any
+) -> Pull:
     with answering(respond, seen) as url:
         return pull_of(*(users or USERS), http={"url": url + path, "retries": 0, **options})
 
@@ -59,7 +61,9 @@ def test_a_body_is_posted_for_all_users_of_a_batch(body, posted):
 
 def test_users_stand_in_an_address_with_commas_between_each_percent_encoded():
     seen, answer = list[Asked](), (200, {"a,b": [1], "é/": [2]})
-    pull = pull_from(lambda *_: answer, "a,b", "é/", seen=seen, path="/recs?of={users}&n={k}", batch=10)
+    pull = pull_from(
+        lambda *_: answer, "a,b", "é/", seen=seen, path="/recs?of={users}&n={k}", batch=10
+    )
     assert [asked.target for asked in seen] == ["/recs?of=a%2Cb,%C3%A9%2F&n=10"]
     assert as_lists(pull) == {"a,b": ["1"], "é/": ["2"]}
 
@@ -73,24 +77,71 @@ def test_users_stand_in_an_address_with_commas_between_each_percent_encoded():
         (64, lambda users: {"r": of_users(reversed(users))}, {"answers": "r", **NAMED}),
         (4, lambda users: of_users(["x", *users, "y"]), NAMED),
     ],
-    ids=["in order", "in order, in objects", "by user", "in another order, named", "with others beside"],
+    ids=[
+        "in order",
+        "in order, in objects",
+        "by user",
+        "in another order, named",
+        "with others beside",
+    ],
 )
 def test_answers_are_matched_to_their_users(batch, answer, options):
     seen = list[Asked]()
-    pull = pull_from(lambda _, body: (200, answer(body["users"])), seen=seen, **BATCHED | {"batch": batch}, **options)
+    pull = pull_from(
+        lambda _, body: (200, answer(body["users"])),
+        seen=seen,
+        **BATCHED | {"batch": batch},
+        **options,
+    )
     assert as_lists(pull).items() == LISTS.items()
     assert len(seen) == math.ceil(10 / batch)
 
 
 BROKEN: dict[str, tuple[Answer, Any, CoverageReason, str, int]] = {
-    "half of it": (lambda users: [list_of(user) for user in users[:5]], {}, CoverageReason.MALFORMED, "gave 5 answers", 10),
-    "half of it, named": (lambda users: of_users(users[:5]), NAMED, CoverageReason.MISSING, "left", 5),
-    "half of it, by user": (lambda users: by_user(users[:5]), {}, CoverageReason.MISSING, "left", 5),
-    "twice": (lambda users: of_users([*users, *users[:2]]), NAMED, CoverageReason.DUPLICATE_USER, "twice", 2),
+    "half of it": (
+        lambda users: [list_of(user) for user in users[:5]],
+        {},
+        CoverageReason.MALFORMED,
+        "gave 5 answers",
+        10,
+    ),
+    "half of it, named": (
+        lambda users: of_users(users[:5]),
+        NAMED,
+        CoverageReason.MISSING,
+        "left",
+        5,
+    ),
+    "half of it, by user": (
+        lambda users: by_user(users[:5]),
+        {},
+        CoverageReason.MISSING,
+        "left",
+        5,
+    ),
+    "twice": (
+        lambda users: of_users([*users, *users[:2]]),
+        NAMED,
+        CoverageReason.DUPLICATE_USER,
+        "twice",
+        2,
+    ),
     "a number": (lambda _: 7, {}, CoverageReason.MALFORMED, "without an array or object", 10),
-    "one list that is none": (lambda users: by_user(users) | {"u0": None}, {}, CoverageReason.MALFORMED, "found null", 1),
+    "one list that is none": (
+        lambda users: by_user(users) | {"u0": None},
+        {},
+        CoverageReason.MALFORMED,
+        "found null",
+        1,
+    ),
     "names that are none": (lambda _: [{"who": [1]}], NAMED, CoverageReason.MISSING, "left", 10),
-    "numbers where objects should be": (lambda _: [1, 2], {"user": "length(who)"}, CoverageReason.MALFORMED, "expression", 10),
+    "numbers where objects should be": (
+        lambda _: [1, 2],
+        {"user": "length(who)"},
+        CoverageReason.MALFORMED,
+        "expression",
+        10,
+    ),
 }
 
 
@@ -100,11 +151,16 @@ def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(way):
     pull = pull_from(lambda _, body: (200, answer(body["users"])), **BATCHED, **options)
     assert list(pull.failures.values()) == [reason] * count
     assert told in pull.notes[reason]
-    assert as_lists(pull).items() == by_user(user for user in USERS if user not in pull.failures).items()
+    assert (
+        as_lists(pull).items()
+        == by_user(user for user in USERS if user not in pull.failures).items()
+    )
 
 
 @pytest.mark.parametrize(
-    "too_much", [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))], ids=["for the server", "for max_bytes"]
+    "too_much",
+    [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))],
+    ids=["for the server", "for max_bytes"],
 )
 def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much):
     sizes = []
@@ -127,7 +183,9 @@ def test_where_one_user_is_too_much_that_is_the_reason():
 
 def versions(user: str, place: int) -> dict[str, object]:
     """Half of the users are answered by a new model, and one of five by what names none."""
-    told: object = None if place % 5 == 1 else [] if place % 5 == 2 else "v13" if place < 5 else " v12"
+    told: object = (
+        None if place % 5 == 1 else [] if place % 5 == 2 else "v13" if place < 5 else " v12"
+    )
     return {"ids": list_of(user), "model": {"version": told}}
 
 
@@ -139,7 +197,11 @@ def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_
         pull = pull_from(lambda *_, whole=whole: (200, whole), **BATCHED, answers="by", **one)
         assert (as_lists(pull).items(), pull.versions) == (LISTS.items(), expected)
     for version, expected in (("model.version", {"v13": 3, "v12": 3}), ("abs(ids)", {})):
-        alone = pull_from(lambda path, _: (200, answers[path[1:]]), path="/{user}", **one | {"model_version": version})
+        alone = pull_from(
+            lambda path, _: (200, answers[path[1:]]),
+            path="/{user}",
+            **one | {"model_version": version},
+        )
         assert (as_lists(alone).items(), alone.versions) == (LISTS.items(), expected)
 
 
@@ -147,7 +209,15 @@ def test_a_header_may_name_the_version_and_what_is_told_is_cut_and_bounded():
     with contextmanager(serve)() as server:
         told = {f"/{number}": f"v{number}" if number >= 20 else "v" * 500 for number in range(150)}
         server.respond = lambda asked: answer(200, {"X-Model": told[asked.path]}, b"[1, 2]")
-        http = {"url": f"{server.url}/{{user}}", "model_version_header": "x-model", "model_version": "nothing"}
+        http = {
+            "url": f"{server.url}/{{user}}",
+            "model_version_header": "x-model",
+            "model_version": "nothing",
+        }
         pull = pull_of(*map(str, range(150)), http=http)
-    assert (pull.versions["v" * 100], len(pull.versions), sum(pull.versions.values())) == (20, 101, 150)
+    assert (pull.versions["v" * 100], len(pull.versions), sum(pull.versions.values())) == (
+        20,
+        101,
+        150,
+    )
     assert pull.versions["(others)"] in (30, 31)

@@ -19,8 +19,10 @@ BY_REASON = {
     CoverageReason.HTTP_ERROR: "forbidden redirect",
     CoverageReason.TOO_LARGE: "huge huge_declared bomb",
     CoverageReason.UNREACHABLE: "cut hang_up",
-    CoverageReason.MALFORMED: "html bad_gzip cut_gzip unknown_encoding null object text no_body nested deep digits null_item "
-    "boolean_item nan_item fraction_item surrogate_item nul_item bad_utf8 no_http length_too_short named wrong_user",
+    CoverageReason.MALFORMED: "html bad_gzip cut_gzip unknown_encoding null object text no_body "
+    "nested deep digits null_item boolean_item nan_item fraction_item "
+    "surrogate_item nul_item bad_utf8 no_http length_too_short named "
+    "wrong_user",
 }
 FAULTS = {fault: reason for reason, faults in BY_REASON.items() for fault in faults.split()}
 HARMLESS: dict[str, str] = yaml.safe_load("""
@@ -56,9 +58,17 @@ def test_every_behaviour_of_the_server_is_judged_here():
 def test_a_fault_costs_only_its_user(fault, recommender):
     recommender.behaviour["bad"] = fault
     hangs = fault in {"slow", "trickle"}
-    source = source_of(http={"url": recommender.url, "timeout": "1s" if hangs else "20s", "retries": 0 if hangs else 2})
+    source = source_of(
+        http={
+            "url": recommender.url,
+            "timeout": "1s" if hangs else "20s",
+            "retries": 0 if hangs else 2,
+        }
+    )
 
-    pull, peak_mb = with_peak_mb(lambda: source.pull(request("good", "bad", "fine", k=3, timeout_s=60)))
+    pull, peak_mb = with_peak_mb(
+        lambda: source.pull(request("good", "bad", "fine", k=3, timeout_s=60))
+    )
 
     assert peak_mb < 64
     assert as_lists(pull) == {"good": ["0", "1", "2"], "fine": ["0", "1", "2"]}
@@ -93,7 +103,9 @@ def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender):
 
 def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender):
     users = [f"u{number:03}" for number in range(100)]
-    recommender.behaviour.update({user: "missing" if number % 3 else "server_error" for number, user in enumerate(users)})
+    recommender.behaviour.update(
+        {user: "missing" if number % 3 else "server_error" for number, user in enumerate(users)}
+    )
 
     pull = pull_of(*users, "zz", http={"url": recommender.url, "concurrency": 4, "retries": 0})
 
@@ -105,7 +117,9 @@ def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender):
     ("behaviour", "attempts", "pause_s"),
     [("limited_once", 2, 1), ("cut", 3, 0), ("missing", 1, 0)],
 )
-def test_only_what_may_pass_is_asked_again_after_the_pause_that_was_asked_for(behaviour, attempts, pause_s, recommender):
+def test_only_what_may_pass_is_asked_again_after_the_pause_that_was_asked_for(
+    behaviour, attempts, pause_s, recommender
+):
     recommender.otherwise = behaviour
     started = time.monotonic()
 

@@ -21,7 +21,9 @@ from servers.saturated import CAPACITY, seconds_for
 
 USERS = [f"u{number}" for number in range(30)]
 OK: dict[str, Any] = {}
-LIMITED = RequestFailure(CoverageReason.RATE_LIMITED, "answered 429", is_retried=True, retry_after_s=7200)
+LIMITED = RequestFailure(
+    CoverageReason.RATE_LIMITED, "answered 429", is_retried=True, retry_after_s=7200
+)
 
 
 def options_of(**limits: Any) -> HttpSourceOptions:
@@ -35,7 +37,9 @@ class Clock:
         self.now_s += seconds
 
 
-def asked_at(outcomes: list[Any], timeout_s: float = 60, **limits: Any) -> tuple[list[float], list[Any]]:
+def asked_at(
+    outcomes: list[Any], timeout_s: float = 60, **limits: Any
+) -> tuple[list[float], list[Any]]:
     """When each of these requests was made, from the first on, and what became of it."""
     clock, made = Clock(), list[float]()
     host, options = Host(lambda: clock.now_s, clock.sleep), options_of(**limits)
@@ -45,7 +49,9 @@ def asked_at(outcomes: list[Any], timeout_s: float = 60, **limits: Any) -> tuple
         return outcomes[len(made) - 1]
 
     async def run() -> list[Any]:
-        return await asyncio.gather(*(host.ask(make, "", options, Deadline.after(timeout_s)) for _ in outcomes))
+        return await asyncio.gather(
+            *(host.ask(make, "", options, Deadline.after(timeout_s)) for _ in outcomes)
+        )
 
     found = asyncio.run(run())
     return [at - made[0] for at in made], found
@@ -71,7 +77,10 @@ def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at
     other = pull_of(*USERS, timeout_s=3000, http={"url": recommender.url + "&model=b"})
     assert len(recommender.asked) == 1
     assert other.failures == dict.fromkeys(USERS, CoverageReason.RATE_LIMITED)
-    told = "answered 429 Too Many Requests and asked for a pause of 3,600 s (Retry-After), beyond the run's deadline"
+    told = (
+        "answered 429 Too Many Requests and asked for a pause of 3,600 s (Retry-After), "
+        "beyond the run's deadline"
+    )
     assert other.notes[CoverageReason.RATE_LIMITED].endswith(told)
 
 
@@ -85,7 +94,10 @@ def test_a_pause_that_nobody_can_mean_stops_its_own_path_alone():
     async def run() -> list[Any]:
         limited = replace(LIMITED, retry_after_s=1e18)
         given = [("odd", limited), ("odd", OK), ("other", OK)]
-        return [await host.ask(partial(answers, outcome), what, options, deadline) for what, outcome in given]
+        return [
+            await host.ask(partial(answers, outcome), what, options, deadline)
+            for what, outcome in given
+        ]
 
     first, again, other = asyncio.run(run())
     assert first.note == "answered 429"
@@ -126,18 +138,27 @@ def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(r
 def test_when_the_requests_of_a_day_are_spent_nobody_is_asked_until_midnight_whatever_source_spent_them(
     recommender,
 ):
-    sources = [source_of(http={"url": f"{recommender.url}&model={name}", "requests_a_day": 40}) for name in "ab"]
+    sources = [
+        source_of(http={"url": f"{recommender.url}&model={name}", "requests_a_day": 40})
+        for name in "ab"
+    ]
     first, second = (source.pull(request(*USERS)) for source in sources)
     assert (len(first.rankings), len(second.rankings), len(recommender.asked)) == (30, 10, 40)
     assert second.failures == dict.fromkeys(second.failures, CoverageReason.TOO_SLOW)
-    told = f"127.0.0.1:{recommender.port} was not asked: it had the 40 requests of requests_a_day, and is asked again from 20"
+    told = (
+        f"127.0.0.1:{recommender.port} was not asked: it had the 40 requests of "
+        "requests_a_day, and is asked again from 20"
+    )
     assert second.notes[CoverageReason.TOO_SLOW].startswith(told)
 
 
 def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_begins_none():
     clock = Clock()
     clock.now_s = datetime(2026, 3, 10, 23, 59, tzinfo=UTC).timestamp()
-    host, options = Host(now=lambda: datetime.fromtimestamp(clock.now_s, UTC)), options_of(requests_a_day=2)
+    host, options = (
+        Host(now=lambda: datetime.fromtimestamp(clock.now_s, UTC)),
+        options_of(requests_a_day=2),
+    )
 
     async def answer() -> Any:
         return OK
@@ -165,8 +186,12 @@ def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender):
 
     assert recommender.most_at_once == 1
     assert len(recommender.asked) - asked <= 3 * len(pulls)
-    assert [pull.failures for pull in pulls] == [dict.fromkeys(USERS, CoverageReason.SERVER_ERROR)] * 5
-    assert all("so the others were not asked" in pull.notes[CoverageReason.SERVER_ERROR] for pull in pulls)
+    assert [pull.failures for pull in pulls] == [
+        dict.fromkeys(USERS, CoverageReason.SERVER_ERROR)
+    ] * 5
+    assert all(
+        "so the others were not asked" in pull.notes[CoverageReason.SERVER_ERROR] for pull in pulls
+    )
 
     recommender.otherwise = "ok"
     assert [len(pull.rankings) for pull in pulls_at_once(*[source] * 5)] == [len(USERS)] * 5
@@ -182,12 +207,20 @@ def test_what_one_address_lacks_is_no_fault_of_its_host(recommender):
 
 def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addresses():
     url, users = f"http://127.0.0.1:{free_port()}", [f"u{number}" for number in range(300)]
-    pulls = [pull_of(*users, timeout_s=3000, http={"url": f"{url}/{path}/{{user}}"}) for path in "ab"]
-    assert [pull.failures for pull in pulls] == [dict.fromkeys(users, CoverageReason.UNREACHABLE)] * 2
-    assert ["so the others were not asked" in pull.notes[CoverageReason.UNREACHABLE] for pull in pulls] == [False, True]
+    pulls = [
+        pull_of(*users, timeout_s=3000, http={"url": f"{url}/{path}/{{user}}"}) for path in "ab"
+    ]
+    assert [pull.failures for pull in pulls] == [
+        dict.fromkeys(users, CoverageReason.UNREACHABLE)
+    ] * 2
+    assert [
+        "so the others were not asked" in pull.notes[CoverageReason.UNREACHABLE] for pull in pulls
+    ] == [False, True]
 
 
-def limits_of(knee: Knee, answers: int, seconds: Callable[[int], float], refuses_at: int = 99) -> list[int]:
+def limits_of(
+    knee: Knee, answers: int, seconds: Callable[[int], float], refuses_at: int = 99
+) -> list[int]:
     """Of the moment of each request, where a host answers as many at once in so many seconds."""
     limits = list[int]()
     for _ in range(answers):

@@ -24,10 +24,16 @@ def pulled(*sources: dict[str, Any], run: str = "run", timeout_s: float = 120) -
     """The pulls of a run, side by side, at most four requests at once each."""
     asked = replace(request(*USERS, k=1, timeout_s=timeout_s), together=run)
     with ThreadPoolExecutor(len(sources)) as threads:
-        return list(threads.map(lambda options: source_of(http={"concurrency": 4} | options).pull(asked), sources))
+        return list(
+            threads.map(
+                lambda options: source_of(http={"concurrency": 4} | options).pull(asked), sources
+            )
+        )
 
 
-def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_of_a_run(recommender):
+def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_of_a_run(
+    recommender,
+):
     orders = list[list[str]]()
     for run in ("run", "run", "another"):
         recommender.asked.clear()
@@ -71,7 +77,9 @@ def test_an_arm_that_hangs_fails_or_is_limited_costs_another_one_no_user_and_is_
 ):
     recommender.otherwise = fault
     with running_recommender() as well:
-        bad, good = pulled({"url": recommender.url} | options, {"url": well.url}, timeout_s=timeout_s)
+        bad, good = pulled(
+            {"url": recommender.url} | options, {"url": well.url}, timeout_s=timeout_s
+        )
     assert (len(good.rankings), good.failures, good.notes) == (len(USERS), {}, {})
     assert set(bad.failures.values()) == {reason}
 

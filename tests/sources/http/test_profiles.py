@@ -1,4 +1,7 @@
-"""Profiles: each asks, and reads what is answered, as the documentation of its API says; profiles/ has what was recorded."""
+"""Profiles: each asks, and reads what is answered, as the documentation of its API says.
+
+Profiles/ has what was recorded.
+"""
 
 import json
 from pathlib import Path
@@ -26,12 +29,22 @@ def given(name: str, url: str) -> dict[str, Any]:
     recorded = RECORDED[name]
     url = url.replace("//", f"//{recorded.get('login', '')}")
     variables = {"with": recorded["with"]} if "with" in recorded else {}
-    return {"url": url, "profile": recorded["profile"], "retries": 0, **variables, **recorded.get("more", {})}
+    return {
+        "url": url,
+        "profile": recorded["profile"],
+        "retries": 0,
+        **variables,
+        **recorded.get("more", {}),
+    }
 
 
 def test_every_profile_has_a_recorded_exchange_with_its_source_and_date():
-    assert {each["profile"] for each in RECORDED.values()} == {path.stem for path in FOLDER.glob("*.yaml")}
-    assert all(each["documentation"].startswith("https://") and each["seen"] for each in RECORDED.values())
+    assert {each["profile"] for each in RECORDED.values()} == {
+        path.stem for path in FOLDER.glob("*.yaml")
+    }
+    assert all(
+        each["documentation"].startswith("https://") and each["seen"] for each in RECORDED.values()
+    )
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -41,7 +54,9 @@ def test_a_profile_asks_and_reads_as_recorded(name):
         pull = pull_of(*recorded["users"], k=recorded["k"], http=given(name, url))
 
     (asked,), wanted = seen, recorded["request"]
-    target = asked.target.partition("?")[0] if "recombee" in name else asked.target  # it is signed, with the time
+    target = (
+        asked.target.partition("?")[0] if "recombee" in name else asked.target
+    )  # it is signed, with the time
     assert (asked.method, target) == (wanted["method"], wanted["target"])
     assert asked.headers.items() >= wanted.get("headers", {}).items()
     assert (json.loads(asked.body) if asked.body else None) == wanted.get("body")
@@ -50,11 +65,17 @@ def test_a_profile_asks_and_reads_as_recorded(name):
     if "scores" in recorded:
         assert pull.rankings.scores is not None
         assert pull.rankings.scores.tolist() == recorded["scores"]
-    assert [note.split(" ", 1)[1] for note in pull.notes.values()] == ([recorded["note"]] if "note" in recorded else [])
-    assert set(pull.failures.values()) == (set() if recorded["lists"] else {CoverageReason.HTTP_ERROR})
+    assert [note.split(" ", 1)[1] for note in pull.notes.values()] == (
+        [recorded["note"]] if "note" in recorded else []
+    )
+    assert set(pull.failures.values()) == (
+        set() if recorded["lists"] else {CoverageReason.HTTP_ERROR}
+    )
 
 
-@pytest.mark.parametrize("name", sorted({each["profile"]: name for name, each in RECORDED.items()}.values()))
+@pytest.mark.parametrize(
+    "name", sorted({each["profile"]: name for name, each in RECORDED.items()}.values())
+)
 def test_an_answer_of_another_shape_is_no_empty_list_and_what_came_is_told(name):
     with answering(lambda _, __: (200, {"detail": "moved", "hint": {}})) as url:
         pull = pull_of(*RECORDED[name]["users"], http=given(name, url))
@@ -65,8 +86,15 @@ def test_an_answer_of_another_shape_is_no_empty_list_and_what_came_is_told(name)
 
 
 def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up():
-    tensors: list[dict[str, Any]] = [{"shape": [2, 2], "data": ["a"]}, {"shape": [10**9, 0], "data": []}, {"shape": "x"}, {}]
-    with answering(lambda _, __: (200, {"outputs": [{"name": "item_ids", **tensors.pop()}]})) as url:
+    tensors: list[dict[str, Any]] = [
+        {"shape": [2, 2], "data": ["a"]},
+        {"shape": [10**9, 0], "data": []},
+        {"shape": "x"},
+        {},
+    ]
+    with answering(
+        lambda _, __: (200, {"outputs": [{"name": "item_ids", **tensors.pop()}]})
+    ) as url:
         source = source_of(http=given("open-inference", url))
         for pull in [source.pull(request("ann", "bob")) for _ in tuple(tensors)]:
             assert set(pull.failures.values()) == {CoverageReason.MALFORMED}
@@ -77,20 +105,30 @@ def test_a_key_that_is_no_whole_number_is_not_asked_for_where_one_is_needed():
     with answering(lambda _, __: (200, RECORDED["qdrant"]["answer"]), seen) as url:
         pull = pull_of("42", "ann", k=2, http=given("qdrant", url))
 
-    assert (list(as_lists(pull)), pull.failures, len(seen)) == (["42"], {"ann": CoverageReason.MALFORMED}, 1)
+    assert (list(as_lists(pull)), pull.failures, len(seen)) == (
+        ["42"],
+        {"ann": CoverageReason.MALFORMED},
+        1,
+    )
 
 
 OWN = """
 with: {list: {about: its name}, n: {about: how many, default: 5}}
 http: {endpoint: "/<list>?n=<n>", method: POST, body: {of: "{user}", n: <n>}, headers: {X-A: a}}
 """
-OVER_IT = "{url: http://h/, profile: ./own.yaml, with: {list: feed}, body: {more: 1}, headers: {X-B: b}}"
+OVER_IT = (
+    "{url: http://h/, profile: ./own.yaml, with: {list: feed}, body: {more: 1}, headers: {X-B: b}}"
+)
 
 
-def test_a_profile_of_ones_own_stands_beside_the_configuration_and_what_is_given_lies_over_it(tmp_path):
+def test_a_profile_of_ones_own_stands_beside_the_configuration_and_what_is_given_lies_over_it(
+    tmp_path,
+):
     (tmp_path / "own.yaml").write_text(OWN)
 
-    read = HttpSourceOptions.model_validate(yaml.safe_load(OVER_IT), context={"base_dir": str(tmp_path)})
+    read = HttpSourceOptions.model_validate(
+        yaml.safe_load(OVER_IT), context={"base_dir": str(tmp_path)}
+    )
 
     assert read.address == "http://h/feed?n=5"
     assert (read.body, set(read.headers)) == ({"of": "{user}", "n": 5, "more": 1}, {"X-A", "X-B"})

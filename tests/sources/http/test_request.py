@@ -27,7 +27,10 @@ def test_placeholders_are_filled_in_and_percent_encoded(recommender):
 
     pull_of("a/b?c&é", k=7, http={"url": url})
 
-    assert recommender.asked[0].target == "/recs/a%2Fb%3Fc%26%C3%A9/2024-01-08?n=7&at=2024-01-08T12%3A30%3A00Z"
+    assert (
+        recommender.asked[0].target
+        == "/recs/a%2Fb%3Fc%26%C3%A9/2024-01-08?n=7&at=2024-01-08T12%3A30%3A00Z"
+    )
 
 
 @pytest.mark.parametrize("user", [".", ".."])
@@ -38,8 +41,14 @@ def test_a_key_that_would_lead_elsewhere_is_never_asked(user, recommender):
     assert not recommender.asked
 
 
-BODY = '{"user": "{user}", "n": "{k}", "query": "{ recs(day: {slot:%d}, top: {k}) }", "flags": [true, "{user}!"]}'
-POSTED = '{"user": "quo\\"te", "n": 4, "query": "{ recs(day: 08, top: 4) }", "flags": [true, "quo\\"te!"]}'
+BODY = (
+    '{"user": "{user}", "n": "{k}", "query": "{ recs(day: {slot:%d}, top: {k}) }", "flags": '
+    '[true, "{user}!"]}'
+)
+POSTED = (
+    '{"user": "quo\\"te", "n": 4, "query": "{ recs(day: 08, top: 4) }", "flags": [true, '
+    '"quo\\"te!"]}'
+)
 
 
 def test_a_body_is_posted_with_everything_filled_in(recommender):
@@ -59,18 +68,34 @@ def test_headers_and_token_are_sent(recommender, tmp_path):
     pull_of("u", http={"url": recommender.url, "token": "t0ken", "headers": headers})
 
     sent = recommender.asked[0].headers
-    assert (sent["authorization"], sent["x-env"], sent["x-key"]) == ("Bearer t0ken", "prod", "k-from-file")
+    assert (sent["authorization"], sent["x-env"], sent["x-key"]) == (
+        "Bearer t0ken",
+        "prod",
+        "k-from-file",
+    )
     assert sent["user-agent"] == USER_AGENT == "rankwatch/" + version("rankwatch")
 
 
 @pytest.mark.parametrize(
-    "host", ["169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "metadata.google.internal"]
+    "host",
+    [
+        "169.254.169.254",
+        "[fe80::1]",
+        "[fd00:ec2::254]",
+        "[::ffff:169.254.169.254]",
+        "metadata.google.internal",
+    ],
 )
-def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_there(host, monkeypatch):
+def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_there(
+    host, monkeypatch
+):
     resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
     token = {"token_url": f"http://{host}/", "client_id": "me", "client_secret": "s"}
-    for options in ({"url": f"http://{host}/{{user}}"}, {"url": "http://127.0.0.1:9/{user}", "auth": {"oauth2": token}}):
+    for options in (
+        {"url": f"http://{host}/{{user}}"},
+        {"url": "http://127.0.0.1:9/{user}", "auth": {"oauth2": token}},
+    ):
         pull = pull_of("u", http=options)
         told = pull.notes[CoverageReason.UNREACHABLE].removesuffix(", see allow_link_local")
         assert "was not asked: " in told
@@ -79,7 +104,10 @@ def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_t
 
 def test_link_local_addresses_are_asked_where_the_source_allows_them(recommender, monkeypatch):
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
-    refused, allowed = (pull_of("u", http={"url": recommender.url, "allow_link_local": each}) for each in (False, True))
+    refused, allowed = (
+        pull_of("u", http={"url": recommender.url, "allow_link_local": each})
+        for each in (False, True)
+    )
     assert (len(refused.rankings), len(allowed.rankings), len(recommender.asked)) == (0, 1, 1)
 
 
@@ -93,7 +121,9 @@ SHAPES = parsed("""
 
 
 @pytest.mark.parametrize(("answer", "shape"), SHAPES)
-def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(answer, shape, recommender):
+def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
+    answer, shape, recommender
+):
     recommender.lists["bad"] = answer
     recommender.lists["good"] = {"items": [1]}
     source = source_of(http={"url": recommender.url, "items": "items"})
@@ -110,7 +140,10 @@ def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recom
 
     told = pull_of("a", "b", "c", http=source).notes[CoverageReason.EMPTY]
 
-    found = "gave an empty list where items says (recs[*].item), in an object of recs, for everybody: is items right?"
+    found = (
+        "gave an empty list where items says (recs[*].item), in an object of recs, for "
+        "everybody: is items right?"
+    )
     assert told == f"127.0.0.1:{recommender.port} {found}"
     recommender.lists |= {user: [{"id": 1}] for user in "bc"}
     told = pull_of("b", "c", http=source | {"items": "[*].item"}).notes[CoverageReason.EMPTY]
@@ -124,7 +157,9 @@ def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
     source = source_of(http={"url": recommender.url})
 
     note = f"127.0.0.1:{recommender.port} answered 404 Not Found"
-    assert source.pull(request("a", "b")).notes == {CoverageReason.MISSING: f"{note}, for everybody: is url right?"}
+    assert source.pull(request("a", "b")).notes == {
+        CoverageReason.MISSING: f"{note}, for everybody: is url right?"
+    }
     recommender.behaviour["a"] = "ok"
     assert source.pull(request("a", "b")).notes == {CoverageReason.MISSING: note}
 
@@ -132,7 +167,9 @@ def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
 def test_an_answer_about_somebody_else_is_a_wrong_user(recommender):
     recommender.behaviour.update({"a": "named", "b": "wrong_user", "7": "named"})
 
-    pull = pull_of("a", "b", "7", k=1, http={"url": recommender.url, "items": "items", "user": "user"})
+    pull = pull_of(
+        "a", "b", "7", k=1, http={"url": recommender.url, "items": "items", "user": "user"}
+    )
 
     assert as_lists(pull) == {"a": ["0"], "7": ["0"]}
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
@@ -157,7 +194,9 @@ def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(
 def test_no_secret_is_printed_or_noted(recommender):
     url = f"http://canary:canary@127.0.0.1:{recommender.port}/recs/{{user}}/canary?token=canary"
     options = HttpSourceOptions.model_validate({"url": url, "headers": {"X-Key": "canary-h"}})
-    by_token = HttpSourceOptions.model_validate({"url": url.replace("canary:canary@", ""), "token": "canary-t"})
+    by_token = HttpSourceOptions.model_validate(
+        {"url": url.replace("canary:canary@", ""), "token": "canary-t"}
+    )
     recommender.behaviour.update({"a": "redirect", "b": "cut", "c": "html", "d": "server_error"})
 
     pull = pull_of("a", "b", "c", "d", http={"url": url, "retries": 0})
@@ -214,7 +253,9 @@ def test_an_answer_from_a_cache_is_known_by_what_the_cache_says(line):
 
 
 def test_answers_with_one_id_share_a_number():
-    _, (one, same, other, none), _ = traced({"X-Request-Id": "a"}, {"x-request-id": "a"}, {"X-Request-Id": "b"}, {"X-Id": "a"})
+    _, (one, same, other, none), _ = traced(
+        {"X-Request-Id": "a"}, {"x-request-id": "a"}, {"X-Request-Id": "b"}, {"X-Id": "a"}
+    )
     assert one == same != other
     assert np.isnan(none)
 

@@ -1,4 +1,7 @@
-"""Lists and users from a real Redis: every type, one server, sentinels and a cluster; and what may go wrong."""
+"""Lists and users from a real Redis: every type, one server, sentinels and a cluster.
+
+And what may go wrong.
+"""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +41,9 @@ def scored(pull: Pull) -> tuple[dict[str, list[Any]], list[float]]:
 
 
 def users_of(key: str, **more: Any) -> list[str]:
-    options = RedisUsersOptions.model_validate({"url": f"redis://127.0.0.1:{shared_redis()}", "key": key} | more)
+    options = RedisUsersOptions.model_validate(
+        {"url": f"redis://127.0.0.1:{shared_redis()}", "key": key} | more
+    )
     return sorted(RedisUsers(options).users(SLOT, ()).users)
 
 
@@ -64,7 +69,14 @@ def test_json_is_read_by_its_expressions_from_strings_and_fields_of_a_hash(clien
 
 def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client):
     client.mset(
-        {"text": "oops", "deep": "[" * 10**5, "huge": '["é"]' * 10**5, "bytes": b'["\xff"]', "ok": "[1]", "object": "{}"}
+        {
+            "text": "oops",
+            "deep": "[" * 10**5,
+            "huge": '["é"]' * 10**5,
+            "bytes": b'["\xff"]',
+            "ok": "[1]",
+            "object": "{}",
+        }
     )
     client.rpush("wrong", "1")
 
@@ -72,9 +84,15 @@ def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client):
 
     reasons = dict.fromkeys(("text", "deep", "bytes", "wrong", "object"), CoverageReason.MALFORMED)
     assert as_lists(pull) == {"ok": ["1"]}
-    assert pull.failures == reasons | {"huge": CoverageReason.TOO_LARGE, "none": CoverageReason.MISSING}
+    assert pull.failures == reasons | {
+        "huge": CoverageReason.TOO_LARGE,
+        "none": CoverageReason.MISSING,
+    }
     where = f"Redis 127.0.0.1:{shared_redis()}"
-    assert pull.notes[CoverageReason.MISSING] == f"{where}: nothing stands at the user's key: is key right?"
+    assert (
+        pull.notes[CoverageReason.MISSING]
+        == f"{where}: nothing stands at the user's key: is key right?"
+    )
 
 
 def test_what_hangs_ends_in_time_and_who_had_answered_keeps_the_list(client, monkeypatch):
@@ -99,9 +117,13 @@ def test_users_are_members_or_what_keys_have_in_common(client):
 
     assert users_of("recs:*:{user}") == ["a", "b"]
     assert len(users_of("set")) == 2500
-    with pytest.raises(SourceError, match=r"'set' in Redis .* holds more than 2499 users: raise max_rows"):
+    with pytest.raises(
+        SourceError, match=r"'set' in Redis .* holds more than 2499 users: raise max_rows"
+    ):
         users_of("set", max_rows=2499)
-    with pytest.raises(SourceError, match=r"'set' in Redis .* cannot be read: the connection was refused"):
+    with pytest.raises(
+        SourceError, match=r"'set' in Redis .* cannot be read: the connection was refused"
+    ):
         users_of("set", url="redis://127.0.0.1:1")
 
 
@@ -114,7 +136,10 @@ def test_a_user_who_may_only_read_is_enough_also_where_sentinels_know_the_server
     with running_redis(str(conf), "--sentinel") as port:
         sentinels = f"redis+sentinel://{{}}@127.0.0.1:1,127.0.0.1:{port}/shop/0"
         for place in (sentinels, f"redis://{{}}@127.0.0.1:{shared_redis()}/0"):
-            pulls = [pulled("1", url=place.format(login), **HERE) for login in (f"reader:{PASSWORD}", "reader:wrong")]
+            pulls = [
+                pulled("1", url=place.format(login), **HERE)
+                for login in (f"reader:{PASSWORD}", "reader:wrong")
+            ]
             assert as_lists(pulls[0]) == {"1": ["5"]}
             assert pulls[1].failures == {"1": CoverageReason.SERVER_ERROR}
 

@@ -30,7 +30,17 @@ from servers import missing
 from servers.proxy import Proxy
 from servers.spark import running_spark
 from sources.file import test_joined
-from sources.file.test_joined import DAMAGED, SIZE, Files, arms_of, asked_of, found, lists_of, rows_of, write
+from sources.file.test_joined import (
+    DAMAGED,
+    SIZE,
+    Files,
+    arms_of,
+    asked_of,
+    found,
+    lists_of,
+    rows_of,
+    write,
+)
 
 try:
     from pyspark import cloudpickle
@@ -67,12 +77,20 @@ def shared(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return session
 
 
-def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions, **conf: str) -> Arms:
+def in_spark(
+    arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions, **conf: str
+) -> Arms:
     """The same files, joined and measured in Spark: users, baseline, candidate, and the baseline's second lists."""
-    shared = {"remote": f"sc://127.0.0.1:{port}", "conf": {name.replace("_", "."): value for name, value in conf.items()}}
+    shared = {
+        "remote": f"sc://127.0.0.1:{port}",
+        "conf": {name.replace("_", "."): value for name, value in conf.items()},
+    }
     left_out = {"follow_links", "format", "in_order", "max_bytes", "served"}
     users, *lists = (each.model_dump(exclude=left_out) | shared for each in files)
-    asked, given = SparkUsersOptions(**users), lists_of(*(SparkSourceOptions(**each) for each in lists))
+    asked, given = (
+        SparkUsersOptions(**users),
+        lists_of(*(SparkSourceOptions(**each) for each in lists)),
+    )
     return replace(arms, joined=joined.join_in_spark(given, asked, arms.dimensions))
 
 
@@ -86,7 +104,14 @@ measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=timedelta(
 def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatch):
     """In long form. Other tests have wide form."""
     baseline, candidate, again = (
-        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), "long", int, model_version="country") for seed in (1, 2, 3)
+        write(
+            tmp_path / f"{seed}.parquet",
+            rows_of(seed, odd=True),
+            "long",
+            int,
+            model_version="country",
+        )
+        for seed in (1, 2, 3)
     )
     listed = rows_of(4, odd=False)
     asked = asked_of(write(tmp_path / "users.parquet", listed + listed[:20], "wide", int))
@@ -96,7 +121,9 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatc
     monkeypatch.setattr(joined, "_TOGETHER", 4)
 
     here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
-    measured = measure(in_spark(arms, spark, asked, baseline, candidate, again), 3, noise_floor=NoiseFloor.RETRAIN)
+    measured = measure(
+        in_spark(arms, spark, asked, baseline, candidate, again), 3, noise_floor=NoiseFloor.RETRAIN
+    )
     assert found(measured) == found(here)
     assert (measured.coverage, measured.notes) == (here.coverage, here.notes)
     # A known gap: Spark does not count the rows of lists that cannot be read, and files do.
@@ -114,7 +141,9 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark, files):
     assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3
 
 
-def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spark, shared, files, tmp_path):
+def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
+    spark, shared, files, tmp_path
+):
     arms, name = arms_of(*files), "lists_{slot:%Y%m%d}"
     shared.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
     shared.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
@@ -165,7 +194,8 @@ def test_an_executor_that_is_killed_in_mid_run_costs_nothing(spark, files, tmp_p
 def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark, files, monkeypatch):
     with_fault(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(
-        SourceError, match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, an executor may have been"
+        SourceError,
+        match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, an executor may have been",
     ):
         measure(there(spark, files))
 
@@ -180,7 +210,10 @@ def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, mon
             time.sleep(0.05)
 
     with_fault(monkeypatch, work_on)
-    with pytest.raises(SourceError, match="did not end in time and was cancelled: raise deadline, or give the cluster more"):
+    with pytest.raises(
+        SourceError,
+        match="did not end in time and was cancelled: raise deadline, or give the cluster more",
+    ):
         measure(there(spark, files), deadline=timedelta(seconds=10))
     size = -1
     while beats.exists() and beats.stat().st_size != size:
@@ -202,7 +235,9 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
     proxy = Proxy(spark)
     gone = there(proxy.port, files)
     before_measured(monkeypatch, proxy.refuse)
-    with pytest.raises(SourceError, match="no server answers: check that Spark Connect runs there, and remote"):
+    with pytest.raises(
+        SourceError, match="no server answers: check that Spark Connect runs there, and remote"
+    ):
         measure(gone)
     proxy.close()
 
@@ -221,7 +256,10 @@ def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(spark, files
     table = pq.read_table(files[0].path).slice(0, 9)
     before_measured(monkeypatch, lambda: pq.write_table(table, files[0].path))
     with pytest.raises(
-        SourceError, match="was written anew while it was read: run the slot again, and replace tables as a whole"
+        SourceError,
+        match=(
+            "was written anew while it was read: run the slot again, and replace tables as a whole"
+        ),
     ):
         measure(there(spark, files))
 
@@ -231,6 +269,7 @@ def test_an_executor_without_numpy_says_what_to_install(spark, files, tmp_path):
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     with pytest.raises(
-        SourceError, match=r"has no (numpy|pandas|pyarrow).*: install numpy>=2, pandas>=3 and pyarrow>=18 there"
+        SourceError,
+        match=r"has no (numpy|pandas|pyarrow).*: install numpy>=2, pandas>=3 and pyarrow>=18 there",
     ):
         measure(there(spark, files, spark_sql_execution_pyspark_python=str(bare)))

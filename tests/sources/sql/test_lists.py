@@ -21,7 +21,10 @@ from sources.file.test_served import LOG, SERVED
 WIDE = {"table": "wide", "user": "who", "items": "what", "max_unreadable": 1}
 LONG = {"user": "who", "item": "what", "rank": "place", "max_unreadable": 1}
 LISTS = {f"user's {number}": [number, "é", number + 1] for number in range(25)}
-ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, '[1]' AS what FROM n"
+ENDLESS = (
+    "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, "
+    "'[1]' AS what FROM n"
+)
 
 
 @pytest.fixture
@@ -43,7 +46,9 @@ def assert_lists_are_read(url: str) -> None:
     for options in sql_sources(url).values():
         pull = pull_of(*LISTS, "nobody", k=3, sql=options)
 
-        assert as_lists(pull) == {user: [str(item) for item in items] for user, items in LISTS.items()}
+        assert as_lists(pull) == {
+            user: [str(item) for item in items] for user, items in LISTS.items()
+        }
         assert pull.failures.keys() <= {"nobody"}
 
 
@@ -59,30 +64,52 @@ def assert_newest_lists_count(url: str, *times: str) -> None:
     for form, at in product((WIDE, LONG), times):
         statements = ["DROP TABLE IF EXISTS served", f"CREATE TABLE served (at {at}, {columns})"]
         for minutes, user, arm, items, number in LOG:
-            text = f"{SLOT + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S.%f}" + "+00" * (at == "timestamptz")
+            text = f"{SLOT + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S.%f}" + "+00" * (
+                at == "timestamptz"
+            )
             rows = [json.dumps(items)] if form is WIDE else items
             for rank, what in enumerate(rows):
-                statements.append(f"INSERT INTO served VALUES ('{text}', '{user}', '{arm}', {number}, '{what}', {rank})")
+                statements.append(
+                    (
+                        f"INSERT INTO served VALUES ('{text}', '{user}', '{arm}', {number}, "
+                        f"'{what}', {rank})"
+                    )
+                )
         execute(url, *statements)
         for arm, lists in SERVED.items():
-            log = form | {"url": url, "table": "served", "served": served | {"arm": {"variant": arm}}}
+            log = form | {
+                "url": url,
+                "table": "served",
+                "served": served | {"arm": {"variant": arm}},
+            }
             options = SqlSourceOptions.model_validate(log)
             assert as_lists(SqlSource(options).pull(request("u1", "u2", "u3", "u4"))) == lists
             assert SQL.all_users is not None
-            assert set(SqlTable(SQL.all_users(options)).users(SLOT, ()).users) == {"u1", "u2", "u3", "u4"}  # type: ignore[arg-type]
+            assert set(SqlTable(SQL.all_users(options)).users(SLOT, ()).users) == {
+                "u1",
+                "u2",
+                "u3",
+                "u4",
+            }  # type: ignore[arg-type]
 
 
 def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url):
-    assert_newest_lists_count(database_url, *(["text"] if "sqlite" in database_url else ["timestamp", "timestamptz"]))
+    assert_newest_lists_count(
+        database_url, *(["text"] if "sqlite" in database_url else ["timestamp", "timestamptz"])
+    )
 
 
 @pytest.mark.parametrize("marked", ["IN :users", "in ( :users )"])
 def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(marked, database_url):
     execute(database_url, "CREATE TABLE recs (who integer, what integer, place integer)")
-    execute(database_url, *(f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10)))
+    execute(
+        database_url, *(f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10))
+    )
     query = f"SELECT who, what, place FROM recs WHERE who {marked}"
 
-    pull = pull_of(*map(str, range(12)), sql={"url": database_url, "query": query, "batch": 4} | LONG)
+    pull = pull_of(
+        *map(str, range(12)), sql={"url": database_url, "query": query, "batch": 4} | LONG
+    )
 
     assert as_lists(pull) == {str(user): [str(user * 10)] for user in range(10)}
     assert pull.rankings.items.dtype == "int64"
@@ -100,7 +127,9 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url):
         "INSERT INTO numbers VALUES (7, 40, 2), (7, 30.0, 1), (8, 1.5, 1)",
     )
 
-    arrays = pull_of(key, sql={"url": postgres_url} | WIDE | {"table": "public.arrays", "scores": "how"})
+    arrays = pull_of(
+        key, sql={"url": postgres_url} | WIDE | {"table": "public.arrays", "scores": "how"}
+    )
     documents = pull_of("1", "2", "3", sql={"url": postgres_url} | WIDE | {"table": "documents"})
     numbers = pull_of("7", "8", sql={"url": postgres_url, "table": "numbers"} | LONG)
 
@@ -135,7 +164,9 @@ def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database)
         SELECT who, what, place FROM tall WHERE who IN :users AND
         (who <> 'u2' OR (SELECT count(*) FROM ({ENDLESS} LIMIT 100000000)) > 0)"""
 
-    pull = pull_of("u1", "u2", "u3", timeout_s=0.5, sql={"url": database, "query": query, "batch": 1} | LONG)
+    pull = pull_of(
+        "u1", "u2", "u3", timeout_s=0.5, sql={"url": database, "query": query, "batch": 1} | LONG
+    )
 
     assert as_lists(pull) == {"u1": ["3", "1", "2"]}
     assert pull.failures == {"u2": CoverageReason.TIMEOUT, "u3": CoverageReason.TIMEOUT}
@@ -150,7 +181,10 @@ def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database)
         "PRAGMA journal_mode = WAL",
         "SELECT who, what FROM wide; COMMIT; DELETE FROM wide",
         "SELECT who, what FROM wide; SET TRANSACTION READ WRITE; DELETE FROM wide",
-        "SELECT who, what, set_config('transaction_read_only', 'off', true) FROM wide; DELETE FROM wide",
+        (
+            "SELECT who, what, set_config('transaction_read_only', 'off', true) FROM wide; DELETE "
+            "FROM wide"
+        ),
     ],
 )
 def test_a_source_never_writes(statement, database_url, tmp_path):
@@ -166,15 +200,26 @@ def test_a_source_never_writes(statement, database_url, tmp_path):
 
 
 def test_a_full_text_table_of_sqlite_is_read(database):
-    execute(database, "CREATE VIRTUAL TABLE texts USING fts5(who, what)", "INSERT INTO texts VALUES ('u1', '[1]')")
-    options = {"url": database, "query": "SELECT * FROM texts('u1')", "user": "who", "items": "what"}
+    execute(
+        database,
+        "CREATE VIRTUAL TABLE texts USING fts5(who, what)",
+        "INSERT INTO texts VALUES ('u1', '[1]')",
+    )
+    options = {
+        "url": database,
+        "query": "SELECT * FROM texts('u1')",
+        "user": "who",
+        "items": "what",
+    }
     assert as_lists(pull_of("u1", sql=options)) == {"u1": ["1"]}
 
 
 def test_a_missing_file_is_told_and_not_made(tmp_path):
     source = source_of(sql={"url": f"sqlite:///{tmp_path / 'none.db'}"} | WIDE)
 
-    with pytest.raises(SourceError, match=r"database file .*none\.db does not exist: check the url") as caught:
+    with pytest.raises(
+        SourceError, match=r"database file .*none\.db does not exist: check the url"
+    ) as caught:
         source.pull(request("u"))
     assert not caught.value.permanent
     assert not (tmp_path / "none.db").exists()
@@ -186,7 +231,9 @@ def test_a_locked_database_is_told_and_may_be_free_later(database, monkeypatch):
     holder = sqlite3.connect(database.removeprefix("sqlite:///"), isolation_level=None)
     try:
         holder.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(SourceError, match=r"'.*lists\.db' cannot be read: it is locked by another process") as caught:
+        with pytest.raises(
+            SourceError, match=r"'.*lists\.db' cannot be read: it is locked by another process"
+        ) as caught:
             source.pull(request("u"))
     finally:
         holder.close()
@@ -215,7 +262,12 @@ def test_a_wrong_table_query_or_column_is_one_line(options, reason, database_url
 
 def test_casts_and_times_in_a_query_are_no_parameters():
     SqlSourceOptions.model_validate(
-        {"url": "sqlite://", "query": "SELECT a::text, '12:30' FROM t WHERE u IN :users", "user": "a", "items": "b"}
+        {
+            "url": "sqlite://",
+            "query": "SELECT a::text, '12:30' FROM t WHERE u IN :users",
+            "user": "a",
+            "items": "b",
+        }
     )
 
 

@@ -32,15 +32,22 @@ def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(u
 def test_a_source_never_writes(url):
     for statement in ("DELETE FROM wide", "DROP TABLE wide", "UPDATE wide SET what = '[]'"):
         with pytest.raises(SourceError, match=r"cannot be read: the query would do more than read"):
-            pull_of("user's 1", sql={"url": url, "query": statement, "user": "who", "items": "what"})
+            pull_of(
+                "user's 1", sql={"url": url, "query": statement, "user": "who", "items": "what"}
+            )
 
     assert len(as_lists(pull_of(*LISTS, sql=sql_sources(url)["sql table wide"]))) == len(LISTS)
 
 
 def test_the_database_ends_a_query_that_runs_beyond_the_deadline(url):
-    query = "SELECT count(a.seq * b.seq) AS who, '[1]' AS what FROM seq_1_to_1000000 a, seq_1_to_1000000 b"
+    query = (
+        "SELECT count(a.seq * b.seq) AS who, '[1]' AS what FROM seq_1_to_1000000 a, "
+        "seq_1_to_1000000 b"
+    )
 
-    pull = pull_of("u", timeout_s=1, sql={"url": url, "query": query, "user": "who", "items": "what"})
+    pull = pull_of(
+        "u", timeout_s=1, sql={"url": url, "query": query, "user": "who", "items": "what"}
+    )
 
     assert pull.failures == {"u": CoverageReason.TIMEOUT}
 

@@ -25,14 +25,22 @@ ARRAY_FORMS = [
     "who = ANY(CAST(:users AS text[]))",
     "NOT who <> ALL(:users) AND what::text <> $$ :nobody $$ AND what <> E'it\\'s :nobody'",
 ]
-REFUSED = ["who = :users", "who LIKE :users", "who IN (:users, 'u3')", "who IN ('u3', :users)", "who = ANY(ARRAY[:users])"]
+REFUSED = [
+    "who = :users",
+    "who LIKE :users",
+    "who IN (:users, 'u3')",
+    "who IN ('u3', :users)",
+    "who = ANY(ARRAY[:users])",
+]
 
 
 def assert_users_are_bound(url: str, form: str) -> None:
     fill_database(url, {"u1": [1], "u2": [2], "it's": [3]})
     query = f"SELECT who, what FROM wide WHERE {form}"  # noqa: S608 - of the tests
 
-    pull = source_of(sql={"url": url, "query": query, "user": "who", "items": "what"}).pull(request("u1", "it's"))
+    pull = source_of(sql={"url": url, "query": query, "user": "who", "items": "what"}).pull(
+        request("u1", "it's")
+    )
 
     assert as_lists(pull) == {"u1": ["1"], "it's": ["3"]}
 
@@ -49,16 +57,28 @@ def test_arrays_of_users_are_bound_in_postgresql(form, postgres_url):
 
 @pytest.mark.parametrize("form", [*REFUSED, *ARRAY_FORMS[:2]])
 def test_other_forms_are_refused_with_the_form_that_works(form):
-    with pytest.raises(ValidationError, match="in a form that sqlite does not take: write WHERE user_id IN :users"):
+    with pytest.raises(
+        ValidationError, match="in a form that sqlite does not take: write WHERE user_id IN :users"
+    ):
         SqlSourceOptions.model_validate(
-            {"url": "sqlite:///a.db", "query": f"SELECT * FROM t WHERE {form}", "user": "who", "items": "what"}  # noqa: S608
+            {
+                "url": "sqlite:///a.db",
+                "query": f"SELECT * FROM t WHERE {form}",
+                "user": "who",
+                "items": "what",
+            }  # noqa: S608
         )
 
 
 def test_strings_comments_casts_and_escaped_colons_bind_nothing():
-    code = "SELECT '12:30', ':a', 'it''s :b', \"c :c\", d::text, e\\:f, g[1:2] /* :h */ FROM t -- :i"
+    code = (
+        "SELECT '12:30', ':a', 'it''s :b', \"c :c\", d::text, e\\:f, g[1:2] /* :h */ FROM t -- :i"
+    )
     backslash = r"SELECT 'it\'s :a', `:b` FROM t # :c"
 
     assert not parse_query(code, "postgresql").names
     assert not parse_query(backslash, "mysql").names
-    assert parse_query(r"SELECT '\' WHERE u IN :users AND t < :slot", "sqlite").names == {"users", "slot"}
+    assert parse_query(r"SELECT '\' WHERE u IN :users AND t < :slot", "sqlite").names == {
+        "users",
+        "slot",
+    }
