@@ -133,7 +133,7 @@ def wide_lists(
     )
     numbers = None
     if options.scores:
-        numbers, is_bad = columns.numbers_beside(
+        numbers, is_bad = columns.numbers_of_lists(
             lengths, cells[options.scores], options.scores, tally.where
         )
     if options.no_item and (is_empty := is_padding(values, options.no_item)).any():
