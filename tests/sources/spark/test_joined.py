@@ -307,7 +307,7 @@ def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(spark, files
     with pytest.raises(
         SourceError,
         match=(
-            "was written anew while it was read: run the slot again, and replace tables as a whole"
+            "was replaced while it was read: run the slot again, and replace tables as a whole"
         ),
     ):
         measure(there(spark, files))
