@@ -519,7 +519,7 @@ def plant_in_redis(planter: Planter) -> None:
     plant("redis-text", "is no JSON")
     plant(
         "redis-object",
-        "nothing stands where items says, in an object of \\.\\.\\.",
+        "nothing where items says, in an object of \\.\\.\\.",
         "object",
         items="recs",
     )
