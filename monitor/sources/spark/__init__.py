@@ -70,7 +70,7 @@ class SparkUsersOptions(UserColumnOptions, SparkOptions):
 
 
 def _is_live(options: SparkSourceOptions) -> bool:
-    return "slot" not in placeholders(options.table or options.path)
+    return "slot" not in placeholders(options.table or str(options.path))
 
 
 def _all_users(lists: SparkSourceOptions) -> SparkUsersOptions:

@@ -244,7 +244,7 @@ def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark, files, monkey
     with_fault(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(
         SourceError,
-        match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, an executor may have been",
+        match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, perhaps because an executor was",
     ):
         measure(there(spark, files))
 
