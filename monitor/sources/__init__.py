@@ -42,8 +42,12 @@ _T = TypeVar("_T", bound=OneOf)
 
 
 def _readers(role: str, kinds: Mapping[str, SourceKind] = SOURCES) -> dict[str, Reader]:
-    readers = {kind: getattr(source, role) for kind, source in kinds.items()}
-    return {kind: reader for kind, reader in readers.items() if reader is not None}
+    readers = {}
+    for kind, source in kinds.items():
+        reader = getattr(source, role)
+        if reader is not None:
+            readers[kind] = reader
+    return readers
 
 
 def _from_kinds(role: str) -> Callable[[type[_T]], type[_T]]:

@@ -60,7 +60,7 @@ def spell_items(pull: Pull, forms: Forms) -> Pull:
     if not forms:
         return pull
     codes, distinct = pd.Series(pull.rankings.items, copy=False).factorize()
-    texts = speller(forms)([str(item) for item in distinct])
+    texts = speller(forms)(list(map(str, distinct)))
     items = pd.array(texts, dtype="str").take(codes)
     notes = dict(pull.notes)
     if len(set(texts)) < len(texts):

@@ -310,7 +310,7 @@ class GradedItems:
         keys = pd.Series(_str_array(users))
         if self._is_wide and not keys.is_unique:
             user = pa.scalar(keys[keys.duplicated()].iloc[0])
-            self._fail(user, "stands in two rows: give each user one list")
+            self._fail(user, "is in two rows: give each user one list")
         codes, distinct_users = pd.factorize(keys)
         rows = np.repeat(codes, np.concatenate(lengths))
         items = join_items(item_parts)

@@ -382,14 +382,18 @@ class TableLists:
         nbytes = 0
         for batch in merge_batches(map(partial(self._arrays, tally), batches), len(wanted)):
             rows = wanted.rows(columns.spell_column(batch[options.user], options.user_ids))
-            part = {name: batch[name] for name in names}
             is_wanted = rows >= 0
-            if not is_wanted.all():
-                rows = rows[is_wanted]
-                part = {name: column.filter(pa.array(is_wanted)) for name, column in part.items()}
+            part = {}
+            for name in names:
+                column = batch[name]
+                if not is_wanted.all():
+                    column = column.filter(pa.array(is_wanted))
+                part[name] = column
+                nbytes += column.nbytes
+            rows = rows[is_wanted]
+            nbytes += rows.nbytes
             all_rows.append(rows)
             parts.append(part)
-            nbytes += rows.nbytes + sum(column.nbytes for column in part.values())
             check_size(nbytes, self.max_bytes, self.where)
         return np.concatenate(all_rows), join_batches(parts)
 

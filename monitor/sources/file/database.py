@@ -585,10 +585,10 @@ def _jsonl(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequenc
         query = f"SELECT 1 {rows} WHERE {sql_name(root)} IS NOT NULL LIMIT 1"
         if not database.execute(query).fetchall():
             _require_key(database, objects, root, files.where)
-    selected = ", ".join(
-        f"{_json_field_sql(name, root)} AS {sql_name(name)}" for name, root in roots.items()
-    )
-    return f"SELECT {selected} {rows}"
+    selected = []
+    for name, root in roots.items():
+        selected.append(f"{_json_field_sql(name, root)} AS {sql_name(name)}")
+    return f"SELECT {', '.join(selected)} {rows}"
 
 
 def _json_field_sql(name: str, root: str) -> str:

@@ -183,9 +183,10 @@ def _on_disk(where: str, options: FileOptions) -> dict[str, object]:
         paths = [match for match in matches if match.is_file()]
     elif stat.S_ISDIR(path.stat().st_mode):
         folder = path
-        paths = sorted(
-            file for file in path.rglob("*") if not file.is_dir() and not _is_hidden(file, path)
-        )
+        paths = []
+        for file in sorted(path.rglob("*")):
+            if not file.is_dir() and not _is_hidden(file, path):
+                paths.append(file)
         if len(paths) > 1:
             paths = [file for file in paths if _is_part(str(file), options)]
     else:

@@ -143,8 +143,11 @@ class _JoinedAnswers:
 
         UnreadableError if too many rows of an arm's file are unreadable.
         """
-        unreadable = {name: [*lists.unreadable] for name, lists in self._lists.items()}
-        limits = {name: lists.options.max_unreadable for name, lists in self._lists.items()}
+        unreadable: dict[str, list[Unreadable]] = {}
+        limits = {}
+        for name, lists in self._lists.items():
+            unreadable[name] = list(lists.unreadable)
+            limits[name] = lists.options.max_unreadable
         has_repeated = self._find_repeated(unreadable)
         require_readable_lists(unreadable, limits)
         for users, record, pulls in self._pulls(size, has_repeated=has_repeated):
@@ -234,7 +237,7 @@ class _JoinedAnswers:
 
         ``NAME_rankwatch_key`` is whether the user has a list.
         """
-        columns = [f"u.{KEY}", *(f"u.{column}" for column in self._users.columns)]
+        columns = ["u." + column for column in (KEY, *self._users.columns)]
         user_columns = ["*"]
         joins = []
         for name, lists in self._lists.items():

@@ -64,14 +64,15 @@ class ListView:
         self._file = FileView(database, files, options.columns, f"rows_{name}", options)
         # Read without a row: columns that cannot be lists are an error before anything is joined.
         self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
-        columns = [
+        selected = [
             f"{self._file.key(options.user, options.user_ids)} AS {KEY}",
             f"{self._file.text(options.user)} AS {GIVEN}",
         ]
-        columns += [f"{self.taken(column)} AS {sql_name(column)}" for column in self.names]
+        for column in self.names:
+            selected.append(f"{self.taken(column)} AS {sql_name(column)}")
         create = "CREATE TEMP VIEW"
         database.execute(
-            f"{create} {self.all_rows} AS SELECT {', '.join(columns)} FROM {self._file.name}"
+            f"{create} {self.all_rows} AS SELECT {', '.join(selected)} FROM {self._file.name}"
         )
         database.execute(
             f"{create} {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL"

@@ -131,10 +131,12 @@ class RedisSource:
         # In threads, which may be abandoned at the deadline: DNS may hang, and answers may trickle.
         deadline = Deadline.after(request.timeout_s)
         size = self._options.batch
-        key, field = (
-            fill_slot(template, request.slot).replace("{k}", str(request.k))
-            for template in (self._options.key, self._options.field or "")
-        )
+
+        def fill(template: str) -> str:
+            return fill_slot(template, request.slot).replace("{k}", str(request.k))
+
+        key = fill(self._options.key)
+        field = fill(self._options.field or "")
         last = -1 if self._options.no_item else request.k - 1
         with closing(BackgroundCall(self._server.open, name="redis").wait(deadline)) as client:
             for start in range(0, len(users), size):

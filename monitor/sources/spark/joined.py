@@ -126,17 +126,22 @@ class _MeasuredThere:
 
         UnreadableError if too many rows of an arm's table are unreadable.
         """
-        limits = {name: lists.max_unreadable for name, lists in self._lists.items()}
+        limits = {}
         unreadable = UnreadableLists()
+        columns = {}
+        where = {}
         for name, lists in self._lists.items():
+            limits[name] = lists.max_unreadable
             unreadable.add(name, lists.unreadable)
+            columns[name] = lists.columns
+            where[name] = lists.where
         require_readable_lists(unreadable, limits)
         count = -(-self.asked.count // size)
         partition = MeasuredPartition(
             measurer=measurer,
             values=self._users.values,
-            columns={name: lists.columns for name, lists in self._lists.items()},
-            where={name: lists.where for name, lists in self._lists.items()},
+            columns=columns,
+            where=where,
             unread=self._unread,
             k=self._request.k,
         )
@@ -296,8 +301,8 @@ class _Lists(_Table):
         request: JoinRequest,
     ) -> None:
         super().__init__(session, options, request.slot, options.columns)
-        names = [field.name for field in fields(ListColumns)]
-        self.columns = ListColumns(**{name: getattr(options, name) for name in names})
+        names = {field.name: getattr(options, field.name) for field in fields(ListColumns)}
+        self.columns = ListColumns(**names)
         key = self.key(options.user)
         # Read without a row: columns that cannot be lists are an error before anything is joined.
         nobody = pd.Index([], dtype="str")

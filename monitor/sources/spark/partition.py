@@ -59,13 +59,17 @@ class MeasuredPartition:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row, none if the partition has no user."""
-        rows = [batch for batch in batches if batch.num_rows]
-        users = [batch.filter(batch["asked"]) for batch in rows]
-        count = sum(batch.num_rows for batch in users)
+        rows = []
+        users = []
+        count = 0
+        for batch in batches:
+            rows.append(batch)
+            user_rows = batch.filter(batch["asked"])
+            users.append(user_rows.select(["key", *self.values]))
+            count += user_rows.num_rows
         if not count:
             return
-        columns = ["key", *self.values]
-        table = pa.Table.from_batches([batch.select(columns) for batch in users])
+        table = pa.Table.from_batches(users)
         users_batch = self._batch(table, rows)
         pulls = {
             "baseline": users_batch.baseline,
@@ -84,7 +88,9 @@ class MeasuredPartition:
     def _batch(self, table: pa.Table, rows: Sequence[pa.RecordBatch]) -> UserBatch:
         users = user_index(one_array(table["key"]))
         labels = {name: one_array(table[name]) for name in self.values}
-        pulls = {name: self._pull(name, users, rows) for name in self.columns}
+        pulls = {}
+        for name in self.columns:
+            pulls[name] = self._pull(name, users, rows)
         for name, why in self.unread.items():
             pulls[name] = Pull.failed(users, note=why)
         return UserBatch(
@@ -108,8 +114,10 @@ class MeasuredPartition:
         def batches() -> Iterator[dict[str, pa.Array]]:
             for batch in rows:
                 of_side = batch.filter(pc.equal(batch["side"], side))
-                values = {name: of_side[f"{side}_{name}"] for name in names}
-                yield {columns.user: of_side["key"], **values}
+                arrays = {columns.user: of_side["key"]}
+                for name in names:
+                    arrays[name] = of_side[f"{side}_{name}"]
+                yield arrays
 
         lists = TableLists(options=columns, users=users, k=self.k, where=self.where[side])
         return lists.pull(batches())
