@@ -193,8 +193,8 @@ def statement_of(
     if options.table is None:
         assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
         return options.parsed_query.statement()
-    selected = sa.select(*map(sa.column, columns))
-    rows: sa.Select[*tuple[Any, ...]] = selected.select_from(_table(options.table))
+    rows: sa.Select[*tuple[Any, ...]] = sa.select(*map(sa.column, columns))
+    rows = rows.select_from(_table(options.table))
     served = getattr(options, "served", None)
     if served is None:
         return rows
