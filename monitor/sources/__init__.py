@@ -93,7 +93,7 @@ class RelevanceOptions(OneOf):
         default=None,
         description="How long after its slot a run first asks what users found relevant. All of it "
         "must be there by then: the first answer that is not empty is used, and no later one. "
-        "Without `after` the run asks once, at its slot.",
+        "Without `after` the run itself asks.",
     )
     within: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(days=7),
@@ -125,8 +125,8 @@ class SampleOptions(Options):
         ge=1,
         le=10**6,
         description="Least users of every segment, or all if it has fewer. Users that are added "
-        "for this are the same in every run. They count in this segment only, so they do not "
-        "bias the figures of other segments and of all users.",
+        "for this are the same in every run. They count in this segment only, so they do not bias "
+        "the figures of other segments and of all users.",
     )
     stop_when: Literal["decided"] | None = Field(
         default=None,
@@ -204,7 +204,7 @@ def joined_problem(
 ) -> tuple[tuple[str, ...], str] | None:
     """The key path and the reason if sources that can only be joined are not joinable.
 
-    All sources of a comparison must then be of one kind and of one server.
+    All sources of a comparison must then be of one kind and of one server. None if they are.
     """
     sources: dict[tuple[str, ...], OneOf] = dict(lists)
     if not users.all:

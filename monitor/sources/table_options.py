@@ -19,8 +19,8 @@ IdForms = Annotated[
         description="How these ids are rewritten before they are compared, step by step: `strip` "
         "removes blanks, `lower` makes lower case, `int` makes `007` into 7, `{prefix: 'item:'}` "
         "removes a prefix, and `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if all of an id "
-        "matches. A step that does not fit, and `string`, leave the id as it is. Users whose "
-        "ids become equal are `duplicate_user`."
+        "matches. A step that does not fit, and `string`, leave the id as it is. Users whose ids "
+        "become equal are `duplicate_user`.",
     ),
 ]
 
@@ -30,15 +30,15 @@ SECONDS, MILLISECONDS, MICROSECONDS, NANOSECONDS = 1e11, 1e14, 1e17, 1e20
 
 
 class ServedOptions(Options):
-    """Which rows of a log count: the newest list of each user that was served before the slot."""
+    """Which rows of a log count: each user's newest list that was served in time for the slot."""
 
     time: ColumnName = Field(
         description="Column with the time: ISO 8601, in UTC if it names no zone, or seconds, "
-        "milliseconds, microseconds or nanoseconds since 1970. The size of the number decides "
-        "the unit."
+        "milliseconds, microseconds or nanoseconds since 1970. The size of the number decides the "
+        "unit.",
     )
     within: Duration = Field(
-        description="Longest time from serving a list to the slot, such as the time between runs."
+        description="Longest time from serving a list to the slot, such as the time between runs.",
     )
     arm: dict[ColumnName, str] = Field(
         default_factory=dict,
@@ -78,7 +78,7 @@ class UserColumnOptions(Options):
 
     user: ColumnName = Field(
         description="Column with the user's key. In Parquet and JSON lines also a field of "
-        "objects: `user_id.$oid`."
+        "objects: `user_id.$oid`.",
     )
     user_ids: IdForms = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
@@ -89,7 +89,7 @@ class WeightColumnOptions(Options):
 
     item: ColumnName = Field(description="Column with the item's id.")
     weight: ColumnName = Field(
-        description="Column with the item's weight, such as its popularity or price: above 0."
+        description="Column with the item's weight, such as its popularity or price: above 0.",
     )
 
 
@@ -111,8 +111,8 @@ class ListColumnOptions(UserColumnOptions):
     )
     item: ColumnName | None = Field(
         default=None,
-        description="Long form: column with one item id in each row. Needs `rank`, `scores` "
-        "or both, or in files `in_order: true`.",
+        description="Long form: column with one item id in each row. Needs `rank`, `scores` or "
+        "both, or in files `in_order: true`.",
     )
     rank: ColumnName | None = Field(
         default=None,

@@ -60,11 +60,11 @@ class OnlyJoined:
         pass
 
     def pull(self, request: PullRequest) -> Pull:  # noqa: ARG002
-        """SourceError."""
+        """Raise SourceError."""
         raise SourceError(_NOT_PULLED)
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:  # noqa: ARG002
-        """SourceError."""
+        """Raise SourceError."""
         raise SourceError(_NOT_PULLED)
 
 

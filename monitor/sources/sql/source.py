@@ -90,11 +90,9 @@ class ReadOnlyDatabase:
         """Rows in parts of limited memory."""
         size = 1  # the length of values is not yet known
         while rows := result.fetchmany(size):
-            longest = 0
-            for row in rows:
-                for value in row:
-                    if type(value) in {str, bytes, list}:
-                        longest = max(longest, len(value))
+            values = chain.from_iterable(rows)
+            lengths = (len(value) for value in values if type(value) in {str, bytes, list})
+            longest = max(lengths, default=0)
             if longest > _LONGEST_VALUE:
                 raise SourceError(
                     f"{self.where} gives a value of length {longest}: select none longer than "
