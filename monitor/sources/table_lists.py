@@ -98,47 +98,47 @@ class WantedUsers:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def rows(self, users: pa.Array) -> Integers:
+    def positions(self, users: pa.Array) -> Integers:
         """The position of each of these users, -1 for null and for users that are not requested."""
         if users.equals(self._keys):
             return np.arange(len(users))
-        positions = pc.index_in(users, value_set=self._keys).fill_null(-1)
-        rows: Integers = positions.to_numpy().astype(np.int64)
-        return rows
+        places = pc.index_in(users, value_set=self._keys).fill_null(-1)
+        positions: Integers = places.to_numpy().astype(np.int64)
+        return positions
 
-    def take(self, rows: Integers) -> pd.Index[str]:
+    def take(self, positions: Integers) -> pd.Index[str]:
         """The users at these positions."""
-        if len(rows) == len(self) and bool((rows == np.arange(len(rows))).all()):
+        if len(positions) == len(self) and bool((positions == np.arange(len(positions))).all()):
             return self.index
-        return columns.user_index(self._keys.take(pa.array(rows)))
+        return columns.user_index(self._keys.take(pa.array(positions)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
         """Reasons by user, from positions by reason. The first reason of a user counts."""
         failed: dict[str, CoverageReason] = {}
-        for reason, rows in reasons.items():
-            if len(rows):
-                for user in self.take(np.unique(rows)):
+        for reason, positions in reasons.items():
+            if len(positions):
+                for user in self.take(np.unique(positions)):
                     failed.setdefault(user, reason)
         return failed
 
 
 def wide_lists(
     wanted: WantedUsers,
-    rows: Integers,
+    positions: Integers,
     cells: ArrowBatch,
     options: ListColumnOptions | ListColumns,
     tally: Tally,
 ) -> Pull:
     """Lists of the wide form: a column of lists, and perhaps one of scores.
 
-    ``rows`` has the position of each list's user. A user is ``malformed`` if an item is no id, or
-    if the scores are not as many as the items.
+    ``positions`` has the position of each list's user. A user is ``malformed`` if an item is no id,
+    or if the scores are not as many as the items.
     """
     name = str(options.items)
     lists = cells[name]
     values, lengths = columns.flat_lists(lists)
     is_null = lists.is_null().to_numpy(zero_copy_only=False)
-    is_bad = np.zeros(len(rows), dtype=np.bool_)
+    is_bad = np.zeros(len(positions), dtype=np.bool_)
     scores = None
     if options.scores:
         scores, is_bad = columns.numbers_of_lists(
@@ -146,42 +146,42 @@ def wide_lists(
         )
     if options.no_item:
         is_item = ~is_padding(values, options.no_item)
-        list_numbers = np.repeat(np.arange(len(rows)), lengths)[is_item]
+        list_numbers = np.repeat(np.arange(len(positions)), lengths)[is_item]
         values = values.filter(pa.array(is_item))
-        lengths = np.bincount(list_numbers, minlength=len(rows))
+        lengths = np.bincount(list_numbers, minlength=len(positions))
         if scores is not None:
             scores = scores[is_item]
     items = tally.list_items(values, name, lengths)
     if items.null_count:
-        list_numbers = np.repeat(np.arange(len(rows)), lengths)
+        list_numbers = np.repeat(np.arange(len(positions)), lengths)
         is_bad[list_numbers[items.is_null().to_numpy(zero_copy_only=False)]] = True
-    is_repeated = np.bincount(rows, minlength=len(wanted))[rows] > 1
+    is_repeated = np.bincount(positions, minlength=len(wanted))[positions] > 1
     reasons = {
-        CoverageReason.DUPLICATE_USER: rows[is_repeated],
-        CoverageReason.MISSING: rows[is_null],
-        CoverageReason.MALFORMED: rows[is_bad],
+        CoverageReason.DUPLICATE_USER: positions[is_repeated],
+        CoverageReason.MISSING: positions[is_null],
+        CoverageReason.MALFORMED: positions[is_bad],
     }
     is_left = ~(is_repeated | is_null | is_bad)
     if not is_left.all():
         is_item_left = np.repeat(is_left, lengths)
-        rows = rows[is_left]
+        positions = positions[is_left]
         lengths = lengths[is_left]
         items = items.filter(pa.array(is_item_left))
         if scores is not None:
             scores = scores[is_item_left]
-    return _pull(wanted, rows, lengths, items, reasons, scores)
+    return _pull(wanted, positions, lengths, items, reasons, scores)
 
 
 def long_lists(
     wanted: WantedUsers,
-    rows: Integers,
+    positions: Integers,
     cells: ArrowBatch,
     options: ListColumnOptions | ListColumns,
     tally: Tally,
 ) -> Pull:
     """Lists of the long form: a column of items with ranks, scores or both.
 
-    ``rows`` has the position of each item's user. The lowest rank is first. Without ranks the
+    ``positions`` has the position of each item's user. The lowest rank is first. Without ranks the
     highest score is first, and items of equal score are in the order of their ids as text.
     A user is ``malformed`` if two items have one rank, if an item or a rank is null, if a score is
     no number, or if a score is null and there are no ranks.
@@ -189,7 +189,7 @@ def long_lists(
     name = str(options.item)
     if options.no_item:
         is_item = ~is_padding(cells[name], options.no_item)
-        rows = rows[is_item]
+        positions = positions[is_item]
         cells = {key: column.filter(pa.array(is_item)) for key, column in cells.items()}
     items = tally.ids(cells[name], name)
     is_bad = items.is_null().to_numpy(zero_copy_only=False)
@@ -205,69 +205,73 @@ def long_lists(
         column = cells[options.rank]
         places, _ = columns.number_column(column, options.rank, tally.where)
         tally.flags(options.rank, Need.NUMBERS, np.isnan(places), column)
-        order = _order(rows, places, None)
+        order = _order(positions, places, None)
     else:
         assert scores is not None  # noqa: S101 - options have a rank or scores
         places = -scores
-        order = _order(rows, places, items)
+        order = _order(positions, places, items)
     is_bad = is_bad | np.isnan(places)
     if order is not None:
-        rows = rows[order]
+        positions = positions[order]
         places = places[order]
         is_bad = is_bad[order]
         items = items.take(pa.array(order))
         if scores is not None:
             scores = scores[order]
     is_bad_user = np.zeros(len(wanted), dtype=np.bool_)
-    is_bad_user[rows[is_bad]] = True
+    is_bad_user[positions[is_bad]] = True
     if options.rank:
-        is_same_rank = (rows[1:] == rows[:-1]) & (places[1:] == places[:-1])
-        is_bad_user[rows[1:][is_same_rank]] = True
-    is_left = ~is_bad_user[rows]
+        is_same_rank = (positions[1:] == positions[:-1]) & (places[1:] == places[:-1])
+        is_bad_user[positions[1:][is_same_rank]] = True
+    is_left = ~is_bad_user[positions]
     if not is_left.all():
-        rows = rows[is_left]
+        positions = positions[is_left]
         items = items.filter(pa.array(is_left))
         if scores is not None:
             scores = scores[is_left]
-    lengths = np.bincount(rows, minlength=len(wanted)).astype(np.int64)
+    lengths = np.bincount(positions, minlength=len(wanted)).astype(np.int64)
     present = np.flatnonzero(lengths)
     reasons = {CoverageReason.MALFORMED: np.flatnonzero(is_bad_user)}
     return _pull(wanted, present, lengths[present], items, reasons, scores)
 
 
-def _order(rows: Integers, places: Floats, items: pa.Array | None) -> npt.NDArray[np.intp] | None:
+def _order(
+    positions: Integers, places: Floats, items: pa.Array | None
+) -> npt.NDArray[np.intp] | None:
     """The order by user and place, and for equal places by the text of the items if they are given.
 
     None if the rows have this order already.
     """
-    is_same_user = rows[1:] == rows[:-1]
-    is_after = (rows[1:] > rows[:-1]) | (is_same_user & (places[1:] > places[:-1]))
+    is_same_user = positions[1:] == positions[:-1]
+    is_after = (positions[1:] > positions[:-1]) | (is_same_user & (places[1:] > places[:-1]))
     if bool(is_after.all()):
         return None
-    order = np.lexsort((places, rows))
+    order = np.lexsort((places, positions))
     if items is None:
         return order
-    rows_in_order = rows[order]
+    positions_in_order = positions[order]
     places_in_order = places[order]
-    is_tied = rows_in_order[1:] == rows_in_order[:-1]
+    is_tied = positions_in_order[1:] == positions_in_order[:-1]
     is_tied &= places_in_order[1:] == places_in_order[:-1]
     if not is_tied.any():
         return order
-    text_places = np.empty(len(rows), dtype=np.int64)
-    text_places[pc.sort_indices(items.cast(pa.large_string())).to_numpy()] = np.arange(len(rows))
-    return np.lexsort((text_places, places, rows))
+    text_places = np.empty(len(positions), dtype=np.int64)
+    text_places[pc.sort_indices(items.cast(pa.large_string())).to_numpy()] = np.arange(
+        len(positions)
+    )
+    return np.lexsort((text_places, places, positions))
 
 
 def _pull(
     wanted: WantedUsers,
-    rows: Integers,
+    positions: Integers,
     lengths: Integers,
     items: pa.Array,
     reasons: Mapping[CoverageReason, Integers],
     scores: Floats | None,
 ) -> Pull:
     table = RankingTable(
-        users=wanted.take(rows),
+        users=wanted.take(positions),
         offsets=offsets_of(lengths),
         items=columns.join_items([items]),
         scores=scores,
@@ -334,25 +338,27 @@ class TableLists:
 
     def _columns(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
         wanted = WantedUsers(self.users)
-        rows, cells = self._rows_of(wanted, batches, tally)
-        pull = self._lists(wanted, rows, cells, tally)
+        positions, cells = self._rows_of(wanted, batches, tally)
+        pull = self._lists(wanted, positions, cells, tally)
         version = self.options.model_version
         if version is None:
             return pull
-        listed_rows, first = np.unique(rows, return_index=True)
-        has_list = ~wanted.take(listed_rows).isin(list(pull.failures))
+        listed, first = np.unique(positions, return_index=True)
+        has_list = ~wanted.take(listed).isin(list(pull.failures))
         versions = cells[version].take(pa.array(first[has_list])).cast(pa.large_string())
         return replace(pull, versions=count_versions({}, Counter(versions.to_pylist()).items()))
 
-    def _lists(self, wanted: WantedUsers, rows: Integers, cells: ArrowBatch, tally: Tally) -> Pull:
+    def _lists(
+        self, wanted: WantedUsers, positions: Integers, cells: ArrowBatch, tally: Tally
+    ) -> Pull:
         options = self.options
         read = long_lists if options.items is None else wide_lists
-        pull = read(wanted, rows, cells, options, tally)
+        pull = read(wanted, positions, cells, options, tally)
         pull = replace(pull, rankings=without_items(pull.rankings, options.no_item))
         pull = spell_items(pull, options.item_ids)
         if options.items is not None or not options.user_ids:
             return pull
-        spellings = cells[options.user].to_pandas().groupby(rows).nunique()
+        spellings = cells[options.user].to_pandas().groupby(positions).nunique()
         merged = spellings.index[spellings > 1].to_numpy()
         if not len(merged):
             return pull
@@ -377,12 +383,14 @@ class TableLists:
         if options.user_ids and options.item:
             columns_read.append(options.user)
         names = [name for name in columns_read if name is not None]
-        all_rows: list[Integers] = []
+        all_positions: list[Integers] = []
         parts: list[ArrowBatch] = []
         nbytes = 0
         for batch in merge_batches(map(partial(self._arrays, tally), batches), len(wanted)):
-            rows = wanted.rows(columns.spell_column(batch[options.user], options.user_ids))
-            is_wanted = rows >= 0
+            positions = wanted.positions(
+                columns.spell_column(batch[options.user], options.user_ids)
+            )
+            is_wanted = positions >= 0
             part = {}
             for name in names:
                 column = batch[name]
@@ -390,12 +398,12 @@ class TableLists:
                     column = column.filter(pa.array(is_wanted))
                 part[name] = column
                 nbytes += column.nbytes
-            rows = rows[is_wanted]
-            nbytes += rows.nbytes
-            all_rows.append(rows)
+            positions = positions[is_wanted]
+            nbytes += positions.nbytes
+            all_positions.append(positions)
             parts.append(part)
             check_size(nbytes, self.max_bytes, self.where)
-        return np.concatenate(all_rows), join_batches(parts)
+        return np.concatenate(all_positions), join_batches(parts)
 
     def _arrays(self, tally: Tally, batch: TableBatch) -> dict[str, pa.Array]:
         options = self.options

@@ -68,10 +68,10 @@ _THREADS = 2  # with more threads each has too little memory
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_LONGEST_SPAN = timedelta(days=365 * 1900) // _MICROSECOND
-_LONGEST_TEXT = 1 << 18
-_LONGEST_LIST = 100_000
-_LONGEST_HEADER = 1 << 20
+_LONGEST_SPAN = timedelta(days=365 * 1900) // _MICROSECOND  # microseconds
+_LONGEST_TEXT = 1 << 18  # bytes
+_LONGEST_LIST = 100_000  # items
+_LONGEST_HEADER = 1 << 20  # bytes
 _MOST_COLUMNS = 4000
 
 

@@ -35,7 +35,8 @@ def diagnosed(files: Sequence[FileSet]) -> Iterator[None]:
         yield
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
-    except (duckdb.Error, pa.ArrowException) as error:
+    # A stream of batches may raise OSError for an error of DuckDB.
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
         if "INTERRUPT" in str(error):
             raise
         for file_set in files:

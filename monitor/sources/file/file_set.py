@@ -34,9 +34,9 @@ _FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-_MOST_PARTS = 10_000
+_MOST_PARTS = 10_000  # files
 _PARQUET = b"PAR1"  # the first and the last bytes of a Parquet file
-LONGEST_LINE = 16 << 20
+LONGEST_LINE = 16 << 20  # bytes, of JSON lines and logs
 T = TypeVar("T")
 
 

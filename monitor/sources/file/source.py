@@ -22,8 +22,8 @@ from monitor.sources.table_lists import TableBatch, check_size
 from monitor.sources.tables import Table
 
 _BATCH_ROWS = 8192
-_USER_BYTES = 64
-_CACHED_USERS = 100_000
+_USER_BYTES = 64  # least memory of one user
+_CACHED_USERS = 100_000  # most users that are cached
 
 
 class FileLists:

@@ -32,7 +32,7 @@ from monitor.sources.tables import Table
 
 _FETCH = 10_000  # rows
 _FETCH_LENGTH = 1 << 26  # characters of one value in all rows of a fetch
-_LONGEST_VALUE = 1 << 22
+_LONGEST_VALUE = 1 << 22  # characters or bytes
 _SQLITE_STEPS = 10_000
 _LONGEST_CONNECT_S = 10.0
 _HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables need them
