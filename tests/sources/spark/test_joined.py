@@ -306,9 +306,7 @@ def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(spark, files
     before_measured(monkeypatch, lambda: pq.write_table(table, files[0].path))
     with pytest.raises(
         SourceError,
-        match=(
-            "was replaced while it was read: run the slot again, and replace tables as a whole"
-        ),
+        match=("was replaced while it was read: run the slot again, and replace tables as a whole"),
     ):
         measure(there(spark, files))
 
