@@ -40,15 +40,19 @@ def body_for_batch(body: object, users: Sequence[str]) -> object:
         return [body_for_batch(value, users) for value in body]
     if isinstance(body, dict):
         return {key: body_for_batch(value, users) for key, value in body.items()}
-    if body == "{users}":
-        return list(users)
-    if body == "{users:int}":
-        return list(map(int, users))
-    if body == "{count}":
-        return len(users)
     if isinstance(body, str):
-        return body.replace("{users}", ",".join(users))
+        return _fill_users(body, users)
     return body
+
+
+def _fill_users(template: str, users: Sequence[str]) -> object:
+    if template == "{users}":
+        return list(users)
+    if template == "{users:int}":
+        return list(map(int, users))
+    if template == "{count}":
+        return len(users)
+    return template.replace("{users}", ",".join(users))
 
 
 def _map_texts(body: object, fill: Callable[[str], object]) -> object:

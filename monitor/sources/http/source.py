@@ -171,7 +171,7 @@ class HttpSource:
 
 def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:
     """Lists of the requested users, asked for by this process."""
-    tls = trust(options.ca_file, options.cert_file, options.key_file)
+    tls = trust(options)
     return run_pull(_HttpPull(options, request, tls).pull)
 
 
