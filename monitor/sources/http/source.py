@@ -335,7 +335,7 @@ class _HttpPull:
         outcome = await self._host.ask(
             partial(self._ask_now, session, users), self._what, self._options, self._deadline
         )
-        self._companion.ask(users)
+        self._companion.mark_requested(users)
         if self._queued.pop(users, None) is not None and isinstance(
             outcome, RequestFailure
         ):  # nobody is asked now
@@ -346,7 +346,7 @@ class _HttpPull:
         self, session: aiohttp.ClientSession, users: tuple[str, ...]
     ) -> AnswersByUser | RequestFailure:
         self._under_way[users] += time.monotonic() - self._queued.pop(users)
-        self._companion.ask(users)
+        self._companion.mark_requested(users)
         if self._given_up:
             return self._given_up
         asking = self._asking
