@@ -331,7 +331,7 @@ class HttpSourceOptions(HttpOptions):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_profile(cls, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - raw input is anything
+    def _from_profile(cls, data: object, info: ValidationInfo) -> object:
         if not isinstance(data, Mapping) or not isinstance(data.get("profile"), str):
             return data
         return with_profile(data, (info.context or {}).get("base_dir"))

@@ -7,7 +7,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from http import HTTPStatus
 from math import inf
@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientMiddlewareType, ClientRequest, ClientResponse
-from pydantic import SecretStr
 
 from monitor import USER_AGENT
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
@@ -29,7 +28,6 @@ from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions, OAuth2Opt
 from monitor.sources.http.connection_pool import open_socket
 from monitor.texts.tls_faults import write_tls_fault
 
-_TIMEOUT = aiohttp.ClientTimeout(total=10)
 _MARGIN_S = 30.0
 """A token is replaced so long before it expires, or a tenth of its life if that is shorter."""
 _REFUSED_S = 60.0
@@ -43,27 +41,18 @@ class TokenError(aiohttp.ClientError):
     """The server gave no access token. The text says why."""
 
 
-def proxy_options(secret: SecretStr | None) -> dict[str, Any]:
-    """Keyword arguments for a request through this proxy."""
-    if secret is None:
-        return {}
-    return {"proxy": secret.get_secret_value()}
-
-
 def authentication(
-    options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline, proxied: Mapping[str, Any]
+    options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline, proxy: str | None
 ) -> ClientMiddlewareType:
     """The middleware that authenticates the requests of one pull.
 
     SourceError if there are no AWS credentials.
     """
     if options.oauth2:
-        return _tokens_of(options.oauth2, tls, tuple(proxied.items()))
+        return _tokens_of(options.oauth2, tls, proxy)
     if options.hmac:
-        sign = partial(_add_hash, options.hmac)
-    else:
-        sign = _aws_signer(options.given, deadline)
-    return partial(_send_signed, sign)
+        return partial(_send_signed, partial(_add_hash, options.hmac))
+    return partial(_send_signed, _aws_signer(options.given, deadline))
 
 
 async def _send_signed(
@@ -102,7 +91,8 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
 
     They are looked for in each pull, because temporary keys expire.
     """
-    from botocore import auth, awsrequest, credentials, exceptions, session  # noqa: PLC0415 - an extra
+    # In an extra
+    from botocore import auth, awsrequest, credentials, exceptions, session  # noqa: PLC0415
 
     def find_keys() -> Any:  # noqa: ANN401 - untyped
         if options.access_key and options.secret_key:
@@ -129,10 +119,9 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
 
 
 def _describe(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
-        error.os_error, LinkLocalError
-    ):
-        return f"gave no answer ({error.os_error.strerror})"
+    cause = getattr(error, "os_error", None)
+    if isinstance(cause, LinkLocalError):
+        return f"gave no answer ({cause.strerror})"
     fault = find_tls_fault(error)
     if fault is not None:
         return ": ".join(write_tls_fault(fault, TlsClient.HTTP_SOURCE))
@@ -144,9 +133,9 @@ class AccessTokens:
     """The access token of one client, used until it expires. For one event loop."""
 
     def __init__(
-        self, options: OAuth2Options, tls: ssl.SSLContext | None, proxied: Mapping[str, Any]
+        self, options: OAuth2Options, tls: ssl.SSLContext | None, proxy: str | None
     ) -> None:
-        self._options, self._tls, self._proxied = options, tls, proxied
+        self._options, self._tls, self._proxy = options, tls, proxy
         self._token: str | TokenError = ""  # the value of the header Authorization
         # Times of the monotonic clock
         self._expires_at = 0.0
@@ -189,15 +178,12 @@ class AccessTokens:
         client_id = quote(options.client_id, safe="")
         client_secret = quote(options.client_secret.get_secret_value(), safe="")
         login = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
-        form = {"grant_type": "client_credentials"}
-        if options.scope is not None:
-            form["scope"] = options.scope
-        if options.audience is not None:
-            form["audience"] = options.audience
+        form = options.model_dump(include={"scope", "audience"}, exclude_none=True)
+        form["grant_type"] = "client_credentials"
         async with (
             aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(socket_factory=open_socket),
-                timeout=_TIMEOUT,
+                timeout=aiohttp.ClientTimeout(total=10),
                 headers={"User-Agent": USER_AGENT, "Authorization": f"Basic {login}"},
             ) as session,
             session.post(
@@ -205,7 +191,7 @@ class AccessTokens:
                 data=form,
                 ssl=self._tls or True,
                 allow_redirects=False,
-                **self._proxied,
+                proxy=self._proxy,
             ) as response,
         ):
             answer = None
@@ -219,12 +205,6 @@ class AccessTokens:
         raise TokenError(f"answered {response.status} without a token")
 
 
-@cache
-def _tokens_of(
-    options: OAuth2Options, tls: ssl.SSLContext | None, proxied: tuple[tuple[str, Any], ...]
-) -> AccessTokens:
-    return AccessTokens(options, tls, dict(proxied))
-
-
+_tokens_of = cache(AccessTokens)
 # A forked process has another event loop.
 os.register_at_fork(after_in_child=_tokens_of.cache_clear)

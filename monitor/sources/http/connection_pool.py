@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import aiohttp
 from aiohttp.connector import AddrInfoType
@@ -56,7 +56,7 @@ class _DaemonThreads(ThreadPoolExecutor):
     A name server that hangs delays neither other hosts nor the end of the process.
     """
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:  # noqa: ANN401 - as in the base
+    def submit(self, fn: Callable[..., T], /, *args: object, **named: object) -> Future[T]:
         """Call the function in a new thread."""
         future: Future[T] = Future()
 
@@ -177,12 +177,7 @@ def trust(options: HttpOptions) -> ssl.SSLContext | None:
 
     SourceError if a file cannot be read.
     """
-    files = {
-        "ca_file": options.ca_file,
-        "cert_file": options.cert_file,
-        "key_file": options.key_file,
-    }
-    paths = {name: path for name, path in files.items() if path is not None}
+    paths = options.model_dump(include={"ca_file", "cert_file", "key_file"}, exclude_none=True)
     if not paths:
         return None
     try:
@@ -190,7 +185,7 @@ def trust(options: HttpOptions) -> ssl.SSLContext | None:
         for path in paths.values():
             status = Path(path).stat()
             versions.append((status.st_ino, status.st_mtime_ns))
-        return _load(*files.values(), tuple(versions))
+        return _load(tuple(versions), **paths)
     except OSError as error:  # ssl.SSLError is one
         names = " and ".join(f"{name} {path}" for name, path in paths.items())
         raise SourceError(
@@ -201,10 +196,10 @@ def trust(options: HttpOptions) -> ssl.SSLContext | None:
 
 @lru_cache(maxsize=64)
 def _load(
-    ca_file: str | None,
-    cert_file: str | None,
-    key_file: str | None,
     _versions: tuple[tuple[int, int], ...],
+    ca_file: str | None = None,
+    cert_file: str | None = None,
+    key_file: str | None = None,
 ) -> ssl.SSLContext:
     # Pulls with the same context share connections. A replaced file leads to a new context.
     context = ssl.create_default_context(cafile=ca_file)

@@ -22,8 +22,6 @@ from monitor.sources.http.request import AnswersByUser, RequestFailure
 
 _Outcome = AnswersByUser | RequestFailure
 _Request = Callable[[], Awaitable[_Outcome]]
-_Clock = Callable[[], float]
-_Sleep = Callable[[float], Awaitable[None]]
 _Probe = asyncio.Future[RequestFailure | None]
 """Its result is None if the request of the probe was answered, or was not made."""
 
@@ -141,8 +139,8 @@ class Host:
 
     def __init__(
         self,
-        monotonic: _Clock = time.monotonic,
-        sleep: _Sleep = asyncio.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._monotonic, self._sleep, self._now = monotonic, sleep, now
@@ -200,7 +198,13 @@ class Host:
     ) -> RequestFailure | None:
         if options.is_limited:
             async with self._turn:
-                await self._wait_for_limits(options)
+                while self._under_way >= self._most_in_flight(options):
+                    self._knee.is_reached = True
+                    self._ended.clear()
+                    await self._ended.wait()
+                early_s = self._next_s - self._monotonic()
+                if options.max_rate and early_s > 0:
+                    await self._sleep(early_s)
                 refusal = await self._wait_for_pauses(what, deadline)
                 if refusal is None and options.max_rate:
                     self._next_s = max(self._next_s, self._monotonic()) + 1 / options.max_rate
@@ -209,15 +213,6 @@ class Host:
         if refusal is None and options.requests_a_day:
             refusal = self._count_of_day(options.requests_a_day)
         return refusal
-
-    async def _wait_for_limits(self, options: HttpSourceOptions) -> None:
-        while self._under_way >= self._most_in_flight(options):
-            self._knee.is_reached = True
-            self._ended.clear()
-            await self._ended.wait()
-        early_s = self._next_s - self._monotonic()
-        if options.max_rate and early_s > 0:
-            await self._sleep(early_s)
 
     def _most_in_flight(self, options: HttpSourceOptions) -> float:
         if options.max_in_flight == "adaptive":

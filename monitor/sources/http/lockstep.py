@@ -57,7 +57,7 @@ class Companion:
         self._run = _Run()
         if request.together:
             self._run = _RUNS.setdefault(request.together, self._run)
-        draw = random.Random(f"{request.together} {len(self._run)}").random  # noqa: S311 - no secret
+        draw = random.Random(f"{request.together} {len(self._run)}").random  # noqa: S311
         # For each half of a window the pull with the lowest number is first.
         self.lots = [draw() for _ in range(2 * self._count // WINDOW + 1)]
         self._run.append(self)

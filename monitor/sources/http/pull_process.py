@@ -180,8 +180,7 @@ def answer_pulls(descriptor: int) -> None:
             continue
         if not data:  # the parent has ended
             os._exit(0)
-        arguments = (descriptors[0], pull_here)
-        thread = threading.Thread(target=_answer, args=arguments, daemon=True)
+        thread = threading.Thread(target=_answer, args=(descriptors[0], pull_here), daemon=True)
         thread.start()
         threads.append(thread)
 

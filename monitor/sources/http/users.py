@@ -16,9 +16,10 @@ from monitor.errors import SourceError, UnreadableError
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
-from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, trust
+from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull
+from monitor.sources.http.failures import connection_failure, status_failure
 from monitor.sources.http.request import read_body
-from monitor.sources.http.source import connection_failure, request_options, status_failure
+from monitor.sources.http.source import request_options
 from monitor.sources.list_collector import from_json
 from monitor.sources.table_lists import TableBatch
 from monitor.sources.tables import Table
@@ -38,14 +39,12 @@ class HttpUsers(Table):
         SourceError if the answer has no users, or none of them has one of the columns.
         """
         options = self._options
-        tls = trust(options)
         deadline = Deadline.after(options.timeout.total_seconds())
-        request = request_options(options, tls, deadline)
+        request = request_options(options, deadline)
         quote_all = partial(quote, safe="")
         url = fill_slot(options.url.get_secret_value(), slot, quote_all)
-        rows = []
-        for user in run_pull(partial(self._get, url, request)):
-            rows.append(user if isinstance(user, dict) else {options.user: user})
+        users = run_pull(partial(self._get, url, request))
+        rows = [user if isinstance(user, dict) else {options.user: user} for user in users]
         if rows:
             names = list(dict.fromkeys(chain.from_iterable(rows)))
             require_columns(columns, names, f"the answer of {options.host}")
