@@ -11,7 +11,9 @@ from monitor.errors import InputError
 from monitor.model.instants import read_since
 
 LONGEST_TEXT = 500
-"""Characters of a name or user in a query: so headers and address stay below the server's 16 kB."""
+"""Characters of a name in a query: so headers and address stay below the server's 16 kB."""
+LONGEST_USER = 12_000
+"""Characters of a user's id in a query: one address of ASCII fits into the server's 16 kB."""
 LARGEST_NUMBER = 2**63 - 1
 """The largest number that databases give to a row."""
 
@@ -34,7 +36,7 @@ KINDS: Mapping[str, Any] = {
     "from": Slot,
     "to": Slot,
     "slot": Slot,
-    "id": Text,
+    "id": Annotated[str, Field(max_length=LONGEST_USER)],
     "comparison": Text,
     "severity": Severities,
     "state": States,
@@ -111,6 +113,8 @@ def describe_query(name: str, *, is_required: bool) -> dict[str, Any]:
 def describe_path(name: str) -> dict[str, Any]:
     """A part of a path in OpenAPI."""
     schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
+    if name == "user":
+        schema["maxLength"] = LONGEST_USER
     if name == "slot":
         schema = {"type": "string", "format": "date-time"}
     return {
