@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, and_, case, select
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage.column_types import key
-from monitor.storage.rows import from_row, insert, lock_comparisons, to_row
+from monitor.storage.rows import from_row, from_rows, insert, lock_comparisons, to_row
 from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]
@@ -94,8 +94,8 @@ def admit(
         alert = key_of(state)
         if _follows(stored.get(alert), state, causes.get(alert)):
             admitted.append(state)
-    keys = {key_of(state) for state in admitted}
-    return admitted, [change for change in changes if key_of(change) in keys]
+    alerts = set(map(key_of, admitted))
+    return admitted, [change for change in changes if key_of(change) in alerts]
 
 
 def announce(
@@ -110,7 +110,7 @@ def announce(
     fresh = [change for change in changes if _identity(change) not in stored]
     if not fresh:
         return
-    connection.execute(transitions.insert(), [_transition_row(change) for change in fresh])
+    connection.execute(transitions.insert(), list(map(_transition_row, fresh)))
     ids = _ids_of(connection, fresh)
     receivers_by_key = _receivers_of_starts(connection, fresh)
     pending = []
@@ -149,7 +149,11 @@ def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[s
 
 def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey, AlertState]:
     """Return the stored states of these comparisons."""
-    return {key_of(state): state for name in names for state in read_states(connection, name)}
+    states = {}
+    for name in names:
+        for state in read_states(connection, name):
+            states[key_of(state)] = state
+    return states
 
 
 def read_states(
@@ -166,7 +170,7 @@ def read_states(
         query = query.where(alert_states.c.comparison == comparison)
     if state is not None:
         query = query.where(alert_states.c.state == state)
-    return tuple(from_row(AlertState, row) for row in connection.execute(query))
+    return from_rows(AlertState, connection.execute(query))
 
 
 def read_firing(connection: Connection, comparison: str | None = None) -> tuple[Transition, ...]:

@@ -66,7 +66,7 @@ class SqlAlertStore:
         query = select(transitions).order_by(transitions.c.id.desc()).limit(limit)
         if comparison is not None:
             query = query.where(transitions.c.comparison == comparison)
-        return tuple(transition_of_row(row) for row in reversed(self._database.rows(query)))
+        return tuple(map(transition_of_row, reversed(self._database.rows(query))))
 
     def store_states(
         self,

@@ -118,7 +118,7 @@ class SqlOutbox:
                 deliveries.c.id.in_([row.delivery_id for row in rows]), is_free
             )
             connection.execute(leased.values(leased_by=owner, leased_until=until))
-        return tuple(_delivery(row) for row in sorted(rows, key=lambda row: row.id))
+        return tuple(map(_delivery, sorted(rows, key=lambda row: row.id)))
 
     def firing_snapshot(
         self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
@@ -190,7 +190,7 @@ class SqlOutbox:
             .order_by(transitions.c.id)
             .limit(limit)
         )
-        return tuple(_delivery(row) for row in self._database.rows(query))
+        return tuple(map(_delivery, self._database.rows(query)))
 
     def schedule_repetition(
         self, repeated: Sequence[Delivery], *, at: datetime, message_key: str | None
@@ -209,7 +209,7 @@ class SqlOutbox:
         ends = _select(transitions).where(is_sent, IS_END, deliveries.c.settled_at >= ended_since)
         with self._database.read() as connection:
             rows = [*connection.execute(starts), *connection.execute(ends)]
-        return tuple(transition_of_row(row) for row in sorted(rows, key=lambda row: row.id))
+        return tuple(map(transition_of_row, sorted(rows, key=lambda row: row.id)))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
         is_configured = deliveries.c.receiver.in_(list(receivers))

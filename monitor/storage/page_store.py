@@ -44,7 +44,7 @@ from monitor.storage.alert_states import IS_END, IS_START, transition_of_row
 from monitor.storage.column_types import unescape
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
-from monitor.storage.rows import from_row, is_sqlite
+from monitor.storage.rows import from_row, from_rows, is_sqlite
 from monitor.storage.run_results import coverage_of, explanations_of, newest_ok
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import (
@@ -202,7 +202,7 @@ class SqlPageStore:
         )
         if segment is not None:
             query = query.where(transitions.c.segment == segment)
-        return tuple(from_row(FiringChange, row) for row in self._database.rows(query))
+        return from_rows(FiringChange, self._database.rows(query))
 
     def user_scores(
         self, comparison: str, user: str, *, until: datetime, runs: int

@@ -56,6 +56,11 @@ def from_row(kind: type[_T], row: Row[Any], **others: object) -> _T:
     return kind(**{name: row[place] for name, place in places.items()} | others)
 
 
+def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
+    """Return an item for each row, see `from_row`."""
+    return tuple(from_row(kind, row) for row in rows)
+
+
 @cache
 def _columns_of(kind: type[DataclassInstance], columns: Sequence[str]) -> dict[str, str]:
     named = {}

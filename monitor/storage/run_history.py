@@ -2,7 +2,7 @@
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -30,7 +30,7 @@ from monitor.model.runs import (
 from monitor.storage import run_results
 from monitor.storage.alert_states import IS_END, read_accepted, read_states, transition_of_row
 from monitor.storage.list_pieces import HAS_LISTS, last_run_with_lists, onset_of, read_lists
-from monitor.storage.rows import from_row
+from monitor.storage.rows import from_row, from_rows
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import coverage, runs, summaries
 from monitor.storage.transactions import Database
@@ -158,7 +158,7 @@ class SqlHistory:
             query = query.where(runs.c.scheduled_for >= since)
         if until is not None:
             query = query.where(runs.c.scheduled_for <= until)
-        return tuple(from_row(Run, row) for row in self._database.rows(query))
+        return from_rows(Run, self._database.rows(query))
 
     def run_records(
         self, comparison: str, *, after: datetime | None, limit: int
@@ -172,12 +172,12 @@ class SqlHistory:
             query = query.where(runs.c.scheduled_for > after)
         with self._database.read() as connection:
             rows = connection.execute(query)
-            return _records(connection, [from_row(Run, row) for row in rows])
+            return _records(connection, from_rows(Run, rows))
 
     def record(self, run_id: int) -> RunRecord | None:
         with self._database.read() as connection:
-            row = connection.execute(RUN_ROWS.where(runs.c.id == run_id)).one_or_none()
-            return None if row is None else _records(connection, [from_row(Run, row)])[0]
+            rows = connection.execute(RUN_ROWS.where(runs.c.id == run_id))
+            return next(iter(_records(connection, from_rows(Run, rows))), None)
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
@@ -194,17 +194,17 @@ class SqlHistory:
 def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun, ...]:
     if not request.runs:
         return ()
-    newest = _newest_ok(connection, request, request.runs)
-    ids = [run_id for run_id, _ in newest]
-    alarms = _alarms_after(connection, request.comparison, [slot for _, slot in newest])
+    slots = _newest_ok(connection, request, request.runs)
+    ids = list(slots)
+    alarms = _alarms_after(connection, request.comparison, slots.values())
     models = connection.execute(select(runs.c.id, runs.c.models).where(runs.c.id.in_(ids)))
     models_by_run = {row.id: row.models for row in models}
     lessons = run_results.lessons_of(connection, ids)
     # The newest run's counts include those of the runs before.
     standstills = run_results.standstills_of(connection, ids[-1:])
-    past = []
+    past = {}
     ids_without_lessons = []
-    for (run_id, slot), states in zip(newest, alarms, strict=True):
+    for (run_id, slot), states in zip(slots.items(), alarms, strict=True):
         run = PastRun(
             slot=slot,
             states=states,
@@ -212,16 +212,14 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
             standstills=standstills.get(run_id, {}),
             models=models_by_run[run_id],
         )
-        past.append(run)
+        past[run_id] = run
         if not all(run.teaches(alert, series) for alert, series in request.series.items()):
             ids_without_lessons.append(run_id)
-    if not ids_without_lessons:
-        return tuple(past)
-    measured = run_results.summaries_of(connection, ids_without_lessons)
-    return tuple(
-        replace(run, summaries=measured.get(run_id, ()))
-        for run_id, run in zip(ids, past, strict=True)
-    )
+    if ids_without_lessons:
+        measured = run_results.summaries_of(connection, ids_without_lessons)
+        for run_id, run_summaries in measured.items():
+            past[run_id] = replace(past[run_id], summaries=run_summaries)
+    return tuple(past.values())
 
 
 def _anew_since(
@@ -248,9 +246,8 @@ def _anew_since(
 
 
 def _floor_overlaps(connection: Connection, request: MemoryRequest) -> tuple[float, ...]:
-    ids = [run_id for run_id, _ in _newest_ok(connection, request, request.splits)]
     query = select(summaries.c.mean).where(
-        summaries.c.run_id.in_(ids),
+        summaries.c.run_id.in_(list(_newest_ok(connection, request, request.splits))),
         summaries.c.segment == ALL,
         summaries.c.metric == "floor(overlap)",
         summaries.c.n > 0,
@@ -267,10 +264,10 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
     if not request.splits:
         return ()
     for among in _HEALTHY_AMONG:
-        newest = _newest_ok(connection, request, among)
-        alarms = _alarms_after(connection, request.comparison, [slot for _, slot in newest])
-        quiet = [run_id for (run_id, _), states in zip(newest, alarms, strict=True) if not states]
-        if len(quiet) >= request.splits or len(newest) < among:
+        slots = _newest_ok(connection, request, among)
+        alarms = _alarms_after(connection, request.comparison, slots.values())
+        quiet = [run_id for run_id, states in zip(slots, alarms, strict=True) if not states]
+        if len(quiet) >= request.splits or len(slots) < among:
             break
     chosen = quiet[-request.splits :]
     # Among many segments one is always near some trend. Only the expectations for all users make a
@@ -291,17 +288,17 @@ def _last_explained(
     """Return slot and explanation of the newest ok runs, newest first."""
     if not request.splits:
         return ()
-    newest = _newest_ok(connection, request, _EXPLAINED)
-    alarms = _alarms_after(connection, request.comparison, [slot for _, slot in newest])
+    slots = _newest_ok(connection, request, _EXPLAINED)
+    alarms = _alarms_after(connection, request.comparison, slots.values())
     # Runs before the last end of all alerts belong to another fault.
     start = 0
     for place, (before, after) in enumerate(pairwise(alarms), start=1):
         if before and not after:
             start = place
-    current = newest[start:]
-    explanations = run_results.explanations_of(connection, [run_id for run_id, _ in current])
+    ids = list(slots)[start:]
+    explanations = run_results.explanations_of(connection, ids)
     return tuple(
-        (slot, explanations[run_id]) for run_id, slot in reversed(current) if run_id in explanations
+        (slots[run_id], explanations[run_id]) for run_id in reversed(ids) if run_id in explanations
     )
 
 
@@ -320,17 +317,15 @@ def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
     return runs.c.status == RunStatus.OK, runs.c.scheduled_for < request.before
 
 
-def _newest_ok(
-    connection: Connection, request: MemoryRequest, limit: int
-) -> list[tuple[int, datetime]]:
-    """Return id and slot of the newest earlier ok runs of the configuration, oldest first."""
+def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> dict[int, datetime]:
+    """Return slots by id of the newest earlier ok runs of the configuration, oldest first."""
     is_past = (runs.c.config_hash == request.config_hash, runs.c.scheduled_for < request.before)
     query = run_results.newest_ok(request.comparison, *is_past).limit(limit)
-    return [(row.id, row.scheduled_for) for row in connection.execute(query).all()[::-1]]
+    return {row.id: row.scheduled_for for row in reversed(connection.execute(query).all())}
 
 
 def _alarms_after(
-    connection: Connection, comparison: str, slots: Sequence[datetime]
+    connection: Connection, comparison: str, slots: Iterable[datetime]
 ) -> list[dict[tuple[str, str], State]]:
     """Return for each slot the drift alerts, by name and segment, that were not quiet after it.
 
@@ -385,9 +380,8 @@ def _marks(
     connection: Connection, comparisons: Sequence[str], until: datetime
 ) -> dict[str, tuple[object, ...]]:
     """Return the mark of each comparison's newest finished run."""
-    rows = [(name,) for name in dict.fromkeys(comparisons)]
-    names = values(column("name", runs.c.comparison.type), name="names").data(rows)
-    wanted = names.cte("wanted")
+    names = [(name,) for name in dict.fromkeys(comparisons)]
+    wanted = values(column("name", runs.c.comparison.type), name="names").data(names).cte("wanted")
     is_finished = and_(
         runs.c.comparison == wanted.c.name,
         runs.c.status != RunStatus.RUNNING,
@@ -466,4 +460,4 @@ def _recent(
         .with_only_columns(runs.c.scheduled_for, summaries.c.mean)
         .outerjoin(summaries, is_measured)
     )
-    return tuple((slot, mean) for slot, mean in reversed(connection.execute(means).all()))
+    return tuple((row.scheduled_for, row.mean) for row in reversed(connection.execute(means).all()))

@@ -28,7 +28,7 @@ from monitor.model.runs import Claim, Run, RunResult, RunStatus, Scores, Summary
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.partitions import day_of_slot, ensure_partitions
-from monitor.storage.rows import from_row, insert, to_row
+from monitor.storage.rows import from_row, from_rows, insert, to_row
 from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE
 from monitor.storage.run_results import put_summaries, replace_results, store_explanation
 from monitor.storage.tables.run_tables import runs, statistics, summaries
@@ -144,7 +144,7 @@ class SqlRunStore:
             runs.c.claimed_until.is_(None),
         )
         query = RUN_ROWS.where(WAITS_FOR_RELEVANCE, is_wanted).order_by(runs.c.scheduled_for)
-        return tuple(from_row(Run, row) for row in self._database.rows(query))
+        return from_rows(Run, self._database.rows(query))
 
     def store_relevance(
         self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime

@@ -236,7 +236,7 @@ class Database:
                 return
 
     @contextmanager
-    def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401 - execution options
+    def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
         try:
             self._require_pinned()
             with (
