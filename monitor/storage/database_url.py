@@ -1,4 +1,4 @@
-"""Database URLs: parsing them, and naming the database without its secrets."""
+"""Database URLs: parse them, and name the database without its secrets."""
 
 from pathlib import Path
 

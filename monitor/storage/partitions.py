@@ -77,7 +77,7 @@ class Partition:
 
 
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
-    """Runs of older slots that nobody has claimed."""
+    """Return whether a run has an older slot and is not claimed."""
     return and_(
         runs.c.scheduled_for < before,
         runs.c.status != RunStatus.RUNNING,

@@ -177,7 +177,8 @@ class SqlHistory:
     def record(self, run_id: int) -> RunRecord | None:
         with self._database.read() as connection:
             rows = connection.execute(RUN_ROWS.where(runs.c.id == run_id))
-            return next(iter(_records(connection, from_rows(Run, rows))), None)
+            records = _records(connection, from_rows(Run, rows))
+        return records[0] if records else None
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:

@@ -27,8 +27,8 @@ from monitor.storage.transactions import Database, require_file
 if TYPE_CHECKING:
     from alembic.config import Config
 
-# Alembic is imported where the schema is changed or compared: it loads as slowly as all that
-# reading commands do.
+# Alembic is imported only to change or compare the schema: it takes as long to import as all that
+# reading commands import.
 
 _LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
 _OLDEST_POSTGRES = (14,)

@@ -97,8 +97,8 @@ def binary_rows(
     for place in range(width):
         rows[f"length{place}"] = np.where(is_null[:, place], -1, 8)
     joined = pc.binary_join_element_wise(_without_nulls(rows, is_null), names, b"")
-    start, *_, end = np.frombuffer(joined.buffers()[1], np.int32)[: len(users) + 1]
-    return memoryview(joined.buffers()[2])[start:end]
+    bounds = np.frombuffer(joined.buffers()[1], np.int32)
+    return memoryview(joined.buffers()[2])[bounds[0] : bounds[len(users)]]
 
 
 def _layout(width: int) -> np.dtype[Any]:
