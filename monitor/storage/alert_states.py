@@ -85,7 +85,7 @@ def admit(
 ) -> tuple[list[AlertState], list[Transition]]:
     """Return the states that follow from the stored ones, and the transitions of these states.
 
-    A state follows if its slot is newer, and if the state is the same or a transition leads from
+    A state that follows has a newer slot. Either the state is the same, or a transition leads from
     the stored state to it. An alert without a stored state is quiet.
     """
     causes = {key_of(change): change for change in reversed(changes)}
@@ -184,7 +184,7 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
     newest: dict[tuple[str, ...], Transition] = {}
     for row in connection.execute(query):
         alert = (row.comparison, row.alert, row.segment)
-        # A key may have several starts, of which the newest one counts.
+        # An alert may have several starts with this key. The newest start counts.
         newest.pop(alert, None)
         newest[alert] = transition_of_row(row)
     return tuple(newest.values())

@@ -139,9 +139,12 @@ def _onset() -> Select[Any]:
 def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[tuple[int]]:
     """Select settled runs whose lists can be deleted.
 
-    These are runs older than ``before``. Without ``before``, or of later slots, they are runs that
-    do not wait for relevance, and are neither the comparison's newest ok run with lists nor the
-    newest one from before its lasting alerts.
+    All lists of slots before ``before`` can be deleted. Without ``before``, or of later slots, some
+    lists stay:
+
+    - those of the comparison's newest ok run with lists
+    - those of the newest such run before the alerts that last
+    - those of runs that wait for relevance
     """
     later = runs.alias("later")
     newest = select(func.max(later.c.scheduled_for)).where(

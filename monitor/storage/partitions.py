@@ -1,7 +1,7 @@
 """The partitions of ``scores`` on PostgreSQL: one for each UTC day of slots, and a default one.
 
 A partition is dropped once all its runs are too old. If a day's partition could not be created in
-time, the default partition has its rows, and they are deleted one by one. On SQLite ``scores`` is
+time, the default partition stores the rows, which are deleted run by run. On SQLite ``scores`` is
 one table.
 """
 

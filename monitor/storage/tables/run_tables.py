@@ -171,9 +171,15 @@ lessons = table_of_runs(
 """What later runs learn from, packed: to read it takes at most a tenth of the summaries' time.
 
 ``about``: a JSON list of alert, series and segments of each rule. ``numbers``: little-endian
-doubles in five groups, each with one number for each of these segments. The groups are the value on
-the judged scale, its sampling error, its z, the share of users without a score, and what it added
-to evidence over runs. NaN is no value.
+doubles in five groups, each with one number for each of these segments:
+
+- the value on the judged scale
+- its sampling error
+- its z
+- the share of users without a score
+- what it added to evidence over runs
+
+NaN is no value.
 """
 
 standstills = table_of_runs(
