@@ -98,7 +98,7 @@ NEEDED = (
         ("home-feed", 400, NEEDED),
         ("home-feed?margin=0.5&since=soon", 400, "since: 'soon' is no ISO 8601 time"),
         ("home-feed?margin=0.5&since=2024-01-01&since=2024-01-02", 400, "since: give one time"),
-        ("home-feed?margin=5", 409, "margin 5 lies outside"),
+        ("home-feed?margin=5", 409, "margin 5 is outside"),
         ("home-feed?margin=0.5&alpha=1", 400, "alpha: Input should be less than 1"),
         ("home-feed?margin=0.5&segment=all&segment=country=DE", 409, "no segment 'country=DE'"),
         (
