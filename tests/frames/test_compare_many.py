@@ -264,7 +264,7 @@ FRAME = long(LISTS)
             {"u1": ["a", ["b"]]},
             "lists of the baseline: found a list, .*: ids must be integers or text",
         ),
-        ({None: ["a"]}, "baseline holds a missing user id"),
+        ({None: ["a"]}, "baseline has a missing user id"),
         (["abc"], "lists of the baseline: found a value of type str"),
         (np.zeros(3), "baseline is a 1-dimensional array: expected two"),
         (np.array([[1.0, np.nan]]), "found .*nan.* where an item id"),

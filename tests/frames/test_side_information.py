@@ -79,7 +79,7 @@ def test_weights_of_whole_number_ids_are_found_by_number():
         (WEIGHTS | {"b": 1e-51}, r"such as 'b' \(1e-51\)"),
         (WEIGHTS | {"b": "2"}, "item_weights: found '2' where a number was expected"),
         ({}, "3 of 3 listed items"),
-        (pd.concat([FRAME, FRAME]), "item 'a' stands twice"),
+        (pd.concat([FRAME, FRAME]), "item 'a' has two weights"),
         (
             FRAME.rename(columns={"item": "x"}).assign(y=1),
             "has columns 'x', 'weight', 'y': expected item and weight",
@@ -182,7 +182,7 @@ def test_relevant_items_without_grades_have_grade_one(items):
         ),
         ({"u1": [["a"]]}, "relevance: found a list, .*: ids must be integers or text"),
         ({"u1": [None]}, "found None where an item id was expected"),
-        ({None: ["a"]}, "relevance holds a missing user id"),
+        ({None: ["a"]}, "relevance has a missing user id"),
         (
             {1: ["a"]},
             "relevance knows none of the compared users: it has users such as 1, the lists 'u1'",
