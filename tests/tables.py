@@ -1,6 +1,8 @@
 """Tables of examples as text."""
 
+import json
 import re
+from typing import Any
 
 
 def rows(table: str) -> list[list[str]]:
@@ -9,9 +11,11 @@ def rows(table: str) -> list[list[str]]:
 
 
 def cells(table: str) -> list[list[str]]:
-    """Cells of each line, which two spaces or more divide.
-
-    A line that begins with ``#`` is a comment.
-    """
+    """Cells of each line, which two spaces or more divide. A line that begins with ``#`` is a comment."""
     lines = (line.strip() for line in table.strip().splitlines())
     return [re.split(r"  +", line) for line in lines if not line.startswith("#")]
+
+
+def parsed(lines: str) -> list[Any]:
+    """Values of lines of JSON."""
+    return [json.loads(line) for line in lines.strip().splitlines()]

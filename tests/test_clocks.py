@@ -1,6 +1,7 @@
 """No decision depends on the machine's wall clock: the program reads it in one place, and tests set that place."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,8 +37,15 @@ ALLOWED = {
 """Files that may read the wall clock, and why."""
 
 
+MAY_READ = re.compile(
+    r"\.(now|utcnow|today)\b|\btime\.|from time import|" + "|".join(OF_THE_PROGRAM)
+)
+
+
 def reads_of(source: str, program: set[str]) -> Iterator[str]:
     """What reads the wall clock in this source: each read with its line."""
+    if not MAY_READ.search(source):
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute):
             owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
@@ -81,10 +89,7 @@ def test_a_planted_read_is_found(source):
 
 
 def test_other_clocks_and_times_are_not_found():
-    source = (
-        "import time\nbegan_s = time.monotonic()\nat = clock.now()\nday = "
-        "datetime.fromtimestamp(0, UTC)"
-    )
+    source = "import time\nbegan_s = time.monotonic()\nat = clock.now()\nday = datetime.fromtimestamp(0, UTC)"
     assert list(reads_of(source, OF_THE_PROGRAM)) == []
 
 

@@ -218,7 +218,8 @@ def test_no_expression_takes_more_than_linear_time():
     assert slow == []
 
 
-def test_a_quadratic_expression_is_found():
+def test_a_quadratic_expression_is_found(monkeypatch):
+    monkeypatch.setitem(globals(), "LIMIT_S", 0.1)
     quadratic = Expression("", "", "fullmatch", re.compile(r"\d+\.?\d*"))
 
     assert not all(
@@ -234,9 +235,7 @@ def test_an_expression_of_the_configuration_cannot_backtrack(pattern):
     assert speller([{"regex": pattern}])([adverse]) == [adverse]
 
 
-@pytest.mark.parametrize(
-    "text", ["1" * LENGTH, f"{'1' * LENGTH}x", " " * LENGTH, f"0.{'1' * LENGTH}"]
-)
+@pytest.mark.parametrize("text", ["1" * LENGTH, f"{'1' * LENGTH}x", f"0.{'1' * LENGTH}"])
 def test_a_long_text_in_a_column_of_numbers_is_no_number(text):
     found: list[Any] = []
     assert within_limit(

@@ -1,7 +1,4 @@
-"""Errors of other programs become sentences of our own.
-
-The ids that they quote are in no sentence, log or traceback.
-"""
+"""Errors of other programs become sentences of our own. The ids that they quote are in no sentence, log or traceback."""
 # ruff: noqa: TRY301 - statements are built from the test's own text; errors are raised to be caught
 
 import errno
@@ -13,6 +10,7 @@ import sqlite3
 import ssl
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from io import StringIO
 
 import duckdb
@@ -28,6 +26,7 @@ from monitor.errors import SourceError
 from monitor.foreign_errors import describe_error, file_cause, redis_cause, sql_cause, store_cause
 from monitor.plugins import Guard
 from monitor.service import logs
+from tables import rows
 
 ID = canary("someuser")
 
@@ -113,16 +112,7 @@ DATABASES: list[tuple[Callable[[], Exception], str]] = [
     (lambda: lite(f"SELECT * FROM {ID}"), "there is no such table"),
     (lambda: lite(f"SELECT '{ID}"), "the query is no valid SQL of this database"),
     (lambda: lite(f"SELECT 1 WHERE {ID}(1)"), "the query is no valid SQL of this database"),
-    (lambda: of_state("22P02"), "a value cannot be converted to the type that the query asks for"),
-    (lambda: of_state("22007"), "a value cannot be converted to the type that the query asks for"),
-    (lambda: of_state("22003"), "a number is out of the range of its type"),
-    (lambda: of_state("22021"), "a text is not valid in the database's encoding"),
-    (lambda: of_state("23505"), r"the database refused the statement \(SQLSTATE 23505\)"),
-    (lambda: of_state("42501"), "the user may not read it"),
     (lambda: of_state("42P01", f'relation "{ID}" does not exist'), "there is no such table:"),
-    (lambda: of_state("57P01"), "the server is starting or stopping"),
-    (lambda: of_state("P0001"), r"the database refused the statement \(SQLSTATE P0001\)"),
-    (lambda: of_state("XX001"), "the server reported an internal error or damaged data"),
     (lambda: mysql.DataError(1292, f"Incorrect value: '{ID}'"), "a value cannot be converted"),
     (lambda: mysql.OperationalError(1054, f"Unknown column '{ID}'"), "there is no such column"),
     (
@@ -154,6 +144,16 @@ DATABASES: list[tuple[Callable[[], Exception], str]] = [
         r"the database refused the statement \(error 9999\)",
     ),
 ]
+STATES = r"""
+22P02 | a value cannot be converted to the type that the query asks for
+22003 | a number is out of the range of its type
+22021 | a text is not valid in the database's encoding
+42501 | the user may not read it
+57P01 | the server is starting or stopping
+P0001 | the database refused the statement \(SQLSTATE P0001\)
+XX001 | the server reported an internal error or damaged data
+"""
+DATABASES += [(partial(of_state, state), cause) for state, cause in rows(STATES)]
 REDIS: list[tuple[Callable[[], Exception], str]] = [
     (
         lambda: redis.ResponseError(f"WRONGTYPE {ID}"),

@@ -62,7 +62,7 @@ def test_a_message_goes_through_the_proxy_whose_credentials_the_receiver_does_no
 
 
 @pytest.mark.integration
-def test_https_goes_through_the_proxy_by_connect(proxy, certificate) -> None:
+def test_https_goes_through_the_proxy_by_connect(proxy, certificate):
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
     with running_recommender(tls) as recommender:
@@ -76,7 +76,7 @@ def test_https_goes_through_the_proxy_by_connect(proxy, certificate) -> None:
         }
 
 
-def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy, collector) -> None:
+def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy, collector):
     secure, bare = collector.url.replace("http:", "https:"), proxy.url.replace(LOGIN, "me:canary2")
     away = f"http://{LOGIN}@127.0.0.1:{free_port()}"
     named = proxy.url.replace(f"{LOGIN}@", "")
@@ -93,7 +93,7 @@ def test_a_proxy_that_refuses_or_is_away_is_named_with_what_to_do(proxy, collect
     )
 
 
-def test_lists_and_users_are_asked_for_through_the_proxy(proxy, recommender) -> None:
+def test_lists_and_users_are_asked_for_through_the_proxy(proxy, recommender):
     source = source_of(http={"url": recommender.url, "proxy": proxy.url})
 
     assert as_lists(source.pull(request("u1", k=2))) == {"u1": ["0", "1"]}
@@ -105,7 +105,7 @@ def test_lists_and_users_are_asked_for_through_the_proxy(proxy, recommender) -> 
         assert proxy.asked[1:] == [f"GET {url}/users HTTP/1.1"]
 
 
-def test_a_source_says_what_the_proxy_did(proxy, recommender) -> None:
+def test_a_source_says_what_the_proxy_did(proxy, recommender):
     bare, away = proxy.url.replace(LOGIN, "me:canary2"), f"http://{LOGIN}@127.0.0.1:{free_port()}"
     secure = recommender.url.replace("http:", "https:")
 
@@ -117,7 +117,7 @@ def test_a_source_says_what_the_proxy_did(proxy, recommender) -> None:
     )
 
 
-def test_a_token_is_fetched_through_the_proxy(proxy, recommender) -> None:
+def test_a_token_is_fetched_through_the_proxy(proxy, recommender):
     with answering(lambda *_: (200, {"access_token": "t"})) as url:
         client = {"token_url": f"{url}/token", "client_id": "me", "client_secret": "s"}
         found = {"url": recommender.url, "proxy": proxy.url, "auth": {"oauth2": client}}
@@ -126,7 +126,7 @@ def test_a_token_is_fetched_through_the_proxy(proxy, recommender) -> None:
         assert proxy.asked[0] == f"POST {url}/token HTTP/1.1"
 
 
-def test_the_environments_proxies_are_not_used(recommender, collector, monkeypatch) -> None:
+def test_the_environments_proxies_are_not_used(recommender, collector, monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
 
@@ -140,7 +140,7 @@ def test_the_environments_proxies_are_not_used(recommender, collector, monkeypat
     "text",
     ["canary:3128", "socks5://canary:1080", "https://canary:3128", "http://canary/path", "http://"],
 )
-def test_what_is_no_http_proxy_is_refused_without_repeating_it(text) -> None:
+def test_what_is_no_http_proxy_is_refused_without_repeating_it(text):
     with pytest.raises(
         ValidationError, match="must be an HTTP proxy: write http://host:port"
     ) as caught:
@@ -148,7 +148,7 @@ def test_what_is_no_http_proxy_is_refused_without_repeating_it(text) -> None:
     assert "canary" not in str(caught.value)
 
 
-def test_a_link_local_address_is_not_asked_of_a_proxy(proxy) -> None:
+def test_a_link_local_address_is_not_asked_of_a_proxy(proxy):
     url = "http://169.254.169.254/latest"
 
     assert "link-local" in failure(url, proxy.url)

@@ -55,18 +55,6 @@ def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
     assert (tmp_path / "2024" / "01-08.parquet").stat().st_mode & 0o777 == 0o600  # it holds users
 
 
-def test_what_stands_there_is_replaced_and_a_link_is_not_followed(tmp_path):
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    (tmp_path / "scores").symlink_to(victim)
-    for value in (0.25, 0.75):
-        write(tmp_path / "scores", batch({"a": value}))
-
-    assert not (tmp_path / "scores").is_symlink()
-    assert pq.read_table(tmp_path / "scores").to_pydict()["tau"] == [0.75]
-    assert list(victim.iterdir()) == []
-
-
 def _folder_in_its_place(target: Path) -> None:
     (target / "inside").mkdir(parents=True)
 

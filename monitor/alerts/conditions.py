@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.machine import Evaluation, advance
@@ -21,9 +21,11 @@ from monitor.model.alerts import (
 from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
+from monitor.model.root_causes import RootCause
 from monitor.model.rules import Condition, ConditionRule, Rule, StandstillRule
 from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import CHURN
+from monitor.texts.root_causes import write_stale
 
 _CLEAR_WORDS = {
     Condition.ERROR: "the run did not fail",
@@ -118,6 +120,7 @@ class Staleness:
     # Monotonic: this process has watched since it began, success, a jump of the clock or sleep
     seen_s: float
     needed_s: float  # what that must be until another run was due and had to end
+    cause: RootCause = field(default_factory=RootCause)
 
     def is_over(self, now: datetime) -> bool:
         """Whether it has lasted too long, by the clock and by what was seen: a clock that jumps is no run that failed."""
@@ -163,10 +166,9 @@ def judge_stale(
 def _judge_wait(
     comparison: Comparison, states: Sequence[AlertState], wait: Staleness
 ) -> Iterator[tuple[Rule, str, Verdict]]:
-    reason, rules = (
-        _describe(comparison, wait),
-        {rule.alert: rule for rule in comparison.judging.rules},
-    )
+    missed = comparison.judging.stale_after
+    reason = write_stale(wait.since, missed, wait.cause, has_succeeded=wait.has_succeeded)
+    rules = {rule.alert: rule for rule in comparison.judging.rules}
     for rule in rules.values():
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
             yield rule, ALL, Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=0)
@@ -177,15 +179,6 @@ def _judge_wait(
         reason = f"{reason}; not waited for, since {Condition.STALE} is ignored"
         ended = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
         yield from ((rules[state.alert], state.segment, ended) for state in waiting)
-
-
-def _describe(comparison: Comparison, wait: Staleness) -> str:
-    since = f"{wait.since:%Y-%m-%d %H:%M} UTC"
-    newest = f"since that of {since}" if wait.has_succeeded else f"yet, waited for since {since}"
-    return (
-        f"no run has succeeded {newest}: {comparison.judging.stale_after:,} that were due "
-        "since failed or were not begun"
-    )
 
 
 def count_standstills(

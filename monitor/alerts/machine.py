@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from monitor.model.alerts import AlertState, Outcome, State, Transition, Verdict
+from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Rule
@@ -186,16 +186,14 @@ def retire_alerts(
 
 def _why(state: AlertState, rules: dict[str, dict[str, Rule]]) -> str | None:
     if state.comparison not in rules:
-        return "comparison removed from the configuration"
+        return Removed.COMPARISON.value
     rule = rules[state.comparison].get(state.alert)
     if rule is None:
-        return "rule removed from the configuration"
+        return Removed.RULE.value
     if rule.segments in ("each", "named"):
         return None
     watched = (ALL,) if rule.segments == "all" else rule.segments
-    return (
-        None if state.segment in watched else "segment removed from the rule in the configuration"
-    )
+    return None if state.segment in watched else Removed.SEGMENT.value
 
 
 def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime) -> Transition:

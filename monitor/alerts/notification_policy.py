@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from monitor.alerts.incidents import GROUP_FOR, count_pages
+from monitor.alerts.incidents import FaultGroup, count_pages, group_fault
 from monitor.errors import ConfigError
 from monitor.model.alerts import Transition
 from monitor.model.notifications import (
@@ -180,7 +180,6 @@ class NotificationPolicy:
     fallbacks: Mapping[str, str] = field(
         default_factory=dict
     )  # who gets what a receiver rejects permanently
-    group_for: Mapping[str, timedelta] = field(default_factory=dict)  # by comparison
     shows_items: bool = True  # whether messages name items and show lists
 
     @property
@@ -331,7 +330,9 @@ class Dispatch:
         )
 
     def _inhibited(self, start: Transition) -> str | None:
-        for other in self.snapshot.firing if start.kind is not RuleKind.CONDITION else ():
+        # Whether users have a list is known of runs that failed, too.
+        is_drift = group_fault(start) is FaultGroup.OTHER_LIST
+        for other in self.snapshot.firing if is_drift else ():
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING
             if (
                 is_muting
@@ -352,7 +353,7 @@ def is_silenced(silence: Silence, start: Transition) -> bool:
 
 
 def compose_messages(
-    changes: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta = GROUP_FOR
+    changes: Sequence[Transition], snapshot: FiringSnapshot
 ) -> tuple[Message, ...]:
     """One message for each incident, by its first change, without briefing.
 
@@ -366,8 +367,7 @@ def compose_messages(
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
     return tuple(
-        _message(name, tuple(of_it), begun, snapshot, group_for)
-        for (name, _), of_it in by_incident.items()
+        _message(name, tuple(of_it), begun, snapshot) for (name, _), of_it in by_incident.items()
     )
 
 
@@ -376,24 +376,20 @@ def _message(
     of_it: tuple[Transition, ...],
     begun: Mapping[str | None, Transition],
     snapshot: FiringSnapshot,
-    group_for: timedelta,
 ) -> Message:
-    told = [
+    sent = [start for start in snapshot.told if _incident_of(start) == name]
+    told = [start for start in sent if start.dedup_key not in begun]
+    sent_keys = {start.dedup_key for start in sent}
+    fresh = [
         start
-        for start in snapshot.told
-        if _incident_of(start) == name and start.dedup_key not in begun
+        for key, start in begun.items()
+        if _incident_of(start) == name and key not in sent_keys
     ]
-    fresh = sorted(
-        (start for start in begun.values() if _incident_of(start) == name),
-        key=lambda start: start.slot,
-    )
-    starts = [*told, *fresh]
-    before, now = count_pages(told, group_for), count_pages(starts or of_it, group_for)
+    # In the order of sending, also in a repetition: what was sent first never changes.
+    starts = [*sent, *fresh]
+    before, now = count_pages(told), count_pages(starts or of_it)
     is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
-    known, since = (
-        snapshot.delivered | begun.keys(),
-        min((start.slot for start in starts), default=None),
-    )
+    known = snapshot.delivered | begun.keys()
     return Message(
         incident=name,
         comparison=of_it[0].comparison,
@@ -404,7 +400,7 @@ def _message(
             for each in snapshot.firing
             if _incident_of(each) == name and each.dedup_key in known
         ),
-        first=tuple(each for each in starts if each.slot == since),
+        first=tuple(starts[:1]),
         acknowledged=snapshot.acknowledged,
         pages=now.pages,
         pages_before=before.pages,

@@ -68,6 +68,11 @@ class MeanDrop:
         """Whether the mean fell by more than chance among users alone could do."""
         return self.whole > 0 and self.whole >= _CLEAR * self.noise
 
+    @property
+    def is_rise(self) -> bool:
+        """Whether the mean rose by more than chance among users alone could do."""
+        return self.whole < 0 and -self.whole >= _CLEAR * self.noise
+
 
 def decompose_drop(
     distance: Floats, changes: PairChanges, segments: Mapping[str, Rows]

@@ -61,10 +61,12 @@ _FAR, _FAR_ORDERS = 2, 3
 _MOSTLY = 0.9
 
 
-def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | None:
-    """Users who got no list, by the arm that owes it to most of them.
+def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
+    """Users without a list, in the arm with most of them.
 
-    None where no more than a ``usual`` share did.
+    None where hardly more than the ``usual`` share has none.
+
+    Where that share is unknown it is taken to be 0.
     """
     rows = {row.segment: row for row in coverage}
     if ALL not in rows or not rows[ALL].asked:
@@ -72,7 +74,8 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | Non
     counts = {arm: {name: _count_lost(row, arm) for name, row in rows.items()} for arm in Arm}
     arm = max(Arm, key=lambda each: counts[each][ALL])
     lost, asked = counts[arm][ALL], rows[ALL].asked
-    if lost - usual * asked < max(5, _LEAST_LOST * asked, _SURE * math.sqrt(usual * asked)):
+    before = usual or 0.0
+    if lost - before * asked < max(5, _LEAST_LOST * asked, _SURE * math.sqrt(before * asked)):
         return None
     held = {
         name: lost_there / lost
@@ -85,6 +88,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | Non
         likeliest != ALL and held[likeliest] >= _HELD and shares[likeliest] >= 1.5 * lost / asked
     )
     segment = likeliest if is_there else ALL
+    empty = rows[ALL].reasons.get((arm, CoverageReason.EMPTY), 0)
     return Finding(
         kind=FaultKind.MISSING,
         arms=tuple(each for each in Arm if counts[each][ALL] >= lost / 2),
@@ -92,7 +96,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | Non
         segment_share=counts[arm][segment] / rows[segment].asked,
         users=lost,
         compared=asked,
-        detail={"before": usual},
+        detail={"empty": empty / lost} | ({} if usual is None else {"before": usual}),
         is_exact=is_there and held[segment] == shares[segment] == 1,
     )
 
@@ -201,9 +205,12 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
 
 def _suspect(scene: Scene) -> Iterator[Suspicion]:
     """Every fault that is there, the most specific kinds first."""
-    for kind_of in (_share_a_list, _are_cut_short):
-        for arm in Arm:
-            yield from kind_of(scene, arm)
+    for arm in Arm:
+        yield from _share_a_list(scene, arm)
+    if scene.changes is not None:
+        yield from _are_identical(scene.changes)
+    for arm in Arm:
+        yield from _are_cut_short(scene, arm)
     if scene.changes is not None:
         for kind_since in (_stand_still, _lack_items, _are_replaced, _are_turned):
             for arm in Arm:
@@ -252,6 +259,21 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
     items, counts = np.unique(others[others >= 0], return_counts=True)
     most = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
     return float(np.isin(codes[codes >= 0], most).mean())
+
+
+def _are_identical(changes: PairChanges) -> Iterator[Suspicion]:
+    """Users who get the other arm's list and did not before, in the arm whose own lists changed more."""
+    baseline, candidate = changes.lists.values()
+    is_equal = (baseline.present == candidate.present).all(axis=1) & (baseline.lengths > 0)
+    was_equal = (baseline.former == candidate.former).all(axis=1)
+    hit = is_equal & ~was_equal & changes.is_known
+    count, less = int(hit.sum()), int((was_equal & ~is_equal & changes.is_known).sum())
+    if count - less >= max(_LEAST_USERS, _MORE * math.sqrt(count + less)):
+        moved = [
+            (1 - lists.kept[hit] + lists.turned[hit]).mean() for lists in (baseline, candidate)
+        ]
+        arm = Arm.BASELINE if moved[0] > moved[1] else Arm.CANDIDATE
+        yield Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
 
 
 def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:

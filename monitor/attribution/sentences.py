@@ -1,6 +1,7 @@
 """The sentences of an explanation and of an alert's message about it: one line each, the same for the same figures."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 
 from monitor.attribution.decomposition import AND, MeanDrop
 from monitor.model.explanation import Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
@@ -13,7 +14,7 @@ LONGEST_SENTENCE = 250
 # Beyond how much of the drop one piece of it is given in amounts: others made up for the rest.
 _WHOLE = 1.15
 
-_LONGEST_NAME = 40
+_LONGEST_NAME, _LONGEST_NOTE = 40, 140
 _LEAST_AMOUNT = 0.00005
 _LEAST_SHARE = 0.005
 PART_WORDS: Mapping[Part, str] = {
@@ -23,7 +24,7 @@ PART_WORDS: Mapping[Part, str] = {
     Part.COMPOSITION: "other users asked than before",
 }
 _WHAT: Mapping[FaultKind, str] = {
-    FaultKind.MISSING: "got no list from the {arms} ({before} before)",
+    FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
     FaultKind.CUT_SHORT: "get shorter lists from the {arms}: {now} items instead of {before}",
     FaultKind.STALE: (
         "get the same list from the {arms} as in the last run, while other lists changed"
@@ -34,9 +35,12 @@ _WHAT: Mapping[FaultKind, str] = {
     ),
     FaultKind.MIXED_UP: "get lists from the {arms} that are those of other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
-    FaultKind.REPLACED: "are shown other items by the {arms}, many more than usual",
+    FaultKind.REPLACED: "are shown other items by the {arms} than before, many more than usual",
 }
 _ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
+
+_MOSTLY = 0.5
+"""Share of the users without a list from which on their lists are called empty."""
 
 # Share of a shared list's items that must have been among the most listed ones to be called the
 # most popular.
@@ -48,6 +52,11 @@ MOST_ITEMS = 3
 """Items of each kind that a message has room for."""
 
 
+def write_lost(finding: Finding) -> str:
+    """Who got no list in a run that could not be judged, from which arm, and why."""
+    return f"{_write_who(finding)} {_write_missing(finding, ' and '.join(finding.arms))}."
+
+
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
     """What happened, to whom, in which arm, and how much of the drop (None: no earlier lists) it explains.
 
@@ -57,12 +66,16 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     if finding.spelling is not None and finding.spelling.forms:
         setting = write_setting(finding.spelling)
         tail.append(f"{setting[:1].upper()}{setting[1:]}.")
+    if finding.kind is FaultKind.IDENTICAL:
+        tail.append("Is the experiment applied?")
     if drop is None:
         tail.append(f"({_WITHOUT_PAST})")
     elif finding.explained is not None:
         is_all, is_none = finding.explained >= 1 - _LEAST_SHARE, finding.explained < _LEAST_SHARE
         share = "all" if is_all else "none" if is_none else _percent(finding.explained, 1)
         tail.append(f"This explains {share} of the drop.")
+    elif drop.is_rise:
+        tail.append(f"The similarity of all users rose by {-drop.whole:.4f}.")
     elif not drop.is_clear:
         tail.append(
             f"The similarity of all users {'hardly fell' if drop.whole > 0 else 'did not fall'}."
@@ -81,6 +94,8 @@ def write_drop(drop: MeanDrop) -> str:
     """What brought the drop about where no fault stands out: where, and by which parts."""
     moved = f"{abs(drop.whole):.4f}"
     where = [] if drop.leader is None else [write_fall(drop.leader, drop.whole)]
+    if drop.is_rise:
+        return _join([f"Similarity rose by {moved}.", *where])
     if not drop.is_clear:
         return _join(
             [
@@ -160,6 +175,8 @@ def _write_what(finding: Finding, arms: str) -> str:
             else f"get one of {lists:.0f} lists from the {arms}"
         )
         return f"{what}: the most popular items" if popular else what
+    if finding.kind is FaultKind.MISSING:
+        return _write_missing(finding, arms)
     if finding.kind is FaultKind.RESPELLED:
         return _write_respelled(finding, arms)
     if finding.kind is FaultKind.REORDERED:
@@ -170,7 +187,19 @@ def _write_what(finding: Finding, arms: str) -> str:
     figures = {
         name: f"{value:,.0f}" if value > 1 else _percent(value, 1) for name, value in detail.items()
     }
-    return _WHAT[finding.kind].format(arms=arms, **figures)
+    return _WHAT[finding.kind].format(arms=arms, other=finding.arms[0].other, **figures)
+
+
+def _write_missing(finding: Finding, arms: str) -> str:
+    detail = finding.detail
+    lists = "an empty list" if detail.get("empty", 0.0) >= _MOSTLY else "no list"
+    before = f" ({_percent(detail['before'], 1)} before)" if "before" in detail else ""
+    note = (
+        ""
+        if finding.note is None
+        else f": {shorten(finding.note, _LONGEST_NOTE, placeholder=' …').rstrip('.')}"
+    )
+    return f"got {lists} from the {arms}{before}{note}"
 
 
 def _write_respelled(finding: Finding, arms: str) -> str:

@@ -246,6 +246,15 @@ def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     return np.where(has_same_items, swapped > len(first) / 2, np.nan)
 
 
+def is_identical(baseline: Codes, candidate: Codes) -> Floats:
+    """1 for a user with the same list in both arms, in the same order, else 0: float64 (n,).
+
+    It is NaN if either list is empty.
+    """
+    same = (baseline == candidate).all(axis=1)
+    return np.where((baseline[:, 0] >= 0) & (candidate[:, 0] >= 0), same, np.nan)
+
+
 def first_differs(baseline: Codes, candidate: Codes) -> Floats:
     """1 for a user whose first items differ, else 0, NaN if a list is empty: float64 (n,)."""
     ours, theirs = baseline[:, 0], candidate[:, 0]

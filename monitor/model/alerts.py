@@ -7,7 +7,14 @@ from datetime import datetime
 from enum import StrEnum
 
 from monitor.model.rankings import Arm
-from monitor.model.rules import ALWAYS_MISSED, KIND_OF_LABEL, Direction, RuleKind, Severity
+from monitor.model.rules import (
+    ALWAYS_MISSED,
+    KIND_OF_LABEL,
+    Condition,
+    Direction,
+    RuleKind,
+    Severity,
+)
 
 # In place of an alert in the transition that says that somebody accepted a level, from its slot on
 ACCEPTED = "(accepted)"
@@ -27,6 +34,14 @@ class Outcome(StrEnum):
     NO_DATA = "no_data"
     TOO_FEW = "too_few"
     ERROR = "error"
+
+
+class Removed(StrEnum):
+    """Why nothing watches an alert any more: the whole reason of its end."""
+
+    COMPARISON = "comparison removed from the configuration"
+    RULE = "rule removed from the configuration"
+    SEGMENT = "segment removed from the rule in the configuration"
 
 
 class State(StrEnum):
@@ -203,6 +218,19 @@ class Transition:
     def is_end(self) -> bool:
         """Whether a firing ends."""
         return self.from_state is State.FIRING and self.to_state is not State.FIRING
+
+    @property
+    def removed(self) -> Removed | None:
+        """Why it ended although nobody saw it recover: nothing watches it any more."""
+        return Removed(self.reason) if self.is_end and self.reason in tuple(Removed) else None
+
+    @property
+    def has_run(self) -> bool:
+        """Whether its slot is that of a run: what people change, or what time alone changes, has none."""
+        is_stale = (
+            self.is_start and self.kind is RuleKind.CONDITION and self.statistic == Condition.STALE
+        )
+        return self.slot != self.at and not is_stale
 
     @property
     def is_new_normal(self) -> bool:

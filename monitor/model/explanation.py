@@ -41,6 +41,7 @@ class FaultKind(StrEnum):
 
     MISSING = "missing"  # users get no list
     SHARED_LIST = "shared_list"  # many users get one list, or a few
+    IDENTICAL = "identical"  # users get the other arm's list
     CUT_SHORT = "cut_short"
     STALE = "stale"  # lists stayed as they were in the last run while others changed
     ITEMS_GONE = "items_gone"  # nobody is shown them any more
@@ -68,6 +69,7 @@ class Finding:
         default_factory=dict
     )  # figures of the kind, such as items gone
     is_exact: bool = False  # whether ``users`` are all that have it, and all of the segment
+    note: str | None = None  # why users got no list, as the source says
     spelling: IdMismatch | None = (
         None  # of respelled ids: before and now in one arm, else baseline and candidate
     )

@@ -114,7 +114,7 @@ class Message:
     ] = ()  # starts of all firings that last and it then knows of, oldest first; none at the end
     first: tuple[
         Transition, ...
-    ] = ()  # the starts that the incident was first told by, as far as they are known
+    ] = ()  # the start that was sent first of the incident; none where it is not known
     is_repetition: bool = False
     briefing: Briefing | None = None
     acknowledged: frozenset[str] = frozenset()  # keys of firings that somebody looks after

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import (
     Decision,
     Dispatch,
@@ -153,8 +152,7 @@ class OutboxSender:
         for (status, reason), of_it in by_outcome.items():
             again = self.clock.now() + RECHECK_AFTER if status is DeliveryStatus.HELD else None
             self._record(of_it, status, reason=reason, again=again)
-        group_for = self.policy.group_for.get(comparison, GROUP_FOR)
-        for message in _compose(sending.values(), dispatch.snapshot, group_for):
+        for message in _compose(sending.values(), dispatch.snapshot):
             if should_stop():
                 self._record(list(sending.values()), DeliveryStatus.PENDING, again=now)
                 break
@@ -266,8 +264,7 @@ class OutboxSender:
             self.outbox.schedule_repetition(
                 of_it, at=now + min(every, RECHECK_AFTER), message_key=key
             )
-        group_for = self.policy.group_for.get(due[0].transition.comparison, GROUP_FOR)
-        for message in _compose(repeated.values(), dispatch.snapshot, group_for):
+        for message in _compose(repeated.values(), dispatch.snapshot):
             if self.is_sure():
                 again = replace(message, changes=(), firing=message.changes, is_repetition=True)
                 again = replace(again, key=message_key(again, now))
@@ -415,22 +412,18 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
         yield strongest._replace(delivery=each.delivery)
 
 
-def _compose(
-    deliveries: Iterable[Delivery], snapshot: FiringSnapshot, group_for: timedelta
-) -> list[Message]:
+def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
     """Messages that may have arrived as they were, with their keys, then those of everything else."""
     by_key = _by_message(deliveries)
     fresh = [each.transition for each in by_key.pop(None, ())]
     messages = []
     for key, of_it in by_key.items():
         changes = [each.transition for each in of_it]
-        messages += [
-            replace(each, key=key) for each in compose_messages(changes, snapshot, group_for)
-        ]
+        messages += [replace(each, key=key) for each in compose_messages(changes, snapshot)]
         starts = tuple(change for change in changes if change.is_start)
         known = snapshot.delivered.union(str(start.dedup_key) for start in starts)
         snapshot = replace(snapshot, told=(*snapshot.told, *starts), delivered=known)
-    return [*messages, *compose_messages(fresh, snapshot, group_for)]
+    return [*messages, *compose_messages(fresh, snapshot)]
 
 
 def _batches_of_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:

@@ -24,7 +24,7 @@ from monitor.model.rules import RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, MeasuredRun, RunRecord, RunStatus, Summary
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.expectations import REMEMBERED, compute_expectations, learning_rules
-from monitor.pipeline.run_explanation import add_explanations
+from monitor.pipeline.run_explanation import add_explanations, find_lost
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.ports import History
 from monitor.reference.sampling_error import estimate_interval, share_interval
@@ -216,7 +216,7 @@ class Rejudgement:
 
     With the rules that judged the runs when they were run, each in its turn, and the
     ``min_paired_share`` of then, it gives the very transitions of then, judged at the time of the
-    slot.
+    slot, but for what sources said of users without a list.
     """
 
     comparison: Comparison
@@ -266,9 +266,9 @@ class Rejudgement:
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(record, judgement)
-        return add_explanations(
-            judgement.transitions, record.explanation, write_models(run.models, run.slot)
-        )
+        models = write_models(run.models, run.slot)
+        lost = find_lost(run.status, record.coverage)
+        return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
         alarmed = {

@@ -12,7 +12,8 @@ from monitor.alerts.unmatched import find_unmatched
 from monitor.alerts.verdicts import BOTH_FAILED, describe_lost
 from monitor.errors import OutputError, SourceError
 from monitor.model.comparison import Comparison, Keep
-from monitor.model.explanation import Explanation
+from monitor.model.explanation import Explanation, Finding
+from monitor.model.id_mismatches import IdKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.model_versions import write_models
@@ -25,15 +26,17 @@ from monitor.pipeline.accumulator import EXAMPLES
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, recall_fault
+from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, find_lost, recall_fault
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
 from monitor.ports import Clock, ScoreSink
-from monitor.texts.id_mismatches import write_mismatch
+from monitor.texts.id_mismatches import write_mismatch, write_user_spelling
 from monitor.texts.unmatched_names import write_unmatched
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
 """Reasons that keep no list from being compared."""
+_WORDS = {CoverageReason.MISSING: "left them out", CoverageReason.EMPTY: "gave empty lists"}
+"""What an arm did that says nothing itself."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """Reasons that say nothing against a source that answers: a run that is ok does not tell of them."""
 
@@ -100,7 +103,8 @@ def execute(
         reason = "; ".join(filter(None, (reason, unwritten))) or None
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
     found = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
-    return _judge(comparison, claim, memory, clock.now(), found)
+    lost = find_lost(status, measurement.coverage, measurement.notes)
+    return _judge(comparison, claim, memory, clock.now(), found, lost=lost)
 
 
 def _write_scores(
@@ -157,7 +161,13 @@ def _add_last_ok(reason: str | None, memory: Memory) -> str | None:
 
 
 def _judge(
-    comparison: Comparison, claim: Claim, memory: Memory, at: datetime, found: Findings
+    comparison: Comparison,
+    claim: Claim,
+    memory: Memory,
+    at: datetime,
+    found: Findings,
+    *,
+    lost: Finding | None = None,
 ) -> RunResult:
     judgement = judge_findings(comparison, found, memory, at)
     if any(change.is_start for change in judgement.transitions):
@@ -177,7 +187,7 @@ def _judge(
         k=k,
         states=judgement.states,
         transitions=add_explanations(
-            judgement.transitions, explanation, write_models(models, found.slot)
+            judgement.transitions, explanation, write_models(models, found.slot), lost=lost
         ),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
@@ -275,9 +285,14 @@ def assess(
 def _obstacles(measurement: Measurement, passed_over: Collection[CoverageReason] = ()) -> list[str]:
     """What kept each arm from giving lists, then that the other arm answered, and for example whose lists are missing."""
     whole, found = measurement.coverage.all, dict[Arm, list[tuple[int, str, str]]]()
+    words = {(arm, reason): word for arm in Arm for reason, word in _WORDS.items()}
+    for each in measurement.run.id_mismatches:
+        if each.ids is IdKind.USER and each.is_spelling and each.arm is not None:
+            words[each.arm, CoverageReason.MISSING] = write_user_spelling(each)
+    words |= measurement.notes
     for (arm, reason), count in sorted(whole.reasons.items(), key=lambda each: -each[1]):
         if reason not in (*_COMPARED, *passed_over):
-            cause, _, users = measurement.notes.get((arm, reason), reason).partition(EXAMPLES)
+            cause, _, users = words.get((arm, reason), reason).partition(EXAMPLES)
             found.setdefault(arm, []).append((count, cause, users))
     told, lost = [], {arm: sum(count for count, *_ in of_it) for arm, of_it in found.items()}
     for arm in sorted(filter(found.__contains__, Arm), key=lambda arm: -lost[arm]):

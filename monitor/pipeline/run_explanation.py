@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -24,7 +26,7 @@ from monitor.attribution.decomposition import (
     decompose_drop,
     rows_of_place,
 )
-from monitor.attribution.faults import Scene, find_fault
+from monitor.attribution.faults import Scene, find_fault, find_missing
 from monitor.attribution.habits import pool_bins, share_bins
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.attribution.sentences import (
@@ -32,6 +34,7 @@ from monitor.attribution.sentences import (
     write_distance,
     write_drop,
     write_finding,
+    write_lost,
 )
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
@@ -40,11 +43,12 @@ from monitor.model.comparison import Comparison
 from monitor.model.explanation import ExampleLists, Explanation, FaultKind, Finding, Split
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import format_instant
-from monitor.model.rankings import ALL, Arm, PairBatch, Pairing
-from monitor.model.rules import RuleKind
+from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, PairBatch, Pairing
+from monitor.model.rules import Condition, RuleKind
+from monitor.model.runs import RunStatus
 from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
-from monitor.pipeline.accumulator import Sample
+from monitor.pipeline.accumulator import EXAMPLES, Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
 from monitor.pipeline.score import leading_metric
@@ -56,6 +60,8 @@ Where there is no drop, share of users.
 """
 _OTHERS_AGAIN = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 _SINCE = "Since the run of"
+Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], str]
+"""What sources say about users without a list."""
 
 HEALTHY_RUNS = 20  # newest ones that a run is held against
 SHOWN_ITEMS = 10  # that gained, and that lost
@@ -98,11 +104,12 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     former: RecodedLists | None = None,
     last: RecodedLists | None = None,
     mismatches: Sequence[IdMismatch] = (),
+    notes: Notes = MappingProxyType({}),
 ) -> tuple[Split | None, Explanation | None]:
     """What the run keeps for later ones of one of the measured metrics, and its own explanation; neither without parts.
 
     ``past``: splits of earlier healthy runs; ``former``: lists of a healthy run before, against which each user's are held;
-    ``last``: those of the last run; ``mismatches``: what is odd about this run's ids.
+    ``last``: those of the last run; ``mismatches``: what is odd about this run's ids; ``notes``: why users got no list.
     Costs six scorings of the metric, and sixteen more where lists are held against others.
     """
     metric = choose_metric(comparison, measured)
@@ -122,9 +129,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         changes=changes,
         is_older=former is not last,
         habits=_pool_habits(known),
-        usually_missing=1 - sum(each.means.n for each in known) / sum(each.asked for each in known)
-        if known
-        else None,
+        usually_missing=_share_missing(known),
         drop=drop.whole if drop is not None and drop.is_clear else None,
     )
     split = Split(
@@ -135,9 +140,43 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     names = _Names(pairing=sample.pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
+    finding, has_stood = _find_cause(
+        scene, names, mismatches, shows_items=comparison.judging.shows_items
+    )
+    fault = _add_note(finding, sample.pairing.coverage, notes), has_stood
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(explanation, id_mismatches=tuple(mismatches))
+
+
+def find_lost(
+    status: RunStatus, coverage: Coverage | None, notes: Notes = MappingProxyType({})
+) -> Finding | None:
+    """Users without a list in a run that could not be judged; None if nobody was asked."""
+    if status is RunStatus.OK or coverage is None:
+        return None
+    return _add_note(find_missing(coverage.rows, None), coverage, notes)
+
+
+def _share_missing(past: Sequence[Split]) -> float | None:
+    """Usual share of the users without a score; None without earlier runs."""
+    asked = sum(each.asked for each in past)
+    return 1 - sum(each.means.n for each in past) / asked if asked else None
+
+
+def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Finding | None:
+    """The finding with what the source says about most users without a list, if it says something."""
+    if finding is None or finding.kind is not FaultKind.MISSING:
+        return finding
+    counts = {
+        reason: count
+        for (arm, reason), count in coverage.all.reasons.items()
+        if arm is finding.arms[0]
+    }
+    said = [reason for reason in counts if (finding.arms[0], reason) in notes]
+    if not said:
+        return finding
+    note = notes[finding.arms[0], max(said, key=counts.__getitem__)]
+    return replace(finding, note=note.partition(EXAMPLES)[0])
 
 
 def _find_cause(
@@ -320,31 +359,56 @@ def _is_cause(finding: Finding | None) -> bool:
 
 
 def add_explanations(
-    transitions: Iterable[Transition], explanation: Explanation | None, also: Sequence[str] = ()
+    transitions: Iterable[Transition],
+    explanation: Explanation | None,
+    also: Sequence[str] = (),
+    *,
+    lost: Finding | None = None,
 ) -> tuple[Transition, ...]:
-    """The transitions with the explanation and ``also`` as text where an alert begins that does not tell it by itself.
+    """The transitions with the explanation and ``also`` as text where an alert begins and its reason does not say it.
 
-    That is one on similarity, and where a fault was found other than users without a list, any but a condition.
+    An alert on similarity gets each explanation. All others get one that has a finding and adds something to their reason.
+    ``lost``: users without a list, of a run that has no explanation.
     """
-    finding = None if explanation is None else explanation.finding
-    of_lists = (
-        (RuleKind.COVERAGE, RuleKind.STANDSTILL)
-        if finding and finding.kind is not FaultKind.MISSING
-        else ()
-    )
-    return tuple(
-        replace(
-            each,
-            explanation=" ".join(
-                (write_alert_text(explanation, parse_derived(each.metric)[1], each.segment), *also)
-            ),
+    finding = lost if explanation is None else explanation.finding
+    explained = []
+    for each in transitions:
+        is_wanted = each.to_state is not State.QUIET and (
+            _adds_to(each, finding) or each.kind is RuleKind.SIMILARITY
         )
-        if explanation is not None
-        and each.kind in (RuleKind.SIMILARITY, *of_lists)
-        and each.to_state is not State.QUIET
-        else each
-        for each in transitions
+        text = _write_cause(each, explanation, finding) if is_wanted else None
+        explained.append(
+            each if text is None else replace(each, explanation=" ".join((text, *also)))
+        )
+    return tuple(explained)
+
+
+def _write_cause(
+    change: Transition, explanation: Explanation | None, finding: Finding | None
+) -> str | None:
+    is_lost = finding is not None and finding.kind is FaultKind.MISSING
+    if (
+        finding is not None
+        and is_lost
+        and (explanation is None or change.kind is not RuleKind.SIMILARITY)
+    ):
+        return write_lost(finding)
+    return (
+        None
+        if explanation is None
+        else write_alert_text(explanation, parse_derived(change.metric)[1], change.segment)
     )
+
+
+def _adds_to(change: Transition, finding: Finding | None) -> bool:
+    """Whether the finding says more than the change's reason."""
+    if finding is None:
+        return False
+    if finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL:
+        return True
+    # Reasons of alerts on coverage count all users without a list, and a run that failed names its
+    # cause.
+    return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

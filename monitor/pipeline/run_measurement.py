@@ -150,6 +150,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
                 former=former,
                 last=last,
                 mismatches=mismatches,
+                notes=found.notes,
             )
         except MetricError as error:  # of one that a package brings
             unexplained = f"not explained: {error}"

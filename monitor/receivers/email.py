@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from monitor.alerts.incidents import find_leads
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
 from monitor.model.rules import Severity
 from monitor.options import must
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, repeated
-from monitor.receivers.message.content import MessageContent, content_of, weight_of
+from monitor.receivers.message.content import MessageContent, content_of, is_watched
 from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import cause_of, clean
@@ -204,14 +203,17 @@ def compose_mail(
 
 
 def mail_subject(message: Message) -> str:
-    """Status, severity, comparison, what the incident was first told by, and a mark of it: Gmail threads by subjects."""
+    """Status and severity in brackets, and what stays the same: mail programs make threads of equal subjects.
+
+    That is the comparison, why the first alert of the incident fired, and a mark of the incident.
+    """
     name, first = (
         clean(message.comparison, _LONGEST_NAME),
         message.first or message.firing or message.changes,
     )
-    cause = cause_of(min(find_leads(first), key=weight_of))
+    status = message.status.upper() if is_watched(message) else "NO LONGER WATCHED"
     return (
-        f"[{message.status.upper()}] {message.severity}: {name}: {cause} (incident "
+        f"[{status}] [{message.severity}] {name}: {cause_of(first[0])} (incident "
         f"{_digest(message.incident)[:8]})"
     )
 

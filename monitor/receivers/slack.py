@@ -21,6 +21,7 @@ _FENCE = "```"
 _MORE = "…"
 MAX_FIELDS = 10
 _MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
+_NOT_WATCHED = "⏹"
 # Its answers are words such as ``invalid_blocks``; no other text is shown, since it could echo
 # anything.
 _REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
@@ -105,7 +106,11 @@ def slack_body(content: MessageContent) -> dict[str, object]:
 
 def headline_of(content: MessageContent) -> str:
     """The title behind a mark of where the incident stands: its severity while something fires."""
-    mark = _MARKS.get(content.status, f"{content.severity.value.upper()}:")
+    mark = (
+        _MARKS.get(content.status, f"{content.severity.value.upper()}:")
+        if content.is_watched
+        else _NOT_WATCHED
+    )
     return f"{mark} {content.title}"
 
 

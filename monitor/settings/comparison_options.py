@@ -339,9 +339,8 @@ class ComparisonOptions(Options):
     )
     group_for: Duration | None = Field(
         default=None,
-        description="An incident pages again once when the users concerned double, and anew only "
-        "when no alert has joined it for this long; alerts join it for seven times as "
-        "long after its first (default: 1d, or three intervals where longer).",
+        description="Alerts join an incident for seven times as long after its first one "
+        "(default: 1d, or three intervals where longer).",
     )
     deadline: Duration | None = Field(
         default=None,

@@ -71,7 +71,6 @@ def policy_of(settings: Settings) -> NotificationPolicy:
         windows=tuple(window.to_window() for window in settings.maintenance),
         muted=frozenset(muted),
         fallbacks=fallbacks,
-        group_for={each.name: _group_for(each) for each in settings.comparisons},
         shows_items=settings.privacy.items == "shown",
     )
 

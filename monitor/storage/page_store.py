@@ -160,15 +160,19 @@ class SqlPageStore:
             query = select(summaries.c.run_id, stored, summaries.c.mean, summaries.c.n)
             is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
             rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
+            newest = coverage_of(connection, ids[-1:]).get(ids[-1]) if ids else None
         means: dict[str, dict[int, float | None]] = defaultdict(lambda: dict.fromkeys(ids))
-        users: dict[str, int] = {}
+        # A segment of which too little was compared has no mean.
+        users = {each.segment: each.paired for each in newest.rows} if newest is not None else {}
         for run_id, segment, mean, n in rows:
             means[segment][run_id] = mean
             if run_id == ids[-1]:
-                users[segment] = n
+                users[unescape(segment)] = n
         return tuple(
             SegmentMeans(
-                segment=unescape(segment), users=users.get(segment, 0), means=tuple(of_run.values())
+                segment=(name := unescape(segment)),
+                users=users.get(name, 0),
+                means=tuple(of_run.values()),
             )
             for segment, of_run in means.items()
         )

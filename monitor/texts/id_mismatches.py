@@ -54,6 +54,14 @@ def write_examples(mismatch: IdMismatch) -> str:
     return f", such as {first} {sides[0]} and {second} {sides[1]}"
 
 
+def write_user_spelling(mismatch: IdMismatch) -> str:
+    """``knows users by other ids, such as 'U1' for 'u1'``, behind the name of the arm."""
+    if mismatch.examples is None:
+        return "knows users by other ids"
+    ours, theirs = map(_quote, mismatch.examples)
+    return f"knows users by other ids, such as {theirs} for {ours}"
+
+
 def write_setting(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
     """The setting under which the ids would meet, or what else to do."""
     forms = ", ".join(mismatch.forms)

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import HOUR, MINUTE, SLOT, comparison, coverage_rule, rule, transition
-from monitor.alerts.incidents import GROUP_FOR, assign_incidents, count_pages, find_leads
+from monitor.alerts.incidents import (
+    GROUP_FOR,
+    assign_incidents,
+    count_concerned,
+    count_pages,
+    find_leads,
+)
 from monitor.alerts.notification_policy import (
     Dispatch,
     MaintenanceWindow,
@@ -224,9 +230,14 @@ def condition(statistic: str) -> Transition:
 @pytest.mark.parametrize(
     ("statistic", "held"), [("error", True), ("no_data", True), ("stale", True), ("too_few", False)]
 )
-def test_drift_is_held_while_nothing_can_be_said_of_it(statistic, *, held):
+def test_drift_is_held_while_nothing_can_be_said_of_it_and_users_without_a_list_are_not(
+    statistic, *, held
+):
     both = START, condition(statistic)
     assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
+    for lack, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
+        coverage = replace(START, metric="coverage", statistic=lack)
+        assert decide(coverage, lasting=(coverage, both[1]))[0][0] is (HELD if is_held else SENT)
     muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
     sent = (
         decide(both[1], lasting=both),
@@ -344,7 +355,7 @@ def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, wor
     assert message.firing == (told, joins)
 
 
-def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_severity_always():
+def test_users_that_double_page_again_whatever_paged_before_and_so_does_a_severity():
     grows = tuple(
         replace(
             START,
@@ -358,45 +369,62 @@ def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_se
         for n in range(6)
     )
     last = replace(grows[-1], severity=Severity.CRITICAL, dedup_key="last", slot=LATER)
-    situations = situation(*grows, told=grows[:-1]), situation(*grows, last, told=grows)
-    (calm,), (loud,) = (
-        compose_messages(grows[-1:], situations[0]),
-        compose_messages([last], situations[1]),
+    everybody = replace(last, value=1.0, dedup_key="everybody", slot=LATER + MINUTE)
+    (grown,) = compose_messages(grows[-1:], situation(*grows, told=grows[:-1]))
+    (loud,) = compose_messages([last], situation(*grows, last, told=grows))
+    (whole,) = compose_messages(
+        [everybody], situation(*grows, last, everybody, told=(*grows, last))
     )
-    (late,) = compose_messages(grows[-1:], situations[0], MINUTE / 2)
-    assert (late.is_update, late.worse) == (
-        False,
+    assert (grown.pages, grown.worse) == (
+        5,
         "it concerns about 320 users, and about 160 at the last page",
     )
-    assert (calm.is_update, calm.pages, loud.is_update, loud.pages, loud.severity) == (
-        True,
-        2,
-        False,
-        3,
-        Severity.CRITICAL,
+    assert (loud.pages, loud.worse, loud.severity) == (6, ROSE, Severity.CRITICAL)
+    assert (whole.pages, whole.worse) == (
+        7,
+        "it concerns about 980 users, and about 320 at the last page",
     )
 
 
-SERIES = st.sampled_from(
-    ["overlap mean", "overlap share_below(0)", "coverage missing", "overlap p05"]
-)
-BEGINNINGS = st.tuples(
-    st.integers(0, 20), st.sampled_from([ALL, "a=1", "a=2", "b=1"]), SERIES, st.floats(0.001, 1)
-)
+SERIES = st.sampled_from(["overlap share_below(0)", "coverage short"])
+SEVERITIES = st.sampled_from([Severity.WARNING, Severity.CRITICAL])
+BEGINNINGS = st.tuples(st.integers(0, 20), st.sampled_from([ALL, "a=1", "b=1"]), SERIES, SEVERITIES)
 
 
 @given(st.lists(BEGINNINGS, min_size=1, max_size=12), st.integers(0, 20))
-def test_whatever_begins_within_a_day_pages_at_most_twice_and_what_was_paged_stays_so(drawn, hours):
+def test_a_fault_that_does_not_grow_pages_at_most_twice_and_what_was_paged_stays_so(drawn, hours):
     starts = []
-    for hour, segment, series, value in sorted(drawn):
+    for hour, segment, series, severity in sorted(drawn):
         names = dict(zip(("metric", "statistic"), series.split(), strict=True))
         key = f"{hour} {segment} {series}"
         start = replace(
             START, alert=f"{series} {hour}", segment=segment, dedup_key=key, slot=SLOT + hour * HOUR
         )
-        starts.append(replace(start, value=value, normal=0.0, **names))
+        starts.append(replace(start, value=0.2, normal=0.0, users=50, severity=severity, **names))
     earlier = [start for start in starts if start.slot <= SLOT + hours * HOUR]
-    assert count_pages(earlier, GROUP_FOR).pages <= count_pages(starts, GROUP_FOR).pages <= 2
+    assert count_pages(earlier).pages <= count_pages(starts).pages <= 2
+
+
+def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again():
+    missing = replace(
+        ANOTHER, metric="coverage", statistic="missing(candidate)", value=0.02, users=1000
+    )
+    (message,) = compose_messages([missing], situation(START, missing, told=(START,)))
+    assert (message.pages, message.worse) == (2, "another fault joined: users get no list")
+    first, all_users = (
+        replace(missing, segment=name, value=0.04, users=500) for name in ("country=UK", ALL)
+    )
+    grown = replace(missing, segment="country=FR", value=1.0, users=480, slot=LATER + MINUTE)
+    assert count_concerned([first, all_users]) == 20
+    assert count_concerned([first, all_users, grown]) == 500
+    lasting = opened(alert="ListsFailed", segment="country=NO")
+    everybody, _ = begin(LATER, alert="ListsFailed")
+    fails = replace(condition("error"), alert="Stale", slot=LATER)
+    _, (outage,) = named((replace(everybody, value=1.0, users=500), fails), before=(lasting,))
+    assert (outage.incident, outage.users) == (lasting.incident, 500)
+    hundred = replace(missing, slot=SLOT, users=500, value=0.2, incident=lasting.incident)
+    (page,) = compose_messages([outage], situation(hundred, outage, told=(hundred,)))
+    assert page.worse == "it concerns about 500 users, and about 100 at the last page"
 
 
 @pytest.mark.parametrize(("mean_of_part", "leads"), [(0.1, "country=FR"), (0.42, ALL), (None, ALL)])
@@ -422,7 +450,10 @@ CONDITIONS = (
     ConditionRule(alert="Stale", condition=Condition.STALE),
     ConditionRule(alert="NoData", condition=Condition.NO_DATA),
 )
-LISTS_FAILED = coverage_rule("failed(candidate)", alert="ListsFailed", threshold=0.1)
+WITHOUT_LIST = (
+    coverage_rule("failed(candidate)", alert="ListsFailed"),
+    coverage_rule("missing(candidate)"),
+)
 
 
 def begin(
@@ -438,7 +469,7 @@ def named(
     group_for: timedelta = GROUP_FOR,
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     states, changes = zip(*moves, strict=True)
-    judging = comparison(rules=(rule(), LISTS_FAILED, *CONDITIONS), group_for=group_for).judging
+    judging = comparison(rules=(rule(), *WITHOUT_LIST, *CONDITIONS), group_for=group_for).judging
     return assign_incidents(states, changes, before, judging)
 
 
@@ -493,6 +524,7 @@ def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_suc
 def test_an_outage_joins_failed_lists_and_what_began_with_it():
     for alert, since, joins in (
         ("ListsFailed", 1, True),
+        ("ListsMissing", 1, True),
         ("SimilarityLow", 0, True),
         ("SimilarityLow", 1, False),
     ):
@@ -501,6 +533,19 @@ def test_an_outage_joins_failed_lists_and_what_began_with_it():
             SLOT + 2 * HOUR, first, alert="Stale", since=SLOT + since * HOUR, **CONDITION
         )
         assert (outage.incident == first.incident) is joins
+    drift = opened()
+    missing = opened(SLOT + HOUR, drift, alert="ListsMissing")
+    later = SLOT + 2 * HOUR
+    assert (
+        opened(later, drift, missing, alert="Stale", since=later, **CONDITION).incident
+        == drift.incident
+    )
+    stale = opened(alert="Stale", **CONDITION)
+    assert opened(later, stale, alert="ListsMissing", segment="a=2").incident == stale.incident
+    _, together = named(
+        begin(SLOT, alert="ListsFailed", segment="a=1"), begin(SLOT, alert="Stale", **CONDITION)
+    )
+    assert len({change.incident for change in together}) == 1
 
 
 def test_what_is_pending_has_no_incident():

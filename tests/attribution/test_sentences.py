@@ -51,7 +51,7 @@ membership=-0.14 length=0.15   No clear cause. Similarity fell by 0.0100: lists 
 # Other users are a clear cause.
 composition=0.1                Similarity fell by 0.1000: other users asked than before 100 %.
 # Of what is no drop beyond doubt no parts are told.
-order=-0.0205                  No drop: similarity rose by 0.0205.
+order=-0.0205                  Similarity rose by 0.0205.
 order=0                        No drop: similarity rose by 0.0000.
 order=0.0019                   No clear drop: similarity fell by 0.0019.
 """
@@ -72,7 +72,7 @@ def test_a_segment_that_leads_is_told_with_its_share_of_a_drop():
         f"No clear cause. {fell}, 50 % of everybody's drop: items moved 100 %. "
         "Similarity fell by 0.2500: items replaced 50 %, items moved 50 %."
     )
-    rose = f"No drop: similarity rose by 0.0200. {fell}: items moved 100 %."
+    rose = f"Similarity rose by 0.0200. {fell}: items moved 100 %."
     assert write_drop(drop_of(fall(order=0.125), order=-0.02)) == rose
 
 
@@ -121,7 +121,7 @@ def test_a_fault_is_told_with_whom_it_concerns_and_what_the_mean_did():
     assert write_finding(CUT, None) == f"{told} (No earlier lists to hold this against.)"
     assert (
         write_finding(CUT, drop_of(order=-0.1))
-        == f"{told} The similarity of all users did not fall."
+        == f"{told} The similarity of all users rose by 0.1000."
     )
     assert (
         write_finding(CUT, drop_of(order=0.0019))

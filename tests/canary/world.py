@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Template
 from typing import Any, Literal
 from urllib.parse import quote
 
 import bcrypt
 import psycopg
+import yaml
 from psycopg import sql
 from sqlalchemy import make_url
 
@@ -64,10 +66,7 @@ def _send(data: bytes) -> Reply:
 
 
 def reply_to(request: Request) -> Reply:
-    """Answer by the first part of the path.
-
-    A fault repeats what it was told wherever an answer has room.
-    """
+    """Answer by the first part of the path; a fault repeats what it was told wherever an answer has room."""
     behaviour = request.path.split("/")[1]
     told, line = all_of(request)[:4000], request.path
     coded = [
@@ -106,10 +105,7 @@ def _welcome(request: Request) -> Reply:
 
 @dataclass
 class World:
-    """Servers that listen.
-
-    ``environ`` holds the secrets that do not stand in a configuration itself.
-    """
+    """Servers that listen; ``environ`` holds the secrets that do not stand in a configuration itself."""
 
     folder: Path
     hook: Collector
@@ -160,190 +156,6 @@ class World:
             "closed": f"http://127.0.0.1:{self.closed}/closed",
         }.get(behaviour, f"{self.hook.url}/{behaviour}")
 
-    def url(self, behaviour: str, what: str) -> str:
-        return f"{self.place(behaviour)}/{canary(what + 'path')}?k={canary(what + 'query')}"
-
-    def receivers(self) -> Iterator[dict[str, Any]]:
-        for way in ("good", *FAULTS):
-            headers, secret = {"X-Key": canary(f"hook{way}header")}, canary(f"hook{way}secret")
-            told = {"name": f"hook-{way}", "timeout": "500ms", "headers": headers, "secret": secret}
-            told |= self.proxied("hook") if way == "closed" else {}
-            yield {"webhook": told | {"url": self.url(way, f"hook{way}")}}
-        for way in ("good", "refuse", "fail", "redirect", "odd", "garbage", "lie"):
-            yield {
-                "slack": {
-                    "name": f"slack-{way}",
-                    "timeout": "500ms",
-                    "url": self.url(way, f"slack{way}"),
-                }
-            }
-            told = {"name": f"pager-{way}", "timeout": "500ms", "url": self.place(way)}
-            yield {"pagerduty": told | {"routing_key": canary(f"pager{way}")}}
-        basic: dict[str, Any] = {"basic_auth": {"username": "me", "password": canary("basic")}}
-        for way, auth in {"good": basic, "refuse": {"bearer_token": canary("bearer")}}.items():
-            yield {
-                "alertmanager": {
-                    "name": f"peer-{way}",
-                    "urls": [self.place(way)],
-                    "timeout": "500ms",
-                    **auth,
-                }
-            }
-        good = self.place("good")
-        places: dict[str, dict[str, Any]] = {
-            "slack": {"url": good},
-            "pagerduty": {"url": good, "routing_key": "0" * 32},
-        }
-        for kind, its_place in (places | {"alertmanager": {"urls": [good]}}).items():
-            yield {
-                kind: {
-                    "name": f"{kind}-proxy",
-                    "timeout": "500ms",
-                    **its_place,
-                    **self.proxied(kind),
-                }
-            }
-        for name, server in (("mail-good", self.mail), ("mail-refuse", self.hostile_mail)):
-            login = {"username": "me", "password": canary("mail")}
-            where = {
-                "host": "127.0.0.1",
-                "port": server.port,
-                "ca_file": str(self.certificate),
-                "timeout": "1s",
-            }
-            yield {
-                "email": {
-                    "name": name,
-                    "sender": "r@x.test",
-                    "to": ["kim@x.test"],
-                    **where,
-                    **login,
-                }
-            }
-        for way in ("good", "refuse", "garbage"):
-            place = f"{self.hook.url.replace('http', 'json')}/{way}"
-            url = f"{place}/{canary(f'apprise{way}path')}?-k={canary(f'apprise{way}query')}"
-            yield {"apprise": {"name": f"apprise-{way}", "timeout": "1s", "urls": {"one": url}}}
-
-    def proxied(self, what: str) -> dict[str, str]:
-        """A proxy that nobody answers at, whose password is a canary."""
-        return {"proxy": f"http://me:{canary(what + 'proxy')}@127.0.0.1:{self.closed}"}
-
-    def pings(self) -> list[dict[str, Any]]:
-        ways = ("good", "refuse", "odd", "garbage", "untrusted", "nowhere")
-        pings = [
-            {"name": f"ping-{way}", "timeout": "500ms", "url": self.url(way, f"ping{way}")}
-            for way in ways
-        ]
-        return [
-            *pings,
-            {
-                "name": "ping-proxy",
-                "timeout": "500ms",
-                "url": self.place("good"),
-                **self.proxied("ping"),
-            },
-        ]
-
-    def http(self, url: str, **options: Any) -> dict[str, Any]:
-        return {"http": {"timeout": "500ms", "retries": 0, "concurrency": 4, "url": url, **options}}
-
-    def lists_url(self, behaviour: str, what: str) -> str:
-        return f"{self.place(behaviour)}/recs/{{user}}/{canary(what + 'path')}?k={canary(what + 'query')}"
-
-    def feed(self, source: str, every: str) -> dict[str, Any]:
-        """The comparison that works."""
-        body = {"key": canary("sourcebody"), "deep": [{"key": canary("sourcedeep")}]}
-        secrets = {
-            "token": canary("sourcetoken"),
-            "headers": {"X-Key": canary("sourceheader")},
-            "body": body,
-        }
-
-        def sql_of(**rest: str) -> dict[str, Any]:
-            return {"sql": {"url": source, **rest}}
-
-        return {
-            "name": "feed",
-            "every": every,
-            "k": 5,
-            "baseline": self.http(self.lists_url("good", "source"), method="POST", **secrets),
-            "candidate": sql_of(table="lists", user="user_id", items="items"),
-            "users": sql_of(table="users", user="user_id"),
-            "metrics": ["extended_tau", "rbo"],
-            "item_weights": sql_of(table="items", item="item", weight="weight"),
-            "item_titles": sql_of(table="items", item="item", title="title"),
-            "relevance": sql_of(table="bought", user="user_id", item="item"),
-            "noise_floor": {"retrain": sql_of(table="lists", user="user_id", items="items")},
-            "rules": [
-                {
-                    "alert": "SimilarityLow",
-                    "metric": "extended_tau",
-                    "below": 0.35,
-                    "severity": "critical",
-                }
-            ],
-        }
-
-    def broken(self, source: str) -> Iterator[dict[str, Any]]:
-        """Comparisons whose candidates or users cannot be had."""
-        url, columns = make_url(source), {"user": "user_id", "items": "items"}
-        away = url.set(
-            host="127.0.0.1",
-            port=self.closed,
-            drivername="postgresql",
-            username="me",
-            password=canary("sqlaway"),
-        )
-        wrong = url.set(password=canary("sqlwrong"))
-        odd = url.update_query_dict({"keepalives_idle": canary("sqlquery")})
-        for name, place in {"away": away, "wrong": wrong, "odd": odd}.items():
-            text = place.render_as_string(hide_password=False)
-            yield comparison_of(f"sql-{name}", {"sql": {"url": text, "table": "lists", **columns}})
-        for way in FAULTS:
-            proxied = self.proxied("source") if way == "closed" else {}
-            yield comparison_of(
-                f"http-{way}", self.http(self.lists_url(way, f"source{way}"), **proxied)
-            )
-        remote = f"sc://127.0.0.1:{self.closed}/;use_ssl=true;token={canary('spark')}"
-        spark = {"remote": remote, "conf": {"spark.key": canary("sparkconf")}}
-        rows = {"spark": {**spark, "table": "lists", **columns}}
-        yield comparison_of(
-            "spark", rows, {"spark": {**spark, "table": "users", "user": "user_id"}}
-        ) | {"baseline": rows}
-        redis = {"url": f"redis://me:{canary('redispassword')}@127.0.0.1:{self.closed}/0"}
-        lists = {"redis": {**redis, "type": "list", "key": "recs:{user}"}}
-        yield comparison_of("redis", lists, {"redis": {**redis, "key": "users"}})
-        headers = {"X-Key": canary("peopleheader")}
-        people = {
-            "timeout": "500ms",
-            "url": self.url("good", "people"),
-            "token": canary("peopletoken"),
-            "headers": headers,
-        }
-        yield comparison_of("http-users", lists, {"http": people})
-        proxied = {"timeout": "500ms", "url": self.place("good"), **self.proxied("people")}
-        yield comparison_of("http-proxied-users", lists, {"http": proxied})
-        where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
-        yield comparison_of("http-user", self.http(f"{where}/{{user}}"))
-        keys = {"region": "r", "access_key": canary("awstoken"), "secret_key": canary("awssecret")}
-        for name, auth in {"hmac": {"secret": canary("hmacsecret")}, "aws": keys}.items():
-            variables = {"model": name, "request": {"of": "{user}", "key": canary(f"{name}body")}}
-            options: dict[str, Any] = {
-                "profile": "torchserve",
-                "auth": {name: auth},
-                "with": variables,
-            }
-            yield comparison_of(f"http-{name}", self.http(self.place("good"), **options))
-        client = {
-            "token_url": self.url("refuse", "oauth"),
-            "client_id": "me",
-            "client_secret": canary("oauthheader"),
-        }
-        yield comparison_of(
-            "http-oauth", self.http(f"{self.place('good')}/{{user}}", auth={"oauth2": client})
-        )
-
     def write_web(self) -> Path:
         """Who may look: one whose password is a canary, and one whose hash is."""
         known = bcrypt.hashpw(canary("webpassword").encode(), bcrypt.gensalt(4)).decode()
@@ -355,42 +167,88 @@ class World:
     def write(self, way: Way, *, database: str, every: str) -> Path:
         """The configuration with every secret given in this way."""
         write_lists(self.folder / "baseline.jsonl", SIMILAR)
+        names = Names(world=self, every=every, **self.databases(database))
+        document = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
         tree = {
-            "listen": "127.0.0.1:0",
-            "web_config_file": str(self.write_web()),
-            "log": {"level": "debug", "format": "json"},
-            "database": database,
-            "comparisons": [self.feed(database, every), *self.broken(database)],
-            "receivers": [*self.receivers()],
-            "pings": self.pings(),
+            key: [*spread(part)] if isinstance(part, list) else part
+            for key, part in document.items()
         }
         path = self.folder / f"{way}.yaml"
-        path.write_text(json.dumps(self.given(tree, way)))
+        path.write_text(json.dumps(self.given(filled(tree, names), way)))
         return path
 
+    def databases(self, source: str) -> dict[str, str]:
+        """Addresses of the database, of faulty ones, and of other servers that are away."""
+        url = make_url(source)
+        away = url.set(
+            host="127.0.0.1",
+            port=self.closed,
+            drivername="postgresql",
+            username="me",
+            password=canary("sqlaway"),
+        )
+        urls = {"away": away, "wrong": url.set(password=canary("sqlwrong"))}
+        urls["odd"] = url.update_query_dict({"keepalives_idle": canary("sqlquery")})
+        texts = {
+            f"url_{name}": each.render_as_string(hide_password=False) for name, each in urls.items()
+        }
+        remote = f"sc://127.0.0.1:{self.closed}/;use_ssl=true;token={canary('spark')}"
+        redis = f"redis://me:{canary('redispassword')}@127.0.0.1:{self.closed}/0"
+        return texts | {"url_source": source, "url_spark": remote, "url_redis": redis}
 
-def comparison_of(
-    name: str, candidate: dict[str, Any], users: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    lists = {"file": {"path": "baseline.jsonl", "user": "user_id", "items": "items"}}
-    least = {"deadline": "30s", "users": users or {"all": True, "sample": 4}, "metrics": ["rbo"]}
-    return {"name": name, "every": "5m", "k": 5, "baseline": lists, "candidate": candidate, **least}
+
+class Names(dict[str, str]):
+    """What stands for each $name in world.yaml."""
+
+    def __init__(self, world: World, **given: str) -> None:
+        super().__init__(
+            given, file_web=str(world.write_web()), file_certificate=str(world.certificate)
+        )
+        self.update(port_good=str(world.mail.port), port_refuse=str(world.hostile_mail.port))
+        self.update(at_nobody=f"127.0.0.1:{world.closed}")
+        self._world = world
+
+    def __missing__(self, name: str) -> str:
+        kind, _, behaviour = name.partition("_")
+        if not behaviour:
+            return canary(name)
+        place = self._world.place(behaviour)
+        if kind == "login":
+            return place.replace("://", f"://me:{canary('sourcepassword')}@")
+        return place.replace("http", "json") if kind == "apprise" else place
+
+
+def filled(tree: Any, names: Names) -> Any:
+    return json.loads(Template(json.dumps(tree)).substitute(names))
+
+
+def spread(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Each entry once for each of its ways."""
+    for entry in entries:
+        text = json.dumps(entry | {"ways": None})
+        for way in str(entry.get("ways") or "once").split():
+            found = json.loads(text.replace("WAY", way))
+            del found["ways"]
+            yield found
 
 
 def fill(connection: psycopg.Connection) -> None:
     """The tables that sources read."""
-    connection.execute("CREATE TABLE lists (user_id text, items int[])")
-    connection.execute("CREATE TABLE users (user_id text)")
-    connection.execute("CREATE TABLE items (item int, weight float, title text)")
-    connection.execute("CREATE TABLE bought (user_id text, item int)")
-    users = [f"u{number}" for number in range(20)]
+    connection.execute(TABLES)
     with connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO lists VALUES (%s, %s)", [(user, APART) for user in users])
-        cursor.executemany("INSERT INTO users VALUES (%s)", [(user,) for user in users])
         cursor.executemany(
             "INSERT INTO items VALUES (%s, 1, %s)",
             [(item, f"title {item}") for item in (*APART, *SIMILAR)],
         )
+    connection.execute("UPDATE lists SET items = %s", [APART])
+
+
+TABLES = """
+CREATE TABLE users AS SELECT 'u' || n AS user_id FROM generate_series(0, 19) AS n;
+CREATE TABLE lists AS SELECT user_id, ARRAY[0] AS items FROM users;
+CREATE TABLE items (item int, weight float, title text);
+CREATE TABLE bought (user_id text, item int)
+"""
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""On a host: the unit file, by systemd's own tools.
-
-The examples for cron and Airflow, of which cron's line is run.
-"""
+"""On a host: the unit file, by systemd's own tools; the examples for cron and Airflow, of which cron's line is run."""
 
 import ast
 import os
@@ -16,15 +13,7 @@ import monitor
 from deploy.shipped import DEPLOY, parse_command, text_of
 from monitor.settings.loader import load_settings
 from servers import require
-
-MINIMAL = """
-comparisons:
-  - name: feed
-    every: 15m
-    baseline: {http: {url: "http://a.internal/{user}"}}
-    candidate: {http: {url: "http://b.internal/{user}"}}
-    users: {file: {path: users.csv, user: id}}
-"""
+from settings.minimal import MINIMAL
 
 
 @pytest.fixture
@@ -71,8 +60,7 @@ def test_a_secret_comes_as_a_credential(unit, tmp_path, monkeypatch):
     ((shown, named),) = re.findall(
         r"^# +(\w+_file: \$\{CREDENTIALS_DIRECTORY\}/(\w+))$", text, re.MULTILINE
     )
-    # systemd puts each credential under its name into a directory, and tells that in the
-    # environment.
+    # systemd puts each credential under its name into a directory, and tells that in the environment.
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     (tmp_path / name).write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch")
     config = tmp_path / "rankwatch.yaml"

@@ -373,25 +373,17 @@ def test_the_index_links_the_page_of_every_alert_and_says_what_the_rules_say():
         assert re.search(row, INDEX, re.MULTILINE), alert.name
 
 
-@pytest.mark.parametrize("name", sorted(runbooks()))
-def test_a_page_has_its_four_parts(name):
-    page = runbooks()[name]
-
-    assert page.startswith(f"# {name}\n")
-    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == PARTS
-    assert all(
-        len(part.strip()) > 20 for part in re.split(r"^## .+$", page, flags=re.MULTILINE)[1:]
-    )
+@pytest.mark.parametrize(("name", "page"), runbooks().items())
+def test_a_page_has_its_four_parts_and_names_only_commands_and_series_that_exist(name, page):
+    title, *parts = re.split(r"^#+ (.+)$", page, flags=re.MULTILINE)[1::2]
+    assert (title, parts) == (name, PARTS)
+    assert all(len(part.strip()) > 20 for part in page.split("\n## ")[1:])
+    queries = blocks_in(page, "promql")
     assert blocks_in(page, "sh")
-    assert blocks_in(page, "promql")
-
-
-@pytest.mark.parametrize("name", sorted(runbooks()))
-def test_a_page_names_only_commands_and_series_that_exist(name):
-    page = runbooks()[name]
+    assert queries
     for arguments in _commands(page):
         parse_command(arguments)
-    assert series_in("\n".join(blocks_in(page, "promql"))) <= published.series_names()
+    assert series_in("\n".join(queries)) <= published.series_names()
     assert recorded_in(page) <= {rule["record"] for rule in rules() if "record" in rule}
 
 

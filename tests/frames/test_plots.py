@@ -3,23 +3,22 @@
 import json
 import pickle
 import re
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree as ET
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from nbclient import NotebookClient
-from traitlets.config import Config
 
 import monitor
 from monitor.charts.svg import Plot
 from monitor.errors import InputError
 from servers.chromium import TROUBLE, browsing
+from tables import parsed
 
 EVIL = '<script>alert(1)</script>"\u202e\x1b'
 BASE = {"u1": ["a", "b", "c"], "u2": ["d"], "u3": []}
@@ -116,18 +115,14 @@ def test_shapes_of_notebooks_are_read_as_the_dict_is_and_the_index_keeps_its_nam
     assert monitor.compare_many(BASE, OTHER).index.name == "user"
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (
-            {"rec_0": ["a", None, "c"], "rec_1": ["b", "x", None]},
-            "an item behind a missing one in rec_0 to rec_1",
-        ),
-        ({"rec_0": ["a"] * 3, "x_0": ["b"] * 3}, "nor one a rank"),
-        ({"rec_0": ["a"] * 3, "rec_2": ["b"] * 3}, "nor one a rank"),
-        ({"rec_0": ["a"] * 3, "user": ["u1", "u1", "u2"]}, "lists user 'u1' twice"),
-    ],
-)
+NO_RANKS = parsed("""
+    [{"rec_0": ["a", null, "c"], "rec_1": ["b", "x", null]}, "an item behind a missing one in rec_0 to rec_1"]
+    [{"rec_0": ["a", "a", "a"], "x_0": ["b", "b", "b"]}, "nor one a rank"]
+    [{"rec_0": ["a", "a", "a"], "user": ["u1", "u1", "u2"]}, "lists user 'u1' twice"]
+""")
+
+
+@pytest.mark.parametrize(("columns", "message"), NO_RANKS)
 def test_columns_that_are_no_ranks_are_refused(columns, message):
     with pytest.raises(InputError, match=message):
         monitor.compare_many(pd.DataFrame({"user": list(BASE), **columns}), OTHER)
@@ -171,10 +166,11 @@ def shown_by_cells(folder: str, patch: pytest.MonkeyPatch) -> list[str]:
     """
     for kept in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         patch.setenv(kept, folder)  # not what whoever runs this has there
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(
-        notebook, timeout=300, config=Config({"KernelManager": {"transport": "ipc"}})
-    ).execute()
+    # To import them takes as long as many tests of the first ring.
+    nbclient, traitlets = import_module("nbclient"), import_module("traitlets.config")
+    notebook = import_module("nbformat").read(NOTEBOOK, as_version=4)
+    config = traitlets.Config({"KernelManager": {"transport": "ipc"}})
+    nbclient.NotebookClient(notebook, timeout=300, config=config).execute()
     cells = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
     assert [[each.output_type for each in outputs] for outputs in cells] == [
         ["execute_result"]

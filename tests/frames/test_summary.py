@@ -43,8 +43,6 @@ def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure():
     [
         (BY, FRAME),
         (pd.Series(BY | {"nobody": "z"})[::-1], FRAME),
-        (np.array(list(BY.values()), dtype=object), FRAME),
-        (pd.Categorical(list(BY.values())), FRAME),
         ("segment", FRAME.assign(segment=pd.Series(BY))),
         ("segment", FRAME.assign(segment=pd.Series(BY)).set_index("segment", append=True)),
     ],
@@ -148,7 +146,6 @@ def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed
             OTHERS,
             pytest.approx(0.2),
         ),
-        ({}, {}, None),
         ({1: []}, {1: []}, None),
     ],
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 
 from monitor.frames.lists import from_array
 from monitor.kernels.ragged import offsets_of
@@ -13,6 +14,7 @@ from monitor.model.rankings import Arm, RankingTable
 from monitor.pairing.batches import encode_arms
 from monitor.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
 from monitor.texts.id_mismatches import Surface, write_mismatch
+from tables import parsed
 
 
 def find(baseline: list[Any], candidate: list[Any], *, is_many: bool = False) -> IdMismatch | None:
@@ -20,51 +22,43 @@ def find(baseline: list[Any], candidate: list[Any], *, is_many: bool = False) ->
     return find_mismatch(baseline, candidate, IdKind.ITEM, common=common, is_many=is_many)
 
 
-@pytest.mark.parametrize(
-    ("baseline", "candidate", "kind", "forms"),
-    [
-        ([42, 7], ["42.0", "7.0"], MismatchKind.TYPE, ("int",)),
-        ([42, 7], ["0042", "0007"], MismatchKind.LEADING_ZEROS, ("int",)),
-        ([42, 7], [" 42", "7 "], MismatchKind.BLANKS, ("strip",)),
-        (["Ab", "cD"], ["ab", "cd"], MismatchKind.CASE, ("lower",)),
-        ([42, 7], ["b'42'", "b'7'"], MismatchKind.BYTES, (r"""{regex: "b?['\"](.*)['\"]"}""",)),
-        ([42, 7], ['"42"', '"7"'], MismatchKind.QUOTES, (r"""{regex: "b?['\"](.*)['\"]"}""",)),
-        ([12, 3], ["SKU-12", "SKU-3"], MismatchKind.PREFIX, ('{prefix: "SKU-"}',)),
-        (
-            ["SKU-12", "SKU-3"],
-            ["sku_12", "sku_3"],
-            MismatchKind.PREFIX,
-            ('{prefix: "SKU-"}', '{prefix: "sku_"}'),
-        ),
-        ([12, 3], ["urn:item:12", "urn:item:3"], MismatchKind.PREFIX, ('{prefix: "urn:item:"}',)),
-        ([12, 3], ["12.html", "3.html"], MismatchKind.SUFFIX, (r'{regex: "(.+)\\.html"}',)),
-        ([12, 3], [" i012 ", " i003 "], MismatchKind.SEVERAL, None),
-        (["red-shoe", "hat"], ["Red_Shoe", "h-a-t"], MismatchKind.SEPARATORS, ()),
-        (["a", "b"], [("a", 0.5), ("b", 0.1)], MismatchKind.PAIRS, ()),
-        (["('a', 0.5)"], ["('a', 0.25)"], MismatchKind.PAIRS, ()),
-        ([1, 2], ["x", "y"], MismatchKind.UNKNOWN, ()),
-    ],
-)
+MISMATCHES = parsed(r"""
+    [[42, 7], ["42.0", "7.0"], "TYPE", ["int"]]
+    [[42, 7], ["0042", "0007"], "LEADING_ZEROS", ["int"]]
+    [[42, 7], [" 42", "7 "], "BLANKS", ["strip"]]
+    [["Ab", "cD"], ["ab", "cd"], "CASE", ["lower"]]
+    [[42, 7], ["b'42'", "b'7'"], "BYTES", ["{regex: \"b?['\\\"](.*)['\\\"]\"}"]]
+    [[42, 7], ["\"42\"", "\"7\""], "QUOTES", ["{regex: \"b?['\\\"](.*)['\\\"]\"}"]]
+    [[12, 3], ["SKU-12", "SKU-3"], "PREFIX", ["{prefix: \"SKU-\"}"]]
+    [["SKU-12", "SKU-3"], ["sku_12", "sku_3"], "PREFIX", ["{prefix: \"SKU-\"}", "{prefix: \"sku_\"}"]]
+    [[12, 3], ["urn:item:12", "urn:item:3"], "PREFIX", ["{prefix: \"urn:item:\"}"]]
+    [[12, 3], ["12.html", "3.html"], "SUFFIX", ["{regex: \"(.+)\\\\.html\"}"]]
+    [[12, 3], [" i012 ", " i003 "], "SEVERAL", null]
+    [["red-shoe", "hat"], ["Red_Shoe", "h-a-t"], "SEPARATORS", []]
+    [["a", "b"], [["a", 0.5], ["b", 0.1]], "PAIRS", []]
+    [["('a', 0.5)"], ["('a', 0.25)"], "PAIRS", []]
+    [[1, 2], ["x", "y"], "UNKNOWN", []]
+""")
+
+
+@pytest.mark.parametrize(("baseline", "candidate", "kind", "forms"), MISMATCHES)
 def test_the_difference_is_named_in_both_directions(baseline, candidate, kind, forms):
+    candidate = [tuple(each) if isinstance(each, list) else each for each in candidate]
     there, back = find(baseline, candidate), find(candidate, baseline)
 
     assert there is not None
     assert back is not None
-    assert there.kind is back.kind is kind
+    assert there.kind is back.kind is MismatchKind[kind]
     assert there.examples is not None
     assert back.examples is not None
     assert sorted(there.examples) == sorted(back.examples)
     assert there.examples[0] in map(str, baseline)
     if forms is not None:
         assert sorted(there.forms) == sorted(back.forms) == sorted(forms)
-    assert kind is MismatchKind.UNKNOWN or (there.would_match, there.tried) == (
-        len(baseline),
-        len(baseline),
-    )
+    assert kind == "UNKNOWN" or (there.would_match, there.tried) == (len(baseline), len(baseline))
 
 
 def test_the_forms_that_are_proposed_let_the_ids_meet():
-    yaml = pytest.importorskip("yaml")
     found = find(["SKU-12", "SKU-3"], [" sku_012", " sku_003"])
     assert found is not None
     spell = speller(yaml.safe_load(f"[{', '.join(found.forms)}]"))
@@ -164,8 +158,7 @@ def test_users_are_explained_like_items():
 
     assert found is not None
     assert write_mismatch(found) == (
-        "no user is in both arms: the ids differ in their prefix, such as '1' in the baseline "
-        "and 'user-1' in the candidate. "
+        "no user is in both arms: the ids differ in their prefix, such as '1' in the baseline and 'user-1' in the candidate. "
         'Set user_ids: [{prefix: "user-"}] for users and both arms: then 2 of 2 match'
     )
     assert find_user_mismatch(asked, asked) is None

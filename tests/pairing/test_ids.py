@@ -1,6 +1,7 @@
 """Ids as codes: equal where Python says so, and 42 is "42", whatever the arms are made of."""
 
 import itertools
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ def spelt(item: Any) -> Any:
     return str(int(item)) if isinstance(item, int | float) and item == int(item) else item
 
 
-@pytest.mark.parametrize("threads", [False, True])
-@pytest.mark.parametrize("ours", PARTS)
+@pytest.mark.parametrize(
+    ("ours", "threads"), [*product(PARTS, [False]), ("text", True), ("mixed", True)]
+)
 def test_codes_are_equal_exactly_where_ids_are(ours, threads, monkeypatch):
     monkeypatch.setattr(ids, "WORTH_A_THREAD", 0 if threads else 1 << 62)
     for theirs in PARTS:

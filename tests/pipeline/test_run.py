@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule
+from monitor.alerts.verdicts import shorten_reason
 from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Comparison, Keep, SampleSize
@@ -139,6 +140,19 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
     assert [state.outcome for state in result.states] == [Outcome.ERROR]
 
 
+def test_a_run_that_finds_no_user_because_of_their_spelling_names_that_as_the_cause():
+    names = [f"u{number}" for number in range(12)]
+    baseline = pull({name: [1, 2] for name in names})
+    candidate = pull({name.upper(): [1, 2] for name in names})
+    listed = {Arm.CANDIDATE: users(*map(str.upper, names))}
+    result = ran(FULL, baseline, candidate, users(*names), listed=listed)
+    other = "knows users by other ids, such as 'U0' for 'u0'"
+    assert (result.reason or "").startswith(
+        f"the candidate gave no list for 12 of 12 users: {other}; "
+    )
+    assert shorten_reason(result.reason or "") == f"candidate {other} (12 of 12 users)"
+
+
 def test_users_that_cannot_be_listed_fail_the_run():
     result = ran(FULL, "", "", Canned(SourceError("users.parquet has no column 'user'")))
     assert (result.status, result.reason) == (
@@ -152,9 +166,9 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
     result = ran(FULL, "a:12 b:12 c:12", pull("a:89", {"b": CoverageReason.TIMEOUT}))
     assert (result.status, result.transitions) == (RunStatus.INSUFFICIENT, ())
     assert result.reason == (
-        "only 1 of 3 users (33%) could be compared, under min_paired_share 50%: "
-        "the candidate gave no list for 2 of 3 users: missing (1 of them), timeout (1 of them); "
-        "the baseline answered 3 of 3"
+        "only 1 of 3 users (33%) could be compared, under min_paired_share 50%: the candidate "
+        "gave no list for 2 of 3 users: left them out (1 of them), timeout (1 of them); the "
+        "baseline answered 3 of 3"
     )
     assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
 

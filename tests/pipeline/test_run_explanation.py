@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, changed, comparison, pull, rule, transition
+from factories import SLOT, changed, comparison, coverage_rule, pull, rule, transition
 from monitor.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.rules import Condition, ConditionRule, Direction
 from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
+from monitor.receivers.message.safe_text import cause_of
 from pipeline.canned import CannedTitles, ran, users
 from tables import cells
 
@@ -112,6 +115,46 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
 
 
+def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
+    above = changed(
+        TWO,
+        rules=(
+            rule(
+                alert="TooSimilar",
+                direction=Direction.ABOVE,
+                threshold=0.9,
+                for_runs=1,
+                min_users=1,
+            ),
+        ),
+    )
+    before = after(run({name: [7, 8, 9] for name in NAMES}, above))
+    result = run(SAME, above, before)
+    found = result.explanation
+    assert found is not None
+    assert found.finding is not None
+    assert (found.finding.kind, found.finding.arms, found.finding.explained) == (
+        FaultKind.IDENTICAL,
+        (Arm.CANDIDATE,),
+        None,
+    )
+    sentence = (
+        "80 of 80 users (100 %) get the baseline's list from the candidate: both lists are "
+        "identical. Is the experiment applied? The similarity of all users rose by 2.0000. The "
+        "baseline did not change."
+    )
+    assert found.sentence == sentence
+    (alert,) = result.transitions
+    assert (alert.explanation or "").startswith(sentence)
+    half = run(
+        {name: SAME[name] if name in NAMES[:40] else [7, 8, 9] for name in NAMES}, above, before
+    ).explanation
+    assert half is not None
+    assert half.sentence.startswith(
+        "40 of 80 users (50 %), exactly those of country=DE, get the baseline's list"
+    )
+
+
 def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual():
     what = changed(TWO, min_paired_share=0.1)
     before = after(run(SAME, what))
@@ -127,6 +170,57 @@ def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_ar
     assert known.sentence.startswith(
         "40 of 80 users (50 %) got no list from the candidate (0 % before)."
     )
+
+
+WHO = "40 of 80 users (50 %), exactly those of country=DE, got"
+LOST = (
+    coverage_rule("missing(candidate)", threshold=0.1),
+    coverage_rule("failed(candidate)", alert="ListsFailed", threshold=0.1),
+    ConditionRule(alert="NoData", condition=Condition.NO_DATA),
+)
+
+
+@pytest.mark.parametrize(
+    ("least", "failures", "said"),
+    [
+        (0.1, {}, f"{WHO} no list from the candidate (0 % before)."),
+        (0.9, {}, f"{WHO} no list from the candidate."),
+        (
+            0.9,
+            dict.fromkeys(NAMES[:40], CoverageReason.EMPTY),
+            f"{WHO} an empty list from the candidate.",
+        ),
+        (
+            0.9,
+            dict.fromkeys(NAMES[:40], CoverageReason.SERVER_ERROR),
+            f"{WHO} no list from the candidate: recs answered 503.",
+        ),
+    ],
+)
+def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, failures, said):
+    what = changed(TWO, min_paired_share=least, rules=(*TWO.judging.rules, *LOST))
+    candidate = pull({name: SAME[name] for name in NAMES[40:]}, failures=failures)
+    candidate = replace(
+        candidate, notes={CoverageReason.SERVER_ERROR: "recs answered 503; for example u1"}
+    )
+    result = ran(
+        what, pull(SAME), candidate, users(*NAMES, country=COUNTRIES), memory=after(run(SAME, what))
+    )
+    starts = [each for each in result.transitions if each.to_state is not State.QUIET]
+    assert starts
+    for alert in starts:
+        assert (alert.explanation or "").startswith(said)
+        assert cause_of(alert) == said.rstrip(".")
+
+
+def test_users_without_a_list_in_all_segments_explain_that_there_is_no_data_and_no_count_of_them():
+    what = changed(TWO, min_paired_share=0.9, rules=LOST)
+    result = run({name: SAME[name] for name in NAMES[::2]}, what)
+    said = {alert.alert: alert.explanation for alert in result.transitions}
+    assert said == {
+        "ListsMissing": None,
+        "NoData": "40 of 80 users (50 %) got no list from the candidate.",
+    }
 
 
 def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_explanation_and_alerts_all_the_same():

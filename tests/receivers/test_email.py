@@ -63,7 +63,7 @@ def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server, opt
     assert headers["From"] == "rankwatch <rankwatch@example.com>"
     assert headers["To"] == "kim@example.com, lee@example.com"
     assert headers["Subject"].startswith(
-        f"[FIRING] critical: home-feed: {FIRING.reason} (incident "
+        f"[FIRING] [critical] home-feed: {FIRING.reason} (incident "
     )
     assert headers["Date"] == "Mon, 08 Jan 2024 00:00:00 +0000"
     assert (headers["Auto-Submitted"], headers["Importance"]) == ("auto-generated", "high")
@@ -102,12 +102,12 @@ def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_
         email=options,
     )
     *mails, again = [read(mail) for mail in mail_server.mails]
-    subjects = [str(mail["Subject"]).partition(" ") for mail in mails]
+    subjects = [str(mail["Subject"]).partition("] ") for mail in mails]
     assert [status for status, *_ in subjects] == [
-        "[FIRING]",
-        "[ACKNOWLEDGED]",
-        "[RESOLVED]",
-        "[FIRING]",
+        "[FIRING",
+        "[ACKNOWLEDGED",
+        "[RESOLVED",
+        "[FIRING",
     ]
     for thread in ([rest for *_, rest in subjects], [mail["References"] for mail in mails]):
         assert thread[0] == thread[1] == thread[2] != thread[3]

@@ -14,6 +14,7 @@ from messages import (
     BRITISH,
     EVERYBODY,
     URL,
+    WHY,
     acknowledgement,
     briefing,
     end,
@@ -24,17 +25,21 @@ from messages import (
     repetition,
     start,
 )
+from monitor.alerts.notification_policy import compose_messages
 from monitor.alerts.verdicts import BOTH_FAILED
 from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
-from monitor.model.alerts import State
-from monitor.model.explanation import Cause, Part
-from monitor.model.notifications import Briefing, MessageStatus
+from monitor.model.alerts import Removed, State
+from monitor.model.explanation import Cause, FaultKind, Finding, Part
+from monitor.model.notifications import Briefing, FiringSnapshot, MessageStatus
+from monitor.model.rankings import Arm
+from monitor.model.rules import Severity
 from monitor.receivers.email import mail_page, mail_subject
 from monitor.receivers.message.content import SideBySide, content_of
 from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean, page_url
+from monitor.receivers.slack import headline_of
 
 content = partial(content_of, external_url=URL)
 
@@ -138,6 +143,90 @@ def test_an_end_at_a_new_level_leads_the_others_and_says_so():
     assert found.changes[0].reason == f"mean is 0.45; {level}"
 
 
+@pytest.mark.parametrize("removed", Removed)
+def test_what_was_removed_is_no_longer_watched_and_leads_to_a_page_that_exists(removed):
+    ended = end(reason=removed, slot=SLOT, at=SLOT)
+    found = content(message(ended))
+    assert found.title == "SimilarityLow no longer watched on home-feed"
+    assert headline_of(found) == f"⏹ {found.title}"
+    assert summary_of(ended) == f"{found.title}: {removed}"
+    assert mail_subject(message(ended)).startswith("[NO LONGER WATCHED] [critical] home-feed: ")
+    page = URL if removed is Removed.COMPARISON else f"{URL}/c/home-feed"
+    assert found.links[0] == ("dashboard", page)
+    assert found.commands[0] == "rankwatch show home-feed"
+    assert found.changes[0].facts[-1] == ("at", "2024-01-08T00:00:00Z")
+    assert "reported at 2024-01-08T00:00:00Z" in description_of(ended)
+
+
+def test_an_alert_without_an_explanation_says_what_an_earlier_run_of_its_incident_found_out():
+    stale = start(
+        alert="Stale",
+        metric="condition",
+        statistic="stale",
+        dedup_key="s",
+        explanation=None,
+        value=None,
+    )
+    found = content(message(stale, firing=(EVERYBODY, stale)))
+    assert found.why == (f"Known since the run of 2024-01-08T00:00:00Z: {WHY}",)
+    newer = start(alert="RunFailing", slot=SLOT + timedelta(hours=1), explanation=None)
+    assert content(message(stale, firing=(EVERYBODY, newer, stale))).why == ()
+    assert content(message(end(), firing=(EVERYBODY,))).why == ()
+
+
+def test_an_alert_on_users_without_a_list_is_explained_by_who_they_are_and_not_by_items():
+    finding = Finding(
+        kind=FaultKind.MISSING,
+        arms=(Arm.CANDIDATE,),
+        segment="a=b",
+        segment_share=1.0,
+        users=4,
+        compared=9,
+    )
+    told = start(
+        metric="coverage",
+        statistic="missing(candidate)",
+        explanation="4 of 9 users (44 %), exactly those of a=b",
+    )
+    found = content(message(told, briefing=briefing(explanation=explanation(finding=finding))))
+    assert (found.why, found.shares, found.entered, found.examples) == (
+        (told.explanation,),
+        (),
+        (),
+        (),
+    )
+
+
+def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
+    failing = start(
+        alert="RunFailing",
+        severity=Severity.WARNING,
+        slot=SLOT + timedelta(hours=1),
+        explanation=None,
+    )
+    stale = start(alert="Stale", dedup_key="s", reason="no run has succeeded", explanation=None)
+    before, later = (
+        FiringSnapshot(firing=(failing,), delivered=frozenset()),
+        FiringSnapshot(firing=(failing, stale), delivered=frozenset({"firing"}), told=(failing,)),
+    )
+    subjects = [
+        mail_subject(each)
+        for snapshot, changes in (
+            (before, (failing,)),
+            (later, (stale,)),
+            (later, (failing, stale)),
+        )
+        for each in compose_messages(changes, snapshot)
+    ]
+    parts = [each.partition("] home-feed: ") for each in subjects]
+    assert [part[0] for part in parts] == [
+        "[FIRING] [warning",
+        "[FIRING] [critical",
+        "[FIRING] [critical",
+    ]
+    assert len({part[2] for part in parts}) == 1
+
+
 def test_an_acknowledgement_says_who_and_no_old_figures():
     found = content(message(acknowledgement(), firing=(EVERYBODY,)))
     (change,) = found.changes
@@ -191,7 +280,7 @@ def test_the_headline_names_the_cause(said):
         == f"SimilarityLow firing on home-feed: {told}"
     )
     assert mail_subject(message(change)).startswith(
-        f"[FIRING] critical: home-feed: {told} (incident "
+        f"[FIRING] [critical] home-feed: {told} (incident "
     )
 
 

@@ -209,7 +209,7 @@ LONG = frozenset(name for name in SOURCES if name.endswith("long"))
 
 They hold every id as text, and cannot tell an empty list from none.
 """
-FIRST_RING = {"file parquet wide", "sql table wide", "sql query long", "http"}
+FIRST_RING = {"file parquet wide", "sql query long", "http"}
 BY_RING: list[Any] = [
     pytest.param(name, id=name, marks=[] if name in FIRST_RING else pytest.mark.integration)
     for name in SOURCES

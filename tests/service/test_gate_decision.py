@@ -224,7 +224,7 @@ def run_over_few(world: Gated) -> None:
     world.run(constant(-0.4))
 
 
-LOST = "the candidate gave no list for 220 of 220 users: missing; nothing could be compared"
+LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing could be compared"
 
 
 @pytest.mark.parametrize(

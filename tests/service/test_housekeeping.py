@@ -12,12 +12,15 @@ import published
 from alerts.test_conditions import condition
 from export.page import scraped
 from factories import DAY, MINUTE, SLOT, HeldClock, comparison, pull, rule
+from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
+from monitor.receivers.message.safe_text import cause_of, commands_of
 from monitor.service.daemon import jobs
+from monitor.service.daemon.outage import OutageMonitor
 from monitor.service.daemon.slots import PAUSE_S, SlotChooser, StalenessMonitor
 from monitor.service.runner import Runner, Watched
 from monitor.settings.configuration import RetentionOptions
@@ -59,8 +62,8 @@ class World:
                 return self.clock.at
         return None
 
-    def run(self, slot: datetime, status: RunStatus = RunStatus.OK) -> None:
-        run(self.store, slot, status=status)
+    def run(self, slot: datetime, status: RunStatus = RunStatus.OK, **changes: Any) -> None:
+        run(self.store, slot, status=status, **changes)
         self.latest = self.store.history.latest(("home-feed",))
 
     def changes(self) -> tuple[Transition, ...]:
@@ -89,6 +92,28 @@ def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(w
     world.run(SLOT + HOUR)
     world.run(SLOT + 2 * HOUR, RunStatus.FAILED)
     assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + timedelta(minutes=10)
+
+
+def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away(world):
+    why = "the candidate gave no usable answer for 5 of 5 users: recs:80 answered with an HTML page"
+    world.run(SLOT + HOUR, RunStatus.FAILED, reason=f"{why}; the baseline answered 5 of 5")
+    database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
+    world.staleness.away_s_since = database.away_s_since
+    database.failed(DatabaseError("away", permanent=False, trouble=DatabaseTrouble.UNREACHABLE))
+    world.watch(HOUR + timedelta(seconds=16))
+    database.answered()
+    world.watch(5 * HOUR)
+    (stale,) = world.changes()
+    cause = (
+        "rankwatch's database was away for 3,660 s, and candidate recs:80 answered with an "
+        "HTML page (5 of 5 users)"
+    )
+    assert stale.reason == (
+        f"no run has succeeded since that of 2024-01-08 00:00 UTC: {cause}; 3 that were due "
+        "since failed or were not begun"
+    )
+    assert cause_of(stale) == stale.reason.partition(";")[0]
+    assert commands_of(stale) == ("rankwatch show home-feed", "rankwatch runs home-feed")
 
 
 @pytest.mark.parametrize(

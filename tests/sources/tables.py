@@ -26,11 +26,6 @@ def parquet(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
     return {"file": {"path": str(folder / "table.parquet"), **columns}}
 
 
-def parsed(lines: str) -> list[Any]:
-    """Values of lines of JSON."""
-    return [json.loads(line) for line in lines.strip().splitlines()]
-
-
 def in_csv(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
     write_csv(rows, folder / "table.csv", list(columns.values()))
     return {"file": {"path": str(folder / "table.csv"), **columns}}
@@ -82,8 +77,7 @@ def http(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
     }
 
 
-# Every kind that reads more than lists; what writes a table for it and gives the options that read
-# it.
+# Every kind that reads more than lists; what writes a table for it and gives the options that read it.
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "file": parquet,
     "sql": sqlite,
@@ -91,26 +85,26 @@ KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "http": http,
 }
 
-FORMATS = ("parquet", "csv", "jsonl", "sqlite")
+WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "parquet": parquet,
+    "csv": in_csv,
+    "jsonl": jsonl,
+    "sqlite": sqlite,
+}
 Write = Callable[[Any, Path], dict[str, Any]]
 
 
-def writers(names: Sequence[str], **columns: str) -> tuple[Write, Write, Write, Write]:
-    """What writes tuples of these columns in each of `FORMATS`, and gives the options that read them."""
+def writers(names: Sequence[str], **columns: str) -> dict[str, Write]:
+    """For each of `WRITERS`: what writes tuples of these columns, and gives the options that read them."""
 
     def of_tuples(write: Callable[..., dict[str, Any]]) -> Write:
         return lambda rows, folder: write(
             [dict(zip(names, row, strict=True)) for row in rows], folder, **columns
         )
 
-    return of_tuples(parquet), of_tuples(in_csv), of_tuples(jsonl), of_tuples(sqlite)
+    return {name: of_tuples(write) for name, write in WRITERS.items()}
 
 
 def case(kept: str, *values: Any) -> Any:
-    """A test's case for tables of this format.
-
-    Odd rows of CSV and of JSON lines belong to the second ring.
-    """
-    return pytest.param(
-        *values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration
-    )
+    """A test's case for tables of this format. Odd rows of most of them belong to the second ring."""
+    return pytest.param(*values, marks=[] if kept == "parquet" else pytest.mark.integration)

@@ -21,24 +21,24 @@ from servers.lists import SLOT, as_lists, request, source_of
 
 MALFORMED = CoverageReason.MALFORMED
 GOOD = b'{"items": [{"id": "i1", "score": 0.9}], "outputs": []}'
-EXPRESSIONS = (
-    "@",
-    "items",
-    "items[?score > `0.5`].id",
-    "ceil(@[0])",
-    "ceil(items[0].score)",
-    "sort_by(items, &score)[].id",
-    "max_by(items, &score)",
-    "join(',', items)",
-    "sum(items)",
-    "to_number(items[0])",
-    "map(&id, items)",
-    "keys(@)",
-    "rows(@)",
-    "tensors(outputs)",
-    "merge(@, items[0])",
-    "items[::0]",
-)
+EXPRESSIONS = """
+@
+items
+items[?score > `0.5`].id
+ceil(@[0])
+ceil(items[0].score)
+sort_by(items, &score)[].id
+max_by(items, &score)
+join(',', items)
+sum(items)
+to_number(items[0])
+map(&id, items)
+keys(@)
+rows(@)
+tensors(outputs)
+merge(@, items[0])
+items[::0]
+""".strip().splitlines()
 ATOMS = (
     "null",
     "true",
@@ -65,15 +65,7 @@ ATOMS = (
     "}",
     "'",
 )
-HEADERS = (
-    "X-Request-Id",
-    "Age",
-    "X-Cache",
-    "X-Varnish",
-    "Cache-Status",
-    "Content-Type",
-    "X-Model",
-)
+HEADERS = ["X-Request-Id", "Age", "X-Cache", "X-Varnish", "Cache-Status", "Content-Type", "X-Model"]
 VALUES = (
     "\udcff",
     "",
@@ -180,12 +172,6 @@ def test_a_hundred_thousand_odd_answers_cost_nobody_else():
 
 NAMED: dict[str, tuple[dict[str, Any], bytes, dict[str, str], CoverageReason | None]] = {
     "an id of the request in Latin-1": ({}, b"[1]", {"X-Request-Id": "\udcff"}, None),
-    "text among scores": (
-        {"items": "items[?score > `0.5`].id"},
-        b'{"items":[{"id": 1, "score":"high"}]}',
-        {},
-        MALFORMED,
-    ),
     "a number beyond floats": ({"items": "ceil(@[0])"}, b"[1e400]", {}, MALFORMED),
     "a score that cannot be ordered": (
         {"items": "sort_by(items, &score)[].id"},
@@ -207,35 +193,20 @@ def test_an_odd_answer_costs_its_user_at_most(case):
     assert pull.failures == expected
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
-def test_odd_cells_of_a_file_cost_nobody_else(suffix, tmp_path):
+def test_odd_cells_of_a_file_cost_nobody_else(tmp_path):
     draw, users = random.Random(3), [f"odd{number}" for number in range(300)]  # noqa: S311 - no secret
     cells = dict.fromkeys(users, "[" * 50_000 + "]" * 50_000)
     cells |= {user: odd_json(draw, 2) for user in users[1:]}
-    path = tmp_path / f"lists.{suffix}"
-    if suffix == "csv":
-        quoted = {user: cell.replace('"', '""') for user, cell in cells.items()}
-        lines = ["user,items", *(f'{user},"{cell}"' for user, cell in quoted.items()), 'good,"[1]"']
-    else:
-        readable = {user: cell for user, cell in cells.items() if user == "odd0" or is_json(cell)}
-        lines = [f'{{"user": "{user}", "items": {cell}}}' for user, cell in readable.items()]
-        lines.append('{"user": "good", "items": [1]}')
-    path.write_bytes("\n".join([*lines, ""]).encode("utf-8", "replace"))
+    quoted = {user: cell.replace('"', '""') for user, cell in cells.items()}
+    lines = ["user,items", *(f'{user},"{cell}"' for user, cell in quoted.items()), 'good,"[1]"', ""]
+    path = tmp_path / "lists.csv"
+    path.write_bytes("\n".join(lines).encode("utf-8", "replace"))
 
     options = {"path": str(path), "user": "user", "items": "items", "max_unreadable": 1}
     pull = source_of(file=options).pull(request(*users, "good"))
 
-    assert [str(item) for item in as_lists(pull)["good"]] == ["1"]
+    assert as_lists(pull)["good"] == ["1"]
     assert pull.failures["odd0"] is CoverageReason.MALFORMED
-
-
-def is_json(text: str) -> bool:
-    """Whether the text is JSON as files may hold it."""
-    try:
-        json.loads(text, parse_constant=lambda _: 1 / 0)
-    except (ValueError, ZeroDivisionError, RecursionError):
-        return False
-    return "\\ud8" not in text and "\\u0000" not in text
 
 
 def raise_interrupt() -> None:

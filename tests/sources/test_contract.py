@@ -16,7 +16,7 @@ from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from monitor.testing import SourceContract
 from servers.lists import BY_RING, LONG, SLOT, SOURCES, Given, Lists, as_lists, request, source_of
 from sources.tables import KINDS as TABLES
-from sources.tables import parsed
+from tables import parsed
 
 PULLED = {kind: each for kind, each in KINDS.items() if each.is_pulled}
 every_source = pytest.mark.parametrize("kind", BY_RING)
@@ -68,16 +68,6 @@ def by_slot(options: Given, folder: Path) -> Given:
     file = Path(keys["path"])
     file.rename(folder / f"2024-01-08-{file.name}")
     return {kind: keys | {"path": f"{{slot:%Y-%m-%d}}-{file.name}"}}
-
-
-@every_source
-def test_the_slot_chooses_the_file_beside_the_configuration(kind, tmp_path):
-    with SOURCES[kind]({"u1": [3, 1]}, tmp_path) as options:
-        chosen = SourceOptions.model_validate(
-            by_slot(options, tmp_path), context={"base_dir": str(tmp_path)}
-        )
-
-        assert as_lists(open_source(chosen).pull(request("u1"))) == {"u1": ["3", "1"]}
 
 
 @every_wide_source

@@ -1,5 +1,6 @@
 """Answers of a pull that lasts, kept for the same run begun again: what counts of them, and that they are removed."""
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,19 +19,20 @@ from monitor.sources.list_collector import ListCollector
 from servers.disk import small_disk
 from servers.lists import SLOT, as_lists, request, source_of
 
-LISTS = {
-    "n1": ([7, 8], [0.1, None]),
-    "n2": ([9], [1e300]),
-    "t1": (["a", 8], [1, 2]),
-    "t2": ([], []),
-}
+LISTS = json.loads("""{
+    "n1": [[7, 8], [0.1, null]],
+    "n2": [[9], [1e300]],
+    "t1": [["a", 8], [1, 2]],
+    "t2": [[], []]
+}""")
 USERS, HOUR_S = list(LISTS), 3600
 
 
 def lists_of(*users: str) -> ListCollector:
     found = ListCollector(3, has_scores=True)
     for user in users:
-        found.add(user, *LISTS[user], f"model of {user[0]}")
+        items, scores = LISTS[user]
+        found.add(user, items, scores, f"model of {user[0]}")
     return found
 
 

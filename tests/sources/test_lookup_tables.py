@@ -17,9 +17,9 @@ from monitor.sources import (
 )
 from monitor.sources.lookup_tables import MAX_TITLE_LENGTH
 from servers.lists import SLOT
-from sources.tables import FORMATS, case, writers
+from sources.tables import case, writers
 
-WRITERS = dict(zip(FORMATS, writers(("id", "sold"), item="id", weight="sold"), strict=True))
+WRITERS = writers(("id", "sold"), item="id", weight="sold")
 
 
 def read(options: dict[str, Any]) -> ItemWeights:
@@ -90,7 +90,7 @@ def test_more_than_the_limit_is_refused(tmp_path):
         read({"sql": options | {"max_rows": 3}})
 
 
-TITLED = dict(zip(FORMATS, writers(("id", "name"), item="id", title="name"), strict=True))
+TITLED = writers(("id", "name"), item="id", title="name")
 
 
 def titles(options: dict[str, Any], *items: str) -> dict[str, str]:

@@ -5,16 +5,14 @@
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
-import psycopg
 import pytest
-from psycopg import sql
+import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
@@ -130,48 +128,30 @@ def look(config: Path, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
     yield "log", log.read_bytes()
 
 
-def dump_sqlite(file: Path) -> dict[str, bytes]:
-    with closing(sqlite3.connect(file)) as connection:
-        return {
-            "sqlite: dump": "\n".join(connection.iterdump()).encode(),
-            "sqlite: file": file.read_bytes(),
-        }
-
-
-def dump_postgres(url: str) -> dict[str, bytes]:
-    with psycopg.connect(url.replace("+psycopg", "")) as connection:
-        named = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
-        tables = [name for (name,) in connection.execute(named).fetchall()]
-        found = {}
-        for table in tables:
-            rows = connection.execute(
-                sql.SQL("SELECT t::text FROM {} AS t").format(sql.Identifier(table))
-            ).fetchall()
-            found[f"postgresql: {table}"] = "\n".join(row for (row,) in rows).encode()
-        return found
-
-
-def reasons(rows: list[tuple[str, str | None]]) -> dict[str, str]:
-    return {name: reason or "" for name, reason in rows}
-
-
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def played(
     request: pytest.FixtureRequest, planted: Planter, postgres_server: PostgresServer
 ) -> Iterator[Played]:
-    query = "SELECT comparison, reason FROM runs"
-    if request.param == "sqlite":
-        file = planted.folder / "rankwatch.db"
-        outputs = play(planted, f"sqlite:///{file}", "sqlite")
-        with closing(sqlite3.connect(file)) as connection:
-            said = reasons(connection.execute(query).fetchall())
-        yield Played(outputs | dump_sqlite(file), said)
-        return
-    with postgres_server.database() as url:
-        outputs = play(planted, url, "postgresql")
-        with psycopg.connect(url.replace("+psycopg", "")) as connection:
-            said = reasons(connection.execute(query).fetchall())
-        yield Played(outputs | dump_postgres(url), said)
+    name, file = request.param, planted.folder / "rankwatch.db"
+    with ExitStack() as stack:
+        url = (
+            f"sqlite:///{file}"
+            if name == "sqlite"
+            else stack.enter_context(postgres_server.database())
+        )
+        outputs = play(planted, url, name)
+        engine = sa.create_engine(url)
+        stack.callback(engine.dispose)
+        with engine.connect() as connection:
+            for table in sa.inspect(engine).get_table_names():
+                stored = connection.execute(sa.text(f"SELECT * FROM {table}")).all()
+                outputs[f"{name}: {table}"] = repr(stored).encode()
+            said = connection.execute(
+                sa.text("SELECT comparison, coalesce(reason, '') FROM runs")
+            ).all()
+        if file.exists():
+            outputs["file"] = file.read_bytes()
+        yield Played(outputs, dict(map(tuple, said)))
 
 
 def test_no_output_holds_the_id_of_a_user(played, planted):

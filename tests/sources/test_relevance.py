@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +12,8 @@ from monitor.errors import SourceError
 from monitor.model.rankings import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
-from sources.tables import FORMATS, Write, case, parsed, writers
+from sources.tables import Write, case, writers
+from tables import parsed
 
 NAMES = ("who", "what", "how")
 WIDE = {"user": "who", "items": "what", "grades": "how"}
@@ -61,23 +61,27 @@ def long(write: Write) -> Write:
     return written
 
 
-OF_LISTS = dict(zip(FORMATS, writers(NAMES, **WIDE), strict=True))
-OF_ITEMS = dict(zip(FORMATS, map(long, writers(NAMES, **LONG)), strict=True))
+OF_LISTS = writers(NAMES, **WIDE)
+OF_ITEMS = {form: long(write) for form, write in writers(NAMES, **LONG).items()}
 every_kind = pytest.mark.parametrize("write", [*OF_LISTS.values(), *OF_ITEMS.values()])
 either_form = pytest.mark.parametrize("write", [OF_LISTS["parquet"], OF_ITEMS["csv"]])
 
 
 @every_kind
 def test_users_grade_items_and_of_an_item_graded_twice_the_highest_grade_counts(write, tmp_path):
-    rng = np.random.default_rng(5)
-    rows: Graded = [("b", [3, 9, 1, 3, 3], [1, 0.5, 0, 3, 2]), ("a", [42, 42], [0.5, 0.5])]
-    expected = {"b": {"3": 3.0, "9": 0.5, "1": 0.0}, "a": {"42": 0.5}}
-    for user in map(str, range(20)):
-        items, grades = rng.permutation(9).tolist(), (rng.integers(0, 4, 9) / 2).tolist()
-        rows.append((user, items, grades))
-        expected[user] = dict(zip(map(str, items), grades, strict=True))
+    rows: Graded = [
+        ("b", [3, 9, 1, 3, 3], [1, 0.5, 0, 3, 2]),
+        ("c", [9, 1], [2, 0.5]),
+        ("a", [42, 42], [0.5, 0.5]),
+    ]
 
-    assert by_user(read(**write(rows, tmp_path))) == expected
+    found = by_user(read(**write(rows, tmp_path)))
+
+    assert found == {
+        "b": {"3": 3.0, "9": 0.5, "1": 0.0},
+        "c": {"9": 2.0, "1": 0.5},
+        "a": {"42": 0.5},
+    }
 
 
 @either_form
@@ -158,7 +162,6 @@ def test_a_query_without_a_row_has_not_arrived(tmp_path):
     [
         (1, pa.array([1]), "expected lists: for one item a row give item and grade"),
         ([1], pa.array([["1"]]), "column .* holds .*: it must hold lists of numbers"),
-        ([1], pa.array([1.0]), "column .* holds .*: it must hold lists of numbers"),
     ],
 )
 def test_a_column_that_cannot_hold_lists_is_refused_with_advice(items, grades, reason, tmp_path):

@@ -13,13 +13,14 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.ports import Source
 from servers.lists import as_lists, pull_of, request, source_of
-from sources.tables import FORMATS, parquet, parsed, writers
+from sources.tables import parquet, writers
+from tables import parsed
 
 WIDE = {"user": "who", "items": "what", "scores": "how"}
 LONG = {"user": "who", "item": "what", "scores": "how"}
 RANKED = LONG | {"rank": "place"}
 LENIENT: Any = {"max_unreadable": 1}
-OF_LISTS = dict(zip(FORMATS, writers(("who", "what", "how"), **WIDE), strict=True))
+OF_LISTS = writers(("who", "what", "how"), **WIDE)
 
 
 def scores_of(pull: Pull) -> dict[str, list[float | None]]:
@@ -112,7 +113,6 @@ def test_a_column_that_cannot_hold_scores_is_refused(options, scores, expected, 
 @pytest.mark.parametrize(
     "kind",
     [
-        pa.list_(pa.int8()),
         pa.large_list(pa.uint64()),
         pa.list_(pa.float16()),
         pa.list_(pa.float32(), 2),

@@ -5,8 +5,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from monitor.errors import ConfigError, SourceError
@@ -18,7 +16,8 @@ from monitor.sources.lookup_tables import user_table
 from servers.answering import answering
 from servers.lists import SLOT, fill_database
 from servers.recommender import Asked
-from sources.tables import FORMATS, parsed, writers
+from sources.tables import writers
+from tables import parsed
 
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
@@ -53,7 +52,7 @@ ROWS = parsed("""
     [null, "DE", true, 4.0, []]
     [2, "", null, 5.0, []]
 """)
-KINDS = dict(zip(FORMATS, writers(NAMES, user="id"), strict=True))
+KINDS = writers(NAMES, user="id")
 
 
 def sqlite(rows: list[Any], folder: Path) -> dict[str, Any]:
@@ -183,24 +182,6 @@ def test_not_one_user_is_an_error(write, tmp_path):
         users_of(write([(None, *ROWS[0][1:]), ("", *ROWS[0][1:])], tmp_path))
 
 
-def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path):
-    columns = {
-        "id": ["b", "a", "b"],
-        "item": [1, 2, 3],
-        "rank": [1, 1, 2],
-        "country": ["UK", "FR", "UK"],
-    }
-    pq.write_table(pa.table(columns), tmp_path / "2024-01-08.parquet")
-    path = str(tmp_path / "{slot:%Y-%m-%d}.parquet")
-    baseline = SourceOptions.model_validate(
-        {"file": {"path": path, "user": "id", "item": "item", "rank": "rank"}}
-    )
-
-    table = users_of({"all": True, "segments": ["country"]}, "country", baseline=baseline)
-
-    assert dict(zip(table.users, segments(table)["country"], strict=True)) == {"a": "FR", "b": "UK"}
-
-
 def test_all_needs_a_baseline_that_can_list_its_users():
     query = {
         "url": "sqlite:///x.db",
@@ -231,10 +212,7 @@ def test_a_comparison_whose_query_binds_users_is_wired(tmp_path):
 
 def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url):
     fill_database(database_url, {})
-    endless = (
-        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who "
-        "FROM n WHERE x < 0"
-    )
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who FROM n WHERE x < 0"
 
     table = users_of(
         {

@@ -106,6 +106,14 @@ def test_segments_have_their_means_in_the_newest_runs(filled):
         ("all", 1874, (0.5, 0.5, 0.25)),
         (f"country={NAME}", 9, (0.25, 0.25, 0.125)),
     ]
+    with filled.database.write() as connection:
+        connection.execute(
+            summaries.delete().where(summaries.c.run_id == series(filled)[-1].run_id)
+        )
+    (whole, _) = filled.pages.segments(NAME, METRIC, until=SLOTS[-1], runs=3)
+    paired = filled.pages.coverage([series(filled)[-1].run_id], "all").popitem()[1].paired
+    assert (whole.users, whole.means[-1]) == (paired, None)
+    assert paired > 0
 
 
 def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled):

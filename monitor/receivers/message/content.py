@@ -8,13 +8,14 @@ from monitor.alerts.incidents import find_leads
 from monitor.alerts.verdicts import format_value
 from monitor.attribution.sentences import PART_WORDS, write_falls
 from monitor.model.alerts import Transition
-from monitor.model.explanation import ExampleLists, Explanation, ExposedItem
+from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
 from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
+from monitor.texts.root_causes import write_known_cause
 
 MAX_CHANGES = 5
 """Changes that are reported in full; the rest is counted."""
@@ -74,6 +75,7 @@ class MessageContent:
     examples: tuple[SideBySide, ...]
     links: tuple[tuple[str, str], ...]  # name and URL
     commands: tuple[str, ...]  # to be pasted in a shell
+    is_watched: bool = True  # False where it ended because nothing watches it any more
     more: tuple[
         str, ...
     ] = ()  # sentences on the others, on what goes on firing, and on why it pages again
@@ -87,13 +89,18 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     explained = next((change for change in leads if change.explanation is not None), None)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     told = message.briefing or Briefing()
-    briefing = told if explained is not None else Briefing()
+    briefing = (
+        told
+        if explained is not None and _is_about_lists(explained, told.explanation)
+        else Briefing()
+    )
     explanation = briefing.explanation
     return MessageContent(
         status=message.status,
         severity=message.severity,
         title=title_of(message, leads),
         changes=tuple(change_content(change, message, shown[0]) for change in shown),
+        is_watched=is_watched(message),
         more=further_changes(message, shown),
         why=(
             *(
@@ -101,6 +108,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
                 if explained is None or message.is_repetition
                 else why_sentences(explained, explanation)
             ),
+            *(known_cause(message, leads) if explained is None else ()),
             # The explanation that a change itself has ends with them.
             *(
                 bounded_line(line, _LONGEST_SENTENCE)
@@ -155,7 +163,11 @@ def change_content(change: Transition, message: Message, first: Transition) -> C
             format_instant(change.since),
         )
     )
-    facts.append(("run", format_instant(change.slot)))
+    facts.append(
+        ("run", format_instant(change.slot))
+        if change.has_run
+        else ("at", format_instant(change.at))
+    )
     is_same = (
         change is not first and change.reason.partition("; ")[0] == first.reason.partition("; ")[0]
     )
@@ -206,8 +218,17 @@ def still_firing(message: Message) -> tuple[Transition, ...]:
     return tuple(start for start in message.firing if start.dedup_key not in named)
 
 
+def is_watched(message: Message) -> bool:
+    """Whether its alerts are watched still: False for the end of an incident whose last alerts were removed."""
+    return message.status is not MessageStatus.RESOLVED or any(
+        change.removed is None for change in message.changes
+    )
+
+
 def verb_of(change: Transition, *, is_repetition: bool) -> str:
     """What became of it."""
+    if change.removed is not None:
+        return "no longer watched"
     if change.is_end:
         return "ended as new normal" if change.is_new_normal else "resolved"
     if change.is_acknowledgement:
@@ -293,9 +314,37 @@ def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple
     return tuple(bounded_line(line, _LONGEST_SENTENCE) for line in lines)
 
 
+def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool:
+    """Whether lists, items and the drop explain the change: users without a list have none."""
+    finding = None if explanation is None else explanation.finding
+    return (
+        change.kind is RuleKind.SIMILARITY
+        or finding is None
+        or finding.kind is not FaultKind.MISSING
+    )
+
+
+def known_cause(message: Message, leads: Sequence[Transition]) -> tuple[str, ...]:
+    """What the newest run of the incident found out, where time alone made an alert begin: no run explains that one."""
+    runs = [start for start in message.firing if start.has_run]
+    if not runs or not leads[0].is_start or leads[0].has_run:
+        return ()
+    newest = max(start.slot for start in runs)
+    causes = [start.explanation for start in runs if start.slot == newest and start.explanation]
+    return tuple(
+        bounded_line(write_known_cause(newest, cause), 3 * _LONGEST_SENTENCE)
+        for cause in causes[:1]
+    )
+
+
 def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
-    """Each part of the drop and its share of it; amounts where parts cancel out."""
+    """Each part of the drop and its share of it.
+
+    Amounts where parts cancel out. A rise has none.
+    """
     drop, causes = explanation.drop, explanation.causes
+    if drop < 0:
+        return ()
     # Parts that cancel out leave a small drop, shares of which would mislead.
     is_shared = (
         drop > 0 and max((abs(cause.amount) for cause in causes), default=0.0) <= _CANCELLED * drop

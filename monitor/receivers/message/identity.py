@@ -49,8 +49,9 @@ def summary_of(transition: Transition) -> str:
         if transition.segment == ALL
         else f"{transition.comparison} ({transition.segment})"
     )
+    ended = "resolved" if transition.removed is None else "no longer watched"
     status, why = (
-        ("firing", cause_of(transition)) if transition.is_start else ("resolved", transition.reason)
+        ("firing", cause_of(transition)) if transition.is_start else (ended, transition.reason)
     )
     return clean(f"{transition.alert} {status} on {where}: {why}")
 
@@ -59,13 +60,12 @@ def description_of(transition: Transition) -> str:
     """A few lines: the reason, why, since when, and what to run to see more."""
     why = [] if transition.explanation is None else [f"Why: {clean(transition.explanation)}"]
     since = "in breach since" if transition.is_start else "had been firing since"
+    run = f"reported for the run of {format_instant(transition.slot)}"
+    moment = run if transition.has_run else f"reported at {format_instant(transition.at)}"
     return "\n".join([
         clean(transition.reason),
         *why,
-        (
-        f"{since} {format_instant(transition.since)}, reported for the run of "
-        f"{format_instant(transition.slot)}"
-),
+        f"{since} {format_instant(transition.since)}, {moment}",
         f"To see more: {'; '.join(commands_of(transition))}",
     ])  # fmt: skip
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from urllib.parse import quote
 
 from monitor.alerts.verdicts import shorten_reason
-from monitor.model.alerts import Transition
+from monitor.model.alerts import Removed, Transition
 from monitor.model.instants import format_instant
 from monitor.model.rules import RuleKind
 from monitor.options import web_url_of
@@ -27,10 +27,14 @@ _FINDING = re.compile(r"(?:About )?[0-9,]+ of [0-9,]+ users \(.+?(?=\.(?: |$))")
 def page_url(transition: Transition, external_url: str) -> str:
     """Address of the page of the run on this daemon.
 
-    Of the comparison where drift could not be judged.
+    Of the comparison where the change has no run or is about conditions.
+
+    A comparison that was removed has no page: then it is the first page.
     """
+    if transition.removed is Removed.COMPARISON:
+        return external_url
     page = f"{external_url.rstrip('/')}/c/{quote(clean(transition.comparison, 200), safe='')}"
-    if transition.kind is RuleKind.CONDITION:
+    if transition.kind is RuleKind.CONDITION or not transition.has_run:
         return page
     return f"{page}/runs/{format_instant(transition.slot)}?segment={quote(clean(transition.segment, 200), safe='')}"
 
@@ -78,12 +82,13 @@ def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ..
 
 
 def commands_of(change: Transition) -> tuple[str, ...]:
-    """Commands: one shows the run of this change, one the runs before and after it.
+    """Commands: one shows the run of this change, else the newest run, and one lists runs.
 
-    None asks a source or changes anything.
+    They only read.
     """
-    name, slot = shlex.quote(clean(change.comparison, _LONGEST_NAME)), format_instant(change.slot)
-    return (f"rankwatch show {name} --slot {slot}", f"rankwatch runs {name}")
+    name = shlex.quote(clean(change.comparison, _LONGEST_NAME))
+    which = f" --slot {format_instant(change.slot)}" if change.has_run else ""
+    return (f"rankwatch show {name}{which}", f"rankwatch runs {name}")
 
 
 def _turns(char: str) -> bool:

@@ -136,7 +136,10 @@ class DaemonJobs:
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.staleness = StalenessMonitor(alerts=self.runner.store.alerts, clock=self.runner.clock)
+        away_s_since = self.outage_alert.database.away_s_since
+        self.staleness = StalenessMonitor(
+            alerts=self.runner.store.alerts, clock=self.runner.clock, away_s_since=away_s_since
+        )
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -31,6 +32,7 @@ ALERT, WATCHED = "DatabaseAway", "rankwatch"
 REPEAT_S = 4 * 3600.0
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 120.0
+_REMEMBERED = 1000
 REFUSED_PAUSE_S = 600.0
 """How long after a permanent rejection the receiver is tried again: an outage is worth another attempt."""
 
@@ -68,6 +70,7 @@ class OutageMonitor:
     outage: Outage | None = None
     failures: int = 0
     _ended: tuple[Outage, float] | None = None
+    _past: deque[tuple[datetime, float]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def failed(self, error: DatabaseError) -> None:
@@ -102,12 +105,18 @@ class OutageMonitor:
         ended, at_s = self._ended
         return ended if self.clock.monotonic() - at_s < CALM_S else None
 
+    def away_s_since(self, instant: datetime) -> float:
+        """How many seconds the database was away in outages that have ended since then, as far as this process saw them."""
+        with self._lock:
+            return sum(away_s for ended_at, away_s in self._past if ended_at > instant)
+
     def answered(self) -> Outage | None:
         """Record that it can be read and written; the outage that this ends, if any."""
         with self._lock:
             before, self.outage = self.outage, None
             if before is not None:
                 self._ended = (before, self.clock.monotonic())
+                self._past.append((self.clock.now(), self.clock.monotonic() - before.began_s))
         self.publisher.show("database_up", 1)
         if before is not None:
             log.info("database back", away_s=round(self.clock.monotonic() - before.began_s, 1))

@@ -2,8 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -11,8 +11,10 @@ import structlog
 
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
+from monitor.alerts.verdicts import shorten_reason
 from monitor.model.instants import format_instant
-from monitor.model.runs import LatestRun
+from monitor.model.root_causes import RootCause
+from monitor.model.runs import LatestRun, RunStatus
 from monitor.ports import AlertStore, Clock
 from monitor.service.clock import SKEW, JumpFinder
 from monitor.service.logs import errors_logged
@@ -145,6 +147,9 @@ class StalenessMonitor:
 
     alerts: AlertStore
     clock: Clock
+    away_s_since: Callable[[datetime], float] = lambda _: (
+        0.0
+    )  # how long the database was away since then
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
@@ -161,29 +166,31 @@ class StalenessMonitor:
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
             self.watches.clear()
         self.looked_s = now_s
-        last_ok = {each.run.comparison: each.last_ok_slot for each in latest}
+        by_name = {each.run.comparison: each for each in latest}
         changed = []
         for each in watched:
             name = each.comparison.name
             with errors_logged("staleness not stored", comparison=name):
-                if self._look(each, last_ok.get(name), (now, now_s), receivers):
+                if self._look(each, by_name.get(name), (now, now_s), receivers):
                     changed.append(name)
         return changed
 
     def _look(
         self,
         each: Watched,
-        last_ok: datetime | None,
+        newest: LatestRun | None,
         moment: tuple[datetime, float],
         receivers: tuple[str, ...],
     ) -> bool:
         name, (now, now_s) = each.comparison.name, moment
+        last_ok = None if newest is None else newest.last_ok_slot
         watch = self.watches.get(name)
         if watch is None or watch.last_ok != last_ok:
             watch = self.watches[name] = FreshnessWatch(start=now, start_s=now_s, last_ok=last_ok)
         wait = measure_wait(each, watch, now_s)
         if not wait.is_over(now):
             return False
+        wait = replace(wait, cause=self._find_cause(each, wait.since, newest))
         before = self.alerts.states(name)
         installation = self.alerts.installation(create=True)
         states, transitions = judge_stale(
@@ -203,6 +210,19 @@ class StalenessMonitor:
                 reason=change.reason,
             )
         return bool(transitions)
+
+    def _find_cause(self, each: Watched, since: datetime, newest: LatestRun | None) -> RootCause:
+        """An outage of the database that lasted an interval, and why the newest run since then failed."""
+        away_s = self.away_s_since(since)
+        interval_s = each.schedule.interval.total_seconds()
+        has_failed = (
+            newest is not None and newest.run.slot > since and newest.run.status is not RunStatus.OK
+        )
+        reason = newest.run.reason if newest is not None and has_failed else None
+        return RootCause(
+            database_away_s=away_s if away_s >= interval_s else 0.0,
+            run_failure=None if reason is None else shorten_reason(reason),
+        )
 
 
 def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic: float) -> Staleness:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
 from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
@@ -237,8 +236,7 @@ def _messages_of(
             str(each.dedup_key) for each in changes if each.is_acknowledgement and each.at <= at
         ),
     )
-    group_for = site.policy().group_for.get(changes[0].comparison, GROUP_FOR)
-    for message in compose_messages([changes[place] for place in places], snapshot, group_for):
+    for message in compose_messages([changes[place] for place in places], snapshot):
         yield brief_message(message, site.store.outbox, site.policy())
 
 

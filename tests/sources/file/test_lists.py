@@ -13,7 +13,7 @@ from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, pull_of, request, source_of
 from sources.file.test_joined import WRITERS
 from sources.tables import parquet as in_parquet
-from sources.tables import parsed
+from tables import parsed
 
 
 def parquet(folder: Path, **columns: Any) -> Path:
@@ -30,33 +30,26 @@ def wide(path: Path, *users: str, k: int = 10, **more: Any) -> Pull:
     return pull_of(*users, k=k, file={"path": str(path), **WIDE, **more})
 
 
-TEXTS = pa.array(["7", "8"])
+NUMBERS, TEXTS = [[7, 5], [1, 2]], [["7", "5"], ["1", "2"]]
+KEYS = pa.array(["7", "8"])
 
 
 @pytest.mark.parametrize(
-    ("kind", "users"),
+    ("items", "users"),
     [
-        (pa.list_(pa.int8()), TEXTS),
-        (pa.list_(pa.uint64()), pa.array([7, 8], pa.int32())),
-        (pa.large_list(pa.int64()), TEXTS.dictionary_encode()),
-        (pa.list_(pa.int64(), 2), TEXTS),
-        (pa.list_(pa.float32()), pa.array([7.0, 8.0])),
-        (pa.large_list(pa.large_string()), TEXTS),
+        (pa.array(NUMBERS, pa.list_(pa.int8())), KEYS),
+        (pa.array(NUMBERS, pa.list_(pa.uint64())), pa.array([7, 8], pa.int32())),
+        (pa.array(NUMBERS, pa.list_(pa.int64(), 2)), KEYS.dictionary_encode()),
+        (pa.array(NUMBERS, pa.list_(pa.float32())), pa.array([7.0, 8.0])),
+        (pa.array(TEXTS, pa.large_list(pa.large_string())), KEYS),
+        (pa.array(TEXTS, pa.list_(pa.dictionary(pa.int32(), pa.string()))), KEYS),
     ],
-    ids=str,
 )
-def test_lists_of_every_kind_of_id_are_read_for_every_kind_of_key(kind, users, tmp_path):
-    pull = wide(
-        parquet(tmp_path, user=users, items=pa.array([[7, 5], [1, 2]]).cast(kind)), "8", "7"
-    )
-
-    assert as_lists(pull) == {"7": ["7", "5"], "8": ["1", "2"]}
-
-
-def test_lists_of_coded_texts_are_read(tmp_path):
-    items = pa.array([["7", "5"]], pa.list_(pa.dictionary(pa.int32(), pa.string())))
-
-    assert as_lists(wide(parquet(tmp_path, user=["a"], items=items), "a")) == {"a": ["7", "5"]}
+def test_lists_of_every_kind_of_id_are_read_for_every_kind_of_key(items, users, tmp_path):
+    assert as_lists(wide(parquet(tmp_path, user=users, items=items), "8", "7")) == {
+        "7": ["7", "5"],
+        "8": ["1", "2"],
+    }
 
 
 def test_numbers_beyond_64_signed_bits_become_texts(tmp_path):
@@ -66,60 +59,6 @@ def test_numbers_beyond_64_signed_bits_become_texts(tmp_path):
         "a": [str(2**64 - 1)],
         "b": ["3"],
     }
-
-
-def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path):
-    rows = """
-        {"user": "good", "items": [1, 2]}
-        {"user": "null list", "items": null}
-        {"user": "null item", "items": [1, null]}
-        {"user": "empty", "items": []}
-        {"user": "twice", "items": [3]}
-        {"user": "fine", "items": [4, 5, 6]}
-        {"user": "twice", "items": [3]}
-        {"user": null, "items": [9]}
-    """
-    pull = pull_of(
-        "fine",
-        "null item",
-        "null list",
-        "good",
-        "empty",
-        "twice",
-        **in_parquet(parsed(rows), tmp_path, **WIDE),
-    )
-
-    assert as_lists(pull) == {"good": ["1", "2"], "empty": [], "fine": ["4", "5", "6"]}
-    assert pull.failures == {
-        "null list": CoverageReason.MISSING,
-        "null item": CoverageReason.MALFORMED,
-        "twice": CoverageReason.DUPLICATE_USER,
-    }
-    assert pull.notes.keys() == set(pull.failures.values())
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [["", "b\0c", "x" * 1001], [2.5, float("nan"), float("inf"), 1e300]],
-    ids=["texts", "numbers"],
-)
-def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd, tmp_path):
-    users = [f"u{number}" for number in range(len(odd))]
-
-    pull = wide(parquet(tmp_path, user=users, items=[[each] for each in odd]), *users)
-
-    assert pull.failures == dict.fromkeys(users, CoverageReason.MALFORMED)
-
-
-@pytest.mark.parametrize(
-    "values", [[[[1]]], [[True]], [[{"id": 1}]]], ids=["nested", "boolean", "struct"]
-)
-def test_a_column_that_cannot_hold_ids_is_refused(values, tmp_path):
-    with pytest.raises(
-        SourceError,
-        match=r"column 'items' of .*lists\.parquet holds .*: (ids must be|name a field)",
-    ):
-        wide(parquet(tmp_path, user=["a"], items=values), "a")
 
 
 @pytest.mark.parametrize("column", ["user", "items"])
@@ -209,6 +148,7 @@ def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path):
         "none": CoverageReason.MISSING,
         "twice": CoverageReason.DUPLICATE_USER,
     }
+    assert pull.notes.keys() == set(pull.failures.values())
 
 
 def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path):
@@ -221,17 +161,10 @@ def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path):
         wide(path, "a")
 
 
-DAMAGED = {
-    "a.parquet": [b""],
-    "a.csv": [b"", b"user,items\nx\n", b"user,items\n\xff\xfe,[1]\n"],
-    "a.csv.gz": [b"user,items\n"],
-    "a.jsonl": [b'{"user": 1, "ite', b"[1]\n", b"[" * 100_000],
-}
+DAMAGED = {"a.parquet": b"", "a.csv": b"", "a.csv.gz": b"user,items\n", "a.jsonl": b"[" * 100_000}
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [(name, each) for name, contents in DAMAGED.items() for each in contents]
-)
+@pytest.mark.parametrize(("name", "content"), DAMAGED.items())
 def test_a_damaged_file_is_one_line(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
 
@@ -270,10 +203,6 @@ def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(patter
         (
             lambda path: pq.write_table(pa.table({"user": ["b"]}), path),
             r"b\.parquet has no column 'items'",
-        ),
-        (
-            lambda path: path.write_bytes(path.with_stem("a").read_bytes()[:-9]),
-            r"b\.parquet has no end, it is cut off",
         ),
         (
             lambda path: path.with_suffix(".csv").touch(),
@@ -315,7 +244,6 @@ TWICE = pa.table([["a"], [[1]], [[2]]], names=["user", "items", "items"])
     [
         ("a.parquet", lambda path: pq.write_table(TWICE, path)),
         ("a.csv", lambda path: path.write_text("user,items,items\na,[1],[2]\n")),
-        ("a.jsonl", lambda path: path.write_text('{"user": "a", "items": [1], "items": [2]}\n')),
     ],
 )
 def test_a_column_that_stands_twice_is_an_error(name, write, tmp_path):

@@ -39,8 +39,6 @@ TIMES: dict[str, Callable[[datetime], Any]] = {
     "iso": datetime.isoformat,
     "other zone": lambda at: at.astimezone(timezone(timedelta(hours=2))).isoformat(),
     "no zone": lambda at: at.replace(tzinfo=None).isoformat(),
-    "seconds": datetime.timestamp,
-    "milliseconds": lambda at: int(1000 * at.timestamp()),
     "timestamp": lambda at: at,
 }
 
@@ -75,9 +73,7 @@ def of_arm(log: dict[str, Any], arm: str) -> dict[str, Any]:
     ("kept", "form", "time"),
     [
         ("jsonl", "wide", "other zone"),
-        second_ring("jsonl", "long", "milliseconds"),
-        ("csv", "wide", "no zone"),
-        ("csv", "long", "seconds"),
+        ("csv", "long", "no zone"),
         second_ring("parquet", "wide", "timestamp"),
     ],
 )

@@ -13,7 +13,7 @@ from servers.answering import Respond, answering
 from servers.lists import as_lists, pull_of
 from servers.recommender import Asked
 from servers.webhook import answer, serve
-from sources.tables import parsed
+from tables import parsed
 
 USERS = tuple(f"u{number}" for number in range(10))
 BATCHED: Any = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
@@ -112,13 +112,6 @@ BROKEN: dict[str, tuple[Answer, Any, CoverageReason, str, int]] = {
         "left",
         5,
     ),
-    "half of it, by user": (
-        lambda users: by_user(users[:5]),
-        {},
-        CoverageReason.MISSING,
-        "left",
-        5,
-    ),
     "twice": (
         lambda users: of_users([*users, *users[:2]]),
         NAMED,
@@ -126,7 +119,6 @@ BROKEN: dict[str, tuple[Answer, Any, CoverageReason, str, int]] = {
         "twice",
         2,
     ),
-    "a number": (lambda _: 7, {}, CoverageReason.MALFORMED, "without an array or object", 10),
     "one list that is none": (
         lambda users: by_user(users) | {"u0": None},
         {},
@@ -134,7 +126,6 @@ BROKEN: dict[str, tuple[Answer, Any, CoverageReason, str, int]] = {
         "found null",
         1,
     ),
-    "names that are none": (lambda _: [{"who": [1]}], NAMED, CoverageReason.MISSING, "left", 10),
     "numbers where objects should be": (
         lambda _: [1, 2],
         {"user": "length(who)"},

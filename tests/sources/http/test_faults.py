@@ -16,13 +16,11 @@ BY_REASON = {
     CoverageReason.SERVER_ERROR: "server_error unavailable",
     CoverageReason.RATE_LIMITED: "limited limited_for_hours",
     CoverageReason.MISSING: "missing no_content",
-    CoverageReason.HTTP_ERROR: "forbidden redirect",
+    CoverageReason.HTTP_ERROR: "forbidden redirect accepted partial",
     CoverageReason.TOO_LARGE: "huge huge_declared bomb",
     CoverageReason.UNREACHABLE: "cut hang_up",
-    CoverageReason.MALFORMED: "html bad_gzip cut_gzip unknown_encoding null object text no_body "
-    "nested deep digits null_item boolean_item nan_item fraction_item "
-    "surrogate_item nul_item bad_utf8 no_http length_too_short named "
-    "wrong_user",
+    CoverageReason.MALFORMED: "html bad_gzip cut_gzip unknown_encoding null object text no_body nested deep digits null_item "
+    "boolean_item nan_item fraction_item surrogate_item nul_item bad_utf8 no_http length_too_short named wrong_user",
 }
 FAULTS = {fault: reason for reason, faults in BY_REASON.items() for fault in faults.split()}
 HARMLESS: dict[str, str] = yaml.safe_load("""
@@ -32,6 +30,7 @@ cached_for_all: 0 1 2
 gzip: 0 1 2
 chunked: 0 1 2
 mixed: 1 2 3
+created: 1 2 3
 duplicates: 5 5 6
 empty: ""
 short: "7"

@@ -15,7 +15,7 @@ from monitor.sources.http.lockstep import WINDOW, Companion
 from servers.lists import request, source_of
 from servers.recommender import running_recommender
 from sources.http.test_faults import idle_machine  # noqa: F401 - a fixture
-from sources.tables import parsed
+from tables import parsed
 
 USERS = [f"u{number:03}" for number in range(100)]
 
@@ -65,7 +65,6 @@ def test_no_pull_is_far_ahead_of_another(limit, recommender, monkeypatch):
     ("fault", "reason", "timeout_s", "options"),
     parsed("""
         ["slow", "timeout", 120, {"timeout": "1s", "retries": 0}]
-        ["server_error", "server_error", 120, {}]
         ["limited_for_hours", "rate_limited", 120, {}]
         ["ok", "too_slow", 6, {"max_rate": 2}]
         ["trickle", "timeout", 6, {"timeout": "60s"}]

@@ -20,10 +20,7 @@ from sources.file.test_served import LOG, SERVED
 WIDE = {"table": "wide", "user": "who", "items": "what", "max_unreadable": 1}
 LONG = {"user": "who", "item": "what", "rank": "place", "max_unreadable": 1}
 LISTS = {f"user's {number}": [number, "é", number + 1] for number in range(25)}
-ENDLESS = (
-    "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, "
-    "'[1]' AS what FROM n"
-)
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, '[1]' AS what FROM n"
 
 
 @pytest.fixture
@@ -69,8 +66,7 @@ def assert_newest_lists_count(url: str, *times: str) -> None:
             rows = [json.dumps(items)] if form is WIDE else items
             for rank, what in enumerate(rows):
                 statements.append(
-                    f"INSERT INTO served VALUES ('{text}', '{user}', '{arm}', {number}, "
-                    f"'{what}', {rank})"
+                    f"INSERT INTO served VALUES ('{text}', '{user}', '{arm}', {number}, '{what}', {rank})"
                 )
         execute(url, *statements)
         for arm, lists in SERVED.items():
@@ -82,8 +78,8 @@ def assert_newest_lists_count(url: str, *times: str) -> None:
             options = SqlSourceOptions.model_validate(log)
             assert as_lists(SqlSource(options).pull(request("u1", "u2", "u3", "u4"))) == lists
             assert SQL.all_users is not None
-            table = SqlTable(SQL.all_users(options))  # type: ignore[arg-type]
-            assert set(table.users(SLOT, ()).users) == {"u1", "u2", "u3", "u4"}
+            users = SqlTable(SQL.all_users(options)).users(SLOT, ())  # type: ignore[arg-type]
+            assert set(users.users) == {"u1", "u2", "u3", "u4"}
 
 
 def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url):
@@ -134,24 +130,6 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url):
     assert numbers.failures == {"8": CoverageReason.MALFORMED}
 
 
-def test_each_odd_row_has_its_reason(database):
-    execute(
-        database,
-        "INSERT INTO wide VALUES ('null', NULL), ('word', 'oops'), ('object', '{}')",
-        "INSERT INTO wide VALUES ('u2', '[1]'), (NULL, '[1]'), ('none', '[]')",
-    )
-
-    pull = pull_of("u1", "u2", "null", "word", "object", "none", sql={"url": database} | WIDE)
-
-    assert as_lists(pull) == {"u1": ["3", "1", "2"], "none": []}
-    assert pull.failures == {
-        "u2": CoverageReason.DUPLICATE_USER,
-        "null": CoverageReason.MISSING,
-        "word": CoverageReason.MALFORMED,
-        "object": CoverageReason.MALFORMED,
-    }
-
-
 def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database):
     query = f"""
         SELECT who, what, place FROM tall WHERE who IN :users AND
@@ -174,10 +152,7 @@ def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database)
         "PRAGMA journal_mode = WAL",
         "SELECT who, what FROM wide; COMMIT; DELETE FROM wide",
         "SELECT who, what FROM wide; SET TRANSACTION READ WRITE; DELETE FROM wide",
-        (
-            "SELECT who, what, set_config('transaction_read_only', 'off', true) FROM wide; DELETE "
-            "FROM wide"
-        ),
+        "SELECT who, what, set_config('transaction_read_only', 'off', true) FROM wide; DELETE FROM wide",
     ],
 )
 def test_a_source_never_writes(statement, database_url, tmp_path):

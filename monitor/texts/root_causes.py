@@ -1,0 +1,25 @@
+"""What a person reads about the cause of alerts that do not name it themselves."""
+
+from datetime import datetime
+
+from monitor.model.instants import format_instant
+from monitor.model.root_causes import RootCause
+
+
+def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succeeded: bool) -> str:
+    """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE; 3 ...``, no full stop."""
+    instant = f"{since:%Y-%m-%d %H:%M} UTC"
+    wait = f"since that of {instant}" if has_succeeded else f"yet, waited for since {instant}"
+    causes = []
+    if cause.database_away_s:
+        causes.append(f"rankwatch's database was away for {cause.database_away_s:,.0f} s")
+    if cause.run_failure is not None:
+        causes.append(cause.run_failure)
+    missed = f"{missed_runs:,} that were due since failed or were not begun"
+    known = f"{', and '.join(causes)}; " if causes else ""
+    return f"no run has succeeded {wait}: {known}{missed}"
+
+
+def write_known_cause(slot: datetime, cause: str) -> str:
+    """The cause that an earlier run of the same incident has named."""
+    return f"Known since the run of {format_instant(slot)}: {cause}"
