@@ -197,9 +197,10 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
 
     ``no_item``: values that only pad short lists, such as -1. They are dropped with their scores.
 
-    Raises InputError for a value that is no list (a string, a set, a generator, a list of lists), a
-    value that is no id, k below 1, and scores, weights or grades that cannot be read. Raises
-    MetricError for an unknown metric, or a metric whose data are missing.
+    Raises InputError for a value that is no list, such as a string, a set, a generator or a list of
+    lists. It also raises InputError for a value that is no id, for k below 1, and for scores,
+    weights or grades that cannot be read. Raises MetricError for an unknown metric, or a metric
+    whose data are missing.
 
     >>> compare(["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
     {'overlap': 1.0}
@@ -302,10 +303,11 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     0 to 2**31 - 1 and categorical or dictionary columns cost almost no time to code. Text in Arrow
     (tables, ``str`` columns) costs 30 to 200 nanoseconds an id, or 10 to 60 with machine code.
 
-    Scores are in a column ``score`` of a long frame, or in a list column ``scores`` of a wide one,
-    each list as long as that of the items. None means to ignore such columns. `compare` describes
-    the meaning of scores. A long frame with scores and without ranks is ordered by its scores, best
-    first, equal ones by id. No score may be missing then. An arm without scores has no ties.
+    Scores are in a column ``score`` of a long frame, or in a list column ``scores`` of a wide one.
+    Each list of scores has the length of the list of items. None means to ignore such columns.
+    `compare` describes the meaning of scores. A long frame with scores and without ranks is ordered
+    by its scores, best first, equal ones by id. No score may be missing then. An arm without scores
+    has no ties.
 
     ``item_weights`` is as in `compare`. ``relevance`` is user -> {item: grade}, user -> items
     (grade 1 each), or a long frame with columns ``user``, ``item`` and optionally ``grade`` or
@@ -329,9 +331,9 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
 
     ``progress`` is called with the number of users done since the last call.
 
-    Raises InputError for shapes, columns, ids or users that cannot be read, if both arms have users
-    and share none, and for two 2-D arrays of different height. Raises MetricError for an unknown
-    metric, or a metric whose data are missing.
+    Raises InputError for shapes, columns, ids or users that cannot be read, and for two 2-D arrays
+    of different height. It also raises InputError if both arms have users and share none. Raises
+    MetricError for an unknown metric, or a metric whose data are missing.
     """
     wanted, depth = read_metrics(metrics), read_k(k)
     columns = FrameColumns(user=user, item=item, rank=rank, items=items, score=score, scores=scores)

@@ -43,21 +43,21 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     """Summary of the scores of `compare_many`: a row a metric, or a metric and segment.
 
     Columns: ``n`` users with a score, ``n_undefined`` without, ``mean``, ``standard_error``
-    (s / sqrt(n), NaN for n below 2), ``p05``, ``p25``, ``median``, ``p75``, ``p95`` (interpolated
-    linearly), and ``by_chance``, the mean of unrelated lists, if the frame has it. All numbers are
-    NaN if n is 0.
+    (s / sqrt(n), NaN for n below 2), ``p05``, ``p25``, ``median``, ``p75`` and ``p95``. Quantiles
+    are interpolated linearly. ``by_chance`` is the mean of unrelated lists, if the frame has it.
+    All numbers are NaN if n is 0.
 
-    ``by``: the users' segments. It is a dict or Series of user -> segment, an array or list with
-    one segment a row, the name of a column or index level of the frame, or a table of users
-    (pandas, Arrow, polars). In a table, each column makes segments such as ``country=DE``. The
-    column with the users has the name of the scores' index (``user`` and ``user_id`` are one name).
-    Without such a column the users are the table's index.
+    ``by``: the users' segments. It is a dict or Series of user -> segment, or an array or list with
+    one segment a row. It may also be the name of a column or index level of the frame, or a table
+    of users (pandas, Arrow, polars). In a table, each column makes segments such as ``country=DE``.
+    The column with the users has the name of the scores' index (``user`` and ``user_id`` are one
+    name). Without such a column the users are the table's index.
 
     The index is then metric and segment. ``all`` comes first, and segments are in the order of
     their text. Users without a segment (None, NaN, or not in the dict) count in ``all`` only.
 
-    Raises InputError for a ``by`` that names nothing, has not the length of the frame, or has none
-    of its users, and for a column of scores without numbers.
+    Raises InputError if ``by`` names nothing, differs in length from the frame, or has none of its
+    users. It also raises InputError for a column of scores without numbers.
     """
     columns, segments = _read(frame, by)
     chance = frame.attrs.get("by_chance", {})

@@ -104,10 +104,10 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
 def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
     """`element_weighted_footrule` divided by its maximum: float64 (n,) in [0, 1].
 
-    The maximum is the mean of the costs of reversing either list. An item of weight w whose middle
-    is at c in a list of weight W can move 2 |c - W / 2| by a reversal. |c - c'| is at most |c - W /
-    2| + |c' - W / 2|. So the maximum is reached when every item crosses the middle. Identical lists
-    score 0, reversed lists 1. Fewer than two common items give NaN. With equal weights this is
+    The maximum is the mean of the costs of reversing either list. If an item's middle is at c in a
+    list of weight W, a reversal moves it by 2 |c - W / 2|. |c - c'| is at most
+    |c - W / 2| + |c' - W / 2|. So the maximum is reached when every item crosses the middle. Identical lists score 0,
+    reversed lists 1. Fewer than two common items give NaN. With equal weights this is
     `footrule_normalized`. The metric is symmetric.
     """
 

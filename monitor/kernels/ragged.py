@@ -22,9 +22,9 @@ def pad(
 ) -> tuple[Codes, Codes, Flags]:
     """Cut each list to its first k items, drop later duplicates, and pad with -1 on the right.
 
-    List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``. Codes are from 0 to 2**31 - 1. Returns three
-    arrays: the matrix (n, k), the lengths (n,) without duplicates (0 for an empty list), and flags
-    (n,) for lists with a duplicate among the first k items. Time is O(n k), plus a sort for lists
+    List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``. Codes are from 0 to 2**31 - 1. Returns the
+    matrix (n, k), the lengths (n,) without duplicates, and flags (n,). A flag is set if the first k
+    items contain a duplicate. An empty list has length 0. Time is O(n k), plus a sort for lists
     with duplicates. Memory is the result and one block. Raises ValueError for k < 1 and for offsets
     that do not describe ``codes``.
     """

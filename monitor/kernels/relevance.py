@@ -48,10 +48,10 @@ def dcg(grades: Floats, gain: str) -> Floats:
     """Discounted cumulative gain: float64 (n,), at least 0.
 
     It is the sum over ranks r from 1 of ``gain(grade_r) / log2(r + 1)``. The gain of a grade g is g
-    if ``linear`` and 2**g - 1 if ``exponential`` (Burges et al., Learning to rank using gradient
-    descent, ICML 2005). The exponential gain is infinite from g = 1024 on. The discount is the
-    usual one today. Järvelin and Kekäläinen (2002), equation 2, do not discount ranks 1 and 2, and
-    divide by log2(r) after them.
+    if ``linear``. It is 2**g - 1 if ``exponential``, and infinite from g = 1024 on (Burges et al.,
+    Learning to rank using gradient descent, ICML 2005). The discount is the usual one today.
+    Järvelin and Kekäläinen (2002), equation 2, do not discount ranks 1 and 2, and divide by log2(r)
+    after them.
 
     Grades 3 2 3 0 1 2 give 6.861, and 13.848 if exponential. A widely copied table sums to 16.047.
     It adds 2.585, the discount at rank 5, in place of (2**1 - 1) / 2.585.

@@ -3,7 +3,7 @@
 The answer is None while both are possible.
 
 It uses the capital of a gambler who bets that the mean is below m. If the bet is wrong, the capital
-rarely grows, at any time. For a score x, the bet of stake s in (0, 1) multiplies the capital by
+rarely grows, at any time. A bet has a stake s in (0, 1). A score x multiplies the capital by
 y = 1 + s (m - x) / (1 - m), which is at least 1 - s. If the mean is at least m, the expectation of
 y is at most 1, so the capital is a supermartingale. It ever reaches 1/alpha with probability at
 most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).

@@ -82,16 +82,15 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
     """Kendall's distance of the common items, with higher costs at the top: float64 (n,) >= 0.
 
     Moving an item between the neighbouring ranks r - 1 and r costs delta_r. That is how much less
-    the lower rank is worth (`DISCOUNTS`). The cost between the first two ranks is 1. An item at
-    ranks a and b among the common items has the mean cost
-    p = (sum of delta between a and b) / |a - b| a step, and 1 if its rank is the same. The distance
-    is the sum of p_i p_j over the pairs in opposite order.
+    the lower rank is worth (`DISCOUNTS`). The cost between the first two ranks is 1. For an item at
+    ranks a and b among the common items, p is the mean cost of a step: the sum of delta between a
+    and b, divided by |a - b|. It is 1 if the ranks are equal. The distance is the sum of p_i p_j
+    over the pairs in opposite order.
 
     Identical lists have distance 0. Fewer than two common items give NaN. With all delta 1 this is
     `kendall_distance`. The metric is symmetric. Ties are ignored.
-    Source: Kumar and Vassilvitskii (2010), position weights. The cost 1 of an item with the same
-    rank is that of van Doorn et al., Using the weighted Kendall distance to analyze rank data in
-    psychology (2021).
+    Source: Kumar and Vassilvitskii (2010), position weights. The cost 1 for equal ranks: van Doorn
+    et al., Using the weighted Kendall distance to analyze rank data in psychology (2021).
     """
 
     def measure(one_way: Alignment) -> Floats:

@@ -32,7 +32,7 @@ def extended_tau(alignment: Alignment) -> Floats:
 
     Identical lists score exactly 1. Disjoint lists and one empty list score exactly -1. Two empty
     lists score NaN. A proper prefix scores below 1. The metric is symmetric. For lists of one
-    length l, D = l (3 l - 1) / 2, and disjoint lists have -2 l / (3 l - 1) before scaling.
+    length l, D = l (3 l - 1) / 2. Before scaling, disjoint lists then have -2 l / (3 l - 1).
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14
     July 2016); Fagin, Kumar, Sivakumar, Comparing Top k Lists (2003), section 3.
     """

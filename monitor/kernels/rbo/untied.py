@@ -123,9 +123,9 @@ def rbo_res(alignment: Alignment, p: float) -> Floats:
     """How much RBO can grow if the lists continue, `rbo_max` - `rbo_min`: float64 (n,) in [0, 1].
 
     This is equation 30 of Webber, Moffat and Zobel (2010). Let s and l be the lengths of the
-    shorter and the longer list, and X_l the number of common items. At depth d at most ``min(d -
-    X_l, (d-s)+ + (d-l)+)`` more items can be in common. From depth f = l + s - X_l on, the
-    agreement can be complete. The value falls in s, l and X_l, and depends on nothing else.
+    shorter and the longer list, and X_l the number of common items. At depth d at most
+    ``min(d - X_l, (d-s)+ + (d-l)+)`` more items can be in common. From depth f = l + s - X_l on,
+    the agreement can be complete. The value falls in s, l and X_l, and depends on nothing else.
 
     One empty list scores exactly 1. Two empty lists score NaN. Identical lists score
     1 - `rbo_weight` (p, length), disjoint lists more. The metric is symmetric. The error is about
