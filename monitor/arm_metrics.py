@@ -135,7 +135,8 @@ def _novelty(listing: Listing) -> float | None:
 
 
 def _score_shift(listing: Listing) -> float | None:
-    baseline, candidate = listing.values("baseline_scores"), listing.values("candidate_scores")
+    baseline = listing.values("baseline_scores")
+    candidate = listing.values("candidate_scores")
     if not len(baseline) or not len(candidate):
         return None
     return exposure.kolmogorov_smirnov(baseline, candidate)

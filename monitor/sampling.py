@@ -101,7 +101,8 @@ def _sample(
     positions = np.arange(len(users), dtype=np.intp)
     if size.fixed + size.rotating >= len(users):
         return positions
-    names, salt = users.to_numpy(dtype=object), _fixed_salt(comparison)
+    names = users.to_numpy(dtype=object)
+    salt = _fixed_salt(comparison)
     fixed = _smallest(names, size.fixed, salt)
     rest = np.setdiff1d(positions, fixed, assume_unique=True)
     rotating = rest[_smallest(names[rest], size.rotating, f"{salt}\0{slot.isoformat()}")]

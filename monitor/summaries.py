@@ -230,7 +230,8 @@ class Moments:
         exponent = max(0, math.frexp(bound)[1])
         steps = np.rint(np.ldexp(values, _STEPS - exponent)).astype(np.int64)
         # Two halves of 31 bits, whose products fit into 64 bits.
-        high, low = steps >> _HALF, steps & ((1 << _HALF) - 1)
+        high = steps >> _HALF
+        low = steps & ((1 << _HALF) - 1)
         self._sum += _sum(steps) << exponent
         squares = _sum(high * high) << (2 * _HALF)
         squares += _sum(high * low) << (_HALF + 1)
@@ -285,7 +286,8 @@ class FineBins:
         self._is_bounded = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
         self._low, self._high = bounds if self._is_bounded else (-1.0, 1.0)
         self._counts = np.zeros(FINE, dtype=np.int64)
-        self._least, self._most = math.inf, -math.inf
+        self._least = math.inf
+        self._most = -math.inf
 
     def add(self, values: Floats) -> None:
         """Count one or more values."""
@@ -298,14 +300,17 @@ class FineBins:
         self._reach(other._least, other._most)
         counts, high = other._counts, other._high
         while high < self._high:
-            counts, high = _in_pairs(counts), 2 * high
+            counts = _in_pairs(counts)
+            high = 2 * high
         self._counts += counts
 
     def _reach(self, least: float, most: float) -> None:
         """Extend the range to the lowest and highest of further scores."""
-        self._least, self._most = min(self._least, least), max(self._most, most)
+        self._least = min(self._least, least)
+        self._most = max(self._most, most)
         while not self._is_bounded and max(-self._least, self._most) > self._high:
-            self._low, self._high = 2 * self._low, 2 * self._high
+            self._low = 2 * self._low
+            self._high = 2 * self._high
             self._counts = _in_pairs(self._counts)
 
     def histogram(self) -> Histogram:
@@ -318,7 +323,8 @@ class FineBins:
         ends = np.cumsum(self._counts)
         places: Floats = (ends[-1] - 1) * np.array(wanted, dtype=np.float64)
         below = np.floor(places)
-        first, second = self._values_at(below, ends), self._values_at(np.ceil(places), ends)
+        first = self._values_at(below, ends)
+        second = self._values_at(np.ceil(places), ends)
         return first + (places - below) * (second - first)
 
     def _values_at(self, ranks: Floats, ends: Integers) -> Floats:

@@ -127,7 +127,9 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
         lists = RankingTable(users=users, offsets=offsets_of(lengths), items=items)
     if not _has_column(frame, columns.scores, "scores", arm):
         return lists
-    column, lengths, what = frame[columns.scores], np.diff(lists.offsets), f"scores of the {arm}"
+    column = frame[columns.scores]
+    lengths = np.diff(lists.offsets)
+    what = f"scores of the {arm}"
     list_column = _read_list_column(column)
     # For different lengths, reading row by row names the wrong row.
     if list_column is not None and np.array_equal(list_column[0], lengths):
@@ -242,7 +244,8 @@ def _order(codes: Rows, rank: npt.NDArray[Any] | None, users: pd.Index, arm: str
 
     Raises InputError for two items at one rank.
     """
-    is_next_user, is_same_user = codes[1:] > codes[:-1], codes[1:] == codes[:-1]
+    is_next_user = codes[1:] > codes[:-1]
+    is_same_user = codes[1:] == codes[:-1]
     if rank is None:
         if (is_next_user | is_same_user).all():
             return None

@@ -244,7 +244,8 @@ def plot_pair(
 def _read_pair(
     a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None, no_item: Collection[int | str]
 ) -> tuple[RankingTable, RankingTable]:
-    first, second = read_rows([a], "the first list"), read_rows([b], "the second list")
+    first = read_rows([a], "the first list")
+    second = read_rows([b], "the second list")
     if scores is not None:
         if not isinstance(scores, tuple | list) or len(scores) != 2:  # noqa: PLR2004 - the two arms
             raise InputError(
@@ -335,7 +336,8 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     of different height. It also raises InputError if both arms have users and share none. Raises
     MetricError for an unknown metric, or a metric whose data are missing.
     """
-    wanted, depth = read_metrics(metrics), read_k(k)
+    wanted = read_metrics(metrics)
+    depth = read_k(k)
     columns = FrameColumns(user=user, item=item, rank=rank, items=items, score=score, scores=scores)
     lists = (
         without_items(read_lists(baseline, columns, Arm.BASELINE), no_item),

@@ -139,7 +139,8 @@ def read_matrix(data: npt.NDArray[Any], arm: str) -> RankingTable:
 def read_rows(rows: Sequence[Any], what: str, users: pd.Index | None = None) -> RankingTable:
     """Lists from one sequence a user. Without ``users`` they are numbered from 0."""
     if set(map(type, rows)) <= {list, tuple}:
-        lists, items = rows, from_objects(list(chain.from_iterable(rows)), what)
+        lists = rows
+        items = from_objects(list(chain.from_iterable(rows)), what)
     else:
         lists = [as_row(row, what, "item ids, best first,") for row in rows]
         items = _join(lists, what)

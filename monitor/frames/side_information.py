@@ -51,7 +51,8 @@ def read_item_weights(data: Weights) -> ItemWeights:
         items: Ids = from_objects(list(data), _ITEM_WEIGHTS)
         weights = pd.Series(list(data.values()), dtype=object)
     elif isinstance(data, pd.Series):
-        items, weights = from_array(data.index.to_series(), _ITEM_WEIGHTS), data
+        items = from_array(data.index.to_series(), _ITEM_WEIGHTS)
+        weights = data
     else:
         items, weights = _read_weights_frame(data)
     index: pd.Index = pd.Index(items)
@@ -199,7 +200,8 @@ def _check_grades(graded: RelevanceTable, *, is_one_user: bool = False) -> None:
     if not len(wrong):
         return
     row = int(np.searchsorted(graded.offsets, wrong[0], side="right")) - 1
-    user, item = graded.users[row : row + 1].tolist()[0], graded.items.take(wrong[:1]).tolist()[0]
+    user = graded.users[row : row + 1].tolist()[0]
+    item = graded.items.take(wrong[:1]).tolist()[0]
     whose = "" if is_one_user else f" for user {user!r}"
     raise InputError(
         f"relevance: {len(wrong)} grades are not finite numbers of at least 0, such as "

@@ -78,7 +78,8 @@ def topk_footrule_normalized(alignment: Alignment) -> Floats:
     The maximum is the value on disjoint lists.
     One empty list scores 1. Two empty lists score NaN.
     """
-    short, long = alignment.short.astype(np.int64), alignment.long.astype(np.int64)
+    short = alignment.short.astype(np.int64)
+    long = alignment.long.astype(np.int64)
     share = divide(topk_footrule(alignment), short * long + short + pairs(long - short))
     share[(alignment.short == 0) & (alignment.long > 0)] = 1.0
     return share

@@ -34,7 +34,8 @@ def place_grades(
     """
     n, k = baseline.shape
     placed = ByArm(baseline=np.zeros((n, k)), candidate=np.zeros((n, k)))
-    ideal, relevant = np.zeros((n, k)), np.zeros(n, dtype=np.int32)
+    ideal = np.zeros((n, k))
+    relevant = np.zeros(n, dtype=np.int32)
     # One sorted join of (pair, item) for each block.
     step = max(1, _BLOCK_CELLS // k)
     for low in range(0, n, step):

@@ -52,7 +52,8 @@ def take_lists(
     codes: npt.NDArray[_Number], offsets: Offsets, rows: Rows
 ) -> tuple[npt.NDArray[_Number], Offsets]:
     """Codes and offsets of the lists of these rows, in this order."""
-    lengths, first = np.diff(offsets), int(offsets[0])
+    lengths = np.diff(offsets)
+    first = int(offsets[0])
     width = int(lengths[0]) if len(lengths) else 0
     if width and (lengths == width).all():
         matrix = codes[first : first + width * len(lengths)].reshape(-1, width)
@@ -63,7 +64,8 @@ def take_lists(
 
 def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
     """Places of the items of these rows' lists, one list after another, and the lists' offsets."""
-    starts, lengths = offsets[rows], np.diff(offsets)[rows]
+    starts = offsets[rows]
+    lengths = np.diff(offsets)[rows]
     row_offsets = offsets_of(lengths)
     cells = np.repeat(starts - row_offsets[:-1], lengths) + np.arange(row_offsets[-1])
     return cells, row_offsets
@@ -121,7 +123,8 @@ def _has_duplicates(block: Codes) -> Flags:
     # Padding is no item: each column gets its own negative code, which equals no other.
     if ranks[-1].min(initial=0) < 0:
         np.subtract(ranks, np.arange(k, dtype=np.int32)[:, None], out=ranks, where=ranks < 0)
-    flat, equal = ranks.ravel(), np.zeros(n * k, dtype=np.bool_)
+    flat = ranks.ravel()
+    equal = np.zeros(n * k, dtype=np.bool_)
     for shift in range(1, k):
         equal[shift * n :] |= flat[shift * n :] == flat[: (k - shift) * n]
     return np.asarray(np.logical_or.reduce(equal.reshape(k, n), axis=0))

@@ -75,7 +75,8 @@ def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
     """
     if gain == EXPONENTIAL:
         # Scaled by 2**-(highest grade), so no grade is too large.
-        grades, ideal = _scaled(grades, ideal[0]), _scaled(ideal, ideal[0])
+        grades = _scaled(grades, ideal[0])
+        ideal = _scaled(ideal, ideal[0])
     return np.minimum(divide(dcg(grades, LINEAR), dcg(ideal, LINEAR)), 1.0)
 
 
@@ -137,7 +138,8 @@ def expected_ndcg_vs_baseline(k: int, catalogue: int, gain: str) -> float:
 
     Each item is at each rank with probability 1 / catalogue.
     """
-    gains, discounts = _gains_by_rank(np.array([k]), k, gain)[:, 0], rank_discounts(k)
+    gains = _gains_by_rank(np.array([k]), k, gain)[:, 0]
+    discounts = rank_discounts(k)
     return float(gains.sum() * discounts.sum() / (catalogue * (gains * discounts).sum()))
 
 

@@ -259,7 +259,9 @@ def _upper(scores: Tally, alpha: float) -> float:
     """The least mean at which the capital has reached 1/alpha, or 1."""
     if not scores.n:
         return 1.0
-    coarse, low, high = _coarse(scores), 0.0, 1.0
+    coarse = _coarse(scores)
+    low = 0.0
+    high = 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if log_capital(coarse, middle) >= -math.log(alpha):
@@ -352,10 +354,12 @@ def gate_samples(
     ``breach`` is at most alpha.
     """
     require_level(alpha)
-    level, limit = alpha * share, scale.margin(margin)
+    level = alpha * share
+    limit = scale.margin(margin)
     below = [log_capital(sample.most, limit) for sample in samples.values()]
     above = [log_capital(sample.least.flipped(), 1 - limit) for sample in samples.values()]
-    is_safe, is_breach = reject(below, level), reject(above, level)
+    is_safe = reject(below, level)
+    is_breach = reject(above, level)
     results = []
     for place, (segment, sample) in enumerate(samples.items()):
         verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED

@@ -51,8 +51,10 @@ def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int
     """Align the first k places of codes (n, at least k), k from 1 to `MAX_K`."""
     n = len(baseline)
     dtype = np.uint8 if k <= _BYTE_MAX_K else np.uint16
-    positions, agreement = np.empty((k, n), dtype=dtype), np.empty((k, n), dtype=dtype)
-    sums, inversions = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+    positions = np.empty((k, n), dtype=dtype)
+    agreement = np.empty((k, n), dtype=dtype)
+    sums = np.empty(n, dtype=np.int32)
+    inversions = np.empty(n, dtype=np.int32)
     ours, theirs, a, b = (
         np.ascontiguousarray(codes, dtype=np.int32) for codes in (baseline, candidate, *lengths)
     )
@@ -95,9 +97,14 @@ def _match_by_pairs(
         mine = ours[i]
         place[:] = k
         for j in range(0, k, 4):
-            one, two, three, four = theirs[j], theirs[j + 1], theirs[j + 2], theirs[j + 3]
-            at_one, at_two = np.int32(j), np.int32(j + 1)
-            at_three, at_four = np.int32(j + 2), np.int32(j + 3)
+            one = theirs[j]
+            two = theirs[j + 1]
+            three = theirs[j + 2]
+            four = theirs[j + 3]
+            at_one = np.int32(j)
+            at_two = np.int32(j + 1)
+            at_three = np.int32(j + 2)
+            at_four = np.int32(j + 3)
             for user in range(tile):
                 code, at = mine[user], place[user]
                 at = at_one if code == one[user] else at
@@ -179,7 +186,8 @@ def _find_lost(
 @step
 def _spread(user_ranks: Array, user: int, ranks: Array, seen: Array) -> None:
     """Copy the ranks of one user to the tile, and count each common item at its depth."""
-    k, cell = np.uint32(len(user_ranks)), np.uint32(user)
+    k = np.uint32(len(user_ranks))
+    cell = np.uint32(user)
     tile = np.uint32(len(ranks) // len(user_ranks))
     for i in range(k):
         at = np.uint32(user_ranks[i])
@@ -219,7 +227,8 @@ def _invert_by_bits(ranks: Array, k: int, used: Array, below: Array) -> int:
     for i in range(k):
         if ranks[i] == k:
             continue
-        word, bit = np.uint32(ranks[i] >> 6), np.uint64(1) << np.uint64(ranks[i] & 63)
+        word = np.uint32(ranks[i] >> 6)
+        bit = np.uint64(1) << np.uint64(ranks[i] & 63)
         smaller += below[word] + np.int64(_count_bits(used[word] & (bit - np.uint64(1))))
         total += i
         used[word] |= bit
@@ -232,7 +241,8 @@ def _invert_by_bits(ranks: Array, k: int, used: Array, below: Array) -> int:
 def _copy_ranks(tile_ranks: Array, k: int, tile: int, low: int, ranks: Array) -> None:
     high = min(low + tile, ranks.shape[1])
     for i in range(k):
-        row, out = tile_ranks[i * tile : (i + 1) * tile], ranks[i, low:high]
+        row = tile_ranks[i * tile : (i + 1) * tile]
+        out = ranks[i, low:high]
         for user in range(len(out)):
             out[user] = row[user]
 
@@ -267,7 +277,8 @@ def _find_by_pairs(
     ours = np.empty((k, tile + 16), np.int32)
     theirs = np.full((k + 3, tile + 16), -2, np.int32)
     place = np.empty(tile, np.int32)
-    ranks, work = np.empty(k * tile, np.uint8), np.empty(k * tile, np.uint8)
+    ranks = np.empty(k * tile, np.uint8)
+    work = np.empty(k * tile, np.uint8)
     for low in range(0, len(baseline), tile):
         high = min(low + tile, len(baseline))
         _transpose(baseline, low, high, k, ours)
@@ -302,9 +313,12 @@ def _find_by_hash(
     inversions: Codes,
 ) -> None:
     table = np.zeros(1 << (32 - shift), positions.dtype)
-    lost, user_ranks = np.empty(k + 1, positions.dtype), np.empty(k, positions.dtype)
-    ranks, seen = np.empty(k * tile, positions.dtype), np.empty(k * tile, positions.dtype)
-    used, below = np.empty((k >> 6) + 1, np.uint64), np.empty((k >> 6) + 1, np.int32)
+    lost = np.empty(k + 1, positions.dtype)
+    user_ranks = np.empty(k, positions.dtype)
+    ranks = np.empty(k * tile, positions.dtype)
+    seen = np.empty(k * tile, positions.dtype)
+    used = np.empty((k >> 6) + 1, np.uint64)
+    below = np.empty((k >> 6) + 1, np.int32)
     for low in range(0, len(baseline), tile):
         seen[:] = 0
         for row in range(low, min(low + tile, len(baseline))):
@@ -337,6 +351,7 @@ def _weigh(counts: Ranks, weights: Array, total: Array) -> None:
         out = total[low : low + tile]
         out[:] = 0.0
         for depth in range(len(weights)):
-            weight, row = weights[depth], counts[depth, low : low + tile]
+            weight = weights[depth]
+            row = counts[depth, low : low + tile]
             for user in range(len(out)):
                 out[user] += weight * row[user]

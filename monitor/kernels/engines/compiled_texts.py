@@ -22,7 +22,9 @@ The table grows once a quarter is used, so most texts are in the first slot that
 """
 
 Word = np.uint64
-_ALL, _HALF, _EIGHT = Word(2**64 - 1), Word(32), Word(8)
+_ALL = Word(2**64 - 1)
+_HALF = Word(32)
+_EIGHT = Word(8)
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(9)], np.uint64)
 _LENGTH = Word(56)  # bit of the length in a key's second word, after up to seven bytes of text
 _LONG = Word(255) << _LENGTH
@@ -39,7 +41,8 @@ def code_texts(
     random ``seed``, so no one can prepare texts that collide.
     """
     count = len(offsets) - 1
-    codes, firsts = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int64)
+    codes = np.empty(count, dtype=np.int32)
+    firsts = np.empty(count, dtype=np.int64)
     if seed is None:
         seed = secrets.randbits(64) | 1
     distinct, has_long = _code(offsets, data, Word(seed), codes, firsts)
@@ -93,13 +96,15 @@ def _read_keys(offsets: Offsets, data: Array, seed: Word, ones: Array, others: A
     # costs two locked additions a text.
     seen = Word(0)
     for i in range(len(offsets) - 1):
-        start, end = Word(offsets[i]), Word(offsets[i + 1])
+        start = Word(offsets[i])
+        end = Word(offsets[i + 1])
         length = end - start
         if length < Word(16):
             ones[i] = _read_start(data, start, end)
             others[i] = _read_start(data, start + _EIGHT, end) | length << _LENGTH
         else:
-            ones[i], others[i] = _hash(data, start, end, seed), _LONG | length
+            ones[i] = _hash(data, start, end, seed)
+            others[i] = _LONG | length
         seen |= others[i]
     return seen
 
@@ -132,17 +137,21 @@ def _code(
     offsets: Offsets, data: Array, seed: Word, codes: Codes, firsts: Offsets
 ) -> tuple[int, bool]:
     """Write the codes and their first indexes. Returns their number and whether a text is long."""
-    slots, count = np.full(FIRST_SLOTS, -1, np.int32), 0
+    slots = np.full(FIRST_SLOTS, -1, np.int32)
+    count = 0
     keys = np.empty((len(codes) + 1, 2), np.uint64)
-    ones, others = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    ones = np.empty(BLOCK, np.uint64)
+    others = np.empty(BLOCK, np.uint64)
     homes = np.empty(BLOCK, np.uint64)
-    keys[0, 1], seen = _ALL, Word(0)
+    keys[0, 1] = _ALL
+    seen = Word(0)
     for low in range(0, len(codes), BLOCK):
         block = codes[low : low + BLOCK]
         if 4 * (count + BLOCK) > len(slots):
             slots = np.full(4 * len(slots), -1, np.int32)
             for code in range(count):
-                one, other = keys[code + 1, 0], keys[code + 1, 1]
+                one = keys[code + 1, 0]
+                other = keys[code + 1, 1]
                 slots[_find_slot(slots, keys, one, other, _home_of(one, other, seed, slots))] = code
         seen |= _read_keys(offsets[low : low + len(block) + 1], data, seed, ones, others)
         for i in range(len(block)):
@@ -153,7 +162,8 @@ def _code(
             if not _is_key(keys, block[i], ones[i], others[i]):
                 slot = _find_slot(slots, keys, ones[i], others[i], homes[i])
                 if slots[slot] < 0:
-                    slots[slot], firsts[count] = count, low + i
+                    slots[slot] = count
+                    firsts[count] = low + i
                     count += 1
                     keys[count, 0], keys[count, 1] = ones[i], others[i]
                 block[i] = slots[slot]
@@ -165,7 +175,8 @@ def _are_same(offsets: Offsets, data: Array, codes: Codes, firsts: Offsets) -> b
     """Whether each long text equals the first text of its code."""
     differs = Word(0)
     for i in range(len(codes)):
-        start, end = Word(offsets[i]), Word(offsets[i + 1])
+        start = Word(offsets[i])
+        end = Word(offsets[i + 1])
         if end - start < Word(16):
             continue
         ahead = Word(offsets[firsts[np.uint32(codes[i])]]) - start

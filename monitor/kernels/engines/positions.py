@@ -72,7 +72,8 @@ def _by_rank(baseline: Codes, candidate: Codes) -> tuple[npt.NDArray[Any], npt.N
     n, k = baseline.shape
     top = max(baseline.max(initial=0), candidate.max(initial=0))
     dtype = np.uint16 if top < _NARROW_LIMIT else np.int32
-    ours, theirs = np.empty((k, n), dtype=dtype), np.empty((k, n), dtype=dtype)
+    ours = np.empty((k, n), dtype=dtype)
+    theirs = np.empty((k, n), dtype=dtype)
     np.copyto(ours, baseline.T, casting="unsafe")
     np.copyto(theirs, candidate.T, casting="unsafe")
     # The paddings of the two arms must differ.

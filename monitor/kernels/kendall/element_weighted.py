@@ -162,7 +162,8 @@ def expect_position_weighted(most: int, discount: str) -> Floats:
     """
     ranks = np.arange(most)
     costs = average_step_costs(ranks[:, None], ranks[None], discount)
-    above, left = np.cumsum(costs, axis=0) - costs, np.cumsum(costs, axis=1) - costs
+    above = np.cumsum(costs, axis=0) - costs
+    left = np.cumsum(costs, axis=1) - costs
     sums = np.cumsum(np.cumsum(above * left, axis=0), axis=1).diagonal()
     return np.append(0.0, sums / np.maximum(ranks * (ranks + 1), 1))
 

@@ -131,7 +131,8 @@ def appended_tau(alignment: Alignment) -> Floats:
     """
     a, b, z = _lengths(alignment)
     all_pairs = pairs(a + b - z)
-    untied_a, untied_b = all_pairs - pairs(a - z), all_pairs - pairs(b - z)
+    untied_a = all_pairs - pairs(a - z)
+    untied_b = all_pairs - pairs(b - z)
     surplus = untied_a + untied_b - all_pairs - 2 * count_misordered(alignment)
     return divide(surplus, np.sqrt(untied_a.astype(np.float64) * untied_b))
 
@@ -194,7 +195,9 @@ def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
     """n1, n2, n3 and D of `kendall_tau`."""
     # Knight's algorithm: with items in the baseline's order, and its ties in the candidate's order,
     # D is the number of inversions.
-    keys, k, z = tied.sort(), len(tied.baseline), tied.count
+    keys = tied.sort()
+    k = len(tied.baseline)
+    z = tied.count
     candidate = keys % (k + 1)
     return (
         _count_runs(keys // (k + 1), z),

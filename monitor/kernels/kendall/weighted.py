@@ -90,10 +90,14 @@ def weighted_tau_of_ties(tied: Tied) -> Floats:
 
 def _one_way(tied: Tied) -> Floats:
     """Tau with ranks by the baseline, its ties by the candidate. A rank weighs an item's pairs."""
-    keys, k, z = tied.sort(), len(tied.baseline), tied.count
-    ours, theirs = keys // (k + 1), keys % (k + 1)
+    keys = tied.sort()
+    k = len(tied.baseline)
+    z = tied.count
+    ours = keys // (k + 1)
+    theirs = keys % (k + 1)
     weights = np.where(np.arange(k)[:, None] < z, 1.0 / np.arange(1, k + 1)[:, None], 0.0)
-    untied_ours, untied_theirs = z - _count_equal(ours), z - _count_equal(theirs)
+    untied_ours = z - _count_equal(ours)
+    untied_theirs = z - _count_equal(theirs)
     untied = untied_ours + untied_theirs - (z - _count_equal(_number(keys)))
     surplus = untied - 2 * _count_opposite(theirs)
     norm = sum_ranks(weights * untied_ours) * sum_ranks(weights * untied_theirs)

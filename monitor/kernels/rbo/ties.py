@@ -121,7 +121,8 @@ def _groups(scores: Floats) -> tuple[_Counts, _Counts]:
     """First place of the group at each place, and the place after its last; (k, n) each."""
     place = np.broadcast_to(np.arange(len(scores), dtype=np.int32)[:, None], scores.shape)
     is_tied = scores[1:] == scores[:-1]
-    start, end = place.copy(), place + 1
+    start = place.copy()
+    end = place + 1
     start[1:][is_tied] = 0
     end[:-1][is_tied] = len(scores)
     return np.maximum.accumulate(start, axis=0), np.minimum.accumulate(end[::-1], axis=0)[::-1]

@@ -57,7 +57,9 @@ def rbo_persistence(top: float, share: float) -> float:
     _check_depth(top)
     if not 0 < share < 1:
         raise MetricError(f"share must be between 0 and 1, both excluded, not {share!r}")
-    low, middle, high = 0.0, 0.5, 1.0
+    low = 0.0
+    middle = 0.5
+    high = 1.0
     while low < middle < high:
         if rbo_weight(middle, int(top)) > share:
             low = middle
@@ -133,7 +135,8 @@ def rbo_res(alignment: Alignment, p: float) -> Floats:
     """
     room = 1.0 - rbo_min(alignment, p)
     common = alignment.common.astype(np.int64)
-    short, long = alignment.short.astype(np.int64), alignment.long.astype(np.int64)
+    short = alignment.short.astype(np.int64)
+    long = alignment.long.astype(np.int64)
     gain = _residual(_tables(p, alignment.k), short, long, common)
     return np.minimum(gain, room, out=gain)
 
@@ -222,9 +225,11 @@ def rbo(alignment: Alignment, p: float) -> Floats:
     table = _weights(p, alignment.k)
     if alignment.is_full:
         return alignment.sum_by_depth(table.even)
-    short, long = alignment.short.astype(np.intp), alignment.long.astype(np.intp)
+    short = alignment.short.astype(np.intp)
+    long = alignment.long.astype(np.intp)
     score = alignment.sum_by_depth(table.seen)
-    g_short, g_long = table.g.take(short), table.g.take(long)
+    g_short = table.g.take(short)
+    g_long = table.g.take(long)
     score += alignment.common * (g_long - table.h[-1])
     score += alignment.common_within(short) * (g_short - g_long)
     score += (alignment.positions[0] == 0) * table.residue.take(short)
