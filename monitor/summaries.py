@@ -232,10 +232,10 @@ class Moments:
         # Two halves of 31 bits, whose products fit into 64 bits.
         high = steps >> _HALF
         low = steps & ((1 << _HALF) - 1)
-        self._sum += _sum(steps) << exponent
-        squares = _sum(high * high) << (2 * _HALF)
-        squares += _sum(high * low) << (_HALF + 1)
-        squares += _sum(low * low)
+        self._sum += _exact_sum(steps) << exponent
+        squares = _exact_sum(high * high) << (2 * _HALF)
+        squares += _exact_sum(high * low) << (_HALF + 1)
+        squares += _exact_sum(low * low)
         self._squares += squares << (2 * exponent)
 
     def merge(self, other: Self) -> None:
@@ -253,18 +253,18 @@ class Moments:
         return math.sqrt(Fraction(numerator, (n * n * (n - 1)) << (2 * _STEPS)))
 
 
-def _sum(values: Integers) -> int:
+def _exact_sum(values: Integers) -> int:
     """The sum of 64-bit integers, without overflow."""
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
 def _histogram(ordered: Floats, bounds: Bounds) -> Histogram:
-    low, high = _ends(ordered, bounds)
+    low, high = _histogram_range(ordered, bounds)
     counts, _ = np.histogram(np.clip(ordered, low, high), bins=BINS, range=(low, high))
     return Histogram(low=low, high=high, counts=tuple(counts.tolist()))
 
 
-def _ends(ordered: Floats, bounds: Bounds) -> Bounds:
+def _histogram_range(ordered: Floats, bounds: Bounds) -> Bounds:
     """Ends of the histogram, never equal: the lowest and highest value replace infinite bounds."""
     low, high = bounds
     if np.isinf(low):
@@ -291,27 +291,27 @@ class FineBins:
 
     def add(self, values: Floats) -> None:
         """Count one or more values."""
-        self._reach(float(values.min()), float(values.max()))
+        self._extend(float(values.min()), float(values.max()))
         places = ((values - self._low) * (FINE / (self._high - self._low))).astype(np.int64)
         self._counts += np.bincount(np.clip(places, 0, FINE - 1), minlength=FINE)
 
     def merge(self, other: Self) -> None:
         """Add the counts of another one with the same bounds."""
-        self._reach(other._least, other._most)
+        self._extend(other._least, other._most)
         counts, high = other._counts, other._high
         while high < self._high:
-            counts = _in_pairs(counts)
+            counts = _merge_pairs(counts)
             high = 2 * high
         self._counts += counts
 
-    def _reach(self, least: float, most: float) -> None:
+    def _extend(self, least: float, most: float) -> None:
         """Extend the range to the lowest and highest of further scores."""
         self._least = min(self._least, least)
         self._most = max(self._most, most)
         while not self._is_bounded and max(-self._least, self._most) > self._high:
             self._low = 2 * self._low
             self._high = 2 * self._high
-            self._counts = _in_pairs(self._counts)
+            self._counts = _merge_pairs(self._counts)
 
     def histogram(self) -> Histogram:
         """The counts in `BINS` bins."""
@@ -338,7 +338,7 @@ class FineBins:
         return np.clip(values, self._least, self._most)
 
 
-def _in_pairs(counts: Integers) -> Integers:
+def _merge_pairs(counts: Integers) -> Integers:
     """The counts for bounds twice as far apart, by merging pairs of bins."""
     return np.pad(counts.reshape(-1, 2).sum(axis=1), FINE // 4)
 

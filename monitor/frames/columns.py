@@ -51,7 +51,7 @@ class FrameColumns:
 
 def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a long or a wide frame, depending on its columns."""
-    columns = _as_named(columns, frame)
+    columns = _match_names(columns, frame)
     frame = _with_field(_with_users(frame, columns.user), columns.items)
     is_long, is_wide = columns.item in frame.columns, columns.items in frame.columns
     if is_long and is_wide and columns.item != columns.items:
@@ -185,7 +185,7 @@ def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:
     return frame.reset_index()
 
 
-def _as_named(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
+def _match_names(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
     present = [*frame.columns, *frame.index.names]
     return replace(
         columns, user=find_column(columns.user, present), item=find_column(columns.item, present)
@@ -194,7 +194,7 @@ def _as_named(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
 
 def read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a frame with one item a row."""
-    columns = _as_named(columns, frame)
+    columns = _match_names(columns, frame)
     frame = _with_users(frame, columns.user)
     codes, users = pd.factorize(_read_users(frame, columns.user, arm))
     items = from_array(_take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
@@ -207,8 +207,8 @@ def read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTa
     else:
         rank = None
         if columns.rank is not None:
-            rank = _ranks(_take_column(frame, columns.rank, "rank", arm), arm)
-        order = _order(codes, rank, users, arm)
+            rank = _read_ranks(_take_column(frame, columns.rank, "rank", arm), arm)
+        order = _order_by_rank(codes, rank, users, arm)
     if order is not None:
         items = items.take(order)
         scores = None if scores is None else scores.take(order)
@@ -239,7 +239,9 @@ def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str)
     return True
 
 
-def _order(codes: Rows, rank: npt.NDArray[Any] | None, users: pd.Index, arm: str) -> Rows | None:
+def _order_by_rank(
+    codes: Rows, rank: npt.NDArray[Any] | None, users: pd.Index, arm: str
+) -> Rows | None:
     """Order of the rows by user and rank, None if they are in this order.
 
     Raises InputError for two items at one rank.
@@ -284,7 +286,7 @@ def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, ar
     return order
 
 
-def _ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
+def _read_ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
     is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
     if not is_number or column.isna().any():
         raise InputError(

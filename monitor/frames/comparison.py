@@ -353,14 +353,14 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     require_needs(wanted, lists, item_weights, relevance)
     pairs = encode_pairs(
         lists,
-        _join(*lists),
+        _join_users(*lists),
         depth,
         None if item_weights is None else read_item_weights(item_weights),
         None if relevance is None else read_relevance(relevance, user, item),
     )
     mismatches = _warn_of_mismatches(pairs)
     size = read_catalogue(catalogue, len(distinct_items(*(arm.codes for arm in pairs.arms))))
-    frame = _score(lists, pairs, wanted, progress)
+    frame = _score_pairs(lists, pairs, wanted, progress)
     _warn_of_users_alone(frame)
     frame.index.name = user
     if isinstance(baseline, pd.Series) and baseline.index.name is not None:
@@ -407,7 +407,7 @@ def _warn_of_unlike_users(
     return (mismatch,)
 
 
-def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
+def _join_users(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
     """Rows of the users that both arms have, in the baseline's order."""
     rows = find_users(baseline.users, candidate.users)
     shared = np.flatnonzero(rows >= 0)
@@ -419,7 +419,7 @@ def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
     return shared, rows[shared]
 
 
-def _score(
+def _score_pairs(
     lists: tuple[RankingTable, RankingTable],
     pairs: CodedPairs,
     metrics: Sequence[Metric],

@@ -63,7 +63,9 @@ def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with t
     if isinstance(data, pd.DataFrame) or not is_table(data):
         return data
     try:
-        return _without_views(pa.table(data)).to_pandas(types_mapper=_as_pandas, split_blocks=True)
+        return _without_views(pa.table(data)).to_pandas(
+            types_mapper=_pandas_type, split_blocks=True
+        )
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InputError(
             f"{what} is a table of type {type(data).__name__} that cannot be read: reading it "
@@ -93,7 +95,7 @@ def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array with the pr
     return cast("pd.Series", pd.Series.from_arrow(data))  # type: ignore[attr-defined]
 
 
-def _as_pandas(kind: object) -> Any:  # noqa: ANN401 - a dtype of pandas, or None for the default
+def _pandas_type(kind: object) -> Any:  # noqa: ANN401 - a dtype of pandas, or None for the default
     name = str(kind)
     if name.startswith(_LISTS):
         return pd.ArrowDtype(kind)
@@ -143,7 +145,7 @@ def read_rows(rows: Sequence[Any], what: str, users: pd.Index | None = None) -> 
         items = from_objects(list(chain.from_iterable(rows)), what)
     else:
         lists = [as_row(row, what, "item ids, best first,") for row in rows]
-        items = _join(lists, what)
+        items = _join_rows(lists, what)
     return RankingTable(
         users=pd.RangeIndex(len(rows)) if users is None else users,
         offsets=offsets_of(map(len, lists)),
@@ -171,7 +173,7 @@ def as_row(row: object, what: str, of: str) -> Row:
     )
 
 
-def _join(lists: Sequence[Row], what: str) -> Ids:
+def _join_rows(lists: Sequence[Row], what: str) -> Ids:
     arrays = [row for row in lists if isinstance(row, np.ndarray)]
     if len(arrays) == len(lists) and len({row.dtype for row in arrays}) == 1:
         return from_array(np.concatenate(arrays), what)

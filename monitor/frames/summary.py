@@ -59,13 +59,13 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     Raises InputError if ``by`` names nothing, differs in length from the frame, or has none of its
     users. It also raises InputError for a column of scores without numbers.
     """
-    columns, segments = _read(frame, by)
+    columns, segments = _read_frame(frame, by)
     chance = frame.attrs.get("by_chance", {})
     rows, keys = [], []
     for name, values in columns.items():
         for segment, segment_rows in segments.items():
             keys.append((name, segment))
-            rows.append({**_row(values[segment_rows]), "by_chance": chance.get(name)})
+            rows.append({**_summary_row(values[segment_rows]), "by_chance": chance.get(name)})
     table = pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(keys, names=["metric", "segment"]))
     table = table.astype(dict.fromkeys(table.columns.drop(["n", "n_undefined"]), np.float64))
     return table.droplevel("segment") if by is None else table
@@ -78,11 +78,11 @@ def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
     ``by`` is as in `summarize`. A notebook shows the result, and its ``html`` can be saved. The
     frame does not draw itself, because a filtered or joined frame would be drawn too.
     """
-    columns, segments = _read(frame, by)
+    columns, segments = _read_frame(frame, by)
     chance: Mapping[Hashable, float | None] = frame.attrs.get("by_chance", {})
     charts: list[Markup] = []
     for name, values in columns.items():
-        ends = _ends(name)
+        ends = _metric_range(name)
         for segment, rows in segments.items():
             if len(charts) < MOST_CHARTS:
                 summary = summarize_one(str(segment), str(name), values[rows], ends)
@@ -109,7 +109,7 @@ def draw_distribution(summary: Summary, by_chance: float | None) -> Markup:
     return element("h2", title) + histogram
 
 
-def _ends(name: Hashable) -> tuple[float, float]:
+def _metric_range(name: Hashable) -> tuple[float, float]:
     """The range of the metric of that name, infinite if there is no such metric."""
     try:
         metric = parse(str(name))
@@ -118,7 +118,7 @@ def _ends(name: Hashable) -> tuple[float, float]:
     return metric.low, metric.high
 
 
-def _read(
+def _read_frame(
     frame: pd.DataFrame, by: SegmentsBy | None
 ) -> tuple[dict[Any, npt.NDArray[np.float64]], dict[Any, Rows]]:
     """Scores by metric, and rows by segment, all users first."""
@@ -134,7 +134,7 @@ def _read(
     return columns, segments
 
 
-def _row(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
+def _summary_row(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
     summary = summarize_one("", "", values, (-math.inf, math.inf))
     row = {
         "n": summary.n,

@@ -107,9 +107,9 @@ def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
 
     The maximum is the mean of the costs of reversing either list. If an item's middle is at c in a
     list of weight W, a reversal moves it by 2 |c - W / 2|. |c - c'| is at most
-    |c - W / 2| + |c' - W / 2|. So the maximum is reached when every item crosses the middle. Identical lists score 0,
-    reversed lists 1. Fewer than two common items give NaN. With equal weights this is
-    `footrule_normalized`. The metric is symmetric.
+    |c - W / 2| + |c' - W / 2|. So the maximum is reached when every item crosses the middle.
+    Identical lists score 0, reversed lists 1. Fewer than two common items give NaN. With equal
+    weights this is `footrule_normalized`. The metric is symmetric.
     """
 
     def measure(one_way: Alignment) -> Floats:

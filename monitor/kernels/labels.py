@@ -40,7 +40,7 @@ def place_grades(
     step = max(1, _BLOCK_CELLS // k)
     for low in range(0, n, step):
         part = slice(low, min(low + step, n))
-        pairs, keys, graded = _join_side(rows[part], offsets, items, grades)
+        pairs, keys, graded = _join_grades(rows[part], offsets, items, grades)
         _fill_grades(placed.baseline[part], baseline[part], keys, graded)
         _fill_grades(placed.candidate[part], candidate[part], keys, graded)
         _fill_ideal(ideal[part], pairs, graded)
@@ -81,7 +81,7 @@ def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float)
     return weighed
 
 
-def _join_side(
+def _join_grades(
     rows: npt.NDArray[np.intp], offsets: npt.NDArray[np.int64], items: Codes, grades: Floats
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
     """Pair, key and grade of everything that the pairs' users graded, by ascending key."""

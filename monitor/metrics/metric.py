@@ -98,7 +98,7 @@ class Metric(ABC):
 
     def __str__(self) -> str:
         name = self.name
-        values = [f"{each}={_shown(getattr(self, each))}" for each in self.parameters()]
+        values = [f"{each}={_write_value(getattr(self, each))}" for each in self.parameters()]
         if values:
             name += f"({', '.join(values)})"
         if self.depth is not None:
@@ -187,7 +187,7 @@ class PositionWeighted(OrderDistance, ABC):
     source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
-def _shown(value: float | str) -> str:
+def _write_value(value: float | str) -> str:
     if isinstance(value, str):
         return value
     return repr(float(value))  # p=1 and p=1.0 are one name

@@ -244,7 +244,7 @@ def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
     scores were rounded. Raises InputError for alpha outside (0, 1).
     """
     require_level(alpha)
-    return 1.0 - _upper(least.flipped(), alpha), _upper(most, alpha)
+    return 1.0 - _upper_bound(least.flipped(), alpha), _upper_bound(most, alpha)
 
 
 def require_level(alpha: float) -> None:
@@ -255,11 +255,11 @@ def require_level(alpha: float) -> None:
         )
 
 
-def _upper(scores: Tally, alpha: float) -> float:
+def _upper_bound(scores: Tally, alpha: float) -> float:
     """The least mean at which the capital has reached 1/alpha, or 1."""
     if not scores.n:
         return 1.0
-    coarse = _coarse(scores)
+    coarse = _round_up(scores)
     low = 0.0
     high = 1.0
     for _ in range(_HALVINGS):
@@ -271,7 +271,7 @@ def _upper(scores: Tally, alpha: float) -> float:
     return high
 
 
-def _coarse(scores: Tally) -> Tally:
+def _round_up(scores: Tally) -> Tally:
     if len(scores.values) <= _GRID:
         return scores
     # Rounded up: higher scores can only raise the upper bound.

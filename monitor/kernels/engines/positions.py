@@ -90,7 +90,7 @@ def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
     """
     n, k = baseline.shape
     bits = int(k - 1).bit_length()
-    ordered = np.sort(_keys(baseline, candidate, bits), axis=1).ravel()
+    ordered = np.sort(_sort_keys(baseline, candidate, bits), axis=1).ravel()
     match = ((ordered[1:] ^ ordered[:-1]) >> bits) == 1
     match[2 * k - 1 :: 2 * k] = False
     first = np.flatnonzero(match)
@@ -101,7 +101,7 @@ def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
     return positions.reshape(k, n)
 
 
-def _keys(baseline: Codes, candidate: Codes, bits: int) -> npt.NDArray[Any]:
+def _sort_keys(baseline: Codes, candidate: Codes, bits: int) -> npt.NDArray[Any]:
     """(n, 2k) of code, arm (one bit) and rank in one integer, with 32 bits if that is enough."""
     n, k = baseline.shape
     top = int(max(baseline.max(initial=0), candidate.max(initial=0)))
@@ -132,7 +132,7 @@ def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
     """
     k, n = ranks.shape
     if k > COUNT_ALL_PAIRS_MAX_K:
-        return _merge(ranks, np.ones((k, n))).astype(np.int64)
+        return _sum_by_merging(ranks, np.ones((k, n))).astype(np.int64)
     counts = np.zeros((k, n), dtype=np.uint8 if k <= _BYTE_MAX_K else np.uint16)
     larger = np.empty((k, n), dtype=np.bool_)
     for shift in range(1, k):
@@ -148,7 +148,7 @@ def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
     """
     k = len(ranks)
     if k > SUM_ALL_PAIRS_MAX_K:
-        return _merge(ranks, weights)
+        return _sum_by_merging(ranks, weights)
     # Nothing is subtracted, so there is no rounding error where no j has weight.
     total = np.zeros(ranks.shape)
     for shift in range(1, k):
@@ -156,7 +156,7 @@ def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
     return total
 
 
-def _merge(ranks: Ranks, weights: Floats) -> Floats:
+def _sum_by_merging(ranks: Ranks, weights: Floats) -> Floats:
     """`sum_earlier_larger` in O(k log² k): a bottom-up merge sort of the indices by rank."""
     k, n = ranks.shape
     size = 1 << int(k - 1).bit_length()

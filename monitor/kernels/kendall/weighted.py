@@ -57,17 +57,17 @@ def rank_tied(alignment: Alignment, columns: npt.NDArray[np.intp]) -> Tied:
     k = alignment.k
     positions = alignment.positions[:, columns]
     is_common = positions < k
-    candidate_runs = _number(alignment.scores.candidate[:, columns])
+    candidate_runs = _number_runs(alignment.scores.candidate[:, columns])
     places = np.minimum(positions, k - 1).astype(np.intp)
     candidate = np.take_along_axis(candidate_runs, places, axis=0)
     return Tied(
-        baseline=np.where(is_common, _number(alignment.scores.baseline[:, columns]), k),
+        baseline=np.where(is_common, _number_runs(alignment.scores.baseline[:, columns]), k),
         candidate=np.where(is_common, candidate, k),
         count=np.add.reduce(is_common, axis=0, dtype=np.int64),
     )
 
 
-def _number(values: Floats | Integers) -> Integers:
+def _number_runs(values: Floats | Integers) -> Integers:
     """Runs of equal values, numbered from 0 down each column."""
     starts = np.zeros(values.shape, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=starts[1:])
@@ -84,11 +84,11 @@ def weighted_tau_of_ties(tied: Tied) -> Floats:
     in a list.
     """
     # Items tied in both lists have the same places, so their order does not matter.
-    mean: Floats = (_one_way(tied) + _one_way(tied.exchange())) / 2
+    mean: Floats = (_tau_one_way(tied) + _tau_one_way(tied.exchange())) / 2
     return np.clip(mean, -1.0, 1.0)
 
 
-def _one_way(tied: Tied) -> Floats:
+def _tau_one_way(tied: Tied) -> Floats:
     """Tau with ranks by the baseline, its ties by the candidate. A rank weighs an item's pairs."""
     keys = tied.sort()
     k = len(tied.baseline)
@@ -98,7 +98,7 @@ def _one_way(tied: Tied) -> Floats:
     weights = np.where(np.arange(k)[:, None] < z, 1.0 / np.arange(1, k + 1)[:, None], 0.0)
     untied_ours = z - _count_equal(ours)
     untied_theirs = z - _count_equal(theirs)
-    untied = untied_ours + untied_theirs - (z - _count_equal(_number(keys)))
+    untied = untied_ours + untied_theirs - (z - _count_equal(_number_runs(keys)))
     surplus = untied - 2 * _count_opposite(theirs)
     norm = sum_ranks(weights * untied_ours) * sum_ranks(weights * untied_theirs)
     return divide(sum_ranks(weights * surplus), np.sqrt(norm))
@@ -168,8 +168,8 @@ def tau_ap(alignment: Alignment) -> Floats:
     retrieval (SIGIR 2008).
     """
     shared = rank_shared(alignment)
-    shares = _share(_count_ahead_in_both(alignment), shared.candidate)
-    return _map(by_candidate_rank(alignment, shares), shared)
+    shares = _share_ahead(_count_ahead_in_both(alignment), shared.candidate)
+    return _to_correlation(by_candidate_rank(alignment, shares), shared)
 
 
 def tau_ap_symmetric(alignment: Alignment) -> Floats:
@@ -178,7 +178,9 @@ def tau_ap_symmetric(alignment: Alignment) -> Floats:
     It is NaN with fewer than two common items.
     """
     shared = rank_shared(alignment)
-    backwards = _map(_share(_count_ahead_in_both(alignment), shared.baseline), shared)
+    backwards = _to_correlation(
+        _share_ahead(_count_ahead_in_both(alignment), shared.baseline), shared
+    )
     mean: Floats = (tau_ap(alignment) + backwards) / 2
     return mean
 
@@ -192,10 +194,10 @@ def _count_ahead_in_both(alignment: Alignment) -> Integers:
     return np.where(alignment.positions < alignment.k, ranks - larger, 0)
 
 
-def _share(ahead: Integers, rank: Integers) -> Floats:
+def _share_ahead(ahead: Integers, rank: Integers) -> Floats:
     return ahead / np.maximum(rank, 1)
 
 
-def _map(shares: Floats, shared: Shared) -> Floats:
+def _to_correlation(shares: Floats, shared: Shared) -> Floats:
     tau: Floats = 2.0 * divide(sum_ranks(shares), shared.count - 1) - 1.0
     return tau

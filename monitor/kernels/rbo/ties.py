@@ -103,21 +103,21 @@ def _extrapolate(alignment: Alignment, p: float, norm: _Norm, *, is_shared: bool
     if alignment.scores is None:
         raise ValueError("ties need scores, which were not given")
     depth = np.arange(1, alignment.k + 1, dtype=np.int32)[:, None]
-    our_bounds = _groups(alignment.scores.baseline)
-    their_bounds = _groups(alignment.scores.candidate)
+    our_bounds = _find_groups(alignment.scores.baseline)
+    their_bounds = _find_groups(alignment.scores.candidate)
     common = _count_common(alignment, our_bounds, their_bounds)
-    ours = _arm(depth, *our_bounds, alignment.baseline_lengths, is_shared=is_shared)
-    theirs = _arm(depth, *their_bounds, alignment.candidate_lengths, is_shared=is_shared)
+    ours = _make_arm(depth, *our_bounds, alignment.baseline_lengths, is_shared=is_shared)
+    theirs = _make_arm(depth, *their_bounds, alignment.candidate_lengths, is_shared=is_shared)
     size = norm(depth, ours, theirs)
     overlap = _overlap(common, ours, theirs)
     if not alignment.is_full:
-        at_end = _at(overlap / size, alignment.short)
-        overlap += at_end * _unseen(depth, ours, theirs, common, common.ended_in_baseline)
-        overlap += at_end * _unseen(depth, theirs, ours, common, common.ended_in_candidate)
-    return _sum(alignment, p, np.minimum(overlap / size, 1.0))
+        at_end = _take_depths(overlap / size, alignment.short)
+        overlap += at_end * _unseen_overlap(depth, ours, theirs, common, common.ended_in_baseline)
+        overlap += at_end * _unseen_overlap(depth, theirs, ours, common, common.ended_in_candidate)
+    return _sum_by_depth(alignment, p, np.minimum(overlap / size, 1.0))
 
 
-def _groups(scores: Floats) -> tuple[_Counts, _Counts]:
+def _find_groups(scores: Floats) -> tuple[_Counts, _Counts]:
     """First place of the group at each place, and the place after its last; (k, n) each."""
     place = np.broadcast_to(np.arange(len(scores), dtype=np.int32)[:, None], scores.shape)
     is_tied = scores[1:] == scores[:-1]
@@ -128,7 +128,9 @@ def _groups(scores: Floats) -> tuple[_Counts, _Counts]:
     return np.maximum.accumulate(start, axis=0), np.minimum.accumulate(end[::-1], axis=0)[::-1]
 
 
-def _arm(depth: _Counts, start: _Counts, end: _Counts, length: Codes, *, is_shared: bool) -> _Arm:
+def _make_arm(
+    depth: _Counts, start: _Counts, end: _Counts, length: Codes, *, is_shared: bool
+) -> _Arm:
     if is_shared:
         share = np.ones(start.shape)
     else:
@@ -175,7 +177,9 @@ def _overlap(common: _Common, ours: _Arm, theirs: _Arm) -> Floats:
     return overlap
 
 
-def _unseen(depth: _Counts, shorter: _Arm, longer: _Arm, common: _Common, begun: _Counts) -> Floats:
+def _unseen_overlap(
+    depth: _Counts, shorter: _Arm, longer: _Arm, common: _Common, begun: _Counts
+) -> Floats:
     """Overlap added by the empty places of ``shorter`` if all contained items of ``longer``.
 
     ``begun``: common items whose group ended in ``shorter`` and began in ``longer``. The result is
@@ -190,19 +194,21 @@ def _unseen(depth: _Counts, shorter: _Arm, longer: _Arm, common: _Common, begun:
     return unseen
 
 
-def _at(values: Floats, depths: Codes) -> Floats:
+def _take_depths(values: Floats, depths: Codes) -> Floats:
     """Values at these depths, one a user: (n,), 0 at depth 0."""
     at = np.take_along_axis(values, np.maximum(depths, 1)[None].astype(np.intp) - 1, axis=0)[0]
     return np.where(depths > 0, at, 0.0)
 
 
-def _sum(alignment: Alignment, p: float, agreement: Floats) -> Floats:
+def _sum_by_depth(alignment: Alignment, p: float, agreement: Floats) -> Floats:
     # Weights are differences of multiples of 2**-52, so they sum to 1 exactly. cumsum adds the
     # ranks one by one for every n.
     k, long = alignment.k, alignment.long
     power = to_units(p ** np.arange(k + 1.0))
     weighted = np.where(np.arange(k)[:, None] < long, agreement * -np.diff(power)[:, None], 0.0)
-    score: Floats = np.cumsum(weighted, axis=0)[-1] + _at(agreement, long) * power.take(long)
+    score: Floats = np.cumsum(weighted, axis=0)[-1] + _take_depths(agreement, long) * power.take(
+        long
+    )
     score[alignment.short == 0] = 0.0
     score[long == 0] = np.nan
     return score
