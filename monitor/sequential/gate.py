@@ -101,7 +101,7 @@ class Scale:
         """
         if not self.low < value < self.high:
             raise InputError(
-                f"margin {value:g} is outside the range of the scores: write one between "
+                f"margin {value:g} is outside the range of scores: write one between "
                 f"{self.low:g} and {self.high:g}"
             )
         return (value - self.low) / (self.high - self.low)
