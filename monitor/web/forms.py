@@ -24,7 +24,7 @@ from monitor.pipeline.alert_actions import Signature, change_firing, make_silenc
 from monitor.ports import AlertStore
 from monitor.web.pages.parameters import Slot, Text, describe_path
 from monitor.web.pages.site import Site, UnanswerableError
-from monitor.web.server import PLAIN_HEADERS, comes_from_here
+from monitor.web.server import PLAIN_HEADERS, is_same_origin
 
 _MOST_BYTES = 16_384
 
@@ -69,7 +69,7 @@ class FormTokens:
 async def read_form(request: Request) -> Mapping[str, str]:
     """The fields of a form."""
     body = b""
-    if not comes_from_here(request.headers):
+    if not is_same_origin(request.headers):
         raise HTTPException(
             403,
             (
