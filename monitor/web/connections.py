@@ -67,7 +67,13 @@ class Connection(H11Protocol):
     A client that sends or reads too slowly is aborted. An idle connection is not.
     """
 
-    def __init__(self, front: Front, *, app_state: dict[str, Any], **options: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        front: Front,
+        *,
+        app_state: dict[str, Any],
+        **options: Any,  # noqa: ANN401 - uvicorn's
+    ) -> None:
         # A proxy makes no cycle, so the memory of a connection is free as soon as it ends.
         super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
@@ -79,7 +85,9 @@ class Connection(H11Protocol):
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+    def connection_made(  # type: ignore[override]  # narrowed as uvicorn does
+        self, transport: asyncio.Transport
+    ) -> None:
         """Accept the connection, abort another one if there are too many, and start encryption."""
         # Bytes on the wire go through the line, plain bytes through the transport.
         self._line = self._transport = transport

@@ -87,7 +87,7 @@ def test_the_certificate_is_that_of_the_command(world, name, query, code):
 
 
 NEEDED = (
-    "margin: Field required. What may be given: margin, alpha, metric, segment, since, "
+    "margin: Field required. Options: margin, alpha, metric, segment, since, "
     "reference, verdict"
 )
 
