@@ -44,7 +44,7 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
     lowest = min(0.0, *map(min, spans))
     highest = max(0.0, *map(max, spans)) or 1.0
     scale = Axis(lowest, highest, NAMES, WIDTH - VALUES)
-    drawn: list[Markup] = []
+    drawn = []
     for number, (bar, span) in enumerate(zip(bars, spans, strict=True)):
         top = ROW * number
         name = element("text", bar.name, x=NAMES - 8, y=top + 17, text_anchor="end", class_="item")
@@ -148,7 +148,7 @@ def draw_heat_map(
                 y = _MAP_HEIGHT - BOTTOM - (row + 1) * height
                 cell = f"M{x:.1f} {y:.1f}h{width + 0.2:.1f}v{height + 0.2:.1f}h-{width + 0.2:.1f}z"
                 cells.setdefault(shade, []).append(cell)
-    drawn: list[Markup] = []
+    drawn = []
     scale = Axis(low, high, _MAP_HEIGHT - BOTTOM, TOP)
     marks = ticks(scale, 4)
     for mark in marks:

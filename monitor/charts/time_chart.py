@@ -81,7 +81,7 @@ def draw_series(
     values += (points[-1].low, points[-1].high)
     seen = axis_of(values, HEIGHT - BOTTOM, TOP)
     reach = (seen.high - seen.low) / 2
-    near: list[Level] = []
+    near = []
     for level in levels:
         if level.is_always_drawn or seen.low - reach <= level.value <= seen.high + reach:
             near.append(level)
@@ -116,15 +116,15 @@ def draw_sparkline(
         if edge is not None:
             scaled.append(min(max(edge, seen.low - reach), seen.high + reach))
     y = axis_of(scaled, SPARK_HEIGHT - 6, 6)
-    places: list[tuple[int, int]] = []
+    places = []
     for number, value in enumerate(values):
         if value is not None and math.isfinite(value):
             places.append((round(x(number)), round(y(value))))
-    drawn: list[Markup] = []
+    drawn = []
     low, high = band
     if band != (None, None):
-        top = max(0.0, y(y.high if high is None else high))
-        bottom = min(SPARK_HEIGHT, y(y.low if low is None else low))
+        top = max(0.0, y(_edge(high, y.high)))
+        bottom = min(SPARK_HEIGHT, y(_edge(low, y.low)))
         height = max(1.0, bottom - top)
         drawn.append(element("rect", y=top, width=SPARK_WIDTH, height=height, class_="band"))
     if places[1:]:
@@ -208,7 +208,7 @@ def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
             end = max(end, previous_end)
         of_name.append((start, end))
     height = HEIGHT - TOP - BOTTOM
-    drawn: list[Markup] = []
+    drawn = []
     for (name, kind), of_name in pieces.items():
         title = element("title", name)
         span_class = f"span {kind}"
@@ -224,21 +224,26 @@ def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
 
 def _draw_normal(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
     """Draw one area over all runs with a normal band. An open side reaches the chart's edge."""
-    places: list[float] = []
-    upper: list[float] = []
-    lower: list[float] = []
+    places = []
+    upper = []
+    lower = []
     for point in points:
         if point.low is not None or point.high is not None:
             places.append(x(point.at.timestamp()))
-            upper.append(y(y.high if point.high is None else min(point.high, y.high)))
-            lower.append(y(y.low if point.low is None else max(point.low, y.low)))
+            upper.append(y(min(_edge(point.high, y.high), y.high)))
+            lower.append(y(max(_edge(point.low, y.low), y.low)))
     if not places:
         return Markup()
     return draw_area(places, upper, lower, element("title", "normal"), class_="band")
 
 
+def _edge(value: float | None, end: float) -> float:
+    """Return the edge of a band, or the end of the scale for an open side."""
+    return end if value is None else value
+
+
 def _draw_expected(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
-    places: list[tuple[float, float]] = []
+    places = []
     for point in points:
         if point.expected is not None:
             places.append((x(point.at.timestamp()), y(point.expected)))
@@ -260,16 +265,21 @@ def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:
             pieces.append([])
         else:
             pieces[-1].append((x(point.at.timestamp()), y(point.value)))
-    return [polyline(piece, class_="line") for piece in pieces if len(piece) > 1]
+    drawn = []
+    for piece in pieces:
+        if len(piece) > 1:
+            drawn.append(polyline(piece, class_="line"))
+    return drawn
 
 
 def _draw_newest(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
     """Draw the newest value above its point, or below it if the line or the edge is above."""
-    *before, value = [point.value for point in points[-2:]]
+    value = points[-1].value
     if value is None:
         return Markup()
     place = y(value)
-    is_falling = any(earlier is not None and earlier > value for earlier in before)
+    before = points[-2:][0].value  # of the newest itself, if it is the only one
+    is_falling = before is not None and before > value
     is_below = place < TOP + 24 or (is_falling and place < y.start - 30)
     return element(
         "text",

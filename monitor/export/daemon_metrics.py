@@ -17,6 +17,8 @@ from monitor.model.runs import RunResult
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 _OF_PAGES = "collector_errors_total"
 """Counted where pages are made."""
+_Ages = Mapping[str, tuple[int, float]]
+"""By receiver: the number of deliveries, and the age of the oldest in seconds."""
 
 
 class _Counts:
@@ -67,7 +69,7 @@ class DaemonMetrics:
         self._gauges = Gauges()
         self._names: dict[str, frozenset[str]] = {}
         self._gaps: dict[str, Mapping[str, Mapping[str, float]]] = {}
-        self._outbox: Mapping[str, Mapping[str, float]] = {}
+        self._outbox: tuple[_Ages, _Ages, Mapping[str, int]] = ({}, {}, {})
         self._shown: dict[str, float | Callable[[], float | None]] = {}
 
     def set_names(
@@ -130,21 +132,16 @@ class DaemonMetrics:
 
     def outbox(
         self,
-        pending: Mapping[str, tuple[int, float]],
-        held: Mapping[str, tuple[int, float]],
+        pending: _Ages,
+        held: _Ages,
         given_up: Mapping[str, int],
     ) -> None:
         """Show the deliveries of each receiver, also of one that is no longer configured.
 
-        ``pending`` wait to be sent and ``held`` are silenced or inhibited, each with the age of the
-        oldest in seconds. ``given_up`` counts those of the last hour.
+        ``pending`` wait to be sent, ``held`` are silenced or inhibited, and ``given_up`` counts
+        those of the last hour.
         """
-        self._outbox = {
-            "pending": {name: count for name, (count, _) in pending.items()},
-            "oldest_age_seconds": {name: oldest_s for name, (_, oldest_s) in pending.items()},
-            "held": {name: count for name, (count, _) in held.items()},
-            "given_up": given_up,
-        }
+        self._outbox = (pending, held, given_up)
 
     def show(self, name: str, value: float | Callable[[], float | None]) -> None:
         """Set the value of the series ``name`` (without prefix), which has no labels.
@@ -181,11 +178,15 @@ class DaemonMetrics:
             gauges = deepcopy(self._gauges)
             shown = dict(self._shown)
             gaps = dict(self._gaps)
-        receivers = set(self._names.get("receiver", ())).union(*self._outbox.values())
+        pending, held, given_up = self._outbox
+        receivers = set(self._names.get("receiver", ())).union(*self._outbox)
         for receiver in sorted(receivers):
-            for name in ("pending", "held", "given_up", "oldest_age_seconds"):
-                figure = self._outbox.get(name, {}).get(receiver, 0.0)
-                gauges.set(f"outbox_{name}", (receiver,), figure)
+            count, oldest_s = pending.get(receiver, (0, 0.0))
+            held_count, _ = held.get(receiver, (0, 0.0))
+            gauges.set("outbox_pending", (receiver,), count)
+            gauges.set("outbox_oldest_age_seconds", (receiver,), oldest_s)
+            gauges.set("outbox_held", (receiver,), held_count)
+            gauges.set("outbox_given_up", (receiver,), given_up.get(receiver, 0))
         comparisons = self._names.get("comparison", gaps)
         for comparison, quantiles_by_lists in gaps.items():
             if comparison not in comparisons:

@@ -52,11 +52,6 @@ class Format:
         except (TypeError, ValueError):  # a version such as "1.x"
             return cls(*choose_encoder(""))
 
-    @property
-    def is_open_metrics(self) -> bool:
-        """Whether a page ends with a mark."""
-        return self.content_type.startswith("application/openmetrics-text")
-
     def encode(self, families: Iterable[Metric]) -> Lines:
         """Return the lines of the families."""
         lines = {}
@@ -78,7 +73,8 @@ class Format:
                     for head, samples in blocks:
                         joined.setdefault(head, [head]).append(samples)
         page = b"".join(chain.from_iterable(joined.values()))
-        return page + _END if self.is_open_metrics else page
+        is_open_metrics = self.content_type.startswith("application/openmetrics-text")
+        return page + _END if is_open_metrics else page
 
 
 class FamilyCollector(Collector):
@@ -259,19 +255,17 @@ def require_textfile(path: Path) -> Path:
     ConfigError if node_exporter ignores the name, or if no file can be written there.
     """
     if path.suffix != ".prom":
-        msg = (
+        raise ConfigError(
             f"{path} is no textfile for node_exporter, which reads files whose names end in "
             ".prom: give it that ending"
         )
-        raise ConfigError(msg)
     try:
         require_replaceable(path)
     except OSError as error:
-        msg = (
+        raise ConfigError(
             f"{path} cannot be written: {error.strerror}: name a file in a directory that "
             "exists and this user may write to"
-        )
-        raise ConfigError(msg) from None
+        ) from None
     return path
 
 

@@ -10,10 +10,10 @@ import os
 import platform
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, distribution
-from itertools import chain
 
 import prometheus_client
 import structlog
@@ -81,8 +81,8 @@ def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
                 removable[labels[position]].append((name, labels))
     panel = gauges.samples.get("panel_users", {})
     users = {segment: count for (_, segment), count in panel.items()}
-    by_size = sorted(removable, key=lambda segment: (-users.get(segment, 0), segment))
-    return {segment: removable[segment] for segment in by_size}
+    by_size = sorted(removable.items(), key=lambda item: (-users.get(item[0], 0), item[0]))
+    return dict(by_size)
 
 
 def choose_segments(
@@ -93,7 +93,7 @@ def choose_segments(
     The comparisons take turns, and each turn shows all series of one more segment. The first
     segment that does not fit ends this.
     """
-    queue: list[tuple[int, str, str, int]] = []
+    queue = []
     for comparison, segments in removable.items():
         for turn, (segment, samples) in enumerate(segments.items()):
             queue.append((turn, comparison, segment, len(samples)))
@@ -107,17 +107,17 @@ def choose_segments(
     return shown
 
 
+@dataclass(eq=False)
 class RunSeries:
     """The series of a comparison's newest run, or before the first run if ``latest`` is None.
 
     They are made for the first page that needs them.
     """
 
-    def __init__(self, comparison: str, latest: LatestRun | None, since: datetime | None) -> None:
-        self.comparison = comparison
-        self.latest = latest
-        self.since = since
-        self._piece: tuple[set[str], Piece] | None = None
+    comparison: str
+    latest: LatestRun | None
+    since: datetime | None
+    _piece: tuple[set[str], Piece] | None = None
 
     def is_of(self, latest: LatestRun | None, since: datetime | None) -> bool:
         """Whether these are the series of this run."""
@@ -139,17 +139,12 @@ class RunSeries:
         piece = self._piece
         if piece is None or piece[0] != shown:
             # The piece has no reference to this object, so that both are freed after the next run.
-            piece = (shown, Piece(partial(_families_of_run, *self._source, shown)))
+            families = partial(
+                _families_of_run, self.comparison, self._gauges, self.segments, shown
+            )
+            piece = (shown, Piece(families))
             self._piece = piece
         return piece[1]
-
-    def families(self, shown: set[str]) -> tuple[Metric, ...]:
-        """Return the families of the same series."""
-        return _families_of_run(*self._source, shown)
-
-    @property
-    def _source(self) -> tuple[str, Gauges, Mapping[str, Sequence[SampleKey]]]:
-        return self.comparison, self._gauges, self.segments
 
 
 def _families_of_run(
@@ -164,17 +159,12 @@ def _families_of_run(
     return (*gauges.families(left_out), *cut.families())
 
 
+@dataclass(frozen=True)
 class Publication:
-    """The series of all comparisons at one time. It never changes.
+    """The series of all comparisons at one time. At most ``most`` series of segments are shown."""
 
-    At most ``most`` series of segments are shown.
-    """
-
-    def __init__(
-        self, series: Mapping[str, RunSeries] | None = None, most: int | None = None
-    ) -> None:
-        self._series = series or {}
-        self._most = most
+    series: Mapping[str, RunSeries] = field(default_factory=dict)
+    most: int | None = None
 
     def followed_by(
         self, latest: Sequence[LatestRun], since: StartTimes, most: int | None
@@ -188,7 +178,7 @@ class Publication:
             runs.setdefault(name, None)
         series = {}
         for name, run in runs.items():
-            of_run = self._series.get(name)
+            of_run = self.series.get(name)
             if of_run is None or not of_run.is_of(run, since.get(name)):
                 of_run = RunSeries(name, run, since.get(name))
             series[name] = of_run
@@ -197,22 +187,17 @@ class Publication:
     @property
     def latest(self) -> list[LatestRun]:
         """The newest runs."""
-        return [series.latest for series in self._series.values() if series.latest is not None]
+        return [series.latest for series in self.series.values() if series.latest is not None]
 
     @cached_property
     def _shown(self) -> Mapping[str, set[str]]:
-        removable = {name: series.segments for name, series in self._series.items()}
-        return choose_segments(removable, self._most)
+        removable = {name: series.segments for name, series in self.series.items()}
+        return choose_segments(removable, self.most)
 
     @property
     def pieces(self) -> list[Piece]:
         """One piece of a page for each comparison."""
-        return [series.piece(self._shown[name]) for name, series in self._series.items()]
-
-    def families(self) -> Iterable[Metric]:
-        """Return the families of each comparison. Several have the same name."""
-        for name, series in self._series.items():
-            yield from series.families(self._shown[name])
+        return [series.piece(self._shown[name]) for name, series in self.series.items()]
 
 
 def find_revision() -> str:
@@ -255,13 +240,13 @@ class PrometheusPublisher(DaemonMetrics):
         # Always replaced as a whole: a scrape never sees parts of two publications.
         self._publication = Publication()
         registry = prometheus_client.CollectorRegistry()  # these three collectors need one
-        parts: tuple[Callable[[Format], Iterable[Lines]], ...] = (
-            self._results,
-            self.lines,
-            partial(_collect, prometheus_client.ProcessCollector(registry=registry)),
-            partial(_collect, prometheus_client.PlatformCollector(registry=registry)),
-            partial(_collect, prometheus_client.GCCollector(registry=registry)),
-        )
+        parts: list[Callable[[Format], Iterable[Lines]]] = [self._results, self.lines]
+        for collector in (
+            prometheus_client.ProcessCollector(registry=registry),
+            prometheus_client.PlatformCollector(registry=registry),
+            prometheus_client.GCCollector(registry=registry),
+        ):
+            parts.append(partial(_collect, collector))
         self._parts = dict(zip(COLLECTORS, parts, strict=True))
         self._failing: set[str] = set()
         errors = SERIES["collector_errors_total"]
@@ -336,8 +321,8 @@ class PrometheusPublisher(DaemonMetrics):
         A part that fails is left out and counted. It is logged when it begins to fail.
         """
         form = Format.accepted_by(accept)
-        lines: list[Lines] = []
-        failing: set[str] = set()
+        lines = []
+        failing = set()
         for name, part in self._parts.items():
             try:
                 lines += list(part(form))
@@ -358,7 +343,9 @@ class PrometheusPublisher(DaemonMetrics):
     def final(self) -> tuple[Metric, ...]:
         """Return the families that make sense after the process has ended."""
         of_daemon = {SERIES[name].name for name in DAEMON_GAUGES}
-        families = chain((self._build,), self._publication.families(), self.gauges().families())
+        families = [self._build, *self.gauges().families()]
+        for piece in self._publication.pieces:
+            families += piece.families()
         return tuple(family for family in families if family.name not in of_daemon)
 
 

@@ -103,10 +103,8 @@ _TABLE = {
     "build_info": _series(
         _INFO,
         "version revision python_version",
-        (
-            "Always 1; the labels name the version of rankwatch, the commit it was built from, and "
-            "the Python it runs on."
-        ),
+        "Always 1; the labels name the version of rankwatch, the commit it was built from, and "
+        "the Python it runs on.",
     ),
     # What the newest finished run measured. Absent unless that run is ok.
     "similarity_mean": _series(
@@ -129,10 +127,8 @@ _TABLE = {
     "similarity_distribution": _series(
         _DISTRIBUTION,
         "comparison metric",
-        (
-            "Users of segment all by similarity, in buckets up to `le`; `_gsum` and `_gcount` give "
-            "the mean."
-        ),
+        "Users of segment all by similarity, in buckets up to `le`; `_gsum` and `_gcount` give "
+        "the mean.",
     ),
     "similarity_undefined_users": _series(
         _GAUGE, _SIMILARITY, "Users compared whose score is undefined."
@@ -140,10 +136,8 @@ _TABLE = {
     "similarity_by_chance": _series(
         _GAUGE,
         "comparison metric",
-        (
-            "Similarity to expect of two random lists of k items from the catalogue. Absent if "
-            "it is unknown."
-        ),
+        "Similarity to expect of two random lists of k items from the catalogue. Absent if it is "
+        "unknown.",
     ),
     "noise_floor_mean": _series(
         _GAUGE, _SIMILARITY, "Mean similarity of the baseline to itself (noise floor)."
@@ -159,10 +153,8 @@ _TABLE = {
     "over_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        (
-            "Mean excess over noise_floor_users: distance from candidate to baseline minus "
-            "distance from the baseline to itself."
-        ),
+        "Mean excess over noise_floor_users: distance from candidate to baseline minus distance "
+        "from the baseline to itself.",
     ),
     "over_floor_standard_error": _series(
         _GAUGE, _SIMILARITY, "Standard error of over_floor_mean, from differences within each user."
@@ -170,10 +162,8 @@ _TABLE = {
     "arm_metric": _series(
         _GAUGE,
         "comparison segment arm metric",
-        (
-            "Value of a metric of one arm, such as its coverage of the catalogue. "
-            "Absent if it is undefined."
-        ),
+        "Value of a metric of one arm, such as its coverage of the catalogue. Absent if it is "
+        "undefined.",
     ),
     "unlabelled_runs": _series(
         _GAUGE,
@@ -183,10 +173,8 @@ _TABLE = {
     "model_version_info": _series(
         _GAUGE,
         "comparison arm model_version",
-        (
-            "Always 1; the version of an arm's model in the newest finished run. Absent if "
-            "it is unknown."
-        ),
+        "Always 1; the version of an arm's model in the newest finished run. Absent if it is "
+        "unknown.",
     ),
     # Coverage of the newest finished run. Absent if the run failed before it was measured.
     "panel_users": _series(
@@ -198,20 +186,16 @@ _TABLE = {
     "coverage_users": _series(
         _GAUGE,
         "comparison segment arm reason",
-        (
-            "Users whose list was absent or imperfect. Segment all has every reason; other "
-            "segments only reasons that occurred."
-        ),
+        "Users whose list was absent or imperfect. Segment all has every reason; other segments "
+        "only reasons that occurred.",
     ),
     # States of alerts.
     "alert_state": _series(_GAUGE, _ALERT, "0 quiet, 1 pending, 2 firing."),
     "alert_judged": _series(
         _GAUGE,
         _ALERT,
-        (
-            "1 when the newest finished run could judge the rule; 0 on no data, too few users, an "
-            "error or a run that is not ok."
-        ),
+        "1 when the newest finished run could judge the rule; 0 on no data, too few users, an "
+        "error or a run that is not ok.",
     ),
     "alert_value": _series(
         _GAUGE, _ALERT, "Value the rule last judged. Absent unless the newest finished run is ok."
@@ -228,10 +212,8 @@ _TABLE = {
     "alert_normal_lower": _series(
         _GAUGE,
         _ALERT,
-        (
-            "Lower end of the range that a learned rule expected of the newest finished run. "
-            "Absent while it learns."
-        ),
+        "Lower end of the range that a learned rule expected of the newest finished run. Absent "
+        "while it learns.",
     ),
     "alert_normal_upper": _series(_GAUGE, _ALERT, "Upper end of that range."),
     # Runs.
@@ -252,18 +234,14 @@ _TABLE = {
     "comparison_since_timestamp_seconds": _series(
         _GAUGE,
         "comparison",
-        (
-            "Start of the comparison: slot of its oldest stored run. Without a run, when "
-            "this process first read its configuration."
-        ),
+        "Start of the comparison: slot of its oldest stored run. Without a run, when this process "
+        "first read its configuration.",
     ),
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        (
-            "Time without an ok run after which `Stale` fires, unless it is ignored: "
-            "`conditions.stale.after` runs and one deadline."
-        ),
+        "Time without an ok run after which `Stale` fires, unless it is ignored: "
+        "`conditions.stale.after` runs and one deadline.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,
@@ -305,10 +283,8 @@ _TABLE = {
     "arm_gap_seconds": _series(
         _GAUGE,
         "comparison lists q",
-        (
-            "Quantile q of the time between the HTTP answers with a user's baseline list and with "
-            "the `candidate` or `noise_floor` list."
-        ),
+        "Quantile q of the time between the HTTP answers with a user's baseline list and with the "
+        "`candidate` or `noise_floor` list.",
     ),
     "source_errors_total": _series(
         _COUNTER,
@@ -327,10 +303,8 @@ _TABLE = {
     "notifications_total": _series(
         _COUNTER,
         "receiver outcome",
-        (
-            "Deliveries: sent, retry (will be tried again), dead (given up) or dropped "
-            "(no longer needed)."
-        ),
+        "Deliveries: sent, retry (will be tried again), dead (given up) or dropped (no longer "
+        "needed).",
         values=(("sent", "retry", "dead", "dropped"),),
     ),
     "delivery_errors_total": _series(
@@ -370,10 +344,8 @@ _TABLE = {
     "pruned_rows_total": _series(
         _COUNTER,
         "kind",
-        (
-            "Old rows that were deleted. An estimate on PostgreSQL, where scores are deleted by "
-            "partition."
-        ),
+        "Old rows that were deleted. An estimate on PostgreSQL, where scores are deleted by "
+        "partition.",
         values=(DataKind,),
     ),
     "prune_last_success_timestamp_seconds": _series(

@@ -134,7 +134,7 @@ class Credentials:
         compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw,
     ) -> None:
         self._hashes: dict[bytes, bytes] = {}
-        costs: set[int] = set()
+        costs = set()
         for name, secret in users.items():
             hashed = secret.get_secret_value()
             self._hashes[name.encode()] = hashed.encode()
@@ -264,11 +264,10 @@ def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
     try:
         context.load_cert_chain(cert, key, password=_no_password)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        msg = (
+        raise ConfigError(
             f"tls_server_config: cert_file {cert} and key_file {key} cannot be used together: "
             f"{_describe_tls_error(error)}"
-        )
-        raise ConfigError(msg) from None
+        ) from None
 
 
 def _no_password() -> str:
@@ -302,12 +301,16 @@ def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
 
 def _read(path: str, key: str) -> str:
     try:
-        # PEM is ASCII. Texts around its blocks are for people.
-        return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
+        return _read_pem(path)
     except OSError as error:
         raise ConfigError(
             f"tls_server_config.{key}: cannot read {path}: {error.strerror}"
         ) from None
+
+
+def _read_pem(path: str) -> str:
+    # PEM is ASCII. Texts around its blocks are for people.
+    return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
 
 
 def certificates_end(path: str) -> datetime | None:
@@ -315,10 +318,9 @@ def certificates_end(path: str) -> datetime | None:
 
     None if no certificate can be read.
     """
-    ends: list[datetime] = []
+    ends = []
     with suppress(OSError, ValueError):
-        content = read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
-        for certificate in _CERTIFICATE.findall(content):
+        for certificate in _CERTIFICATE.findall(_read_pem(path)):
             validity = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(certificate))
             if validity is None:
                 continue
@@ -335,7 +337,7 @@ def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
     IP addresses have their short form.
     """
     pairs: Any = (certificate or {}).get("subjectAltName", ())
-    names: set[str] = set()
+    names = set()
     for kind, value in pairs:
         names.add(short_address(value) if kind == "IP Address" else value)
     return frozenset(names)

@@ -25,11 +25,10 @@ def _require_hash(hashed: str) -> None:
         )
     cost = cost_of(hashed)
     if not _LEAST_COST <= cost <= _MOST_COST:
-        msg = (
+        raise ValueError(
             f"is a hash of cost {cost}: choose one from 10 to {_MOST_COST}, or "
             "requests would wait for it too long"
         )
-        raise ValueError(msg)
 
 
 def _is_user_name(name: str) -> bool:

@@ -37,7 +37,14 @@ from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
 from monitor.web.pages.parameters import describe_path, describe_query, read_parameters
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import UnanswerableError, alert_url
-from monitor.web.server import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
+from monitor.web.server import (
+    IS_AUTHENTICATED,
+    MUST_AUTHENTICATE,
+    PLAIN_HEADERS,
+    RELOAD,
+    USER,
+    plain_answer,
+)
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Returns body and headers of the metrics page for the request's Accept and Accept-Encoding.
@@ -295,7 +302,7 @@ async def _description(_: Request) -> Response:
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _STATIC:
-        return PlainTextResponse("no such file\n", 404, headers=PLAIN_HEADERS)
+        return plain_answer(404, "no such file")
     headers = {**PLAIN_HEADERS, "Cache-Control": "max-age=3600"}
     return Response(read_static(name), media_type=_STATIC[name], headers=headers)
 
@@ -307,9 +314,7 @@ def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
 
     async def page(request: Request) -> Response:
         if not under_way.available_tokens:
-            return PlainTextResponse(
-                "too many scrapes at once\n", 503, headers={**PLAIN_HEADERS, "Retry-After": "1"}
-            )
+            return plain_answer(503, "too many scrapes at once", {"Retry-After": "1"})
         accept = request.headers.get("accept", "")
         encoding = request.headers.get("accept-encoding", "")
         async with under_way:
@@ -329,9 +334,10 @@ def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awai
         with move_on_after(_HEALTH_S):
             reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
         if reason is None:
-            return PlainTextResponse(f"{word}\n", headers=PLAIN_HEADERS)
-        body = f"not {word}: {reason}\n" if request.scope[IS_AUTHENTICATED] else f"not {word}\n"
-        return PlainTextResponse(body, 503, headers=PLAIN_HEADERS)
+            return plain_answer(200, word)
+        if not request.scope[IS_AUTHENTICATED]:
+            return plain_answer(503, f"not {word}")
+        return plain_answer(503, f"not {word}: {reason}")
 
     return page
 
@@ -341,11 +347,7 @@ def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
 
     async def page(_: Request) -> Response:
         if await run_sync(reload, limiter=threads):
-            return PlainTextResponse("configuration reloaded\n", headers=PLAIN_HEADERS)
-        return PlainTextResponse(
-            "not reloaded, the old configuration stays in force: see the log\n",
-            500,
-            headers=PLAIN_HEADERS,
-        )
+            return plain_answer(200, "configuration reloaded")
+        return plain_answer(500, "not reloaded, the old configuration stays in force: see the log")
 
     return page

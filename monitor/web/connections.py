@@ -44,7 +44,7 @@ class Front:
         newest if all are answering.
         """
         count = 0
-        waiting: list[Connection] = []
+        waiting = []
         for connection in self.connections:
             if connection.is_gone:
                 continue
@@ -151,8 +151,7 @@ class Connection(H11Protocol):
     @property
     def certificate(self) -> dict[str, object] | None:
         """The client's certificate, if it was verified."""
-        certificate: dict[str, object] | None = self._transport.get_extra_info("peercert")
-        return certificate
+        return self._transport.get_extra_info("peercert")
 
     @property
     def is_answering(self) -> bool:

@@ -56,22 +56,21 @@ class FormTokens:
         """Return when the form with this token was shown. HTTPException for a wrong token."""
         issued = token.partition("~")[0]
         if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
-            msg = (
-                "this form is from another user, another daemon, or before the daemon's last "
-                "start: load its page again"
+            raise HTTPException(
+                403,
+                "this form is from another user, or the daemon was restarted: load its page again",
             )
-            raise HTTPException(403, msg)
         return datetime.fromisoformat(issued)
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
     """Return the fields of a form. HTTPException from another site, or if it is too large."""
     if not is_same_origin(request.headers):
-        msg = (
-            "this form comes from another site, or a proxy without HTTPS changed the header Host: "
-            "use HTTPS"
+        raise HTTPException(
+            403,
+            "this form is from another site, or a proxy without HTTPS changed the header Host: "
+            "use HTTPS",
         )
-        raise HTTPException(403, msg)
     body = b""
     async for part in request.stream():
         body += part
@@ -250,8 +249,9 @@ def answer_gate(site: Site, request: Request) -> Response:
 def _read_query(request: Request) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in request.query_params:
-        of_name = request.query_params.getlist(name)
-        values[name] = of_name[0] if name != "segment" and len(of_name) == 1 else of_name
+        values[name] = request.query_params.getlist(name)
+        if name != "segment" and len(values[name]) == 1:
+            values[name] = values[name][0]
     try:
         return dict(GateQuery.model_validate(values))
     except ValidationError as error:

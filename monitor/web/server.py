@@ -106,11 +106,11 @@ class WebServer:
             if deadline.is_past:
                 self.stop()
                 listener.close()
-                msg = (
+                raise MonitorError(
                     f"the web server on {_address(self._host, self._port)} did not start "
-                    f"within {_START_S:g} s"
+                    f"within {_START_S:g} s",
+                    permanent=False,
                 )
-                raise MonitorError(msg, permanent=False)
             time.sleep(_POLL_S)
 
     @property
@@ -171,11 +171,10 @@ def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= _LAST_PORT:
-        msg = (
+        raise ConfigError(
             f"cannot listen on {_address(host, port)}: no such port; choose one from 1 to "
             f"{_LAST_PORT}, or 0 for any"
         )
-        raise ConfigError(msg)
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family = addresses[0][0]
@@ -184,11 +183,10 @@ def _listen(host: str, port: int) -> socket.socket:
             (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
         )
     except (socket.gaierror, UnicodeError):
-        msg = (
+        raise ConfigError(
             f"cannot listen on {_address(host, port)}: no such host; write listen as "
             "host:port, such as 127.0.0.1:29108"
-        )
-        raise ConfigError(msg) from None
+        ) from None
     except OSError as error:
         number = error.errno or 0
         advice = _ADVICE.get(number, "choose another address")
@@ -234,7 +232,7 @@ class RequestGuard:
         Sets `IS_AUTHENTICATED` and `USER` in the scope.
         """
         if _is_oversized(scope, self._header_bytes):
-            return _answer(431, "request header too large")
+            return plain_answer(431, "request header too large")
         if access.options.authenticates and not access.credentials:
             scope[USER] = client_name(scope["state"][CONNECTION].certificate)
         refusal = await self._identify(access.credentials, scope)
@@ -244,14 +242,16 @@ class RequestGuard:
         headers = Headers(scope=scope)
         if path == RELOAD:
             if scope[USER] is None:
-                return _answer(403, f"reloading needs {MUST_AUTHENTICATE}")
+                return plain_answer(403, f"reloading needs {MUST_AUTHENTICATE}")
             if not is_same_origin(headers):
-                return _answer(403, "this request comes from another site: nothing was reloaded")
+                return plain_answer(
+                    403, "this request comes from another site: nothing was reloaded"
+                )
         # Browsers always send a Host.
         if access.answers_to(headers.get("host", "localhost")):
             return None
         scope[IS_AUTHENTICATED] = path not in PROBES
-        return None if ANY_HOST.fullmatch(path) else _answer(421, _WRONG_HOST)
+        return None if ANY_HOST.fullmatch(path) else plain_answer(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
         if not credentials:
@@ -269,7 +269,7 @@ class RequestGuard:
                 self._waiting.total() >= _MOST_WAITING
                 or self._waiting[address] >= _MOST_WAITING_OF_ONE
             ):
-                return _answer(503, "too many passwords to verify", {"Retry-After": "1"})
+                return plain_answer(503, "too many passwords to verify", {"Retry-After": "1"})
             if not await self._verify(credentials, pair, address):
                 return _unauthorized()
         scope[IS_AUTHENTICATED] = True
@@ -302,13 +302,14 @@ def is_same_origin(headers: Headers) -> bool:
     return origin is None or origin.partition("://")[2] == headers.get("host")
 
 
-def _answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+def plain_answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer of one line of plain text."""
     return PlainTextResponse(f"{text}\n", status, headers={**PLAIN_HEADERS, **(headers or {})})
 
 
 def _unauthorized() -> Response:
     challenge = 'Basic realm="rankwatch", charset="UTF-8"'
-    return _answer(401, "unauthorized", {"WWW-Authenticate": challenge})
+    return plain_answer(401, "unauthorized", {"WWW-Authenticate": challenge})
 
 
 def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:

@@ -156,36 +156,37 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         raise AbsentPageError(f"no incident {key}: it never was, or is deleted")
     now = site.clock.now()
     comparison = history.transitions[0].comparison
-    firing: dict[str | None, AlertState] = {}
+    firing = {}
     for state in site.store.alerts.states(comparison, state=State.FIRING):
         if key in (state.incident, state.dedup_key):
             firing[state.dedup_key] = state
     policy = site.policy()
-    lasting: list[Transition] = []
-    held: dict[str, None] = {}
-    for change in history.transitions:
-        if not change.is_start or change.dedup_key not in firing:
-            continue
-        lasting.append(change)
-        why = "dry run" if policy.is_muted(change) else policy.in_maintenance(change, now)
+    lasting = [
+        change for change in history.transitions if change.is_start and change.dedup_key in firing
+    ]
+    held = []
+    for start in lasting:
+        why = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
         if why:
-            held[f"{change.alert}: {why}"] = None
-    silences: list[Silence] = []
+            held.append(f"{start.alert}: {why}")
+    silences = []
     for silence in site.store.alerts.silences(ending_after=now):
         if any(is_silenced(silence, start) for start in lasting):
             silences.append(silence)
-    newest = site.latest_of(comparison) if firing else None
-    sentence = None
-    if newest and newest.explanation:
-        sentence = newest.explanation.sentence
+    newest_slot = sentence = None
+    latest = site.latest_of(comparison)
+    if firing and latest:
+        newest_slot = latest.run.slot
+        if latest.explanation:
+            sentence = latest.explanation.sentence
     return AlertPage(
         incident=_incident(key, history.transitions, firing),
         transitions=history.transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
         silences=tuple(silences),
-        held=tuple(held),
-        newest=newest.run.slot if newest else None,
+        held=tuple(dict.fromkeys(held)),
+        newest=newest_slot,
         told=sentence,
     )
 
@@ -205,7 +206,7 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
     for attempt in history.attempts:
         if attempt.status is DeliveryStatus.SENT and attempt.reason is None:
             attempts.setdefault(attempt.changes, []).append(attempt)
-    sent: list[SentMessage] = []
+    sent = []
     for positions, of_changes in islice(reversed(attempts.items()), _MESSAGES):
         at = of_changes[0].at
         receivers = tuple(attempt.receiver for attempt in of_changes)
@@ -247,7 +248,6 @@ def _incident(
     """Return an incident, from changes in any order, some twice, and from firing states by key."""
     starts = [change for change in changes if change.is_start] or list(changes)
     first = min(starts, key=attrgetter("at"))
-    severities = {start.severity for start in starts}
     end = max((change.at for change in changes if change.is_end), default=None)
     acknowledged_by = None
     for change in changes:
@@ -258,9 +258,9 @@ def _incident(
     return Incident(
         key=key,
         comparison=first.comparison,
-        severity=min(severities, key=["critical", "warning", "info"].index),
-        alerts=tuple(dict.fromkeys(start.alert for start in starts)),
-        segments=tuple(dict.fromkeys(start.segment for start in starts)),
+        severity=min(map(attrgetter("severity"), starts), key=list(Severity).index),
+        alerts=tuple(dict.fromkeys(map(attrgetter("alert"), starts))),
+        segments=tuple(dict.fromkeys(map(attrgetter("segment"), starts))),
         start=first.at,
         slot=first.slot,
         end=end,

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TypeVar
 
 from monitor.alerts.notification_policy import Matcher
 from monitor.errors import ConfigError
@@ -44,7 +43,6 @@ _USUAL_RUNS = 28
 _SMALL_RUNS = 24
 MOST_SEGMENTS = 24
 MOST_QUIET = 100
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +161,10 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
             for silence in silences
             if silence.starts_at <= until and _may_silence(silence, name)
         ),
-        distribution=_of_runs(slots, histograms),
-        coverage=_of_runs(slots, coverage),
+        distribution=tuple(
+            (slots[run_id], histograms[run_id]) for run_id in slots if run_id in histograms
+        ),
+        coverage=tuple((slots[run_id], coverage[run_id]) for run_id in slots if run_id in coverage),
         parts=tuple(parts[:MOST_SEGMENTS]),
         more_parts=max(0, len(parts) - MOST_SEGMENTS),
         arms=(),
@@ -190,8 +190,9 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
 
 
 def _default_metric(latest: LatestRun | None, metrics: Sequence[str]) -> str | None:
-    leading = latest.leading_metric if latest else None
-    return leading or next(iter(metrics), None)
+    if latest is not None and latest.leading_metric is not None:
+        return latest.leading_metric
+    return next(iter(metrics), None)
 
 
 def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
@@ -212,9 +213,11 @@ def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, Comp
 
 def _blamed_segment(explanation: Explanation | None, segments: Sequence[str]) -> str | None:
     """Return the segment that the explanation names, if the run measured it."""
-    if explanation is None or not explanation.finding or explanation.segment == ALL:
+    if explanation is None or not explanation.finding:
         return None
-    return explanation.segment if explanation.segment in segments else None
+    if explanation.segment == ALL or explanation.segment not in segments:
+        return None
+    return explanation.segment
 
 
 def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[AlertState]) -> str:
@@ -243,21 +246,14 @@ def _choose_time(
 
 def _usual_period(latest: LatestRun | None) -> str:
     """Return a week, or a month or a year if the comparison runs daily or more rarely."""
-    slots = [slot for slot, _ in latest.recent] if latest else []
-    if len(slots) > 1:
-        pace = (slots[-1] - slots[0]) / (len(slots) - 1)
+    if latest is not None and len(latest.recent) > 1:
+        (first, _), *between, (last, _) = latest.recent
+        pace = (last - first) / (len(between) + 1)
         if pace > PERIODS["30d"] / _USUAL_RUNS:
             return "1y"
         if pace > PERIODS["7d"] / _USUAL_RUNS:
             return "30d"
     return "7d"
-
-
-def _of_runs(
-    slots: Mapping[int, datetime], values: Mapping[int, _T]
-) -> tuple[tuple[datetime, _T], ...]:
-    """Return slot and value of each run that has a value."""
-    return tuple((slot, values[run_id]) for run_id, slot in slots.items() if run_id in values)
 
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
@@ -288,8 +284,8 @@ def alert_spans(
     changes: Iterable[FiringChange], states: Iterable[AlertState], since: datetime
 ) -> tuple[AlertSpan, ...]:
     """Return the firings after ``since``, by these changes and by the states of those that last."""
-    lasting: dict[tuple[str, str], AlertSpan] = {}
-    ended: list[AlertSpan] = []
+    lasting = {}
+    ended = []
     for change in changes:
         place = (change.alert, change.segment)
         if change.is_start:

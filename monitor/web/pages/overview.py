@@ -84,7 +84,7 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
     if daemon is not None and daemon.away is not None and daemon.away.read_at is None:
         reason = "not read from the database yet"
     configured = site.comparisons()
-    rows: dict[str, ComparisonRow] = {}
+    rows = {}
     for name in configured:
         rows[name] = ComparisonRow(name=name, standing=Standing.NO_DATA, reason=reason)
     for latest in site.latest():

@@ -69,8 +69,8 @@ def series_chart(page: ComparisonPage) -> Markup:
         spans.append(Span(start=firing.start, end=firing.end, name=name, kind="firing"))
     for silence in page.silences:
         name = f"silenced: {silence.comment}"
-        start = silence.starts_at
-        spans.append(Span(start=start, end=silence.ends_at, name=name, kind="silenced"))
+        span = Span(start=silence.starts_at, end=silence.ends_at, name=name, kind="silenced")
+        spans.append(span)
     for at, name in page.marks:
         spans.append(Span(start=at, end=at, name=name, kind="mark"))
     label = f"{page.metric} of {page.segment} over time, {len(points)} runs"
@@ -93,14 +93,16 @@ def distribution_chart(page: ComparisonPage) -> Markup:
 
 def coverage_chart(page: ComparisonPage) -> Markup:
     """Draw the shares of users with an absent or imperfect list, by arm and reason."""
+    if not page.coverage:
+        return Markup()
+    slots, rows = zip(*page.coverage, strict=True)
     reasons: set[tuple[Arm, CoverageReason]] = set()
-    for _, row in page.coverage:
+    for row in rows:
         reasons.update(row.reasons)
-    slots = [slot for slot, _ in page.coverage]
     shares: dict[str, list[float]] = {}
-    keys: list[Markup] = []
+    keys = []
     for number, reason in enumerate(sorted(reasons)):
-        of_runs = [row.reasons.get(reason, 0) / max(1, row.asked) for _, row in page.coverage]
+        of_runs = [row.reasons.get(reason, 0) / max(1, row.asked) for row in rows]
         name = ": ".join(reason)
         shares[name] = of_runs
         key_class = f"key s{number % 8}"
@@ -178,15 +180,15 @@ def _table(
 
     A column NAME> has numbers. Columns of the kind ``rows`` are stacked on small screens.
     """
-    heads: list[str] = []
-    starts: list[str] = []
+    heads = []
+    starts = []
     for column in columns:
         name = escape(column.rstrip(">"))
         class_ = ' class="n"' if column.endswith(">") else ""
         label = f' data-label="{name}"' if kind else ""
         heads.append(f'<th scope="col"{class_}>{name}</th>')
         starts.append(f"<td{label}{class_}>")
-    lines: list[str] = []
+    lines = []
     for row in rows:
         cells = [
             f"{start}{escape(_spell_out(cell))}</td>"

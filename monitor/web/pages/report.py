@@ -60,7 +60,7 @@ def make_report(
         )
     slot = latest.run.slot
     slots = {slot}
-    last_changes: dict[tuple[str, str], Transition] = {}
+    last_changes = {}
     for change in site.store.alerts.transitions(comparison=name, limit=None):
         if change.slot <= slot:
             last_changes[change.alert, change.segment] = change
@@ -125,9 +125,9 @@ def _sections(
 def in_one_file(title: str, sections: Iterable[Section]) -> str:
     """Return one page of these sections, with style, script, and links between them."""
     style, script = read_static("rankwatch.css"), read_static("rankwatch.js")
-    parts: list[str] = []
-    places: dict[str, str] = {}
-    contents: list[tuple[str, str]] = []
+    parts = []
+    places = {}
+    contents = []
     left_out = 0
     size = len(style) + len(script)
     for number, section in enumerate(sections):
