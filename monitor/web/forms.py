@@ -30,8 +30,8 @@ _LONGEST_COMMENT = 500
 OUTCOMES = {
     "acknowledge": "Acknowledged: it is not sent again until it ends.",
     "resolve": "Resolved. If the next run is in breach it fires again, as a new alert.",
-    "silence": "Silenced. What still fires when the silence ends is sent then.",
-    "expire": "The silence has ended. What still fires is sent.",
+    "silence": "Silenced. Alerts that still fire at the end of the silence are sent then.",
+    "expire": "The silence has ended. Alerts that still fire are sent.",
     "nothing": "Nothing was changed: it has ended, or was done before.",
 }
 """Results of forms, by the word in the address of the next page."""
@@ -58,7 +58,8 @@ class FormTokens:
         if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
             raise HTTPException(
                 403,
-                "this form is from another user, or the daemon was restarted: load its page again",
+                "this form is from another user or another daemon, or the daemon was restarted: "
+                "load its page again",
             )
         return datetime.fromisoformat(issued)
 
