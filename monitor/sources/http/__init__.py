@@ -291,15 +291,15 @@ class HttpSourceOptions(HttpOptions):
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH
     ] = Field(
         default=None,
-        description="A request of this source waits while the host of `url` has so many requests "
-        "from all comparisons of the daemon. `adaptive` learns how many requests the host answers "
-        "at the same time before they queue there.",
+        description="Most requests at the same time to the host of `url`, from all comparisons of "
+        "the daemon. Requests of this source wait until there are fewer. `adaptive` learns how "
+        "many the host answers before requests queue there.",
     )
     max_rate: Annotated[float | None, NOT_IN_HASH] = Field(
         default=None,
         gt=0,
         le=1e6,
-        description="A request of this source waits while that host gets more requests a second.",
+        description="Most requests a second to that host, counted in the same way.",
     )
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(
         default=None,

@@ -62,8 +62,9 @@ class PullPace:
         if busy is not None:
             return RequestFailure(CoverageReason.TOO_SLOW, busy)
         if not self._spent_s and not is_limited:
-            note = "was not asked: the run's deadline had passed"
-            return RequestFailure(CoverageReason.TIMEOUT, note)
+            return RequestFailure(
+                CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed"
+            )
         elapsed_s = time.monotonic() - self._begun_at
         passed = f"after {elapsed_s:.1f} s, when the run's deadline passed"
         others = ""

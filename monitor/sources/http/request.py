@@ -146,8 +146,10 @@ class RequestTemplate:
             return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
         items = self._items(answer)
         if items is None and answer is not None:
-            shape = shape_of(answer, [user])
-            note = f"has nothing where items says ({self._options.items}), in {shape}"
+            note = (
+                f"has nothing where items says ({self._options.items}), in "
+                f"{shape_of(answer, [user])}"
+            )
             return RequestFailure(CoverageReason.MALFORMED, note)
         if self.empty is None and items == []:
             self.empty = shape_of(answer, [user])
@@ -169,8 +171,9 @@ class RequestTemplate:
             code = f" {error}"
         if any(user in code for user in users):
             code = ""
-        note = f"answered 200 with an error{code} ({self._options.error})"
-        return RequestFailure(CoverageReason.HTTP_ERROR, note)
+        return RequestFailure(
+            CoverageReason.HTTP_ERROR, f"answered 200 with an error{code} ({self._options.error})"
+        )
 
     def _read_batch(
         self, users: Sequence[str], answer: object, version: object
@@ -239,8 +242,9 @@ def _not_applied(which: str, answer: object, users: Sequence[str]) -> RequestFai
 
 def unreadable(error: Exception) -> RequestFailure:
     """The failure for an answer whose reading raised this error."""
-    note = f"gave an answer that cannot be read ({type(error).__name__})"
-    return RequestFailure(CoverageReason.MALFORMED, note)
+    return RequestFailure(
+        CoverageReason.MALFORMED, f"gave an answer that cannot be read ({type(error).__name__})"
+    )
 
 
 _NO_KEY = object()

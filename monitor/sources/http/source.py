@@ -266,8 +266,9 @@ class _HttpPull:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return connection_failure(error, self._options)
         except zlib.error:
-            note = "answered in a compression that is broken or unknown"
-            return RequestFailure(CoverageReason.MALFORMED, note)
+            return RequestFailure(
+                CoverageReason.MALFORMED, "answered in a compression that is broken or unknown"
+            )
 
     async def _read(
         self, users: tuple[str, ...], response: aiohttp.ClientResponse

@@ -39,8 +39,7 @@ class HttpUsers(Table):
         SourceError if the answer has no users, or none of them has one of the columns.
         """
         options = self._options
-        deadline = Deadline.after(options.timeout.total_seconds())
-        request = request_options(options, deadline)
+        request = request_options(options, Deadline.after(options.timeout.total_seconds()))
         quote_all = partial(quote, safe="")
         url = fill_slot(options.url.get_secret_value(), slot, quote_all)
         users = run_pull(partial(self._get, url, request))
