@@ -22,6 +22,7 @@ from monitor.redaction import escape_controls
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from monitor.model.rankings import Arm, CoverageReason
     from monitor.model.runs import Evidence, PullProgress
 
 # rich is imported where it draws: `--version`, `--json` and completion need none of it.
@@ -106,8 +107,13 @@ def indented_json(value: object) -> str:
 
 
 def pick(value: object, *names: str) -> dict[str, object]:
-    """These attributes by name, in this order."""
+    """Return these attributes by name, in this order."""
     return {name: getattr(value, name) for name in names}
+
+
+def coverage_dict(reasons: Mapping[tuple[Arm, CoverageReason], int]) -> dict[str, int]:
+    """Return how many users were not compared, by ``arm.reason``."""
+    return {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()}
 
 
 def _format(value: datetime) -> str:
