@@ -12,6 +12,7 @@ import typer
 from monitor.cli import output
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError, SourceError
+from monitor.model.instants import utc_now
 
 ALL = "all"
 
@@ -220,7 +221,6 @@ def _read_forms(option: str, forms: str | None) -> list[object] | None:
 
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
     from monitor.model.column_names import ITEM_COLUMNS
-    from monitor.model.instants import utc_now
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import FileTable
@@ -235,7 +235,6 @@ def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
 
 def _find_column(path: Path, names: Sequence[str]) -> str:
     """Return the first of these columns that the file has, or the first name if it has none."""
-    from monitor.model.instants import utc_now
     from monitor.sources.file import FileUsersOptions
     from monitor.sources.file.source import FileTable
 
@@ -258,7 +257,6 @@ def _shaped(
     Returns the first shape if none matches. The error of its columns appears later.
     """
     from monitor.model.column_names import USER_COLUMNS
-    from monitor.model.instants import utc_now
     from monitor.sources.file import FileSourceOptions
     from monitor.sources.file.source import FileTable
 

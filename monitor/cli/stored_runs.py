@@ -1,4 +1,4 @@
-"""Commands that show stored runs: `runs` lists them, `show` prints one with lists that were kept, `report` writes a file."""
+"""Commands for stored runs: `runs` lists them, `show` prints one, `report` writes a file."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def runs(
     config: parameters.Config = parameters.DEFAULT_CONFIG,
     limit: Annotated[
         int,
-        typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show."),
+        typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many runs to show."),
     ] = 20,
     as_json: parameters.AsJson = False,
 ) -> None:
     """List stored runs, newest first."""
     with parameters.opened_database(config) as (store, configured):
-        found = store.history.runs(comparison=comparison, limit=limit)
-    if not found:
+        listed = store.history.runs(comparison=comparison, limit=limit)
+    if not listed:
         parameters.require_known(comparison, configured)
     columns = "slot comparison status asked> paired> attempt> seconds> reason"
-    output.print_records(map(_run_dict, found), columns, as_json=as_json)
+    output.print_records(map(_run_dict, listed), columns, as_json=as_json)
 
 
 def _run_dict(run: Run) -> dict[str, object]:
@@ -44,12 +44,14 @@ def _run_dict(run: Run) -> dict[str, object]:
         "slot comparison status reason asked paired k attempt owner config_hash input_hash "
         "models started_at finished_at"
     )
-    seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at else None
+    seconds = None
+    if run.finished_at is not None:
+        seconds = (run.finished_at - run.started_at).total_seconds()
     return {**output.pick(run, *names.split()), "seconds": seconds}
 
 
 def show(
-    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    comparison: parameters.ComparisonName,
     *,
     config: parameters.Config = parameters.DEFAULT_CONFIG,
     slot: Annotated[
@@ -65,31 +67,20 @@ def show(
 ) -> None:
     """Show one stored run, and both lists of its worst users.
 
-    Similarity by segment, and why it fell.
+    Shows similarity by segment, and why it fell.
     """
     from monitor.model.alerts import ACCEPTED
     from monitor.model.runs import KEPT_MARK, items_of
     from monitor.service.commands.report import titles_of
 
+    chosen = None if slot is None else parameters.parse_instant(slot)
     with parameters.opened_database(config) as (store, _):
-        record = _find(
-            store, comparison, parameters.parse_instant(slot) if slot is not None else None
-        )
+        record = _find(store, comparison, chosen)
         run, explanation = record.run, record.explanation
         evidence = store.history.evidence(run.id)
-        accepted = [
-            each
-            for each in store.alerts.transitions(comparison=comparison, limit=None)
-            if each.alert == ACCEPTED
-        ]
-        kept = _kept_attempts(store, run)
-        before, _ = store.pages.neighbours(run.comparison, run.slot)
-        found = (
-            store.history.runs(comparison=run.comparison, limit=1, since=before, until=before)
-            if before
-            else ()
-        )
-        alike = [each.slot for each in found if each.input_hash == run.input_hash is not None]
+        transitions = store.alerts.transitions(comparison=comparison, limit=None)
+        attempts = _earlier_attempts(store, run)
+        equal_slots = _slots_with_same_lists(store, run)
     worst = [each for each in evidence if each.kind == "worst"][:users]
     titles = titles_of(
         config,
@@ -98,79 +89,72 @@ def show(
         items_of(evidence if as_json else worst),
     )
     if as_json:
-        shown = (
-            "comparison",
-            "slot",
-            "status",
-            "reason",
-            "asked",
-            "paired",
-            "k",
-            "catalogue_size",
-            "input_hash",
-            "models",
-        )
+        names = "comparison slot status reason asked paired k catalogue_size input_hash models"
+        arm_scores = []
+        for score in record.arm_scores:
+            values = output.pick(score, "segment", "arm", "metric", "value")
+            arm_scores.append(values | {"lists": score.n})
         output.print_json(
             {
-                **output.pick(run, *shown, "labelled_at", "labels_until"),
+                **output.pick(run, *names.split(), "labelled_at", "labels_until"),
                 "summaries": [_summary_dict(run, each) for each in record.summaries],
-                "arm_scores": [
-                    output.pick(each, "segment", "arm", "metric", "value") | {"lists": each.n}
-                    for each in record.arm_scores
-                ],
+                "arm_scores": arm_scores,
                 "evidence": [
                     output.pick(each, "kind", "user", "scores", "baseline", "candidate")
                     for each in evidence
                 ],
                 "explanation": None if explanation is None else asdict(explanation),
-                "earlier_attempts": kept,
-                "same_lists_as": alike,
+                "earlier_attempts": attempts,
+                "same_lists_as": equal_slots,
                 "titles": titles,
             }
         )
         return
     _print_run(record)
-    for each in alike:
+    for each in equal_slots:
         output.print_line(f"the same lists as in the run of {output.instant(each)}")
-    for level in accepted:
-        output.print_line(
-            f"normal since {output.instant(level.slot)}: {level.reason}, {output.instant(level.at)}"
-        )
+    for change in transitions:
+        if change.alert == ACCEPTED:
+            since, at = output.instant(change.slot), output.instant(change.at)
+            output.print_line(f"normal since {since}: {change.reason}, {at}")
     output.print_evidence(worst, titles)
-    for name in kept:
+    for name in attempts:
         output.print_line(
-            f"an earlier attempt is kept: rankwatch show {name} --slot {output.instant(run.slot)}"
+            f"an earlier attempt is stored: rankwatch show {name} --slot {output.instant(run.slot)}"
         )
 
 
 def report(
-    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    comparison: parameters.ComparisonName,
     *,
     file: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     slot: Annotated[
         str | None,
-        typer.Option(help="As of this run's slot, ISO 8601; default: the newest finished run."),
+        typer.Option(help="Slot of the run, ISO 8601; default: the newest finished run."),
     ] = None,
     start: Annotated[
         str | None,
         typer.Option(
-            "--from", help="Over the time from here, with the runs in which alerts began."
+            "--from", help="Start of the period; also shows the runs in which alerts began."
         ),
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--to", help="As of the newest run up to here, included.")
+        str | None, typer.Option("--to", help="End of the period, included; shows its newest run.")
     ] = None,
     config: parameters.Config = parameters.DEFAULT_CONFIG,
 ) -> None:
     """Write the pages of a comparison to one HTML file.
 
-    Over time, the run, and both lists of its worst users. The file needs no server and no network.
+    Shows the period, the run, and both lists of its worst users. The file needs no server and no
+    network.
     """
     from monitor.service.commands.report import report_of
     from monitor.settings.loader import load_settings
 
     if slot is not None and (start or end):
-        raise typer.BadParameter("--slot names one run, --from and --to a time: give either")
+        raise typer.BadParameter(
+            "--slot names one run, --from and --to name a period: give one of both"
+        )
     chosen = None if slot is None else parameters.parse_instant(slot)
     first, last = parameters.parse_period(start, end)
     output.require_writable(file)
@@ -181,32 +165,38 @@ def report(
     output.print_written(file)
 
 
-def _kept_attempts(store: SqlStore, run: Run) -> list[str]:
-    """The names under which earlier attempts of the run's slot are kept."""
+def _slots_with_same_lists(store: SqlStore, run: Run) -> list[datetime]:
+    """Return the slot of the run before if its input was the same, else nothing."""
+    before, _ = store.pages.neighbours(run.comparison, run.slot)
+    if before is None or run.input_hash is None:
+        return []
+    listed = store.history.runs(comparison=run.comparison, limit=1, since=before, until=before)
+    return [each.slot for each in listed if each.input_hash == run.input_hash]
+
+
+def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
+    """Return the names of stored earlier attempts of the slot."""
     from monitor.model.runs import KEPT_MARK
 
-    found = store.history.runs(
+    prefix = f"{run.comparison}{KEPT_MARK}"
+    listed = store.history.runs(
         comparison=None, limit=_LOOKED_THROUGH, since=run.slot, until=run.slot
     )
-    return [
-        each.comparison
-        for each in found
-        if each.comparison.startswith(f"{run.comparison}{KEPT_MARK}")
-    ]
+    return [each.comparison for each in listed if each.comparison.startswith(prefix)]
 
 
 def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
-    found = store.history.runs(comparison=comparison, limit=_LOOKED_THROUGH, since=slot, until=slot)
-    run = next((each for each in found if each.status != "running"), None)
-    record = None if run is None else store.history.record(run.id)
-    if record is None:
-        which = (
-            "no finished run" if slot is None else f"no finished run of slot {output.instant(slot)}"
-        )
-        raise InputError(
-            f"{which} of a comparison named {comparison!r} is stored; see rankwatch runs"
-        )
-    return record
+    listed = store.history.runs(
+        comparison=comparison, limit=_LOOKED_THROUGH, since=slot, until=slot
+    )
+    for run in listed:
+        if run.status != "running" and (record := store.history.record(run.id)) is not None:
+            return record
+    of_slot = "" if slot is None else f" of slot {output.instant(slot)}"
+    raise InputError(
+        f"no finished run{of_slot} of a comparison named {comparison!r} is stored; see rankwatch "
+        "runs"
+    )
 
 
 def _print_run(record: RunRecord) -> None:
@@ -220,18 +210,15 @@ def _print_run(record: RunRecord) -> None:
     if run.reason:
         output.print_line(run.reason)
     for arm, model in (run.models or {}).items():
-        since = (
-            f", {model.before} until the run of {output.instant(model.since)}"
-            if model.since
-            else ""
-        )
-        output.print_line(f"model of the {arm}: {model.now or 'not known'}{since}")
+        models = f"model of the {arm}: {model.now or 'not known'}"
+        if model.since is not None:
+            models += f", {model.before} until the run of {output.instant(model.since)}"
+        output.print_line(models)
     if explanation is not None:
         output.print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
-    output.print_records(
-        (_summary_dict(run, summary) for summary in record.summaries), columns, as_json=False
-    )
+    summaries = (_summary_dict(run, summary) for summary in record.summaries)
+    output.print_records(summaries, columns, as_json=False)
     _print_notes(run)
     if record.arm_scores:
         output.print_line()
@@ -239,13 +226,14 @@ def _print_run(record: RunRecord) -> None:
             ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"),
             arm_rows(record.arm_scores),
         )
-    for table in () if explanation is None else explanation_tables(explanation):
-        output.print_line()
-        output.print_table(table.columns, table.rows, title=table.title)
+    if explanation is not None:
+        for table in explanation_tables(explanation):
+            output.print_line()
+            output.print_table(table.columns, table.rows, title=table.title)
 
 
 def _print_notes(run: Run) -> None:
-    """What the scores by chance refer to, and the state of the labels of relevance."""
+    """Print what the scores by chance refer to, and whether relevance labels have arrived."""
     if run.k is not None and run.catalogue_size is not None:
         output.print_line(
             f"by chance: two random lists of {run.k:,} from a catalogue of {run.catalogue_size:,} "
@@ -254,10 +242,9 @@ def _print_notes(run: Run) -> None:
     if run.labelled_at is not None:
         output.print_line(f"relevance: labelled {output.instant(run.labelled_at)}")
     elif run.labels_until is not None:
-        command = f"rankwatch backfill {run.comparison}"
         output.print_line(
-            f"relevance: waiting for labels until {output.instant(run.labels_until)}; {command} "
-            "looks for them"
+            f"relevance: waiting for labels until {output.instant(run.labels_until)}; rankwatch "
+            f"backfill {run.comparison} looks for them"
         )
 
 

@@ -140,9 +140,9 @@ def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_on
     lock.take()
 
     refused = one_line(db("downgrade 0007"))
-    assert "worked with, by host:7 since" in refused
-    assert "stop it first, or give --force" in refused
-    assert "beside host:7" in db("upgrade").stderr
+    assert "host:7 since" in refused
+    assert "stop it first, or use --force" in refused
+    assert "replace an older version" in db("upgrade").stderr
     assert db("upgrade").stderr == ""
     assert db_json("downgrade 0007 --force")["after"] == "0007"
     lock.release()

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from factories import SLOT, comparison, pull
-from monitor.cli.serve import _obey, tell_systemd, watchdog_interval_s
+from monitor.cli.serve import _obey, notify_systemd, watchdog_interval_s
 from monitor.deadline import Deadline
 from monitor.model.runs import Claim
 from monitor.service.daemon import daemon as daemon_module
@@ -122,7 +122,7 @@ def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "@rankwatch-nobody"])
 def test_without_systemd_nothing_happens(address, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", address)
-    tell_systemd("READY=1")
+    notify_systemd("READY=1")
 
 
 def test_the_watchdog_is_fed_at_half_its_time(monkeypatch):

@@ -53,7 +53,7 @@ class PlanInputs:
 class SampleSizePlan:
     """An answer: what is looked for, and the users, runs or chance that were asked for."""
 
-    known: PlanInputs
+    inputs: PlanInputs
     search: DropSearch
     drop: float
     users: int | None
@@ -251,7 +251,7 @@ def plan_sample_size(
         sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power
     )
     found = SampleSizePlan(
-        known=known, search=search, drop=drop, users=users, runs=runs, chance=None
+        inputs=known, search=search, drop=drop, users=users, runs=runs, chance=None
     )
     if users is not None and runs is not None:
         return replace(found, chance=search.chance(drop, users, runs))

@@ -215,7 +215,7 @@ class OneShot:
         # A slot judged ahead of time would keep every slot before it from being judged.
         if instant > self.clock.now():
             raise ConfigError(
-                f"{name} {format_instant(instant)} lies in the future: only slots that are due "
+                f"{name} {format_instant(instant)} is in the future: only slots that are due "
                 "can be run"
             )
 
