@@ -195,9 +195,9 @@ def result_dict(result: RunResult) -> dict[str, object]:
         summary = output.pick(each, "mean", "standard_error") | {"users": each.n}
         summaries.setdefault(each.metric, {})[each.segment] = summary
     transitions = []
-    for each in result.transitions:
-        names = output.pick(each, "alert", "segment")
-        transitions.append(names | {"from": each.from_state, "to": each.to_state})
+    for change in result.transitions:
+        names = output.pick(change, "alert", "segment")
+        transitions.append(names | {"from": change.from_state, "to": change.to_state})
     return {
         **output.pick(result.claim, "slot", "comparison"),
         **output.pick(result, "status", "reason"),

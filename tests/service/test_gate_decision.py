@@ -346,7 +346,7 @@ def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guess
         return
     with pytest.raises(
         InputError,
-        match=r"are not known any more: the users are others by now. Set keep_lists: all",
+        match=r"are no longer known, because the users have changed. Set keep_lists: all",
     ):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"
@@ -360,11 +360,11 @@ REFUSED = """
 -                            margin: 2.0                   margin 2 lies outside of what is possible: write one between -2 and 2
 -                            margin: .nan                  margin nan lies outside
 noise_floor: null            margin: -0.1                  write one between 0 and 2
--                            reference: 1.5                reference 1.5 lies outside of what extended_tau can be, -1 to 1
+-                            reference: 1.5                reference 1.5 is outside the range of extended_tau, -1 to 1
 keep_scores: 500             -                             set keep_scores: all
-sample: early                -                             depends on the scores of those before
-noise_floor: temporal        -                             rotating ones were not: take {serve: true}
-metrics: [rbo_min(p=0.9)], noise_floor: null    -                             no one value on identical lists: give with --ref
+sample: early                -                             depends on earlier scores
+noise_floor: temporal        -                             do not have: use {serve: true}
+metrics: [rbo_min(p=0.9)], noise_floor: null    -                             no single value on identical lists: set the score
 metrics: [footrule], noise_floor: null          margin: 0.5, reference: .nan  footrule
 """
 """What the comparison is, what is asked, and what is said of it."""
