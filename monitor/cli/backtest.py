@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli import output
 from monitor.cli.on_call import transition_dict
+from monitor.cli.output import (
+    cells_of,
+    instant,
+    number,
+    print_json,
+    print_line,
+    print_records,
+    print_table,
+    require_writable,
+    write_page,
+)
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_period
 
 if TYPE_CHECKING:
@@ -62,16 +72,16 @@ def backtest(  # noqa: PLR0913 - the command's options
 
     first, last = parse_period(start, end)
     if html is not None:
-        output.require_writable(html)
+        require_writable(html)
     compared = list(map(to_comparison, load_with_rules(config, rules, comparisons or ())))
     with opened_store(load_database_settings(config).database) as store:
         results = [backtest_rules(each, store, start=first, end=last) for each in compared]
     if html is not None:
         pages = list(map(_as_page, results))
-        output.write_page(html, f"backtest of {rules.name}", "backtest.html", pages)
+        write_page(html, f"backtest of {rules.name}", "backtest.html", pages)
     for result in results:
         if as_json:
-            output.print_json(_as_dict(result))
+            print_json(_as_dict(result))
         else:
             _print(result)
 
@@ -103,19 +113,19 @@ def _as_dict(result: Backtest) -> dict[str, object]:
 
 
 def _print(result: Backtest) -> None:
-    output.print_line(_runs_line(result))
+    print_line(_runs_line(result))
     if changes := _announced(result.transitions):
-        output.print_records(
+        print_records(
             map(transition_dict, changes),
             _CHANGES,
             as_json=False,
             title="These rules would have sent",
         )
-    output.print_table(
+    print_table(
         ("alert", "pages with these rules>", "pages that were sent or shown>"), _page_rows(result)
     )
     for line in _lacking_lines(result):
-        output.print_line(line)
+        print_line(line)
 
 
 def _runs_line(result: Backtest) -> str:
@@ -154,7 +164,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
         ("What was sent or shown", result.stored),
     ):
         records = map(transition_dict, _announced(transitions))
-        changes.append((title, output.cells_of(records, _CHANGES)))
+        changes.append((title, cells_of(records, _CHANGES)))
     charts = []
     for subject in result.measured:
         title = f"{subject.statistic} of {subject.metric}, all"
@@ -189,9 +199,9 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
         if isinstance(rule.limit, FixedLimit):
             levels.append(Level(value=rule.threshold, name=rule.alert, kind="limit"))
     points = []
-    for at, value in _worst_of_groups(list(values.items()), rules[0].direction):
-        note = f"{output.instant(at)}: {output.number(value)}"
-        points.append(Point(at=at, value=value, note=note))
+    for at in _worst_of_groups(values, rules[0].direction):
+        note = f"{instant(at)}: {number(values[at])}"
+        points.append(Point(at=at, value=values[at], note=note))
     return draw_series(
         points,
         label=f"{subject.statistic} of {subject.metric} over {len(values):,} runs",
@@ -201,30 +211,33 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
 
 
 def _worst_of_groups(
-    values: Sequence[tuple[datetime, float | None]], direction: Direction
-) -> list[tuple[datetime, float | None]]:
-    """Group neighbours to at most _MOST_POINTS groups, and take the worst value of each."""
+    values: Mapping[datetime, float | None], direction: Direction
+) -> list[datetime]:
+    """Group neighbours to at most _MOST_POINTS groups, and return the worst slot of each."""
 
-    def worst_first(slot_and_value: tuple[datetime, float | None]) -> float:
-        _, value = slot_and_value
+    def worst_first(slot: datetime) -> float:
+        value = values[slot]
         if value is None:
             return math.inf
         return value if direction == "below" else -value
 
-    step = -(-len(values) // _MOST_POINTS)
-    groups = [values[start : start + step] for start in range(0, len(values), step)]
+    slots = list(values)
+    step = -(-len(slots) // _MOST_POINTS)
+    groups = (slots[start : start + step] for start in range(0, len(slots), step))
     return [min(group, key=worst_first) for group in groups]
 
 
 def _firings(transitions: Iterable[Transition], subject: Subject) -> Iterator[FiringChange]:
     from monitor.model.pages import FiringChange
 
-    for each in transitions:
-        if (each.metric, each.statistic) == subject and (each.is_start or each.is_end):
+    for transition in transitions:
+        if (transition.metric, transition.statistic) == subject and (
+            transition.is_start or transition.is_end
+        ):
             yield FiringChange(
-                alert=each.alert,
-                segment=each.segment,
-                slot=each.slot,
-                is_start=each.is_start,
+                alert=transition.alert,
+                segment=transition.segment,
+                slot=transition.slot,
+                is_start=transition.is_start,
                 key=None,
             )

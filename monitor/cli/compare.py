@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from monitor.cli import output
+from monitor.cli.output import (
+    cells_of,
+    coverage_dict,
+    number,
+    pick,
+    print_evidence,
+    print_json,
+    print_line,
+    print_records,
+    require_writable,
+    scores_line,
+    write_page,
+)
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError, SourceError
 from monitor.model.instants import utc_now
@@ -158,7 +170,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         selected_users = _options(FileUsersOptions, users, columns)
     count = worst
     if html is not None:
-        output.require_writable(html)
+        require_writable(html)
         count = worst or _DRAWN
     result = compare_files(
         arms, metrics, k, users=selected_users, by=by, worst=count, catalogue=catalogue
@@ -168,13 +180,13 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         item_titles = _read_titles(titles, result.worst)
     if html is not None:
         page = _as_page(result, k, item_titles)
-        output.write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
+        write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
     result = replace(result, worst=result.worst[:worst])
     if as_json:
-        output.print_json({**_as_dict(result, k), "titles": item_titles})
+        print_json({**_as_dict(result, k), "titles": item_titles})
     else:
         _print(result, k, by)
-        output.print_evidence(result.worst, item_titles)
+        print_evidence(result.worst, item_titles)
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
@@ -288,18 +300,18 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) 
 
 def _print(result: FileComparison, k: int, by: str | None) -> None:
     for line in _coverage_lines(result, k):
-        output.print_line(line)
-    output.print_records(_metric_records(result, result.coverage.all), _COLUMNS, as_json=False)
-    output.print_line(_chance_line(result))
-    output.print_line(_changes_line(result.apart[ALL]))
+        print_line(line)
+    print_records(_metric_records(result, result.coverage.all), _COLUMNS, as_json=False)
+    print_line(_chance_line(result))
+    print_line(_changes_line(result.apart[ALL]))
     if by is None:
         return
     for row in result.coverage.rows[1:]:
-        output.print_line()
+        print_line()
         title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
-        output.print_records(_metric_records(result, row), _COLUMNS, as_json=False, title=title)
+        print_records(_metric_records(result, row), _COLUMNS, as_json=False, title=title)
         if row.paired:
-            output.print_line(_changes_line(result.apart[row.segment]))
+            print_line(_changes_line(result.apart[row.segment]))
 
 
 def _coverage_lines(result: FileComparison, k: int) -> list[str]:
@@ -348,14 +360,14 @@ def _as_page(result: FileComparison, k: int, titles: Mapping[str, str]) -> dict[
             spreads.append(draw_distribution(summary, result.by_chance[summary.metric]))
     users = []
     for each in result.worst:
-        pair = draw_pair(each.baseline, each.candidate, titles, output.scores_line(each))
+        pair = draw_pair(each.baseline, each.candidate, titles, scores_line(each))
         users.append((each.user, pair.body))
     return {
         "lines": (*_coverage_lines(result, k), _chance_line(result)),
         "changes": changes,
         "kinds": draw_bars(bars, label="lists by kind of change"),
         "spreads": spreads,
-        "metrics": output.cells_of(records, f"segment {_COLUMNS}"),
+        "metrics": cells_of(records, f"segment {_COLUMNS}"),
         "users": users,
     }
 
@@ -379,7 +391,6 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
     parts = breakdown.parts
     if parts is None:
         return kinds
-    number = output.number
     return (
         f"{breakdown.metric} is {number(parts.whole)} from that of identical lists: "
         f"items replaced {number(parts.membership)}, order {number(parts.order)}, "
@@ -401,9 +412,7 @@ def _as_dict(result: FileComparison, k: int) -> dict[str, object]:
         "catalogue": result.catalogue,
         "typical_length": result.length,
         "segments": {row.segment: _segment_dict(result, row) for row in segments},
-        "worst": [
-            output.pick(each, "user", "scores", "baseline", "candidate") for each in result.worst
-        ],
+        "worst": [pick(each, "user", "scores", "baseline", "candidate") for each in result.worst],
         "notes": [*result.notes, *_mismatch_lines(result)],
         "id_mismatches": [asdict(each) for each in result.id_mismatches],
     }
@@ -415,12 +424,12 @@ def _segment_dict(result: FileComparison, row: CoverageRow) -> dict[str, object]
     if breakdown is not None:
         parts = None
         if breakdown.parts is not None:
-            parts = output.pick(breakdown.parts, "membership", "order", "length")
+            parts = pick(breakdown.parts, "membership", "order", "length")
         apart = {"metric": breakdown.metric, "parts": parts, "lists": breakdown.kinds}
     return {
         "users": row.asked,
         "paired": row.paired,
-        "coverage": output.coverage_dict(row.reasons),
+        "coverage": coverage_dict(row.reasons),
         "metrics": _metric_dicts(result, row),
         "apart": apart,
     }
@@ -431,7 +440,7 @@ def _metric_dicts(result: FileComparison, row: CoverageRow) -> dict[str, dict[st
         summary.metric: {
             "mean": summary.mean,
             "by_chance": result.by_chance[summary.metric],
-            **output.pick(summary, "standard_error", "n", "n_undefined"),
+            **pick(summary, "standard_error", "n", "n_undefined"),
             **summary.statistics,
         }
         for summary in result.summaries

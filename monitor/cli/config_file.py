@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli import output
+from monitor.cli.output import (
+    SOURCE_EXIT,
+    coverage_dict,
+    instant,
+    log_errors_only,
+    pick,
+    print_error,
+    print_evidence,
+    print_json,
+    print_line,
+)
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
 from monitor.errors import ConfigError
 
@@ -29,9 +39,9 @@ def schema() -> None:
     from monitor.settings.json_schema import json_schema
     from monitor.sources import SOURCES
 
-    output.print_line(json.dumps(json_schema(), indent=2))
+    print_line(json.dumps(json_schema(), indent=2))
     for problem in (*SOURCES.problems(), *RECEIVERS.problems()):
-        output.print_error(problem)
+        print_error(problem)
 
 
 def init(
@@ -57,7 +67,7 @@ def init(
         raise ConfigError(f"{target} exists already; --force replaces it") from None
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from None
-    output.print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
+    print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
 
 
 def check_config(
@@ -85,9 +95,9 @@ def check_config(
     from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
-    output.log_errors_only()
+    log_errors_only()
     for problem in (*SOURCES.problems(), *RECEIVERS.problems(), *METRICS.problems()):
-        output.print_error(problem)
+        print_error(problem)
     settings = load_settings(config)
     # Raises an error if a certificate cannot be used.
     open_access(settings.access, name=settings.web_config_file)
@@ -101,27 +111,27 @@ def check_config(
     previews = [preview_users(watched, users) for watched in selected]
     for preview in previews:
         if as_json:
-            output.print_json(_preview_dict(preview))
+            print_json(_preview_dict(preview))
         else:
             _print_preview(preview)
     if not as_json:
         if (exposed := exposure(parse_url(settings.database))) is not None:
-            output.print_line(f"database: {exposed}")
+            print_line(f"database: {exposed}")
         for warning in sorted(warnings):
-            output.print_line(warning)
+            print_line(warning)
         if settings.privacy.key_file is not None:
-            output.print_line(
+            print_line(
                 "privacy: user ids are stored as keyed hashes; plain ids that were stored before "
                 "remain until retention deletes them"
             )
         if (exposed := settings.privacy.exposure) is not None:
-            output.print_line(f"privacy: {exposed}")
-        output.print_line(
+            print_line(f"privacy: {exposed}")
+        print_line(
             f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} "
             "receiver(s)"
         )
     if not all(preview.evidence for preview in previews):
-        raise typer.Exit(output.SOURCE_EXIT)
+        raise typer.Exit(SOURCE_EXIT)
 
 
 def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
@@ -137,9 +147,9 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
             ends = certificates_end(str(value))
             certificate = f"cert_file {value}: its certificate, or one that signed it,"
             if ends is not None and ends <= now:
-                raise ConfigError(f"{certificate} ended {output.instant(ends)}: renew it")
+                raise ConfigError(f"{certificate} ended {instant(ends)}: renew it")
             if ends is not None and ends <= now + _SOON:
-                yield f"{certificate} ends {output.instant(ends)}: renew it"
+                yield f"{certificate} ends {instant(ends)}: renew it"
         parts = value if isinstance(value, tuple) else (value,)
         for part in parts:
             yield from _expiring_certificates(part, now)
@@ -147,24 +157,24 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
 
 def _print_preview(preview: Preview) -> None:
     comparison = preview.comparison
-    output.print_line(
-        f"{comparison.name}  slot {output.instant(preview.slot)}  "
-        f"next {output.instant(preview.next_slot)}  top {comparison.measuring.k}  "
+    print_line(
+        f"{comparison.name}  slot {instant(preview.slot)}  "
+        f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
         "of users in the sample or not"
     )
     for trouble in preview.troubles:
-        output.print_line(f"  {trouble}")
+        print_line(f"  {trouble}")
     if preview.coverage is not None:
         coverage = preview.coverage.all
         for (arm, reason), count in coverage.reasons.items():
             sentence = f"  {arm}: {count} of {coverage.asked} users {reason}"
             if note := preview.notes.get((arm, reason)):
                 sentence += f" ({note})"
-            output.print_line(sentence)
+            print_line(sentence)
     for sentence in _write_matches(preview):
-        output.print_line(f"  {sentence}")
-    output.print_evidence(preview.evidence, preview.titles)
-    output.print_line()
+        print_line(f"  {sentence}")
+    print_evidence(preview.evidence, preview.titles)
+    print_line()
 
 
 def _write_matches(preview: Preview) -> list[str]:
@@ -182,11 +192,11 @@ def _write_matches(preview: Preview) -> list[str]:
 def _preview_dict(preview: Preview) -> dict[str, object]:
     coverage: dict[str, int] = {}
     if preview.coverage is not None:
-        coverage = output.coverage_dict(preview.coverage.all.reasons)
+        coverage = coverage_dict(preview.coverage.all.reasons)
     notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
     return {
         "comparison": preview.comparison.name,
-        **output.pick(preview, "slot", "next_slot"),
+        **pick(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
         "troubles": [*preview.troubles, *notes],
         "matches": _write_matches(preview),
@@ -194,8 +204,7 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         "id_mismatches": list(map(asdict, preview.id_mismatches)),
         "coverage": coverage,
         "users": [
-            output.pick(each, "user", "scores", "baseline", "candidate")
-            for each in preview.evidence
+            pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence
         ],
         "titles": preview.titles,
     }

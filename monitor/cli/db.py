@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,12 @@ def _require_revision(revision: str) -> str:
     return revision
 
 
+def _database_url(config: Path) -> str:
+    from monitor.settings.excerpt import load_database_settings
+
+    return load_database_settings(config).database.get_secret_value()
+
+
 @app.command("upgrade")
 def upgrade_schema(
     config: Config = DEFAULT_CONFIG,
@@ -37,10 +44,9 @@ def upgrade_schema(
 
     Warns if a daemon is using them.
     """
-    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
-    url = load_database_settings(config).database.get_secret_value()
+    url = _database_url(config)
     before = schema_version.current(url)
     user = schema_version.user_of(url)
     schema_version.upgrade(url, revision)
@@ -76,10 +82,9 @@ def downgrade_schema(
     Back up the database first: data that only newer versions store is lost. Refused while a daemon
     uses the database, and on PostgreSQL during a run.
     """
-    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
-    url = load_database_settings(config).database.get_secret_value()
+    url = _database_url(config)
     before = schema_version.current(url)
     if not force and (user := schema_version.user_of(url)):
         raise DatabaseError(f"{user} is using the database: stop it first, or use --force")
@@ -94,10 +99,9 @@ def downgrade_schema(
 @app.command("current")
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Print the revision of the schema and the one that this version needs."""
-    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
-    current = schema_version.current(load_database_settings(config).database.get_secret_value())
+    current = schema_version.current(_database_url(config))
     wanted = schema_version.head()
     if as_json:
         print_json({"schema": current, "wanted": wanted})
@@ -116,10 +120,9 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     Reads the complete file, which takes about ten seconds for each gigabyte. Exit 0 if all is well,
     4 with the damage or the differences otherwise.
     """
-    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
-    url = load_database_settings(config).database.get_secret_value()
+    url = _database_url(config)
     examined = schema_version.damage_in(url)  # first, because damage causes the other errors
     damage, advice = examined or ([], "")
     current = schema_version.current(url)

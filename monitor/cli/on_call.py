@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli import parameters
 from monitor.cli.output import (
     DELIVERY_EXIT,
     instant,
@@ -18,6 +17,21 @@ from monitor.cli.output import (
     print_json,
     print_line,
     print_records,
+)
+from monitor.cli.parameters import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Author,
+    Comment,
+    ComparisonName,
+    Config,
+    ListingGroup,
+    OneComparison,
+    author_name,
+    opened_database,
+    parse_instant,
+    parse_span,
+    require_known,
 )
 from monitor.errors import ConfigError
 from monitor.model.instants import utc_now
@@ -39,14 +53,14 @@ _TRANSITION_COLUMNS = "slot comparison alert segment from to value> threshold> u
 _REASONS = 4  # how many reasons to list for the quiet alerts of a comparison
 
 alerts_app = typer.Typer(
-    cls=parameters.ListingGroup,
+    cls=ListingGroup,
     help=(
         "Show, acknowledge and resolve alerts. Without a command: `ls`, with all of its options."
     ),
 )
 
 silence_app = typer.Typer(
-    cls=parameters.ListingGroup,
+    cls=ListingGroup,
     help="Add, list and expire silences, which suppress notifications. Without a command: `ls`.",
 )
 _SILENCE_COLUMNS = "id> matchers starts_at ends_at author comment"
@@ -62,16 +76,16 @@ _MOST = 10_000
 
 @alerts_app.command("ls")
 def list_alerts(
-    comparison: parameters.OneComparison = None,
+    comparison: OneComparison = None,
     *,
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    config: Config = DEFAULT_CONFIG,
     limit: Annotated[
         int | None,
         typer.Option(
             "--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default: all."
         ),
     ] = None,
-    as_json: parameters.AsJson = False,
+    as_json: AsJson = False,
     only_states: Annotated[
         bool, typer.Option("--states", help="The state of every alert, without transitions.")
     ] = False,
@@ -82,11 +96,11 @@ def list_alerts(
     prints one object for each transition, oldest first; with --states --json one object for each
     alert and segment.
     """
-    with parameters.opened_database(config) as (store, configured):
+    with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
         transitions = store.alerts.transitions(comparison=comparison, limit=limit)
     if not states and not transitions:
-        parameters.require_known(comparison, configured)
+        require_known(comparison, configured)
     if only_states:
         _print_states(states, as_json=as_json)
         return
@@ -150,7 +164,7 @@ def transition_dict(transition: Transition) -> dict[str, object]:
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
     context: typer.Context,
-    comparison: parameters.OneComparison = None,
+    comparison: OneComparison = None,
     *,
     alert: Annotated[
         str | None, typer.Option("--alert", "-a", help="Only alerts with this name; default: all.")
@@ -159,16 +173,16 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
         str | None,
         typer.Option("--segment", "-s", help="Only this segment; default: all segments."),
     ] = None,
-    by: parameters.Author = None,
-    comment: parameters.Comment = "",
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
-    as_json: parameters.AsJson = False,
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
 ) -> None:
     """Acknowledge or resolve the selected firing alerts, and print what changed."""
     from monitor.pipeline.alert_actions import Signature, change_firing
 
     ends = context.info_name == "resolve"
-    signed = Signature(author=parameters.author_name(by), comment=comment, at=utc_now())
+    signed = Signature(author=author_name(by), comment=comment, at=utc_now())
 
     def is_meant(start: Transition) -> bool:
         return (
@@ -177,7 +191,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
             and segment in (None, start.segment)
         )
 
-    with parameters.opened_database(config) as (store, _):
+    with opened_database(config) as (store, _):
         changed = change_firing(store.alerts, is_meant, signed, ends=ends)
     if not changed:
         which = "matches" if ends else f"matches that {signed.author} has not acknowledged"
@@ -186,7 +200,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
 
 
 def accept(  # noqa: PLR0913 - the command's options
-    comparison: parameters.ComparisonName,
+    comparison: ComparisonName,
     *,
     start: Annotated[
         str,
@@ -197,10 +211,10 @@ def accept(  # noqa: PLR0913 - the command's options
     undo: Annotated[
         bool, typer.Option("--undo", help="Undo the acceptance from this slot on.")
     ] = False,
-    by: parameters.Author = None,
-    comment: parameters.Comment = "",
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
-    as_json: parameters.AsJson = False,
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
 ) -> None:
     """Accept a change as normal.
 
@@ -211,18 +225,18 @@ def accept(  # noqa: PLR0913 - the command's options
     from monitor.model.alerts import accepted_level
     from monitor.pipeline.alert_actions import Signature
 
-    slot, now = parameters.parse_instant(start), utc_now()
+    slot, now = parse_instant(start), utc_now()
     if slot > now:
         raise typer.BadParameter(
             f"--from {start} is in the future: name the slot of a run, see `rankwatch runs "
             f"{comparison}`"
         )
-    with parameters.opened_database(config) as (store, configured):
+    with opened_database(config) as (store, configured):
         records = store.history.run_records(
             comparison, after=slot - timedelta(microseconds=1), limit=1
         )
         if not records:
-            parameters.require_known(comparison, configured)
+            require_known(comparison, configured)
         if undo:
             level = store.alerts.undo_acceptance(comparison, slot)
             if level is None:
@@ -236,7 +250,7 @@ def accept(  # noqa: PLR0913 - the command's options
                     f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs "
                     f"{comparison}`"
                 )
-            signed = Signature(author=parameters.author_name(by), comment=comment, at=now)
+            signed = Signature(author=author_name(by), comment=comment, at=now)
             reason = signed.reason("accepted")
             level = store.alerts.accept(accepted_level(comparison, slot, reason, now))
     print_records(
@@ -264,10 +278,10 @@ def add_silence(  # noqa: PLR0913 - the command's options
     start: Annotated[
         str | None, typer.Option("--from", help="Beginning, ISO 8601; default: now.")
     ] = None,
-    by: parameters.Author = None,
-    comment: parameters.Comment = "",
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
-    as_json: parameters.AsJson = False,
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
 ) -> None:
     """Suppress notifications of alerts for a time.
 
@@ -276,12 +290,12 @@ def add_silence(  # noqa: PLR0913 - the command's options
     from monitor.pipeline.alert_actions import Signature, make_silence
 
     now = utc_now()
-    starts_at = now if start is None else parameters.parse_instant(start)
-    signed = Signature(author=parameters.author_name(by), comment=comment, at=now)
+    starts_at = now if start is None else parse_instant(start)
+    signed = Signature(author=author_name(by), comment=comment, at=now)
     silence = make_silence(
         matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until)
     )
-    with parameters.opened_database(config) as (store, configured):
+    with opened_database(config) as (store, configured):
         silence = store.alerts.add_silence(silence)
         states = store.alerts.states()
     print_records([_silence_dict(silence)], _SILENCE_COLUMNS, as_json=as_json)
@@ -292,11 +306,11 @@ def add_silence(  # noqa: PLR0913 - the command's options
 def list_silences(
     *,
     every: Annotated[bool, typer.Option("--all", help="Also silences that have ended.")] = False,
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
-    as_json: parameters.AsJson = False,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
 ) -> None:
     """List silences that are active now or later."""
-    with parameters.opened_database(config) as (store, configured):
+    with opened_database(config) as (store, configured):
         silences = store.alerts.silences(ending_after=None if every else utc_now())
         states = store.alerts.states()
     print_records(map(_silence_dict, silences), _SILENCE_COLUMNS, as_json=as_json)
@@ -314,13 +328,13 @@ def expire_silences(
             help="Numbers of silences, as `silence ls` shows them.",
         ),
     ],
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    config: Config = DEFAULT_CONFIG,
     *,
-    as_json: parameters.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """End silences now. Alerts that still fire are sent."""
     now = utc_now()
-    with parameters.opened_database(config) as (store, _):
+    with opened_database(config) as (store, _):
         missing = []
         for number in numbers:
             if not store.alerts.expire_silence(number, now=now):
@@ -355,9 +369,9 @@ def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetim
             "give either --for or --until: a silence without an end would be forgotten"
         )
     if until is not None:
-        return parameters.parse_instant(until)
+        return parse_instant(until)
     try:
-        return starts_at + parameters.parse_span(span or "")
+        return starts_at + parse_span(span or "")
     except OverflowError:
         raise typer.BadParameter(f"--for {span} ends too late: give a shorter one") from None
 
@@ -370,14 +384,14 @@ def list_deliveries(
         bool,
         typer.Option("--all", help=f"Also the newest {_SETTLED} that are dead or dropped."),
     ] = False,
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
-    as_json: parameters.AsJson = False,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
 ) -> None:
     """List pending deliveries, and why each waits.
 
     Reasons are: silenced, inhibited, a dry run, refused. `message` is a short form of the text.
     """
-    with parameters.opened_database(config) as (store, _):
+    with opened_database(config) as (store, _):
         settled = _SETTLED if every else 0
         deliveries = store.outbox.deliveries(receiver=receiver, settled=settled, limit=_MOST)
     columns = (
@@ -391,7 +405,7 @@ def list_deliveries(
 def try_receivers(
     receiver: _OneReceiver = None,
     *,
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    config: Config = DEFAULT_CONFIG,
     wait: Annotated[
         str | None,
         typer.Option(
@@ -401,7 +415,7 @@ def try_receivers(
             "drops alerts that end before its group_wait.",
         ),
     ] = None,
-    as_json: parameters.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Send receivers a test: a firing alert, and its end.
 
@@ -412,17 +426,16 @@ def try_receivers(
     from monitor.service.commands.receiver_test import send_test
     from monitor.settings.loader import load_settings
 
-    span = timedelta(0) if wait is None else parameters.parse_span(wait)
+    span = timedelta(0) if wait is None else parse_span(wait)
     log_errors_only()
     replies = list(send_test(load_settings(config), receiver, SystemClock(), wait=span))
     outcomes = []
     for reply in replies:
-        is_delivered = reply.trouble is None
         outcomes.append(
             {
                 "receiver": reply.receiver,
                 "sent": reply.status,
-                "is_delivered": is_delivered,
+                "is_delivered": reply.trouble is None,
                 "trouble": reply.trouble,
             }
         )

@@ -91,10 +91,9 @@ def report_unwritten(error: OSError) -> None:
     """Print which output could not be written. Ignores a closed pipe, such as to ``head``."""
     if isinstance(error, BrokenPipeError) and error.filename is None:
         return
-    name = error.filename or "output"
-    cause = error.strerror or type(error).__name__
     with suppress(OSError):
-        typer.echo(f"rankwatch: {name}: {cause}", err=True)
+        cause = error.strerror or type(error).__name__
+        typer.echo(f"rankwatch: {error.filename or 'output'}: {cause}", err=True)
 
 
 def print_json(*values: object) -> None:
@@ -207,12 +206,9 @@ def cells_of(
     records: Iterable[Mapping[str, object]], columns: str
 ) -> tuple[list[str], list[list[str]]]:
     """Return the titles of these columns, and a row of text for each record."""
-    names = columns.split()
-    keys = [name.removesuffix(">") for name in names]
-    rows = []
-    for record in records:
-        rows.append([cell(record.get(key)) for key in keys])
-    return [name.replace("_", " ") for name in names], rows
+    keys = columns.replace(">", "").split()
+    rows = [[cell(record.get(key)) for key in keys] for record in records]
+    return [column.replace("_", " ") for column in columns.split()], rows
 
 
 def cell(value: object) -> str:

@@ -9,7 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from monitor.cli import output
+from monitor.cli.output import (
+    INTERNAL_EXIT,
+    OUTPUT_EXIT,
+    USAGE_EXIT,
+    VERDICT_EXITS,
+    indented_json,
+    instant,
+    number,
+    print_error,
+    print_json,
+    print_line,
+    print_table,
+    report_internal,
+    report_unwritten,
+    require_writable,
+    write_page,
+    write_whole,
+)
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, ComparisonName, Config, parse_instant
 from monitor.errors import ConfigError, InputError, MonitorError
 
@@ -38,7 +55,7 @@ _COLUMNS = (
 class GateCommand(TyperCommand):
     """A command whose errors never end with the exit code of a verdict."""
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the signature of click
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as in click
         """Parse the options. Wrong ones end with 64."""
         try:
             return super().make_context(*args, **kwargs)
@@ -57,17 +74,17 @@ class GateCommand(TyperCommand):
         except (typer.Exit, KeyboardInterrupt):
             raise
         except MonitorError as error:
-            output.print_error(str(error))
+            print_error(str(error))
             if isinstance(error, (ConfigError, InputError)):
-                raise typer.Exit(output.USAGE_EXIT) from None
-            if error.exit_code in output.VERDICT_EXITS.values():
-                raise typer.Exit(output.INTERNAL_EXIT) from None
+                raise typer.Exit(USAGE_EXIT) from None
+            if error.exit_code in VERDICT_EXITS.values():
+                raise typer.Exit(INTERNAL_EXIT) from None
             raise typer.Exit(error.exit_code) from None
         except OSError as error:
             if error.filename is None:
                 raise  # standard output, which `main` reports
-            output.report_unwritten(error)
-            raise typer.Exit(output.OUTPUT_EXIT) from None
+            report_unwritten(error)
+            raise typer.Exit(OUTPUT_EXIT) from None
         except Exception as error:  # noqa: BLE001 - likewise
             _end(error)
 
@@ -78,10 +95,10 @@ def _end(error: Exception) -> NoReturn:
     Report any other error and end with 70.
     """
     if not hasattr(error, "exit_code"):
-        output.report_internal(error)
-        raise typer.Exit(output.INTERNAL_EXIT) from None
+        report_internal(error)
+        raise typer.Exit(INTERNAL_EXIT) from None
     if error.exit_code == _CLICK_USAGE:
-        error.exit_code = output.USAGE_EXIT
+        error.exit_code = USAGE_EXIT
     raise error
 
 
@@ -148,29 +165,29 @@ def gate(  # noqa: PLR0913 - the command's options
     )
     for path in (certificate, html):
         if path is not None:
-            output.require_writable(path)
+            require_writable(path)
     with opened_store(settings.database) as store:
         most_looks = 0 if html is None else _MOST_LOOKS
         result = decide(store.history, settings, question, SystemClock(), most_looks=most_looks)
     if html is not None:
-        output.write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(result)])
+        write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(result)])
     content = describe_certificate(result)
     if certificate is not None:
-        output.write_whole(certificate, output.indented_json(content))
+        write_whole(certificate, indented_json(content))
     if as_json:
-        output.print_json(content)
+        print_json(content)
     else:
         _print(result)
-    raise typer.Exit(output.VERDICT_EXITS[result.verdict.value])
+    raise typer.Exit(VERDICT_EXITS[result.verdict.value])
 
 
 def _print(certificate: Certificate) -> None:
     for line in _question_lines(certificate):
-        output.print_line(line)
+        print_line(line)
     if certificate.segments:
-        output.print_table(_COLUMNS, map(_row, certificate.segments))
-        output.print_line(_scale_line(certificate))
-    output.print_line(f"{certificate.verdict.value.upper()}: {certificate.words}")
+        print_table(_COLUMNS, map(_row, certificate.segments))
+        print_line(_scale_line(certificate))
+    print_line(f"{certificate.verdict.value.upper()}: {certificate.words}")
 
 
 def _question_lines(certificate: Certificate) -> list[str]:
@@ -216,12 +233,11 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
     """Draw mean and bounds of one segment at each look, with the margin."""
     from monitor.charts.time_chart import Level, Point, draw_series
 
-    number = output.number
     points = []
     for slot, segments in certificate.course.items():
         each = segments[place]
         note = (
-            f"{output.instant(slot)}, {each.users:,} users: {number(each.low)} to "
+            f"{instant(slot)}, {each.users:,} users: {number(each.low)} to "
             f"{number(each.high)}, {each.verdict.value}"
         )
         points.append(Point(at=slot, value=each.mean_best, note=note, low=each.low, high=each.high))
@@ -238,9 +254,9 @@ def _runs_line(certificate: Certificate) -> str:
         return "runs: none"
     users = sum(run.users for run in runs)
     missing = sum(run.missing for run in runs)
-    period = output.instant(runs[0].slot)
+    period = instant(runs[0].slot)
     if len(runs) > 1:
-        period += f" to {output.instant(runs[-1].slot)}"
+        period += f" to {instant(runs[-1].slot)}"
     looks = certificate.looks
     if certificate.question.is_census:
         return (
@@ -252,7 +268,6 @@ def _runs_line(certificate: Certificate) -> str:
 
 
 def _row(result: GateResult) -> tuple[str, ...]:
-    number = output.number
     mean = number(result.mean_best)
     if number(result.mean_worst) != mean:
         mean += f" to {number(result.mean_worst)}"

@@ -220,8 +220,8 @@ def plan(  # noqa: PLR0913 - a command is all of its options
         by_rule = share is not None and not overrides
         configured, stored, until = _stored(comparison, config, metric, segment, by_rule=by_rule)
     plans = []
-    for each in stored:
-        inputs = replace(each, **overrides)
+    for stored_inputs in stored:
+        inputs = replace(stored_inputs, **overrides)
         size = drop
         if size is None:
             size = sample_size.drop_of_share(inputs, share or 0.0, to)

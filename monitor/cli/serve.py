@@ -76,11 +76,9 @@ def _obey(daemon: Daemon, signals: int) -> None:
     """
     interval = watchdog_interval_s() or IDLE_S
     while True:
-        received: set[int] = set()
         is_readable, _, _ = select.select([signals], [], [], interval)
-        if is_readable:
-            # All pending signals at once: equal ones count as one, and none delays another.
-            received = set(os.read(signals, 1 << 20))
+        # All pending signals at once: equal ones count as one, and none delays another.
+        received = set(os.read(signals, 1 << 20)) if is_readable else set()
         if received - {signal.SIGHUP}:
             return
         if received:

@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli import output
+from monitor.cli.output import (
+    SOURCE_EXIT,
+    coverage_dict,
+    instant,
+    log_errors_only,
+    number,
+    pick,
+    print_error,
+    print_json,
+    print_line,
+    print_table,
+    progress,
+    report_unwritten,
+    show_pull,
+)
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -84,15 +98,15 @@ def run_once(  # noqa: PLR0913 - the command's options
     file = None if textfile is None else require_textfile(textfile)
     gateway = None if push is None else gateway_at(push, instance=push_instance)
     if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
-        output.print_error(
+        print_error(
             f"the process list shows the password of --push: put its URL into {PUSH_VARIABLE}"
         )
-    output.log_errors_only()
+    log_errors_only()
     results: list[RunResult] = []
     errors: list[MonitorError | OSError] = []
-    with open_one_shot(config, reconciles=True, say=output.print_error) as service:
-        with output.progress() as bars:
-            shown = replace(service, on_progress=partial(output.show_pull, bars))
+    with open_one_shot(config, reconciles=True, say=print_error) as service:
+        with progress() as bars:
+            shown = replace(service, on_progress=partial(show_pull, bars))
             for outcome in shown.run_once(comparison, chosen_slot, again=again):
                 if isinstance(outcome, MonitorError):
                     errors.append(outcome)
@@ -100,7 +114,7 @@ def run_once(  # noqa: PLR0913 - the command's options
                     results.append(outcome)
         # Before the delivery: finished runs remain stored even if the delivery fails.
         if as_json:
-            output.print_json(*map(result_dict, results))
+            print_json(*map(result_dict, results))
         else:
             _print_results(results)
         undelivered: list[MonitorError] = []
@@ -117,9 +131,9 @@ def _raise(errors: Sequence[MonitorError | OSError]) -> None:
     """Raise the last error, if there is one, and print the errors before it."""
     for each in errors[:-1]:
         if isinstance(each, OSError):
-            output.report_unwritten(each)
+            report_unwritten(each)
         else:
-            output.print_error(str(each))
+            print_error(str(each))
     if errors:
         raise errors[-1]
 
@@ -145,21 +159,21 @@ def replay(  # noqa: PLR0913 - the command's options
 
     first, last = parse_instant(start), parse_instant(end)
     parse_period(start, end)
-    output.log_errors_only()
+    log_errors_only()
     results: list[RunResult] = []
     with (
-        open_one_shot(config, reconciles=False, say=output.print_error) as service,
-        output.progress() as bar,
+        open_one_shot(config, reconciles=False, say=print_error) as service,
+        progress() as bar,
     ):
         slots = service.slots(comparison, first, last, again=again)
         task = bar.add_task("replay", total=len(slots))
         try:
             for result in service.replay(slots, is_announced=notify):
                 results.append(result)
-                name = f"replay {result.claim.comparison} {output.instant(result.claim.slot)}"
+                name = f"replay {result.claim.comparison} {instant(result.claim.slot)}"
                 bar.update(task, advance=1, description=name)
                 if as_json:
-                    output.print_json(result_dict(result))
+                    print_json(result_dict(result))
         finally:
             bar.stop()
             if not as_json:
@@ -170,7 +184,7 @@ def replay(  # noqa: PLR0913 - the command's options
     for result in results:
         unjudged += any(state.judged_slot > result.claim.slot for state in result.states)
     if unjudged:
-        output.print_error(
+        print_error(
             f"{unjudged} of {len(results)} runs were measured but not judged, because newer slots "
             "were judged before. To see what the rules would have done: rankwatch backtest "
             "--rules rankwatch.yaml"
@@ -180,7 +194,7 @@ def replay(  # noqa: PLR0913 - the command's options
 
 def _exit(results: Sequence[RunResult]) -> None:
     if any(result.status == "failed" for result in results):
-        raise typer.Exit(output.SOURCE_EXIT)
+        raise typer.Exit(SOURCE_EXIT)
 
 
 def result_dict(result: RunResult) -> dict[str, object]:
@@ -188,19 +202,19 @@ def result_dict(result: RunResult) -> dict[str, object]:
     counts: dict[str, object] = {"asked": None, "paired": None, "coverage": {}}
     if result.coverage is not None:
         row = result.coverage.all
-        counts = output.pick(row, "asked", "paired")
-        counts["coverage"] = output.coverage_dict(row.reasons)
+        counts = pick(row, "asked", "paired")
+        counts["coverage"] = coverage_dict(row.reasons)
     summaries: dict[str, dict[str, object]] = {}
     for each in _believable(result):
-        summary = output.pick(each, "mean", "standard_error") | {"users": each.n}
+        summary = pick(each, "mean", "standard_error") | {"users": each.n}
         summaries.setdefault(each.metric, {})[each.segment] = summary
     transitions = []
     for change in result.transitions:
-        names = output.pick(change, "alert", "segment")
+        names = pick(change, "alert", "segment")
         transitions.append(names | {"from": change.from_state, "to": change.to_state})
     return {
-        **output.pick(result.claim, "slot", "comparison"),
-        **output.pick(result, "status", "reason"),
+        **pick(result.claim, "slot", "comparison"),
+        **pick(result, "status", "reason"),
         **counts,
         "gap_seconds": result.gap_seconds,
         "summaries": summaries,
@@ -234,12 +248,10 @@ def _print_results(results: Sequence[RunResult]) -> None:
         *(f"{metric}>" for metric in metrics),
         "alerts",
     )
-    output.print_table(columns, (_result_row(result, metrics) for result in results))
+    print_table(columns, (_result_row(result, metrics) for result in results))
     for result in results:
         if result.reason:
-            output.print_line(
-                f"{result.claim.comparison} {output.instant(result.claim.slot)}: {result.reason}"
-            )
+            print_line(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
 
 
 def _result_row(result: RunResult, metrics: Sequence[str]) -> tuple[str, ...]:
@@ -252,11 +264,11 @@ def _result_row(result: RunResult, metrics: Sequence[str]) -> tuple[str, ...]:
     for each in result.transitions:
         changes.append(f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}")
     return (
-        output.instant(result.claim.slot),
+        instant(result.claim.slot),
         result.claim.comparison,
         result.status,
         *users,
-        *(output.number(means.get(metric)) for metric in metrics),
+        *(number(means.get(metric)) for metric in metrics),
         ", ".join(changes),
     )
 
@@ -288,15 +300,15 @@ def backfill(
     from monitor.service.commands.one_shot import open_one_shot
 
     first, last = parse_period(start, end)
-    output.log_errors_only()
+    log_errors_only()
     with open_one_shot(config, reconciles=False) as service:
         filled_runs = list(service.backfill(comparison, first, last))
     if as_json:
-        output.print_json(*map(_backfill_dict, filled_runs))
+        print_json(*map(_backfill_dict, filled_runs))
     else:
         _print_backfill(filled_runs)
     if any(each.trouble for each in filled_runs):
-        raise typer.Exit(output.SOURCE_EXIT)
+        raise typer.Exit(SOURCE_EXIT)
 
 
 def _outcome(filled: BackfilledRun) -> str:
@@ -307,12 +319,12 @@ def _outcome(filled: BackfilledRun) -> str:
 
 def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
     return {
-        **output.pick(filled.run, "comparison", "slot"),
+        **pick(filled.run, "comparison", "slot"),
         "outcome": _outcome(filled),
         "reason": filled.trouble,
         "labels_until": filled.run.labels_until,
         "summaries": {
-            each.metric: output.pick(each, "mean", "standard_error") | {"users": each.n}
+            each.metric: pick(each, "mean", "standard_error") | {"users": each.n}
             for each in _of_all(filled.summaries)
         },
     }
@@ -335,14 +347,14 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
         "reason",
     )
     if filled_runs:
-        output.print_table(columns, (_backfill_row(each, metrics) for each in filled_runs))
+        print_table(columns, (_backfill_row(each, metrics) for each in filled_runs))
     labelled = len(filled_runs) - len(waiting)
     nouns = "run" if labelled == 1 else "runs"
     verb = "waits" if len(waiting) == 1 else "wait"
     status = f"{labelled} {nouns} labelled now, {len(waiting)} still {verb}"
     if waiting:
-        status += f", the oldest since {output.instant(min(waiting))}"
-    output.print_line(status)
+        status += f", the oldest since {instant(min(waiting))}"
+    print_line(status)
 
 
 def _backfill_row(filled: BackfilledRun, metrics: Sequence[str]) -> tuple[str, ...]:
@@ -352,12 +364,12 @@ def _backfill_row(filled: BackfilledRun, metrics: Sequence[str]) -> tuple[str, .
     if summaries:
         users = f"{max(summary.n for summary in summaries):,}"
     elif filled.run.labels_until is not None:
-        waits_until = output.instant(filled.run.labels_until)
+        waits_until = instant(filled.run.labels_until)
     return (
-        output.instant(filled.run.slot),
+        instant(filled.run.slot),
         _outcome(filled),
         waits_until,
-        *(output.number(means.get(metric)) for metric in metrics),
+        *(number(means.get(metric)) for metric in metrics),
         users,
         filled.trouble or "",
     )

@@ -8,7 +8,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli import output, parameters
+from monitor.cli.output import (
+    instant,
+    log_errors_only,
+    pick,
+    print_evidence,
+    print_json,
+    print_line,
+    print_records,
+    print_table,
+    print_written,
+    require_writable,
+    write_whole,
+)
+from monitor.cli.parameters import (
+    DEFAULT_CONFIG,
+    AsJson,
+    ComparisonName,
+    Config,
+    OneComparison,
+    opened_database,
+    parse_instant,
+    parse_period,
+    require_known,
+)
 from monitor.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,22 +44,22 @@ _LOOKED_THROUGH = 10_000
 
 
 def runs(
-    comparison: parameters.OneComparison = None,
+    comparison: OneComparison = None,
     *,
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    config: Config = DEFAULT_CONFIG,
     limit: Annotated[
         int,
         typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many runs to show."),
     ] = 20,
-    as_json: parameters.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """List stored runs, newest first."""
-    with parameters.opened_database(config) as (store, configured):
+    with opened_database(config) as (store, configured):
         listed = store.history.runs(comparison=comparison, limit=limit)
     if not listed:
-        parameters.require_known(comparison, configured)
+        require_known(comparison, configured)
     columns = "slot comparison status asked> paired> attempt> seconds> reason"
-    output.print_records(map(_run_dict, listed), columns, as_json=as_json)
+    print_records(map(_run_dict, listed), columns, as_json=as_json)
 
 
 def _run_dict(run: Run) -> dict[str, object]:
@@ -47,13 +70,13 @@ def _run_dict(run: Run) -> dict[str, object]:
     seconds = None
     if run.finished_at is not None:
         seconds = (run.finished_at - run.started_at).total_seconds()
-    return {**output.pick(run, *names.split()), "seconds": seconds}
+    return {**pick(run, *names.split()), "seconds": seconds}
 
 
 def show(
-    comparison: parameters.ComparisonName,
+    comparison: ComparisonName,
     *,
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    config: Config = DEFAULT_CONFIG,
     slot: Annotated[
         str | None, typer.Option(help="The run's slot, ISO 8601; default: the newest finished run.")
     ] = None,
@@ -63,7 +86,7 @@ def show(
             "--users", "-n", min=0, max=1_000_000, help="How many of the worst users to show."
         ),
     ] = 3,
-    as_json: parameters.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show one stored run, and both lists of its worst users.
 
@@ -73,8 +96,8 @@ def show(
     from monitor.model.runs import KEPT_MARK, items_of
     from monitor.service.commands.report import titles_of
 
-    chosen = None if slot is None else parameters.parse_instant(slot)
-    with parameters.opened_database(config) as (store, _):
+    chosen = None if slot is None else parse_instant(slot)
+    with opened_database(config) as (store, _):
         record = _find(store, comparison, chosen)
         run, explanation = record.run, record.explanation
         evidence = store.history.evidence(run.id)
@@ -92,15 +115,15 @@ def show(
         names = "comparison slot status reason asked paired k catalogue_size input_hash models"
         arm_scores = []
         for score in record.arm_scores:
-            values = output.pick(score, "segment", "arm", "metric", "value")
+            values = pick(score, "segment", "arm", "metric", "value")
             arm_scores.append(values | {"lists": score.n})
-        output.print_json(
+        print_json(
             {
-                **output.pick(run, *names.split(), "labelled_at", "labels_until"),
+                **pick(run, *names.split(), "labelled_at", "labels_until"),
                 "summaries": [_summary_dict(run, each) for each in record.summaries],
                 "arm_scores": arm_scores,
                 "evidence": [
-                    output.pick(each, "kind", "user", "scores", "baseline", "candidate")
+                    pick(each, "kind", "user", "scores", "baseline", "candidate")
                     for each in evidence
                 ],
                 "explanation": None if explanation is None else asdict(explanation),
@@ -112,20 +135,20 @@ def show(
         return
     _print_run(record)
     for each in equal_slots:
-        output.print_line(f"the same lists as in the run of {output.instant(each)}")
+        print_line(f"the same lists as in the run of {instant(each)}")
     for change in transitions:
         if change.alert == ACCEPTED:
-            since, at = output.instant(change.slot), output.instant(change.at)
-            output.print_line(f"normal since {since}: {change.reason}, {at}")
-    output.print_evidence(worst, titles)
+            since, at = instant(change.slot), instant(change.at)
+            print_line(f"normal since {since}: {change.reason}, {at}")
+    print_evidence(worst, titles)
     for name in attempts:
-        output.print_line(
-            f"an earlier attempt is stored: rankwatch show {name} --slot {output.instant(run.slot)}"
+        print_line(
+            f"an earlier attempt is stored: rankwatch show {name} --slot {instant(run.slot)}"
         )
 
 
 def report(
-    comparison: parameters.ComparisonName,
+    comparison: ComparisonName,
     *,
     file: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     slot: Annotated[
@@ -141,7 +164,7 @@ def report(
     end: Annotated[
         str | None, typer.Option("--to", help="End of the period, included; shows its newest run.")
     ] = None,
-    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    config: Config = DEFAULT_CONFIG,
 ) -> None:
     """Write the pages of a comparison to one HTML file.
 
@@ -155,14 +178,14 @@ def report(
         raise typer.BadParameter(
             "--slot names one run, --from and --to name a period: give one of both"
         )
-    chosen = None if slot is None else parameters.parse_instant(slot)
-    first, last = parameters.parse_period(start, end)
-    output.require_writable(file)
-    output.log_errors_only()
-    output.write_whole(
+    chosen = None if slot is None else parse_instant(slot)
+    first, last = parse_period(start, end)
+    require_writable(file)
+    log_errors_only()
+    write_whole(
         file, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last)
     )
-    output.print_written(file)
+    print_written(file)
 
 
 def _slots_with_same_lists(store: SqlStore, run: Run) -> list[datetime]:
@@ -192,7 +215,7 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
     for run in listed:
         if run.status != "running" and (record := store.history.record(run.id)) is not None:
             return record
-    of_slot = "" if slot is None else f" of slot {output.instant(slot)}"
+    of_slot = "" if slot is None else f" of slot {instant(slot)}"
     raise InputError(
         f"no finished run{of_slot} of a comparison named {comparison!r} is stored; see rankwatch "
         "runs"
@@ -204,46 +227,44 @@ def _print_run(record: RunRecord) -> None:
 
     run, explanation = record.run, record.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
-    output.print_line(
-        f"{run.comparison}  slot {output.instant(run.slot)}  {run.status}  {compared}"
-    )
+    print_line(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {compared}")
     if run.reason:
-        output.print_line(run.reason)
+        print_line(run.reason)
     for arm, model in (run.models or {}).items():
         models = f"model of the {arm}: {model.now or 'not known'}"
         if model.since is not None:
-            models += f", {model.before} until the run of {output.instant(model.since)}"
-        output.print_line(models)
+            models += f", {model.before} until the run of {instant(model.since)}"
+        print_line(models)
     if explanation is not None:
-        output.print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
+        print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
     summaries = (_summary_dict(run, summary) for summary in record.summaries)
-    output.print_records(summaries, columns, as_json=False)
+    print_records(summaries, columns, as_json=False)
     _print_notes(run)
     if record.arm_scores:
-        output.print_line()
-        output.print_table(
+        print_line()
+        print_table(
             ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"),
             arm_rows(record.arm_scores),
         )
     if explanation is not None:
         for table in explanation_tables(explanation):
-            output.print_line()
-            output.print_table(table.columns, table.rows, title=table.title)
+            print_line()
+            print_table(table.columns, table.rows, title=table.title)
 
 
 def _print_notes(run: Run) -> None:
     """Print what the scores by chance refer to, and whether relevance labels have arrived."""
     if run.k is not None and run.catalogue_size is not None:
-        output.print_line(
+        print_line(
             f"by chance: two random lists of {run.k:,} from a catalogue of {run.catalogue_size:,} "
             "items"
         )
     if run.labelled_at is not None:
-        output.print_line(f"relevance: labelled {output.instant(run.labelled_at)}")
+        print_line(f"relevance: labelled {instant(run.labelled_at)}")
     elif run.labels_until is not None:
-        output.print_line(
-            f"relevance: waiting for labels until {output.instant(run.labels_until)}; rankwatch "
+        print_line(
+            f"relevance: waiting for labels until {instant(run.labels_until)}; rankwatch "
             f"backfill {run.comparison} looks for them"
         )
 
@@ -252,10 +273,10 @@ def _summary_dict(run: Run, summary: Summary) -> dict[str, object]:
     from monitor.presentation import score_by_chance
 
     return {
-        **output.pick(summary, "segment", "metric"),
+        **pick(summary, "segment", "metric"),
         "users": summary.n,
         "undefined": summary.n_undefined,
-        **output.pick(summary, "mean", "standard_error"),
+        **pick(summary, "mean", "standard_error"),
         "by_chance": score_by_chance(summary.metric, run),
         **summary.statistics,
     }

@@ -319,8 +319,8 @@ def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world,
     assert done.returncode == 3
     assert (
         "taken: another process is running slot 2024-01-08T00:00:00Z at this moment: other:1 "
-        "(host:process) holds it until 2999-01-01T00:00:00Z; try again when it has ended, or "
-        "after that time if it was killed: the slot is taken over then"
+        "(host:process) has claimed it until 2999-01-01T00:00:00Z; try again when it has ended, or "
+        "after that time if it was killed"
     ) in done.stderr
     assert [json.loads(line)["comparison"] for line in done.stdout.splitlines()] == ["feed"]
     assert [

@@ -21,7 +21,10 @@ from monitor.model.rankings import Coverage, CoverageRow, Panel, UserTable
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
 from monitor.sampling import draw
-from monitor.service.gate import Certificate, LeftOut, Yardstick, judge_stored, make_question
+from monitor.service.gate import Certificate, make_question
+from monitor.service.gate.decision import judge_stored
+from monitor.service.gate.judged_runs import LeftOut
+from monitor.service.gate.question import Yardstick
 from monitor.storage import SqlStore
 from storage.worked import run
 from tables import cells
@@ -207,7 +210,7 @@ def test_missing_users_are_set_to_their_worst_and_decide(world):
     assert segment.mean_worst is not None
     assert segment.mean_best is not None
     assert segment.mean_best < -0.1 < segment.mean_worst
-    assert "have no score, and that decides" in found.words
+    assert "have no score, which decides" in found.words
 
 
 def test_an_undefined_score_is_a_missing_one(world):
@@ -232,7 +235,7 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
     [
         (lambda _: None, [], "no run of home-feed can be judged: none is stored yet"),
         (lambda world: world.fail(LOST), [LeftOut.FAILED], f"1 failed (the newest: {LOST})"),
-        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 had fewer users than the sample holds"),
+        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 had fewer users than the sample"),
         (
             lambda world: world.run(constant(-0.4), series=""),
             [LeftOut.NO_SCORES],

@@ -49,7 +49,7 @@ from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import Runner, ignore
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
-from monitor.storage import SqlStore, unopened_store
+from monitor.storage import unopened_store
 from monitor.web.access import open_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
@@ -71,7 +71,7 @@ log = structlog.get_logger(__name__)
 
 
 class Daemon:
-    """One process that watches all comparisons of one configuration file, or stands by.
+    """One process that watches all comparisons of one configuration file, or a standby.
 
     ``start`` raises MonitorError for an unusable configuration, database or address, and releases
     everything then. It waits in the background for a database that is away. ``reload`` keeps the
@@ -113,11 +113,6 @@ class Daemon:
         """The configuration in force."""
         return self._wiring.settings
 
-    @property
-    def store(self) -> SqlStore:
-        """The database."""
-        return self._store
-
     def start(self) -> None:
         """Open everything and start.
 
@@ -131,8 +126,8 @@ class Daemon:
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
             # A lambda, because a reload replaces the wiring.
             opened.callback(lambda: self._end(self._wiring.close, PINGS_S))
-            self._store = unopened_store(settings.database)
-            opened.callback(self._store.close)
+            self.store = unopened_store(settings.database)
+            opened.callback(self.store.close)
             self._assemble()
             opened.callback(self._end, self._role.leadership.stop, ANSWER_S)
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
@@ -163,7 +158,7 @@ class Daemon:
         )
 
     def _assemble(self) -> None:
-        store, clock, publisher = self._store, self._clock, self._publisher
+        store, clock, publisher = self.store, self._clock, self._publisher
         self._database = OutageMonitor(clock=clock, publisher=publisher)
         self._pictures = MessagePictures(store, self._current_wiring)
         store.database.on_error = self._database.failed
@@ -171,10 +166,7 @@ class Daemon:
             store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease
         )
         self._runner = Runner(
-            store=store,
-            clock=clock,
-            publisher=publisher,
-            renew_sources=self._renew_sources,
+            store=store, clock=clock, publisher=publisher, renew_sources=self._renew_sources
         )
         self._loops = DeliveryLoops(sender_of=self._sender_of)
         slots = SlotChooser(runner=self._runner)
@@ -220,9 +212,6 @@ class Daemon:
     def _renew_sources(self, comparison: str) -> None:
         self._wiring.renew_sources(comparison)
 
-    def _find_user(self, user_id: str) -> str:
-        return self._wiring.find_user(user_id)
-
     def _comparisons(self) -> dict[str, Comparison]:
         return {name: watched.comparison for name, watched in self._wiring.watched.items()}
 
@@ -235,7 +224,7 @@ class Daemon:
 
     def _sender_of(self, receiver: Receiver) -> OutboxSender:
         return OutboxSender(
-            outbox=self._store.outbox,
+            outbox=self.store.outbox,
             receiver=receiver,
             clock=self._clock,
             publisher=self._publisher,
@@ -254,7 +243,7 @@ class Daemon:
 
     def _pages(self) -> Starlette:
         site = Site(
-            store=self._store,
+            store=self.store,
             clock=self._clock,
             latest=lambda: self._jobs.latest.all or (),
             comparisons=self._comparisons,
@@ -264,8 +253,8 @@ class Daemon:
             progress=self._progress,
             policy=lambda: self._wiring.policy,
             message_text=self._message_text,
-            judge=GateAnswers(self._store.history, self._clock, lambda: self.settings),
-            find_user=self._find_user,
+            judge=GateAnswers(self.store.history, self._clock, lambda: self.settings),
+            find_user=lambda user_id: self._wiring.find_user(user_id),  # noqa: PLW0108 - see above
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(
@@ -288,7 +277,7 @@ class Daemon:
             started_at=self._started_at,
             state=self._state(),
             unready=self.unready(),
-            database=self._store.place,
+            database=self.store.place,
             schedule=self._scheduler.runs(),
             receivers=wiring.receiver_names,
             configuration=yaml.safe_dump(
@@ -326,7 +315,7 @@ class Daemon:
                 )
                 new = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
                 if self._role.leads:
-                    reconcile(new, self._store, self._clock)
+                    reconcile(new, self.store, self._clock)
             except MonitorError as error:
                 log.error(  # noqa: TRY400 - says all
                     "configuration not reloaded; the old one stays in force", reason=str(error)
@@ -368,14 +357,14 @@ class Daemon:
         if self._role.leads:
             # The old loops may have dropped deliveries since the store was reconciled.
             with errors_logged("alerts of removed rules not ended"):
-                reconcile(self._wiring, self._store, self._clock)
+                reconcile(self._wiring, self.store, self._clock)
             self._loops.start(self._wiring.receivers)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:
         """Open the database. DatabaseError if waiting for it would not help."""
         try:
-            if not open_in_time(self._store, self._database):
+            if not open_in_time(self.store, self._database):
                 return False
             self._role.leadership.start()
             self._role.follow(self._wiring)
@@ -413,7 +402,7 @@ class Daemon:
         if (outage := self._database.outage) is not None:
             return outage.reason
         try:
-            self._store.maintenance.ping()
+            self.store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
         if trouble := self._role.leadership.trouble:

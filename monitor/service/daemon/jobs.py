@@ -67,8 +67,7 @@ class LatestRuns:
 
     def of(self, name: str) -> LatestRun | None:
         """Return the newest run of one comparison, from memory."""
-        _, run = self._cached.get(name, (0, None))
-        return run
+        return self._cached.get(name, (0, None))[1]
 
     def of_all(self, names: Iterable[str]) -> tuple[LatestRun, ...]:
         """Return the newest runs of these comparisons, from memory."""
@@ -182,9 +181,8 @@ class DaemonJobs:
         }
         for name, watched in self.wiring().watched.items():
             deadline = watched.comparison.measuring.deadline
-            run = partial(self.run_slot, name)
             plans[name] = JobPlan(
-                call=run,
+                call=partial(self.run_slot, name),
                 when=watched.schedule,
                 limit=deadline + STORING + WAITING,
                 is_run=True,
@@ -192,9 +190,8 @@ class DaemonJobs:
                 slow_after=deadline / 2,
             )
             if watched.arms.relevance is not None:
-                backfill = partial(self.backfill, name)
                 plans[f"-backfill-{name}"] = JobPlan(
-                    call=backfill,
+                    call=partial(self.backfill, name),
                     when=BACKFILL,
                     limit=deadline + PRUNE,
                     is_run=True,

@@ -71,9 +71,7 @@ class Leadership:
     @property
     def epoch(self) -> int | None:
         """The last seen epoch of the leader, None before the first look."""
-        if self._leader is None:
-            return None
-        return self._leader.epoch
+        return None if self._leader is None else self._leader.epoch
 
     @property
     def role(self) -> Role:

@@ -282,9 +282,7 @@ def start_of(outage: Outage, now: datetime, place: str, installation: str | None
     """Return the outage as a firing."""
     # One key for each database, in all outages and daemons, so that several daemons notify once.
     # The installation's id in the database cannot be read now.
-    name = f"{ALERT} {place}"
-    if installation:
-        name += f" {installation}"
+    name = " ".join(filter(None, (ALERT, place, installation)))
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(
         comparison=WATCHED,

@@ -108,8 +108,8 @@ class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
     ``most_runs`` is as in `next_runs`. ``on_overlap`` gets slots that fell due during a run,
-    ``on_due`` the time when a run began to wait for a place. Call `begin_repeated` every second, and
-    after ``on_end``: it starts jobs that fell due while they were at work.
+    ``on_due`` the time when a run began to wait for a place. Call `begin_repeated` every second,
+    and after ``on_end``: it starts jobs that fell due while they were at work.
     """
 
     def __init__(

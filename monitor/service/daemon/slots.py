@@ -88,15 +88,15 @@ class SlotChooser:
             due = self.due.pop(name, None)
         # While it waited it missed the slot in which it fell due, and all slots since.
         first_busy = None if due is None else watched.schedule.latest(due)
-        counts: Counter[str] = Counter()
+        reasons = []
         for slot in passed:
             if slot in overlapped:
-                counts["overlap"] += 1
+                reasons.append("overlap")
             elif first_busy is not None and slot >= first_busy:
-                counts["busy"] += 1
+                reasons.append("busy")
             else:
-                counts["missed"] += 1
-        return counts
+                reasons.append("missed")
+        return Counter(reasons)
 
     def _rewind(self, name: str, slot: datetime) -> bool:
         """Delete what is newer than the slot. False if that was done already."""

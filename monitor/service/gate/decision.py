@@ -159,14 +159,13 @@ def _explain_undecided(margin: float, result: GateResult) -> str:
         return f"{prefix}none of {result.users:,} users drawn has a score"
     if result.reason is GateReason.NO_DATA:
         return (
-            f"{prefix}{result.missing:,} of {result.users:,} users have no score, and that "
-            f"decides: the mean excess is {result.mean_best:.4g} with the best for them and "
-            f"{result.mean_worst:.4g} with the worst, against {margin:g}"
+            f"{prefix}{result.missing:,} of {result.users:,} users have no score, which decides: "
+            f"the mean excess is {result.mean_best:.4g} if theirs is the best and "
+            f"{result.mean_worst:.4g} if it is the worst, with a margin of {margin:g}"
         )
     return (
-        f"{prefix}{result.users:,} users leave both open: the mean excess lies between "
-        f"{result.low:.4g} and {result.high:.4g}, and {margin:g} between these; more runs will "
-        "decide"
+        f"{prefix}{result.users:,} users do not decide: the mean excess is between "
+        f"{result.low:.4g} and {result.high:.4g}, and so is {margin:g}; more runs will decide"
     )
 
 

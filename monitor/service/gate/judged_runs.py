@@ -43,7 +43,7 @@ LEFT_OUT_TEXTS = {
     LeftOut.INSUFFICIENT: "insufficient",
     LeftOut.FAILED: "failed",
     LeftOut.ABANDONED: "abandoned",
-    LeftOut.ASKED_EVERYBODY: "had fewer users than the sample holds, so that nobody was drawn",
+    LeftOut.ASKED_EVERYBODY: "had fewer users than the sample, so none was drawn at random",
     LeftOut.NO_SCORES: "stored without scores of what is judged",
     LeftOut.NOT_THE_NEWEST: "older, and asked the same users",
 }
