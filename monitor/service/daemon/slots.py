@@ -99,7 +99,10 @@ class SlotChooser:
         return Counter(reasons)
 
     def _rewind(self, name: str, slot: datetime) -> bool:
-        """Delete what is newer than the slot. False if that was done already."""
+        """Let the slot change alert states that were judged in later slots.
+
+        False if that was done already.
+        """
         if self.repeated.get(name) == slot:
             return False
         # Runs and alerts of future slots would block those of present slots.
