@@ -113,7 +113,7 @@ class _HttpPull:
         self._count = len(users)
         self._traces = TraceCollector()
         self._writing: asyncio.Future[None] | None = None
-        # Since when users are requested without the time in the queue, and queued: monotonic
+        # By users of a request: when it began, without its time in the queue; when it was queued
         self._under_way: dict[tuple[str, ...], float] = {}
         self._queued: dict[tuple[str, ...], float] = {}
         self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
