@@ -26,8 +26,9 @@ from monitor.attribution.decomposition import (
     decompose_drop,
     rows_of_place,
 )
-from monitor.attribution.faults import Scene, find_fault, find_missing
+from monitor.attribution.faults import find_fault, find_missing
 from monitor.attribution.habits import pool_bins, share_bins
+from monitor.attribution.hypotheses import Scene
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.attribution.sentences import (
     write_alert_text,
@@ -120,7 +121,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     if means is None:
         return None, None
     changes = _compare_metric(sample.pairing.batch, metric, former, last)
-    drop = None if changes is None else decompose_drop(parts.whole, changes, sample.segments)
+    drop = None if changes is None else decompose_drop(parts.total, changes, sample.segments)
     known = [each for each in past if each.metric == str(metric)]
     scene = Scene(
         batch=sample.pairing.batch,
@@ -130,7 +131,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         is_older=former is not last,
         habits=_pool_habits(known),
         usually_missing=_share_missing(known),
-        drop=drop.whole if drop is not None and drop.is_clear else None,
+        drop=drop.amount if drop is not None and drop.is_clear else None,
     )
     split = Split(
         metric=str(metric),
@@ -271,7 +272,7 @@ def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | 
         return None
     if finding is not None:
         return finding.arms[0]
-    return max(reversed(Arm), key=lambda arm: abs(float(np.nansum(changes.by_arm[arm].whole))))
+    return max(reversed(Arm), key=lambda arm: abs(float(np.nansum(changes.by_arm[arm].total))))
 
 
 def _compare_items(scene: Scene, rows: Rows, arm: Arm | None, names: _Names) -> ExposureShift:
