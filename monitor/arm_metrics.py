@@ -208,6 +208,15 @@ _MEASURES = (
         arms=(Arm.CANDIDATE,),
         source="overlap at depth 1, Webber, Moffat and Zobel (2010), equation 1",
     ),
+    _mean_over_users(
+        Lack.IDENTICAL.value,
+        meaning=(
+            "Share of the users with the same list in both arms, item by item; high: the "
+            "candidate may not be applied"
+        ),
+        arms=(Arm.CANDIDATE,),
+        source="the discrete metric on lists",
+    ),
     ArmMetric(
         name="mean_popularity",
         measure=lambda listing: _mean(listing.known("weights")),
@@ -343,6 +352,7 @@ def _arm_lists(
     between = {
         Lack.REVERSED: exposure.is_top_reversed(baseline, candidate),
         Lack.FIRST_DIFFERS: exposure.first_differs(baseline, candidate),
+        Lack.IDENTICAL: exposure.is_identical(baseline, candidate),
         **(
             {"baseline_scores": scores.baseline, "candidate_scores": scores.candidate}
             if scores

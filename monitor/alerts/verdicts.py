@@ -35,7 +35,9 @@ _LACK_WORDS = {
     Lack.UNCHANGED: "has not changed since its last run the lists of",
     Lack.REVERSED: "turned round the same first three items for",
     Lack.FIRST_DIFFERS: "put another item first for",
+    Lack.IDENTICAL: "answers with the baseline's list for",
 }
+_QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
 
 BOTH_FAILED = "both arms failed, look for what they share"
 _LOST = re.compile(
@@ -185,7 +187,7 @@ def _standing(rule: SeriesRule, limit: FixedLimit, *, is_breach: bool, is_recove
     )
     if is_breach:
         is_share = isinstance(rule, CoverageRule) and side is Direction.ABOVE
-        return f"more than the {fires} allowed" if is_share else f"{side} {fires}"
+        return f"more than the {fires} allowed{_question(rule)}" if is_share else f"{side} {fires}"
     return (
         f"not {side} {resolves}"
         if is_recovered
@@ -332,11 +334,13 @@ def judge_learned(
     )
     shown, unit = format_value(value, most), unit_of(rule)
     after = f"{expected:.3g}{unit} was expected after {expectation.runs} healthy runs"
+    is_judgeable = True
     if limit.learning is Learning.DROP:
         is_breach, end = (
             is_beyond(limit.direction, value, most),
             "least" if limit.direction is Direction.BELOW else "most",
         )
+        is_judgeable = is_breach or is_beyond(limit.direction, limit.value, expectation.limit)
         # Neither figure may be rounded to the other side of the other one.
         bound = f"{format_value(most, float(shown))}{unit}"
         finding = (
@@ -350,22 +354,44 @@ def judge_learned(
                 ),
                 "",
             )
+            finding += _question(rule) if is_breach else ""
+        if not is_judgeable:
+            finding, after = (
+                f"normally {expected:.3g}{unit}",
+                _describe_no_limit(limit.direction, expectation),
+            )
     else:
         is_breach, finding = _find_trend(limit.direction, expectation)
     learning = Learning.DROP if expectation.note else limit.learning
     normal_again = max(NORMAL_AGAIN[learning], min((expectation.fault or 0.0) / 2, MOST_AGAIN))
+    is_normal = expectation.z <= normal_again
+    reason = "; ".join(
+        filter(
+            None, (f"{describe_value(rule, reading, shown)}, {finding}", after, expectation.note)
+        )
+    )
+    if not is_judgeable and not is_normal:
+        return undecided(Outcome.TOO_FEW, reason, reading.users, is_learning=True)
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason="; ".join(
-            filter(
-                None,
-                (f"{describe_value(rule, reading, shown)}, {finding}", after, expectation.note),
-            )
-        ),
+        reason=reason,
         value=reading.value,
         users=reading.users,
-        is_recovered=not is_breach and expectation.z <= normal_again,
+        is_recovered=not is_breach and is_normal,
     )
+
+
+def _describe_no_limit(direction: Direction, expectation: Expectation) -> str:
+    side = "lower" if direction is Direction.BELOW else "higher"
+    return (
+        f"this rule cannot judge: after {expectation.runs} healthy runs no possible value is "
+        f"{side} than normal"
+    )
+
+
+def _question(rule: SeriesRule) -> str:
+    """What to ask on-call at once about lists of this kind."""
+    return _QUESTIONS.get(rule.share.lack, "") if isinstance(rule, CoverageRule) else ""
 
 
 def _find_trend(direction: Direction, expectation: Expectation) -> tuple[bool, str]:

@@ -236,6 +236,12 @@ def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     return np.where(same, swapped > len(pairs) / 2, np.nan)
 
 
+def is_identical(baseline: Codes, candidate: Codes) -> Floats:
+    """1 for a user with the same list in both arms, item by item, else 0, NaN where either list is empty: float64 (n,)."""
+    same = (baseline == candidate).all(axis=1)
+    return np.where((baseline[:, 0] >= 0) & (candidate[:, 0] >= 0), same, np.nan)
+
+
 def first_differs(baseline: Codes, candidate: Codes) -> Floats:
     """1 for a user whose first items differ, else 0, NaN where either list is empty: float64 (n,)."""
     one, other = baseline[:, 0], candidate[:, 0]

@@ -90,9 +90,10 @@ class Lack(StrEnum):
     UNCHANGED = "unchanged_list"
     REVERSED = "top_reversed"  # holds both arms together, as the next, and is the candidate's
     FIRST_DIFFERS = "first_differs"
+    IDENTICAL = "identical_list"
 
 
-TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS})
+TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL})
 
 _BY_LACK = {
     lack: frozenset({CoverageReason(lack)})

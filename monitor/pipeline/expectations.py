@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from monitor.alerts.rule_evaluation import Figures, segments_of
+from monitor.alerts.verdicts import NORMAL_AGAIN
 from monitor.model.alerts import NEW_NORMAL, AlertState, Expectation, Transition
 from monitor.model.arrays import Flags, Floats
 from monitor.model.comparison import Comparison
@@ -31,7 +32,7 @@ from monitor.model.rules import (
 from monitor.model.runs import Findings
 from monitor.model.statistics import Lack
 from monitor.pipeline import rule_series
-from monitor.reference.history import find_fault, find_median
+from monitor.reference.history import find_fault, find_median, find_scale
 from monitor.reference.prediction import WINDOW, Reference, predict, refer, surprise, to_normal
 from monitor.reference.sampling_error import judge_rare
 from monitor.reference.season import (
@@ -49,6 +50,9 @@ NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3
 """Runs for which one that lies so many standard deviations out is not learned from: a fault that just misses the limit on its
 first day would otherwise count as normal on its second."""
+
+ODD_SCALES = 8.0
+"""A run that no limit has judged, since too little was learned, is taken for a fault if it lies so far from the median."""
 
 WEIGHT_OF_BASELINE = 0.2
 HOLIDAY = "not judged by what is normal: the day is one of the holidays of the comparison"
@@ -125,8 +129,8 @@ def compute_expectations(
     expected = _build(series, figures, reference, evidence, shares)
     usual = np.nan_to_num(find_median(np.where(np.isnan(reference.taught), np.nan, lessons.lost)))
     notes = [
-        _describe_level(comparison.name, past[row].slot) if row >= 0 else note
-        for row in reference.since
+        _describe_level(comparison.name, past[row].slot, is_new=is_new) if row >= 0 else note
+        for row, is_new in zip(reference.since, reference.has_moved, strict=True)
     ]
     # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
@@ -193,10 +197,12 @@ def _look_back(
     alarms = rule_series.find_alarms(
         series, past, {rule.alert for rule in learning_rules(comparison)}
     )
+    calm = np.where(alarms, np.nan, lessons.values)
+    is_odd = rule_series.spread_over_segments(series, find_odd(calm, lessons.errors, lessons.z))
     # A run in alarm, in a drift or close to a drop must not become part of what is normal.
-    return evidence, PastAlarms(
-        healthy=~alarms & ~was_drifting & ~find_waiting(lessons.z), alarms=alarms, firing=fired
-    )
+    healthy = ~alarms & ~is_odd & ~was_drifting & ~find_waiting(lessons.z)
+    far = lessons.z > NORMAL_AGAIN[Learning.DROP]
+    return evidence, PastAlarms(healthy=healthy, alarms=alarms, firing=fired, far=far)
 
 
 def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
@@ -206,8 +212,10 @@ def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[
     return [(start, following) for start, following in rows if start < following]
 
 
-def _describe_level(comparison: str, since: datetime) -> str:
+def _describe_level(comparison: str, since: datetime, *, is_new: bool) -> str:
     slot = format_instant(since)
+    if not is_new:
+        return f"normal again since {slot}"
     return (
         f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --from {slot}) or roll back"
     )
@@ -223,6 +231,15 @@ def find_waiting(z: Floats) -> Flags:
     """The past runs, (runs, m), that nearly were a drop, so that later runs show first whether that was chance."""
     is_new = np.arange(len(z))[:, np.newaxis] >= len(z) - NEAR_DROP_RUNS
     return is_new & (z > NEAR_DROP_Z)
+
+
+def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
+    """The past runs without alarm, (runs, m), that nobody judged and that lie ODD_SCALES from the median, by what varies more.
+
+    That is the scale of the runs or the sampling error of a typical one: one user without a list is not odd.
+    """
+    scale = np.fmax(find_scale(values), find_median(errors))
+    return np.isnan(z) & (np.abs(values - find_median(values)) > ODD_SCALES * scale)
 
 
 def share_out(

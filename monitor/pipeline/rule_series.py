@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -71,15 +71,23 @@ class RuleSeries(Generic[RuleT_co]):
         return figures.find_share(self.segment, self.rule.share)
 
     def show(self, judged: float, users: int) -> float | None:
-        """A value on the judged scale as people read it.
+        """A value on the judged scale as people read it, within the range of the series.
 
         None for what is not finite, and for a share of nobody.
         """
         if not np.isfinite(judged) or (self.rule.is_share and not users):
             return None
-        shown = float(from_angle(judged, users)) if self.rule.is_share else float(judged)
+        if not self.rule.is_share:
+            low, high = (isinstance(self.rule, SimilarityRule) and self.rule.scores) or (
+                -np.inf,
+                np.inf,
+            )
+            return float(np.clip(judged, low, high))
+        shown = float(from_angle(judged, users))
         # As angles of rare shares come back: less than half a user is nobody.
-        return 0.0 if self.rule.is_share and shown * users < HALF_A_USER else shown
+        if shown * users < HALF_A_USER:
+            return 0.0
+        return 1.0 if (1.0 - shown) * users < HALF_A_USER else shown
 
 
 def _as_angle(share: float, users: int) -> tuple[float, float]:
@@ -156,6 +164,16 @@ def find_alarms(
     return found
 
 
+def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags) -> Flags:
+    """Each run's flag, (runs, m), in all series of the segment, and one of all users in all segments."""
+    segments = np.array([each.segment for each in series])
+    found = np.repeat(flags[:, segments == ALL].any(axis=1, keepdims=True), len(series), axis=1)
+    for segment in {*segments[flags.any(axis=0)]}:
+        mine = segments == segment
+        found[:, mine] |= flags[:, mine].any(axis=1, keepdims=True)
+    return found
+
+
 def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> Flags:
     """Whether the very alert was firing after each past run, (runs, m)."""
     found = np.zeros((len(past), len(series)), dtype=np.bool_)
@@ -166,9 +184,16 @@ def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
-    """Where the runs stand in the day and in the week, by UTC."""
-    hours = Phases(past=np.array([run.slot.hour for run in past], dtype=np.intp), now=slot.hour)
-    weekdays = Phases(
-        past=np.array([run.slot.weekday() for run in past], dtype=np.intp), now=slot.weekday()
+    """Where the runs stand in the day and in the week, by UTC.
+
+    Those of the slot's own hour and day are under way.
+    """
+    slots, now = [run.slot.astimezone(UTC) for run in past], slot.astimezone(UTC)
+    in_hour = sum(each.date() == now.date() and each.hour == now.hour for each in slots)
+    in_day = sum(each.date() == now.date() for each in slots)
+    hours = np.array([each.hour for each in slots], dtype=np.intp)
+    weekdays = np.array([each.weekday() for each in slots], dtype=np.intp)
+    return (
+        Phases(past=hours, now=now.hour, under_way=in_hour),
+        Phases(past=weekdays, now=now.weekday(), under_way=in_day, is_known_at_once=True),
     )
-    return hours, weekdays

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Flags, Floats, Integers
 from monitor.model.rules import Direction
 from monitor.reference.history import keep_newest
 from monitor.reference.season import Phases, remove_seasons
@@ -43,6 +43,7 @@ class Reference:
     taught: Floats  # (runs, m), these runs without their season, at the newest level, else NaN
     errors: Floats  # theirs, (runs, m)
     since: Integers  # row at which a level begins that nobody has accepted, -1 for none
+    has_moved: Flags  # whether that level is another one than the level before
 
 
 def refer(
@@ -90,6 +91,7 @@ def refer(
         taught=taught,
         errors=doubts,
         since=levels.since,
+        has_moved=levels.has_moved,
     )
 
 

@@ -33,6 +33,8 @@ DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
 PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
 CALM = 0.01
 """Counts that vary so little that chance alone would seldom do it may be judged by how they vary as well."""
+MOST_RARE = 0.5
+"""More than this share of the users is no chance where a share is rare, or else a whole segment of 88 users passes at 1e-9."""
 _MOST, _STEPS = (
     1000.0,
     16,
@@ -228,7 +230,12 @@ def judge_rare(
     chance = np.fmin(
         reference.surprise(counts, users), CountReference.of(before, asked).surprise(beyond, users)
     )
-    exact = to_angle(reference.limit(users, shares[among]) / users, users)[0]
+    # RARE users, or twice as many as were seen at once, may be hit together in a small segment.
+    most = np.maximum(
+        np.maximum(RARE, MOST_RARE * users), 2.0 * np.fmax.reduce(seen, axis=0, initial=0.0)
+    )
+    chance = np.where(counts > most, np.fmin(chance, shares[among]), chance)
+    exact = to_angle(np.fmin(reference.limit(users, shares[among]), most) / users, users)[0]
     limits[among] = np.where(reference.is_calm, np.fmin(limits[among], exact), exact)
     p[among] = np.where(reference.is_calm, np.fmin(p[among], chance), chance)
     return limits, p, np.isin(np.arange(len(p)), among)

@@ -12,7 +12,7 @@ from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
 LEAST_IN_PHASE = 3
 """Recurrences that every phase needs before a season is looked for: three weeks of days, three days of hours."""
 RECURRING = 2
-"""Recurrences that are enough where a phase was far out in so many in a row, the first time in alarm."""
+"""Recurrences in a row that a phase has to be far out in, the first time in alarm, for these to be a season and no faults."""
 # Part of the squared leave-one-out error that the season has to take away; chance alone seldom
 # takes so much.
 LEAST_GAIN = 0.15
@@ -44,6 +44,13 @@ class Phases:
 
     past: npt.NDArray[np.intp]
     now: int
+    under_way: int = 0
+    """Newest runs in the same recurrence as the next one, such as the runs of today.
+
+    They teach no season.
+    """
+    is_known_at_once: bool = False
+    """Whether a recurrence in alarm from its first run to its last one is a season: of weekdays, as a week is long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +70,11 @@ def remove_seasons(
 ) -> Seasonal:
     """Remove one cycle after another from (runs, m) values, NaN for none, those of runs in ``alarms`` included.
 
-    Of runs in alarm those count that recovered within the cycle: a weekend that pages each week is a season, a fault that lasts
-    is none. A phase far out in RECURRING recurrences in a row, the first in alarm, is known from these on, so it pages once.
+    A season is learned from finished recurrences only. Runs in alarm count once their phase was in alarm, or as far out, in
+    RECURRING recurrences in a row, or in one whole recurrence that `is_known_at_once`. A fault that heals is no season.
     """
-    series = values.shape[1]
     alarms = np.zeros(values.shape, dtype=np.bool_) if alarms is None else alarms
-    found = Seasonal(
-        values=values, paid=np.zeros(series), doubt=np.zeros(series), unrest=np.ones(series)
-    )
+    found = _without_season(values)
     for cycle in phases if len(values) else ():
         one = _remove(found.values, cycle, alarms)
         paid, doubt = found.paid + one.paid, found.doubt + one.doubt
@@ -88,49 +92,40 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     Of n runs a mean keeps B = T / (T + W / n) of its distance from the overall mean, T and W the
     variances between and within phases, which costs about the sum of the B degrees of freedom.
     """
-    names, rows = np.unique(phases.past, return_inverse=True)
+    runs = len(values) - phases.under_way
+    if runs == 0:
+        return _without_season(values)
+    past = phases.past[:runs]
+    names, rows = np.unique(past, return_inverse=True)
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
     # Runs of one day are one recurrence of its weekday.
-    blocks = np.flatnonzero(np.diff(phases.past, prepend=-1))
-    values, healed, least = values.copy(), values.copy(), np.full(values.shape[1], LEAST_IN_PHASE)
-    echo, begun, stays = (
-        np.full(values.shape[1], np.nan),
-        least < 0,
-        np.zeros(values.shape, dtype=np.bool_),
-    )
-    if (alarmed := np.flatnonzero(alarms.any(axis=0))).size:
-        lasting = _find_lasting(alarms[:, alarmed], len(rows) * len(names) / len(blocks))
-        ill, distances = _find_patterns(
-            values[:, alarmed], rows, blocks, alarms[:, alarmed], lasting
-        )
-        outdated, recurs = _find_recurring(rows, blocks, ill)
-        values[:, alarmed] = np.where(outdated, np.nan, values[:, alarmed])
-        healed[:, alarmed] = np.where(lasting, np.nan, values[:, alarmed])
-        least[alarmed[recurs]] = RECURRING
-        if (mine := np.flatnonzero(phases.past[blocks] == phases.now)).size:
-            echo[alarmed] = np.where(ill[mine[-1]], distances[mine[-1]], np.nan)
-            begun[alarmed] = ~ill[mine[-2:][0]]
-            is_ill = np.repeat(ill, np.diff(blocks, append=len(rows)), axis=0)
-            stays[:, alarmed] = is_ill & (phases.past == phases.now)[:, np.newaxis]
+    blocks = np.flatnonzero(np.diff(past, prepend=-1))
+    patterns = _find_patterns(values, phases, rows, blocks, alarms)
+    finished = np.where(patterns.outdated, np.nan, values[:runs])
+    learned = np.where(patterns.faults, np.nan, finished)
     # By phase, since a weekend is no outlier of a week.
-    middle = np.array([find_median(healed[rows == phase]) for phase in range(len(names))])[rows]
-    deviations = pull_in(healed, middle)
+    middle = np.array([find_median(learned[rows == phase]) for phase in range(len(names))])[rows]
+    deviations = pull_in(learned, middle)
     counts, means = _average(member, deviations)
     kept = _shrink(deviations, counts, means)
     seen = _average(member[blocks], np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan))[
         0
     ]
-    shows = _is_enough(seen, least, names == phases.now) & _falls(
+    shows = _is_enough(seen, patterns.least, names == phases.now) & _falls(
         member, deviations, (counts, means, kept)
     )
     effects = np.where(shows, kept * means, 0.0)
     here = int(np.argmax(names == phases.now))  # where the phase was never seen nothing shows
-    echo = np.where(shows & ~begun, np.nan, echo)
-    return Seasonal(
-        values=values
+    echo = np.where(shows & ~patterns.is_new, np.nan, patterns.echo)
+    moved = values.copy()  # runs under way stand where the next one does
+    moved[:runs] = (
+        finished
         - member @ effects
         + effects[here]
-        + np.nan_to_num(echo - effects[here]) * ~stays,
+        + np.nan_to_num(echo - effects[here]) * ~patterns.stays
+    )
+    return Seasonal(
+        values=moved,
         paid=np.where(
             shows,
             kept.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1),
@@ -139,8 +134,13 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
         doubt=np.where(
             np.isnan(echo), np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0), 1.0
         ),
-        unrest=np.where(shows, _measure_unrest(member, healed - middle, here), 1.0),
+        unrest=np.where(shows, _measure_unrest(member, learned - middle, here), 1.0),
     )
+
+
+def _without_season(values: Floats) -> Seasonal:
+    none = np.zeros(values.shape[1])
+    return Seasonal(values=values, paid=none, doubt=none, unrest=none + 1.0)
 
 
 def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
@@ -174,7 +174,57 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
     return lasting
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Patterns:
+    """What alarms say of the seasons of m series, of the finished runs."""
+
+    faults: Flags  # (runs, m), runs in alarm that belong to no pattern
+    outdated: Flags  # (runs, m), runs of a phase from before its pattern
+    least: Integers  # (m,), recurrences that each phase needs
+    # (m,), how far out the next run's phase is expected by its pattern alone, NaN without one
+    echo: Floats
+    # (m,), the phase was ill only in its last recurrence: the pattern counts for more than the
+    # season
+    is_new: Flags
+    stays: Flags  # (runs, m), runs of that pattern: they lie there already
+
+
 def _find_patterns(
+    values: Floats, phases: Phases, rows: Integers, blocks: Integers, alarms: Flags
+) -> _Patterns:
+    """Look for phases that were far out again and again.
+
+    ``rows``: phases by number, ``blocks``: where recurrences begin.
+    """
+    runs, series = len(rows), values.shape[1]
+    faults, outdated, stays = (np.zeros((runs, series), dtype=np.bool_) for _ in range(3))
+    least, echo, is_new = (
+        np.full(series, LEAST_IN_PHASE),
+        np.full(series, np.nan),
+        np.zeros(series, dtype=np.bool_),
+    )
+    if (alarmed := np.flatnonzero(alarms.any(axis=0))).size:
+        cycle = runs * (rows.max() + 1) / len(blocks)
+        lasting = _find_lasting(alarms[:, alarmed], cycle)[:runs]
+        in_alarm = alarms[:runs, alarmed]
+        ill, distances = _find_ill(values[:runs, alarmed], rows, blocks, in_alarm, lasting)
+        outdated[:, alarmed], recurs = _find_recurring(rows, blocks, ill)
+        least[alarmed[recurs.any(axis=0)]] = RECURRING
+        if phases.is_known_at_once:
+            recurs |= ill & np.logical_and.reduceat(in_alarm, blocks, axis=0)
+        in_pattern = np.repeat(recurs, np.diff(blocks, append=runs), axis=0)
+        faults[:, alarmed] = lasting | (in_alarm & ~in_pattern)
+        mine = np.flatnonzero(phases.past[blocks] == phases.now)
+        if mine.size:
+            echo[alarmed] = np.where(recurs[mine[-1]], distances[mine[-1]], np.nan)
+            is_new[alarmed] = ~ill[mine[-2:][0]]
+            stays[:, alarmed] = in_pattern & (phases.past[:runs] == phases.now)[:, np.newaxis]
+    return _Patterns(
+        faults=faults, outdated=outdated, least=least, echo=echo, is_new=is_new, stays=stays
+    )
+
+
+def _find_ill(
     values: Floats, rows: Integers, blocks: Integers, alarms: Flags, lasting: Flags
 ) -> tuple[Flags, Floats]:
     """Which blocks are in alarm, or as far out as the one in alarm of their phase before, and how far out, (blocks, m) each.
@@ -198,17 +248,18 @@ def _find_patterns(
 
 
 def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
-    """Runs of a phase, (runs, m), from before RECURRING blocks in a row that are ill, and whether there are such, (m,)."""
+    """Runs of a phase, (runs, m), from before RECURRING blocks in a row that are ill, and these blocks, (blocks, m)."""
     outdated, found = (
         np.zeros((len(rows), ill.shape[1]), dtype=np.bool_),
-        np.zeros(ill.shape[1], dtype=np.bool_),
+        np.zeros(ill.shape, dtype=np.bool_),
     )
     for phase in np.unique(rows[blocks[ill.any(axis=1)]]):
         mine = np.flatnonzero(rows[blocks] == phase)
         for first in range(len(mine) + 1 - RECURRING):
-            recurs, start = ill[mine[first : first + RECURRING]].all(axis=0), blocks[mine[first]]
+            in_a_row = mine[first : first + RECURRING]
+            recurs, start = ill[in_a_row].all(axis=0), blocks[mine[first]]
             outdated[:start] |= recurs & (rows[:start, np.newaxis] == phase)
-            found |= recurs
+            found[in_a_row] |= recurs
     return outdated, found
 
 

@@ -32,8 +32,14 @@ SETTLED_RUNS = 14
 """Runs in alarm at one level, the one that is judged included, that make this level the new normal."""
 BACK_RUNS = 3
 """The same where the level has come back more than half of the way to what was normal before."""
+LAST = BACK_RUNS - 1
 AGREE = 3.0
 """Standard errors that the two halves of a level may lie apart."""
+MOVED = 2.5
+"""Scales of healthy runs that a level lies from the one before at least.
+
+Else the fault has healed, and nothing is new.
+"""
 ROUNDING = 1e-9
 
 
@@ -161,6 +167,9 @@ class PastAlarms:
     healthy: Flags  # these teach
     alarms: Flags  # some alert of the segment was pending or firing after the run
     firing: Flags  # that of this series was
+    far: Flags | None = (
+        None  # it lay farther out than healthy runs do when an alert ends; None: nobody knows
+    )
     accepted: Sequence[
         tuple[int, int]
     ] = ()  # of each level that a person accepted the first row, and the row next then
@@ -177,6 +186,7 @@ class Levels:
     teaches: Flags  # (runs, m)
     # (m,), row at which the newest level begins, -1 where it is the only one or was accepted
     since: Integers
+    has_moved: Flags  # (m,), that level is another one than the level before
     doubt: Floats  # (m,), variance of this level as a multiple of the variance between runs
 
 
@@ -185,51 +195,63 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
     teaches = past.healthy & ~np.isnan(values)
     none = np.zeros(values.shape[1])
     levels = Levels(
-        shift=np.zeros_like(values), teaches=teaches, since=none.astype(np.intp) - 1, doubt=none
+        shift=np.zeros_like(values),
+        teaches=teaches,
+        since=none.astype(np.intp) - 1,
+        has_moved=none > 0,
+        doubt=none,
     )
     looked_at = np.flatnonzero(past.alarms.any(axis=0) | bool(past.accepted))
     if not looked_at.size:
         return levels
     scan = _Scan(values[:, looked_at], teaches[:, looked_at], past.settled - 1)
     alarms, firing = past.alarms[:, looked_at], past.firing[:, looked_at]
+    far = np.zeros(firing.shape, dtype=np.bool_) if past.far is None else past.far[:, looked_at]
     for row in range(len(values)):
-        scan.step(row, alarms[row], firing[row] & firing[row - 1])
+        is_far = np.all(far[max(row + 1 - LAST, 0) : row + 1], axis=0)
+        scan.step(row, alarms[row], firing[max(row - LAST, 0) : row + 1], np.asarray(is_far))
         for start, following in past.accepted:
             if row == following - 1:
                 scan.begin(np.ones(looked_at.size, dtype=np.bool_), start, row, is_accepted=True)
     found = scan.finish(values[:, looked_at])
     levels.shift[:, looked_at], levels.teaches[:, looked_at] = found.shift, found.teaches
-    levels.since[looked_at], levels.doubt[looked_at] = found.since, found.doubt
+    levels.since[looked_at], levels.has_moved[looked_at] = found.since, found.has_moved
+    levels.doubt[looked_at] = found.doubt
     return levels
 
 
 class _Scan:
-    """The scan between two runs: ``origin`` is the row at which the newest level begins, ``streak`` counts runs in alarm."""
+    """The scan between two runs: ``origin`` is the row at which the newest level begins.
+
+    ``streak`` counts the runs of the last alarm, ``total`` sums their values, ``healed`` counts the
+    runs since.
+    """
 
     def __init__(self, values: Floats, teaches: Flags, enough: int) -> None:
         series = values.shape[1]
         self.values, self.teaches, self.enough = values, teaches, enough
         self.origin, self.streak = np.full(series, -1), np.zeros(series, dtype=np.intp)
+        self.healed = np.full(series, LAST + 1)
         self.is_open, self.total = np.zeros(series, dtype=np.bool_), np.zeros(series)
+        self.has_moved = np.zeros(series, dtype=np.bool_)
         self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)
 
-    def step(self, row: int, alarmed: Flags, fires: Flags) -> None:
+    def step(self, row: int, alarmed: Flags, firing: Flags, far: Flags) -> None:
         """Take in one run.
 
-        ``fires``: the alert of the series fires since the run before at least.
+        ``firing``: whether the alert fired after each of the last LAST + 1 runs; ``far``: all LAST
+        are.
         """
         now = self.values[row]
-        self.streak = np.where(alarmed, self.streak + 1, 0)
-        self.total = np.where(alarmed, self.total + now, 0.0)
-        if np.any(has_lasted := self.streak >= self.enough):
+        is_new = alarmed & (self.healed > 0)
+        self.healed = np.where(alarmed, 0, self.healed + 1)
+        self.streak = np.where(is_new, 1, self.streak + alarmed)
+        self.total = np.where(is_new, now, self.total + np.where(alarmed, now, 0.0))
+        if np.any(has_lasted := alarmed & (self.streak >= self.enough)):
             start = row + 1 - self.enough
             self.begin(has_lasted & _is_stable(self.values[start : row + 1]), start, row)
-        if np.any(may_be_back := fires & (self.streak >= BACK_RUNS)):
-            last = self.values[row - 1 : row + 1]
-            fault = (self.total - last.sum(axis=0)) / np.maximum(self.streak - 2, 1)
-            normal = self._find_normal(row - 1)
-            is_nearer = np.abs(last - normal) < np.abs(last - fault)
-            self.begin(may_be_back & is_nearer.all(axis=0), row - 1, row)
+        if len(firing) > LAST:
+            self._look_whether_back(row, firing, far)
         if np.any(self.is_open):
             last = self.values[max(row + 1 - MIN_HEALTHY_RUNS, 0) : row + 1]
             is_nearer = np.abs(last - self.normal) < np.abs(last - self.level)
@@ -237,14 +259,45 @@ class _Scan:
                 self.is_open & (row - self.origin >= MIN_HEALTHY_RUNS) & is_nearer.all(axis=0), row
             )
 
+    def _look_whether_back(self, row: int, firing: Flags, far: Flags) -> None:
+        """Begin a level with the last runs where they are nearer to normal than to the fault.
+
+        Where the alert has ended meanwhile they must be ``far`` from normal: else the fault has
+        healed.
+        """
+        in_alarm = LAST - self.healed
+        has_ended = (self.healed > 0) & (in_alarm >= 0)
+        still_fires = (self.healed == 0) & firing[1:].all(axis=0)
+        fired_until = np.take_along_axis(firing, np.clip(in_alarm, 0, LAST)[np.newaxis], axis=0)[0]
+        may_be_back = (self.streak > in_alarm) & (still_fires | (has_ended & fired_until & far))
+        if not may_be_back.any():
+            return
+        start = row + 1 - LAST
+        last = self.values[start : row + 1]
+        of_alarm = np.where(np.arange(LAST)[:, np.newaxis] < in_alarm, last, 0.0).sum(axis=0)
+        fault = (self.total - of_alarm) / np.maximum(self.streak - in_alarm, 1)
+        is_nearer = np.abs(last - self._find_normal(start)) < np.abs(last - fault)
+        self.begin(may_be_back & is_nearer.all(axis=0), start, row)
+
+    def _is_other(self, before: int, level: Floats) -> Flags:
+        """Whether a level is another one than that of the healthy runs before it."""
+        healthy = self._taught()[:before]
+        normal = find_median(healthy)
+        is_other: Flags = np.abs(level - normal) > MOVED * find_scale(healthy) + ROUNDING * np.abs(
+            normal
+        )
+        return is_other
+
     def begin(self, where: Flags, start: int, row: int, *, is_accepted: bool = False) -> None:
         """A level begins at ``start``: runs before it count as though they had been there."""
         if not where.any():
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
+        has_moved = self._is_other(start, find_mean(self.values[start : row + 1]))
         self.teaches |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
         normal, level = self._find_normal(start), find_mean(self.values[start : row + 1])
         self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
+        self.has_moved = np.where(where, has_moved, self.has_moved)
         self.normal, self.level = (
             np.where(where, normal, self.normal),
             np.where(where, level, self.level),
@@ -270,7 +323,10 @@ class _Scan:
         self.origin, self.is_open = np.where(where, -1, self.origin), self.is_open & ~where
 
     def _find_normal(self, before: int) -> Floats:
-        return find_median(np.where(self.teaches, self.values, np.nan)[:before])
+        return find_median(self._taught()[:before])
+
+    def _taught(self) -> Floats:
+        return np.where(self.teaches, self.values, np.nan)
 
     def finish(self, seen: Floats) -> Levels:
         """Once a level is as long as one that settles its own runs alone say what is normal."""
@@ -285,6 +341,7 @@ class _Scan:
             shift=shift,
             teaches=self.teaches & (~is_old | is_short),
             since=np.where(self.is_open, self.origin, -1),
+            has_moved=self.has_moved,
             doubt=is_short / np.maximum(runs, 1),
         )
 

@@ -103,9 +103,9 @@ class RuleOptions(Options):
         "compared (`unpaired`); of those compared, who all get one list "
         "(`shared_list`), whose list is that of the last run although others changed "
         "(`unchanged_list`; lists are kept for this), whose first three items are "
-        "those of the baseline but mostly turned round (`top_reversed`), or whose "
-        "first item is another one (`first_differs`). Of the candidate unless it "
-        "names the arm.",
+        "those of the baseline but mostly turned round (`top_reversed`), whose first "
+        "item is another one (`first_differs`), or whose list is that of the baseline "
+        "(`identical_list`). Of the candidate unless it names the arm.",
         examples=["missing", "failed(baseline)", "shared_list"],
     )
     frozen: Arm | None = Field(

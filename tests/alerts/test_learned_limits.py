@@ -85,6 +85,28 @@ def test_a_share_of_users_is_told_with_what_is_normal():
     assert found == said
 
 
+@pytest.mark.parametrize(("z", "outcome"), [(1.0, Outcome.OK), (4.0, Outcome.TOO_FEW)])
+def test_a_rule_whose_limit_no_value_can_cross_says_so(z, outcome):
+    similarity = verdict(rule(**DROP), -0.9, expectation(limit=-1.0, z=z))
+    watched = coverage_rule(
+        "missing(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
+    )
+    coverage = judge_reading(
+        watched, Reading(0.9, 30, "all"), expectation(expected=0.2, limit=1.0, z=z)
+    )
+
+    said = "this rule cannot judge: after 9 healthy runs no possible value is"
+    assert (similarity.outcome, coverage.outcome) == (outcome, outcome)
+    assert (
+        similarity.reason
+        == f"mean of extended_tau is -0.9 over 1,874 users, normally 0.53; {said} lower than normal"
+    )
+    assert coverage.reason.endswith(
+        f"27 of 30 users (90 %), normally 20 %; {said} higher than normal"
+    )
+    assert similarity.is_recovered is (outcome is Outcome.OK)
+
+
 ENDS = """
 # rule  z      fault  ends
 # Half of the way back, or normal again.

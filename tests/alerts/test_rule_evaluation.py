@@ -198,6 +198,13 @@ def test_a_share_is_told_in_users(lack, did):
     )
 
 
+def test_identical_lists_ask_what_to_look_at_first():
+    score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric="identical_list", value=1.0, n=500)
+    counted = "the candidate answers with the baseline's list for 500 of 500 users"
+    said = f"{counted}, more than the 5 % allowed: is the experiment applied?"
+    assert verdict(Lack.IDENTICAL, score) == (Outcome.BREACH, said)
+
+
 def test_what_cannot_be_told_says_why():
     untold = (
         "too few lists of other users have changed since the last run to tell which ones "

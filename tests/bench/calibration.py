@@ -23,7 +23,7 @@ from scipy.special import betainc, chdtri, stdtrit
 from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
-from monitor.pipeline.expectations import find_waiting
+from monitor.pipeline.expectations import find_odd, find_waiting
 from monitor.reference.history import find_fault
 from monitor.reference.prediction import refer, surprise, to_normal
 from monitor.reference.sampling_error import judge_rare, to_angle
@@ -49,12 +49,22 @@ USUAL = np.diff(betainc(5.0, 1.8, (EDGES + 1) / 2))
 """Mean 0.47, deviation 0.31, one user in ten below 0: close to extended tau of a retrained shop recommender."""
 SHOCK = 0.3
 """Moves the mean by 0.03 from run to run."""
-SERIES = ("mean", "p05", "share_below(0)", "share_below(-0.5)", "unchanged_list", "shared_list")
+SERIES = (
+    "mean",
+    "p05",
+    "share_below(0)",
+    "share_below(-0.5)",
+    "unchanged_list",
+    "identical_list",
+    "shared_list",
+)
 FIRST_SHARE = 2  # the others, from here on, are shares of users
 UNCHANGED = 0.002
 """Share of users whose list a training leaves as it is, in clusters of twice their variance."""
 ALIKE = 0.0005
 """Mean share of users who happen to have the most common list, beside the one who always has it."""
+IDENTICAL = 0.01
+"""Share of users with the same list in both arms; more on days on which the arms are alike."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +85,7 @@ class World:
     """Share of users with popularity lists once ``onset`` runs have been judged, for ``lasts`` runs."""
     onset: int = 30
     lasts: int = 10_000
+    identical: float = IDENTICAL
     moved: float = 0.0
     """Tilt of everybody's scores from ``onset`` on, in shocks: the healthy level lies elsewhere after the fault."""
     weekend: float = 0.0
@@ -108,10 +119,12 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
         ill = max(world.collapsed * (age < world.lasts), in_week) if age >= 0 else 0.0
         odds = (1 - ill) * odds + ill * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
-        rare = draw_rare(world, ill, rng)
+        rare = draw_rare(world, ill, tilt, rng)
         if world.segments > 1:
             counts = np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1)
-            whole = np.stack((rare[..., 0].sum(axis=1), rare[..., 1].max(axis=1)), axis=-1)
+            whole = np.concatenate(
+                (rare[..., :-1].sum(axis=1), rare[..., -1:].max(axis=1)), axis=-1
+            )
             rare = np.concatenate((whole[:, np.newaxis], rare), axis=1)
         yield measure(counts, rare)
 
@@ -120,26 +133,34 @@ def is_holiday(run: int) -> bool:
     return run % 40 in (20, 21, 22)
 
 
-def draw_rare(world: World, ill: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Users whose list is unchanged, and with the most common one, (copies, segments, 2): a share ``ill`` has one for ever."""
+def draw_rare(
+    world: World, ill: float, tilt: Floats, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Users whose list is unchanged, identical in both arms, and the most common one, (copies, segments, 3).
+
+    A share ``ill`` has one list for ever, and one that the baseline does not give.
+    """
     shape = (world.copies, world.segments)
     same = rng.binomial(world.users, ill, shape)
     unchanged = np.minimum(
         rng.negative_binomial(UNCHANGED * world.users, 0.5, shape) + same, world.users
     )
+    odds = world.identical / (1 - world.identical) * np.exp(tilt)
+    identical = rng.binomial(world.users, (1 - ill) * odds / (1 + odds))
     return np.stack(
-        (unchanged, np.maximum(1 + rng.poisson(ALIKE * world.users, shape), same)), axis=-1
+        (unchanged, identical, np.maximum(1 + rng.poisson(ALIKE * world.users, shape), same)),
+        axis=-1,
     )
 
 
 def measure(counts: npt.NDArray[np.int64], rare: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The six series and their sampling errors, (..., 6), from counts by bin (..., bins) and rare counts (..., 2)."""
+    """The seven series and their sampling errors, (..., 7), from counts by bin (..., bins) and rare counts (..., 3)."""
     n = counts.sum(axis=-1)
     mean = counts @ SCORES / n
     deviation = np.sqrt(np.maximum(counts @ SCORES**2 / n - mean**2, 0) * n / (n - 1))
     p05, p05_error = percentile(counts, n)
     below = [counts[..., : np.searchsorted(SCORES, floor)].sum(axis=-1) for floor in (0.0, -0.5)]
-    shares = [to_angle(each / n, n) for each in (*below, rare[..., 0], rare[..., 1])]
+    shares = [to_angle(each / n, n) for each in (*below, *np.moveaxis(rare, -1, 0))]
     values = np.stack([mean, p05, *(-angle for angle, _ in shares)], axis=-1)
     return values, np.stack(
         [deviation / np.sqrt(n), p05_error, *(error for _, error in shares)], axis=-1
@@ -186,7 +207,8 @@ LOOKS = {f"{kind} {name}": 1.0 for kind in KINDS for name in SERIES}
 class Watch:
     """What is stored between runs, the newest KEPT_RUNS of them, (runs, columns) each, and what fires, (kinds, columns).
 
-    ``drifts`` are runs of a trend that has fired; ``share`` is each column's share of the budget.
+    ``pending``: in breach in the last run; identical lists fire with the second such run. ``drifts`` are runs of a trend that
+    has fired; ``share`` is each column's share of the budget.
     """
 
     values: Floats
@@ -196,6 +218,7 @@ class Watch:
     fired: Flags
     drifts: Flags
     firing: Flags
+    pending: Flags
     evidence: TrendEvidence
     share: Floats
 
@@ -204,8 +227,11 @@ class Watch:
         suspects = np.arange(len(self.values), 0, -1)[:, np.newaxis] <= count_suspects(
             self.evidence, self.share
         )
-        healthy = ~self.alarms & ~self.drifts & ~suspects & ~find_waiting(self.z)
-        past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired)
+        calm = np.where(self.alarms, np.nan, self.values)
+        odd = spread_over_segments(find_odd(calm, self.errors, self.z), columns)
+        healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_waiting(self.z)
+        far = self.z > NORMAL_AGAIN[Learning.DROP]
+        past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired, far=far)
         reference = refer(self.values, self.errors, phases=phases, alarms=past)
         p = surprise(reference, now, errors)
         is_share = np.arange(now.size) % len(SERIES) >= FIRST_SHARE
@@ -225,7 +251,12 @@ class Watch:
             is_counted & (always > 0), 0.0, correlate(reference.taught, self.share)
         )
         self.evidence = update_evidence(self.evidence, discount(z, correlation))
-        breach = np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
+        is_drop = p <= self.share
+        waits = (
+            np.arange(now.size) % len(SERIES) == SERIES.index("identical_list")
+        ) & ~self.pending
+        self.pending = is_drop
+        breach = np.stack([is_drop & ~waits, self.evidence.total >= 1 / self.share])
         trend = np.where(
             reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND]
         )
@@ -240,8 +271,7 @@ class Watch:
     def _keep(self, now: Floats, errors: Floats, z: Floats, columns: int) -> None:
         """Take the run into the history; the evidence of a trend that fires starts anew."""
         any_kind, trend = self.firing[0] | self.firing[1], self.firing[1]
-        by_segment = any_kind.reshape(-1, columns, len(SERIES)).any(axis=-1)
-        alarmed = np.repeat(by_segment | by_segment[:, :1], len(SERIES), axis=1).ravel()
+        alarmed = spread_over_segments((any_kind | self.pending)[np.newaxis], columns)[0]
         drifts = np.arange(len(self.values), -1, -1)[:, np.newaxis] < count_suspects(
             self.evidence, self.share
         )
@@ -259,6 +289,13 @@ class Watch:
             rise=np.where(trend, 0, gone.rise),
             since=np.where(trend, 0, gone.since),
         )
+
+
+def spread_over_segments(flags: Flags, columns: int) -> Flags:
+    """Each run's flag, (runs, m), in all series of the segment, and one of `all` in all segments."""
+    copies = flags.shape[1] // (columns * len(SERIES))
+    by_segment = np.asarray(flags.reshape(len(flags), copies, columns, len(SERIES)).any(axis=-1))
+    return np.repeat(by_segment | by_segment[..., :1], len(SERIES), axis=-1).reshape(flags.shape)
 
 
 def _append(past: T, now: T) -> T:
@@ -286,6 +323,7 @@ def begin(world: World, stated: float) -> Watch:
         fired=never,
         drifts=never,
         firing=np.zeros((len(KINDS), share.size), dtype=bool),
+        pending=np.zeros(share.size, dtype=bool),
         evidence=no_evidence(share.size),
         share=share,
     )
@@ -299,7 +337,7 @@ def watch(
     for run, (now, errors) in enumerate(draw(world, rng)):
         fired = state.firing
         if not (world.holiday and is_holiday(run)):
-            phases = Phases(past=days[-KEPT_RUNS:], now=run % WEEK)
+            phases = Phases(past=days[-KEPT_RUNS:], now=run % WEEK, is_known_at_once=True)
             fired = state.judge(now.ravel(), errors.ravel(), [phases], now.shape[1])
             days = np.append(days, run % WEEK)
         if run >= MIN_HEALTHY_RUNS:
@@ -333,7 +371,7 @@ def bound(pages: npt.NDArray[np.intp]) -> float:
 
 
 def calibrate() -> Table:
-    """10,000 runs a setting or more, in 36 worlds of shocks and 8 of patterns.
+    """10,000 runs a setting or more, in 36 worlds of shocks and 10 of patterns.
 
     Above 1 the promise would not be kept.
     """
@@ -455,6 +493,7 @@ PATTERNS = {
     "weekends of 6 % of users": World(users=0, weekend=0.06, onset=0, runs=365),
     "weekly trainings": World(users=0, trained=0.15, onset=0, runs=365),
     "holidays": World(users=0, holiday=0.2, onset=0),
+    "half of the lists identical": World(users=0, identical=0.5),
     "weekly season and weekends": World(
         users=0, is_weekly=True, weekend=0.06, onset=0, runs=365, correlation=0.3
     ),

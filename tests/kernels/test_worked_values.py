@@ -20,6 +20,7 @@ from monitor.kernels import align
 from monitor.kernels.engines.positions import inversions, sum_earlier_larger
 from monitor.kernels.exposure import (
     first_differs,
+    is_identical,
     is_top_reversed,
     is_unchanged,
     largest_group,
@@ -282,18 +283,24 @@ def test_a_list_is_unchanged_item_by_item_and_cut_to_the_present_depth():
 
 
 @given(st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=8))
-def test_first_items_are_compared_by_their_definition(pairs):
+def test_both_arms_lists_are_compared_by_their_definition(pairs):
     batch = reference.batch(pairs, 4)
-    expected = [(np.nan, np.nan)] * len(pairs)
-    for row, (one, other) in enumerate((a[:3], b[:3]) for a, b in pairs):
+    expected = [(np.nan, np.nan, np.nan)] * len(pairs)
+    for row, (whole, others) in enumerate(pairs):
+        one, other = whole[:3], others[:3]
         is_reversed = np.nan
         if len(one) == 3 and set(one) == set(other):
             is_reversed = sum(other.index(x) > other.index(y) for x, y in combinations(one, 2)) >= 2
-        expected[row] = (is_reversed, one[0] != other[0] if one and other else np.nan)
+        is_both = bool(one and other)
+        expected[row] = (
+            is_reversed,
+            one[0] != other[0] if is_both else np.nan,
+            whole[:4] == others[:4] if is_both else np.nan,
+        )
 
     found = [
-        is_top_reversed(batch.baseline, batch.candidate),
-        first_differs(batch.baseline, batch.candidate),
+        kernel(batch.baseline, batch.candidate)
+        for kernel in (is_top_reversed, first_differs, is_identical)
     ]
     np.testing.assert_array_equal(np.transpose(found), expected)
     assert np.isnan(is_top_reversed(batch.baseline[:, :2], batch.candidate[:, :2])).all()

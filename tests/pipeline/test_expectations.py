@@ -100,6 +100,27 @@ def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a
         assert [found.runs for found in expect(each, SLOT + 8 * DAY, seen, alarmed)] == taught
 
 
+def test_limits_stay_in_the_range_of_the_metric():
+    found = look(history([0.1, 0.9, 0.2, 0.8, 0.1]), 0.5, watched(drop(scores=(-1.0, 1.0))))
+    assert (found.limit, found.opposite) == (-1.0, 1.0)
+    shares = look(
+        history(below(share, 100) for share in (0.1, 0.9, 0.2, 0.8, 0.1)),
+        below(0.5, 100),
+        watched(FAR),
+    )
+    assert (shares.limit, shares.opposite) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_fault_among_the_first_runs_teaches_nothing(place):
+    means = MEANS[:4]
+    means.insert(place, -0.4)
+    past, _ = told([*means, *MEANS[4:]], watched())
+    found = look(past, 0.52)
+    assert found.runs == len(MEANS)
+    assert found.expected == pytest.approx(np.mean(MEANS), abs=1e-9)
+
+
 FAR = drop(alert="Far", statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0)
 
 

@@ -81,14 +81,21 @@ def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs, mean, dispers
     assert chance_beyond(limits, mean, dispersion) <= (1 if dispersion == 1 else 5) * SHARE
 
 
-def judge(counts: np.ndarray, now: float, always: float = 0.0) -> tuple[float, float]:
+def judge(
+    counts: np.ndarray,
+    now: float,
+    always: float = 0.0,
+    *,
+    users: int = USERS,
+    chance: float = SHARE,
+) -> tuple[float, float]:
     """Limit and p-value, of users, of a run after these, of which so many are in every run."""
     past, today = (
-        to_angle(counts[:, np.newaxis] / USERS, USERS),
-        to_angle(np.array([now]) / USERS, np.array([USERS])),
+        to_angle(counts[:, np.newaxis] / users, users),
+        to_angle(np.array([now]) / users, np.array([users])),
     )
     past = past[0], np.full_like(past[0], float(past[1]))
-    known, share = refer(*past), np.array([SHARE])
+    known, share = refer(*past), np.array([chance])
     by_angle = (
         predict(known, today[1], share).high,
         surprise(known, *today, direction=Direction.ABOVE),
@@ -104,6 +111,16 @@ def test_one_list_for_a_hundredth_of_the_users_is_seen_after_ten_runs_in_which_h
 
     assert limit < 15
     assert p <= SHARE
+
+
+@pytest.mark.parametrize(("seen", "users", "most"), [(0.0, 88, 44), (0.0, 12, 10), (8.0, 20, 16)])
+def test_of_users_whom_hardly_a_run_hits_more_than_half_are_never_normal_however_small_the_chance(
+    seen, users, most
+):
+    past = np.append(np.zeros(26), seen)
+
+    assert judge(past, most + 1, users=users, chance=1e-10) == (most, 1e-10)
+    assert judge(past, most, users=users, chance=1e-10)[1] > 1e-10
 
 
 def test_users_that_no_run_is_without_move_no_limit_and_hide_no_others():

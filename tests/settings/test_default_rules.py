@@ -100,7 +100,7 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms():
         if rule.kind is RuleKind.COVERAGE and learning_of(rule) is Learning.DROP
     }
     lacks = ("missing", "empty", "short", "duplicated", "failed", "shared_list", "unchanged_list")
-    of_both = {"top_reversed(candidate)", "first_differs(candidate)"}
+    of_both = {"top_reversed(candidate)", "first_differs(candidate)", "identical_list(candidate)"}
     assert (
         set(jumps)
         == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")} | of_both

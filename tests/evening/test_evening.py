@@ -1,0 +1,338 @@
+"""An evening on call: faults one after the other, and what people hear of each."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from clocks import SHIFT_VARIABLE
+from evening.world import EVERY_S, SECRETS, Change, Evening, Heard, Question, open_evening
+from monitor.model.alerts import State
+from monitor.model.rankings import Arm
+from monitor.model.runs import RunStatus
+from servers.daemon import wait_for
+from servers.webhook import Reply, Request, answer, hang
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.early(500),
+    pytest.mark.timeout(1800),  # thirty faults, many of them one after the other
+]
+RECEIVERS = ("pagerduty", "slack", "mail", "webhook")
+POPULAR = [f"SKU-{item}" for item in range(10)]
+LOGIN_PAGE = answer(200, {"Content-Type": "text/html"}, b"<!DOCTYPE html><title>Sign in</title>")
+
+Plant = Callable[[Evening, str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``cause``: an expression for what was planted, which each critical message has to name."""
+
+    name: str
+    cause: str
+    plant: Plant
+    during: Callable[[Evening], object] = lambda _: None
+    is_optional: bool = False
+
+
+@dataclass(slots=True)
+class Row:
+    """What came of a fault: seconds until it was heard of, and until its end after the repair, if they came."""
+
+    fault: Fault
+    heard: list[Heard]
+    noticed_s: float | None
+    ended_s: float | None
+    alerts: int
+
+    @property
+    def pages(self) -> Counter[str]:
+        """By receiver; what updates an open alert of PagerDuty pages nobody."""
+        pages = {(each.receiver, each.page or each.text) for each in self.heard if not each.is_end}
+        return Counter(receiver for receiver, _ in pages)
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """By receiver; of PagerDuty how often it heard of the end of one page."""
+        ends = Counter((each.receiver, each.page) for each in self.heard if each.is_end)
+        return {receiver: count for (receiver, _), count in reversed(ends.most_common())}
+
+    @property
+    def unnamed(self) -> list[str]:
+        """Headlines of critical messages, or else of all, that do not name the cause."""
+        pages = [each for each in self.heard if not each.is_end]
+        critical = [each for each in pages if each.is_critical] or pages
+        return [
+            each.headline
+            for each in critical
+            if not re.search(self.fault.cause, each.text, re.IGNORECASE)
+        ]
+
+    def problems(self) -> list[str]:
+        if not self.heard:
+            return [] if self.fault.is_optional else ["not noticed"]
+        checks = {
+            f"cause not named: {self.unnamed[:1]}": self.unnamed,
+            f"pages: {dict(self.pages)}": not all(1 <= self.pages[each] <= 2 for each in RECEIVERS),
+            f"ends: {self.ends}": self.ends != dict.fromkeys(RECEIVERS, 1),
+        }
+        return [problem for problem, is_so in checks.items() if is_so]
+
+    def __str__(self) -> str:
+        first, last = (
+            f"{seconds:5.1f}" if seconds else "    -" for seconds in (self.noticed_s, self.ended_s)
+        )
+        pages, named = (
+            "/".join(str(self.pages[each]) for each in RECEIVERS),
+            "no " if self.unnamed else "yes",
+        )
+        headline = next((each.headline for each in self.heard if each.receiver == "webhook"), "")
+        return f"{self.fault.name:28} {first} {pages:7} {last} {named} {self.alerts:2} {headline}"
+
+
+def broken(
+    change: Change = Question.items, *, reply: Reply | None = None, arm: Arm = Arm.CANDIDATE
+) -> Plant:
+    """The arm answers so."""
+
+    @contextmanager
+    def plant(evening: Evening, shop: str) -> Iterator[None]:
+        evening.broken[shop, arm] = change, reply
+        yield
+        del evening.broken[shop, arm]
+
+    return plant
+
+
+def cut_off(evening: Evening, gate: str) -> Iterator[None]:
+    """Nobody gets through to the candidate, or to the database."""
+    evening.gates[gate or "database"].refuse()
+    yield
+    evening.gates[gate or "database"].resume()
+
+
+def renamed_host(evening: Evening, shop: str) -> Iterator[None]:
+    """The configuration names a host that does not exist, and is corrected later."""
+    text = evening.path.read_text()
+    evening.reload(text.replace(f"127.0.0.1:{evening.gates[shop].port}", "recs-v2.invalid"))
+    yield
+    evening.reload(text)
+
+
+def without_slack(evening: Evening, shop: str) -> Iterator[None]:
+    """Slack is away as random lists begin."""
+    slack, refused = evening.hooks[1], list[Request]()
+    right = slack.respond
+
+    def refuse(_: Request) -> Reply:
+        refused.append(slack.requests.pop())
+        return answer(503)
+
+    slack.respond = refuse
+    with broken(random_list)(evening, shop):
+        wait_for(lambda: refused, "a message that Slack refuses")
+        slack.respond = right
+        yield
+
+
+def random_list(question: Question) -> list[str]:
+    items = np.random.default_rng((question.day, question.row)).choice(300, 10, replace=False)
+    return [f"SKU-{item}" for item in items]
+
+
+def of_country(country: str, change: Change) -> Change:
+    return lambda question: change(question) if question.country == country else question.items()
+
+
+def of_first(users: int, change: Change) -> Change:
+    return lambda question: change(question) if question.row < users else question.items()
+
+
+def of_ids(respell: Callable[[str], object]) -> Change:
+    """Each id is spelled otherwise, without the prefix that it has."""
+    return lambda question: [respell(item.removeprefix("SKU-")) for item in question.items()]
+
+
+def slowly(question: Question) -> list[str]:
+    time.sleep(0.1)
+    return question.items()
+
+
+def restart(evening: Evening) -> None:
+    evening.daemons[-1].kill()
+    evening.serve("0.yaml")
+
+
+def take_over(evening: Evening) -> None:
+    leader, standby = evening.daemons[-1], evening.serve("1.yaml")
+    leader.kill()
+    wait_for(lambda: "\nrankwatch_leader 1.0" in standby.metrics(), "the standby leading")
+
+
+def plant_nothing(*_: object) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+RANDOM = broken(random_list)
+FAULTS = {
+    "home-feed": [
+        Fault("lists empty for one country", "country=DE", broken(of_country("DE", lambda _: []))),
+        Fault("users missing, one country", "country=FR", broken(of_country("FR", lambda _: None))),
+        Fault("all users without lists", "700 of 700", broken(lambda _: None)),
+        Fault("popular list for 1 %", "same list", broken(of_first(7, lambda _: POPULAR))),
+        Fault("popular list for 20 %", "same list", broken(of_first(140, lambda _: POPULAR))),
+        Fault("random lists", "random", RANDOM),
+        Fault(
+            "top 3 reversed",
+            "another order",
+            broken(lambda asked: asked.items()[2::-1] + asked.items()[3:]),
+        ),
+        Fault(
+            "candidate = baseline",
+            "baseline's list|identical",
+            broken(lambda asked: asked.items(arm=Arm.BASELINE)),
+        ),
+        Fault("stale lists", "as in the last run", broken(lambda asked: asked.items(day=1))),
+        Fault("one segment broken", "country=DE", broken(of_country("DE", random_list))),
+        Fault("the same again", "country=DE", broken(of_country("DE", random_list))),
+        Fault(
+            "baseline broken",
+            "from the baseline that look random",
+            broken(random_list, arm=Arm.BASELINE),
+        ),
+    ],
+    "newsletter": [
+        Fault("host gone", r"recs-v2\.invalid", contextmanager(renamed_host)),
+        Fault("connection refused", "refused", contextmanager(cut_off)),
+        Fault("HTTP 500", "500", broken(reply=answer(500))),
+        Fault("HTML login page", "HTML", broken(reply=LOGIN_PAGE)),
+        Fault("HTTP 401", "401", broken(reply=answer(401))),
+        Fault("slow", "(?s)^(?!.*both arms).*not answered", broken(slowly)),
+        Fault("time-out", "no answer|not answered", broken(reply=hang)),
+        Fault("baseline answers 503", "baseline.*503", broken(reply=answer(503), arm=Arm.BASELINE)),
+        Fault("ids respelled", "sku_", broken(of_ids("sku_{}".format))),
+        Fault("ids without their prefix", "SKU-", broken(of_ids(str))),
+        Fault("(item, score) pairs", "list in it", broken(of_ids(lambda item: [item, 0.5]))),
+        Fault("float ids", "not whole", broken(of_ids(lambda item: int(item) + 0.5))),
+        Fault("duplicates", "twice|duplicate", broken(lambda asked: asked.items()[:5] * 2)),
+        Fault("lists short", "4 items instead of 10", broken(lambda asked: asked.items()[:4])),
+    ],
+}
+OF_THE_DAEMON = {
+    "home-feed": [
+        Fault("kill -9 of the daemon", "random", RANDOM, restart),
+        Fault("a standby takes over", "random", RANDOM, take_over),
+    ],
+}
+OF_THE_DATABASE = {
+    "": [
+        Fault(
+            "database away", "database", contextmanager(cut_off), lambda _: time.sleep(4 * EVERY_S)
+        )
+    ],
+    "home-feed": [
+        Fault("database away: home-feed", "database", plant_nothing, is_optional=True),
+        Fault("Slack away and back", "random", contextmanager(without_slack)),
+    ],
+    "newsletter": [Fault("database away: newsletter", "database", plant_nothing, is_optional=True)],
+}
+PATIENCE = 6
+"""Runs within which a fault has to be noticed."""
+
+
+def seen(look: Callable[[], object], runs: int) -> bool:
+    """Whether it is seen within the time of so many runs."""
+    ends_at = time.monotonic() + runs * EVERY_S
+    while not (is_seen := bool(look())) and time.monotonic() < ends_at:
+        time.sleep(0.2)
+    return is_seen
+
+
+def calm_down(evening: Evening, shop: str) -> None:
+    """Wait for the end of the next run, so that the next fault does not come within one."""
+    last = evening.newest(shop)
+
+    def has_ended() -> bool:
+        run = evening.newest(shop)
+        return run.slot > last.slot and run.status is not RunStatus.RUNNING
+
+    seen(has_ended, PATIENCE)
+
+
+def play(evening: Evening, faults: dict[str, list[Fault]]) -> list[Row]:
+    """One fault after the other in each comparison, all comparisons at once."""
+
+    def play_all(shop: str) -> list[Row]:
+        calm_down(evening, shop)
+        return [play_one(evening, shop, fault) for fault in faults[shop]]
+
+    with ThreadPoolExecutor() as pool:
+        return [row for rows in pool.map(play_all, faults) for row in rows]
+
+
+def play_one(evening: Evening, shop: str, fault: Fault) -> Row:
+    """Plant it until people know enough, and then wait until all of its alerts have ended."""
+    before, begun = Counter(evening.heard()), time.monotonic()
+
+    def new() -> list[Heard]:
+        return [
+            each for each in (Counter(evening.heard()) - before).elements() if each.shop == shop
+        ]
+
+    def is_critical() -> bool:
+        return any(each.is_critical for each in new())
+
+    def is_over() -> bool:
+        pages = {each.receiver for each in new() if not each.is_end}
+        ends = {each.receiver for each in new() if each.is_end}
+        states = evening.store.alerts.states(shop) if shop else ()
+        return pages == ends and all(state.state is State.QUIET for state in states)
+
+    with fault.plant(evening, shop):
+        is_noticed = seen(new, PATIENCE * (1 + fault.is_optional))
+        noticed_s = time.monotonic() - begun
+        if not seen(is_critical, 2) and evening.newest(shop).status is not RunStatus.OK:
+            seen(is_critical, 3)
+        fault.during(evening)
+        seen(lambda: {each.receiver for each in new()} == set(RECEIVERS), 3)
+        alerts = evening.count_alerts(shop)
+    healed = time.monotonic()
+    is_ended = seen(is_over, PATIENCE * 5)
+    ended_s = time.monotonic() - healed
+    calm_down(evening, shop)
+    return Row(
+        fault, new(), noticed_s if is_noticed else None, ended_s if is_ended else None, alerts
+    )
+
+
+def test_people_hear_of_every_fault_of_an_evening_once_with_its_cause_and_of_its_end(
+    tmp_path, postgres_server, postgres_url, monkeypatch
+):
+    monkeypatch.delenv(SHIFT_VARIABLE, raising=False)  # the other programs have the machine's clock
+    with open_evening(tmp_path, postgres_server, postgres_url) as (evening, prometheus):
+        calm_down(evening, "")
+        rows = play(evening, FAULTS) + play(evening, OF_THE_DAEMON) + play(evening, OF_THE_DATABASE)
+
+        refused = 'ALERTS{alertname="RankwatchConfigReloadFailed", alertstate="firing"}'
+        right = evening.path.read_text()
+        evening.reload("comparisons: []")
+        prometheus.await_query(refused)
+        evening.reload(right)
+        prometheus.await_query(refused, lambda samples: not samples)
+        wait_for(lambda: evening.count_alerts("") == 0, "the end of all alerts at Alertmanager")
+        texts = [each.text for each in evening.heard()]
+    print(*rows, sep="\n")  # noqa: T201 - the table of the evening
+    assert {row.fault.name: row.problems() for row in rows if row.problems()} == {}
+    assert [
+        text
+        for text in texts
+        if any(secret in text for secret in SECRETS) or re.search(r"\bu\d{5}\b", text)
+    ] == []
+    assert len(rows) > 25

@@ -1,0 +1,313 @@
+"""The servers of an evening on call: two shops, everybody who is notified, Prometheus and the daemon."""
+
+import json
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from email import message_from_bytes
+from email.policy import default
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from sqlalchemy import make_url
+
+from deploy.shipped import text_of
+from deploy.test_story import quicken
+from faults import Shop
+from forking import rankwatch
+from monitor.model.rankings import Arm
+from monitor.model.runs import Run
+from monitor.storage import SqlStore, open_store
+from servers import free_port
+from servers.alertmanager import AlertmanagerServer
+from servers.certificates import self_signed
+from servers.daemon import ServeProcess
+from servers.pagerduty import KEY, FakePagerDuty
+from servers.postgres import PASSWORD, PostgresServer
+from servers.prometheus import Prometheus, running_prometheus
+from servers.proxy import Proxy, proxying
+from servers.slack import FakeSlack
+from servers.smtp import LOGIN, MailServer
+from servers.smtp import serve as serve_mail
+from servers.webhook import Collector, Reply, Request, answer, serve
+
+EVERY_S = 3
+HEALTHY_RUNS = 20
+DAYS = 12
+"""After so many runs both models are those of before: their lists are made once."""
+PACE = 60
+"""So many times faster than shipped are the rules of Prometheus and the routes of Alertmanager."""
+SHOPS = {"home-feed": Shop(seed=1, users=700), "newsletter": Shop(seed=2, users=100)}
+COUNTRIES = {name: shop.values["country"].tolist() for name, shop in SHOPS.items()}
+SECRETS = (KEY, PASSWORD, LOGIN[1], "canary-hook-secret", "canarycanarycanary", "canary-users-key")
+_END = re.compile(r"✅|resolved?:|\[RESOLVED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One list that an arm of a shop is asked for."""
+
+    shop: str
+    arm: Arm
+    day: int
+    row: int
+
+    @property
+    def country(self) -> str:
+        return str(COUNTRIES[self.shop][self.row])
+
+    def items(self, **other: Any) -> list[str]:
+        """The right answer to this question, or to one that differs in these fields."""
+        question = replace(self, **other)
+        return [
+            f"SKU-{item}" for item in SHOPS[self.shop].rank(question.arm, question.day)[self.row]
+        ]
+
+
+Change = Callable[[Question], object]
+"""What an arm answers for one user; None leaves the user out."""
+
+
+class Heard(NamedTuple):
+    """What a receiver heard.
+
+    ``headline`` begins with its status or severity; ``page`` is PagerDuty's key.
+    """
+
+    receiver: str
+    headline: str
+    text: str
+    page: str = ""
+
+    @property
+    def is_end(self) -> bool:
+        return _END.match(self.headline) is not None
+
+    @property
+    def is_critical(self) -> bool:
+        return "critical:" in self.headline.lower()
+
+    @property
+    def shop(self) -> str:
+        """The comparison that it is about; empty for none."""
+        return next((name for name in SHOPS if name in self.headline), "")
+
+
+@cache
+def read_mail(content: bytes) -> Heard:
+    mail = message_from_bytes(content, policy=default)
+    body = mail.get_body(("plain",))
+    assert body is not None
+    return Heard("mail", mail["Subject"], f"{mail['Subject']}\n{body.get_content()}")
+
+
+@cache
+def read_body(body: bytes) -> Heard:
+    """The body of a request: PagerDuty's has the service's key, which is no secret there."""
+    text, message = body.decode(), json.loads(body)
+    if "text" in message:
+        return Heard("slack", message["text"], text)
+    if "payload" in message:
+        about, action = message["payload"], message["event_action"]
+        headline = f"{action}: {about['severity']}: {about['group']}: {about['summary']}"
+        return Heard("pagerduty", headline, text.replace(KEY, ""), message["dedup_key"])
+    labels, first = message["groupLabels"], message["alerts"][0]["annotations"]
+    headline = (
+        f"{message['status']}: {labels['severity']}: {labels['comparison']}: {first.get('summary')}"
+    )
+    return Heard("webhook", headline, text)
+
+
+def answer_with(change: Change, shop: str, arm: Arm, asked: dict[str, Any]) -> Reply:
+    """A reply that makes its lists as it is sent, beside others."""
+
+    def reply(collector: Collector, sock: socket.socket) -> None:
+        minute, second = divmod(int(asked["slot"]), 100)
+        day = (minute * 60 + second) // EVERY_S % DAYS
+        lists = {
+            user: change(Question(shop=shop, arm=arm, day=day, row=int(user[1:])))
+            for user in asked["users"]
+        }
+        body = json.dumps({user: items for user, items in lists.items() if items is not None})
+        answer(200, {"Content-Type": "application/json"}, body.encode())(collector, sock)
+
+    return reply
+
+
+@dataclass(slots=True, kw_only=True)
+class Evening:
+    """Everything that runs.
+
+    ``broken``: how an arm of a shop answers instead; ``gates``: the network before others.
+    """
+
+    folder: Path
+    store: SqlStore
+    hooks: tuple[Collector, Collector, Collector]
+    mail: MailServer
+    alertmanager: AlertmanagerServer
+    gates: dict[str, Proxy]
+    broken: dict[tuple[str, Arm], tuple[Change, Reply | None]] = field(default_factory=dict)
+    daemons: list[ServeProcess] = field(default_factory=list)
+    path: Path = Path()
+
+    def respond(self, request: Request) -> Reply:
+        """How a recommender answers a batch of users."""
+        _, shop, arm = request.path.split("/")
+        change, reply = self.broken.get((shop, Arm(arm)), (Question.items, None))
+        return reply or answer_with(change, shop, Arm(arm), json.loads(request.body))
+
+    def heard(self) -> list[Heard]:
+        """All messages that a receiver took."""
+        bodies = [request.body for hook in self.hooks for request in hook.requests]
+        return [*map(read_body, bodies), *(read_mail(mail.content) for mail in self.mail.mails)]
+
+    def serve(self, name: str) -> ServeProcess:
+        """Start a daemon on this configuration; the newest one is to lead."""
+        self.path = self.folder / name
+        self.daemons.append(ServeProcess(self.path, self.path.with_suffix(".log")))
+        return self.daemons[-1]
+
+    def kill_all(self) -> None:
+        for daemon in self.daemons:
+            daemon.kill()
+
+    def reload(self, text: str) -> None:
+        """Let the daemon read this configuration."""
+        self.path.write_text(text)
+        self.daemons[-1].send(signal.SIGHUP)
+
+    def count_alerts(self, shop: str) -> int:
+        """How many alerts of rankwatch's own Alertmanager has, of this shop or of all if it has no name."""
+        labels = [alert["labels"] for alert in self.alertmanager.alerts()]
+        return sum("incident" in each and shop in (each.get("comparison"), "") for each in labels)
+
+    def newest(self, shop: str) -> Run:
+        """The newest run of this shop, or of all if it has no name."""
+        return self.store.history.runs(comparison=shop or None, limit=1)[0]
+
+
+def comparison(shop: str, places: dict[Arm, str]) -> dict[str, Any]:
+    asked = {
+        "method": "POST",
+        "batch": SHOPS[shop].users // 10,
+        "concurrency": 2,
+        "timeout": "2s",
+        "retries": 0,
+    }
+    asked |= {"body": {"users": "{users}", "slot": "{slot:%M%S}"}}
+    arms = {
+        str(arm): {"http": {"url": f"http://{place}/{shop}/{arm}", **asked}}
+        for arm, place in places.items()
+    }
+    users = {"file": {"path": f"{shop}.csv", "user": "user_id"}, "segments": ["country"]}
+    about = {"name": shop, "every": f"{EVERY_S}s", "deadline": "2900ms", "k": 10, "users": users}
+    return about | arms | {"metrics": ["rbo(p=0.9)", "overlap"], "rules": "default"}
+
+
+def write_users(folder: Path) -> None:
+    for name, shop in SHOPS.items():
+        rows = (
+            f"{user},{country}\n" for user, country in zip(shop.names, COUNTRIES[name], strict=True)
+        )
+        (folder / f"{name}.csv").write_text("user_id,country\n" + "".join(rows))
+    (folder / "users.key").write_text("canary-users-key" * 3)
+    (folder / "users.key").chmod(0o600)
+
+
+@contextmanager
+def open_evening(
+    folder: Path, server: PostgresServer, url: str
+) -> Iterator[tuple[Evening, Prometheus]]:
+    """Everything is up, and both comparisons have a healthy past."""
+    write_users(folder)
+    certificate = self_signed(folder)
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        shops, *hooks = (enter(contextmanager(serve)()) for _ in range(4))
+        port = int(shops.url.rpartition(":")[2])
+        gates = {name: enter(proxying(port)) for name in SHOPS} | {
+            "database": enter(proxying(server.port))
+        }
+        evening = Evening(
+            folder=folder,
+            store=enter(closing(open_store(url, create=True))),
+            hooks=(hooks[0], hooks[1], hooks[2]),
+            mail=enter(contextmanager(serve_mail)(certificate)),
+            alertmanager=AlertmanagerServer(
+                folder / "alertmanager",
+                config=quicken(text_of("alertmanager/alertmanager.yml"), PACE),
+            ),
+            gates=gates,
+        )
+        shops.respond = evening.respond
+        duty, slack = FakePagerDuty(hooks[0]), FakeSlack(hooks[1])
+        stack.callback(evening.alertmanager.stop)
+        evening.alertmanager.start()
+        to, ports = evening.alertmanager.url, (free_port(), free_port())
+        login = {"username": LOGIN[0], "password": LOGIN[1], "ca_file": str(certificate)}
+        mail = {
+            "host": "127.0.0.1",
+            "port": evening.mail.port,
+            "sender": "a@example.com",
+            "to": ["b@example.com"],
+        }
+        config: dict[str, Any] = {
+            "database": make_url(url)
+            .set(port=gates["database"].port)
+            .render_as_string(hide_password=False),
+            "lease": "5s",
+            "database_alert_after": f"{EVERY_S}s",
+            "privacy": {"users": "hmac", "key_file": "users.key"},
+            "comparisons": [
+                comparison(
+                    name,
+                    {
+                        Arm.BASELINE: f"127.0.0.1:{port}",
+                        Arm.CANDIDATE: f"127.0.0.1:{gates[name].port}",
+                    },
+                )
+                for name in SHOPS
+            ],
+            "receivers": [
+                {"pagerduty": {"routing_key": KEY, "url": duty.url}},
+                {"slack": {"url": slack.url}},
+                {"email": mail | login},
+                {"webhook": {"url": hooks[2].url, "secret": "canary-hook-secret"}},
+                {"alertmanager": {"urls": [to], "labels": {"job": "rankwatch"}}},
+            ],
+        }
+        for number, own in enumerate(ports):
+            text = yaml.safe_dump(config | {"listen": f"127.0.0.1:{own}"})
+            (folder / f"{number}.yaml").write_text(text)
+        replay(folder, server)
+        rules = folder / "rankwatch.rules.yml"
+        rules.write_text(quicken(text_of("prometheus/rankwatch.rules.yml"), PACE))
+        stack.callback(evening.kill_all)
+        evening.serve("0.yaml")
+        targets = [f"127.0.0.1:{own}" for own in ports]
+        watching = running_prometheus(
+            *targets, rules=[rules], interval="1250ms", alertmanager=to.removeprefix("http://")
+        )
+        yield evening, enter(watching)
+        assert duty.complaints + slack.complaints == []
+
+
+def replay(folder: Path, server: PostgresServer) -> None:
+    """Run the slots just before now, as if live."""
+    with server.connect() as connection:
+        ((now,),) = connection.execute("SELECT now()").fetchall()
+    first = now - timedelta(seconds=EVERY_S * HEALTHY_RUNS)
+    period = ("--from", first.isoformat(), "--to", now.isoformat(), "--config", "0.yaml")
+    with ThreadPoolExecutor() as pool:
+        for done in pool.map(
+            lambda name: rankwatch("replay", name, *period, cwd=folder, timeout_s=240), SHOPS
+        ):
+            assert done.returncode == 0, done.stdout + done.stderr
