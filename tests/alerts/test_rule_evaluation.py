@@ -186,7 +186,7 @@ def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> 
     [
         (Lack.SHARED, "gave one and the same list to"),
         (Lack.UNCHANGED, "has not changed since its last run the lists of"),
-        (Lack.REVERSED, "turned round the same first three items for"),
+        (Lack.REVERSED, "reversed the same first three items for"),
         (Lack.FIRST_DIFFERS, "put another item first for"),
     ],
 )
