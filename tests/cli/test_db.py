@@ -100,7 +100,7 @@ def _desynchronize() -> None:
 @pytest.mark.parametrize(
     ("spoil", "says", "advice"),
     [
-        (_overwrite, "pages do not hold what they should", "restore it from a backup"),
+        (_overwrite, "the content of pages is damaged", "restore it from a backup"),
         (
             _desynchronize,
             "wrong # of entries in index ix_runs_scheduled_for",

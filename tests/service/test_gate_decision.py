@@ -357,8 +357,8 @@ REFUSED = """
 -                            metric: overlap               does not measure overlap: it has extended_tau, rbo
 -                            metric: nonsense              unknown metric 'nonsense'
 -                            alpha: 0.0                    alpha 0 is no error rate
--                            margin: 2.0                   margin 2 lies outside of what is possible: write one between -2 and 2
--                            margin: .nan                  margin nan lies outside
+-                            margin: 2.0                   margin 2 is outside the range of scores: write one between -2 and 2
+-                            margin: .nan                  margin nan is outside
 noise_floor: null            margin: -0.1                  write one between 0 and 2
 -                            reference: 1.5                reference 1.5 lies outside of what extended_tau can be, -1 to 1
 keep_scores: 500             -                             set keep_scores: all

@@ -134,7 +134,7 @@ def _pages(url: str) -> Iterator[tuple[str, bytes]]:
     api = [f"/api/v1{path.replace('/c/', '/comparisons/') or '/comparisons'}" for path in below]
     for path in [*html, *api, "/metrics", "/api/v1/openapi.json"]:
         got = requests.get(url + path, timeout=60)
-        assert got.status_code in {200, 404}, got.text
+        assert got.status_code in {200, 404}, (path, got.text[:300])
         yield f"page {path} {got.status_code}", got.content
 
 
