@@ -64,7 +64,8 @@ def advance(
     state = _state(rule, verdict, previous, evaluation, now, streak)
     if now is was:
         return state, None
-    return state, _transition(rule, previous, state, evaluation)
+    is_new_normal = was is State.FIRING and verdict.is_new_normal
+    return state, _transition(rule, previous, state, evaluation, is_new_normal=is_new_normal)
 
 
 def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[State, int]:
@@ -123,7 +124,12 @@ def _state(
 
 
 def _transition(
-    rule: Rule, previous: AlertState | None, state: AlertState, evaluation: Evaluation
+    rule: Rule,
+    previous: AlertState | None,
+    state: AlertState,
+    evaluation: Evaluation,
+    *,
+    is_new_normal: bool,
 ) -> Transition:
     was, since = State.QUIET, evaluation.slot
     severity, dedup_key = rule.severity, state.dedup_key
@@ -152,6 +158,7 @@ def _transition(
         dedup_key=dedup_key,
         runbook_url=rule.runbook_url,
         labels=rule.labels,
+        is_new_normal=is_new_normal,
     )
 
 

@@ -385,6 +385,7 @@ def judge_learned(
         value=reading.value,
         users=reading.users,
         is_recovered=not is_breach and is_normal,
+        is_new_normal=bool(expectation.note),
     )
 
 
