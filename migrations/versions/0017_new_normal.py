@@ -10,8 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    column = sa.Column("is_new_normal", sa.Boolean(), server_default=sa.false(), nullable=False)
-    op.add_column("transitions", column)
+    op.add_column(
+        "transitions",
+        sa.Column("is_new_normal", sa.Boolean(), server_default=sa.false(), nullable=False),
+    )
     op.execute(
         "UPDATE transitions SET is_new_normal = true WHERE from_state = 'firing' "
         "AND to_state <> 'firing' AND reason LIKE '%new normal since%'"

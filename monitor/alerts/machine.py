@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import ALL
-from monitor.model.rules import Direction, Rule
+from monitor.model.rules import Rule
+from monitor.texts.wording import count_of
 
 INSTALLATION = "installation"
 """The label of alerts that names the installation."""
@@ -58,8 +59,8 @@ def advance(
     if verdict.is_ignored and now is not was:
         verdict = replace(verdict, reason=f"{verdict.reason}: ended, but not seen to recover")
     if now is State.FIRING and verdict.is_recovered:
-        left = rule.resolve_after - streak
-        more = f"it is still firing, and ends after {left} more such run{'s' if left > 1 else ''}"
+        left = count_of(rule.resolve_after - streak, "more such run")
+        more = f"it is still firing, and ends after {left}"
         verdict = replace(verdict, reason=f"{verdict.reason}; {more}")
     state = _state(rule, verdict, previous, evaluation, now, streak)
     if now is was:
@@ -212,7 +213,7 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
 
 
 def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime) -> Transition:
-    return Transition(
+    end = Transition(
         comparison=state.comparison,
         alert=state.alert,
         segment=state.segment,
@@ -221,14 +222,21 @@ def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime)
         from_state=state.state,
         to_state=State.QUIET,
         reason=reason,
-        direction=cause.direction if cause else Direction.BELOW,
         threshold=state.threshold,
-        metric=cause.metric if cause else "unknown",
-        statistic=cause.statistic if cause else "unknown",
+        metric="unknown",
+        statistic="unknown",
         severity=state.severity,
         since=state.since,
         dedup_key=state.dedup_key,
-        runbook_url=cause.runbook_url if cause else None,
-        labels=cause.labels if cause else {},
         incident=state.incident,
+    )
+    if cause is None:
+        return end
+    return replace(
+        end,
+        direction=cause.direction,
+        metric=cause.metric,
+        statistic=cause.statistic,
+        runbook_url=cause.runbook_url,
+        labels=cause.labels,
     )

@@ -151,19 +151,19 @@ def evaluate_rules(
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
     )
-    drift_rules = [rule for rule in rules if rule.kind is not RuleKind.CONDITION]
-    condition_rules = [rule for rule in rules if rule.kind is RuleKind.CONDITION]
     evaluated: list[tuple[Rule, str, Verdict]] = []
-    for rule in drift_rules:
-        evaluated += _evaluate(rule, run, states)
+    for rule in rules:
+        if rule.kind is not RuleKind.CONDITION:
+            evaluated += _evaluate(rule, run, states)
     verdicts = _by_segment(evaluated, RuleKind.COVERAGE)
     # If a segment has verdicts on similarity, these decide whether it had data.
     run = replace(run, verdicts=verdicts | _by_segment(evaluated, RuleKind.SIMILARITY))
     # A condition of a segment without users matters only while its alert lasts.
     alarmed = [state for state in states if state.state is not State.QUIET]
     run = replace(run, awaited=_find_awaited(rules, run, alarmed))
-    for rule in condition_rules:
-        evaluated += _evaluate(rule, run, alarmed)
+    for rule in rules:
+        if rule.kind is RuleKind.CONDITION:
+            evaluated += _evaluate(rule, run, alarmed)
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []

@@ -23,6 +23,7 @@ from monitor.model.rules import (
 from monitor.model.runs import RunStatus, Summary
 from monitor.model.segments import find_nearest
 from monitor.model.statistics import TRAITS, Lack, Statistic
+from monitor.texts.wording import count_of
 
 _MOST_NAMED = 3
 _LACK_WORDS = {
@@ -125,10 +126,7 @@ def read_coverage(
     if reading is None and is_trait:
         why = "there are no lists to compare"
         if rule.share.lack is Lack.UNCHANGED:
-            why = (
-                "too few lists of other users have changed since the last run to tell which "
-                "ones should have"
-            )
+            why = "too few lists of other users have changed to decide which ones should have"
         return undecided(Outcome.NO_DATA, f"{why}{_of(segment)}", is_learning=True)
     if reading is None:
         if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
@@ -276,7 +274,7 @@ def _side_of(value: float, limit: float) -> int:
 
 def count_users(count: int, segment: str) -> str:
     """``1,874 users of country=UK``."""
-    return f"{count:,} user{'' if count == 1 else 's'}{_of(segment)}"
+    return f"{count_of(count, 'user')}{_of(segment)}"
 
 
 def _of(segment: str) -> str:
@@ -486,8 +484,8 @@ def apply_bounds(
         return verdict
     else:
         limit = expectation.limit
-        users = summary.n if row is None else row.asked
-        missing = max(0.0, expectation.lost - expectation.usual_lost) * users
+        asked = summary.n if row is None else row.asked
+        missing = max(0.0, expectation.lost - expectation.usual_lost) * asked
     if missing < LEAST_MISSING:
         return verdict
     bounds = bound_statistic(rule, summary, missing)
@@ -496,7 +494,7 @@ def apply_bounds(
     low, high = bounds
     if is_beyond(rule.direction, low, limit) == is_beyond(rule.direction, high, limit):
         return verdict
-    count = f"{missing:,.0f} user{'' if round(missing) == 1 else 's'}"
-    could = f"{count} without a score could make it anything from {low:.3g} to {high:.3g}"
+    users = count_of(round(missing), "user")
+    could = f"{users} without a score could make it anything from {low:.3g} to {high:.3g}"
     reason = f"cannot be decided: {could}; of those who have one, {verdict.reason}"
     return Verdict(outcome=Outcome.NO_DATA, reason=reason, value=verdict.value, users=verdict.users)

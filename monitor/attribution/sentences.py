@@ -7,6 +7,7 @@ from monitor.attribution.decomposition import AND, MeanDrop
 from monitor.model.explanation import Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
 from monitor.model.rankings import ALL, Arm
 from monitor.texts.id_mismatches import write_mismatch, write_setting
+from monitor.texts.wording import printable, shorten_to
 
 LONGEST_SENTENCE = 250
 """Characters of an explanation's text."""
@@ -182,7 +183,9 @@ def _write_what(finding: Finding, arms: str) -> str:
         return f"get the same {items} from the {arms}, but in another order"
     figures = {}
     for name, value in detail.items():
-        figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
+        figures[name] = _percent(value, 1)
+        if value > 1:
+            figures[name] = f"{value:,.0f}"
     return _WHAT[finding.kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
@@ -218,9 +221,7 @@ def shorten_name(name: str) -> str:
 
 
 def _shorten_part(name: str) -> str:
-    printable = "".join(char if char.isprintable() else " " for char in name)
-    short = " ".join(printable.split())
-    return short if len(short) <= _LONGEST_NAME else f"{short[: _LONGEST_NAME - 1]}…"
+    return shorten_to(" ".join(printable(name).split()), _LONGEST_NAME)
 
 
 def _percent(amount: float, total: float) -> str:

@@ -1,4 +1,4 @@
-"""POST and PUT over HTTP under one deadline, and the meaning of the answer's status.
+"""POST over HTTP under one deadline, and the meaning of the answer's status.
 
 The deadline is for the whole exchange, from the lookup of the host name on. Certificates are
 verified. Bodies are never decompressed and redirects never followed. Cookies, .netrc and the
@@ -75,9 +75,7 @@ class HttpClient:
         self._proxy = open_proxy(proxy)
         self.who = f"{who} at {origin(url)}"
 
-    def post(
-        self, content: bytes, headers: Mapping[str, str], *, method: str = "POST"
-    ) -> HttpAnswer:
+    def post(self, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Send, and wait for status, headers and perhaps the body.
 
         DeliveryError without an answer, with ``may_be_known`` if everything was sent.
@@ -86,7 +84,6 @@ class HttpClient:
 
         body, deadline = http.RequestBody(content), Deadline.after(self._timeout_s)
         exchange = http.HttpExchange(
-            method=method,
             url=self._url,
             headers=headers,
             body=body,

@@ -45,7 +45,6 @@ class RequestBody(io.BytesIO):
 class HttpExchange:
     """One request over a new connection, made by one thread while another one waits."""
 
-    method: str
     url: str
     headers: Mapping[str, str]
     body: RequestBody
@@ -64,7 +63,7 @@ class HttpExchange:
         headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT, **self.headers}
         # An empty stream would be sent in chunks.
         data = self.body if self.body.getbuffer() else None
-        request = requests.Request(self.method, self.url, headers=headers, data=data).prepare()
+        request = requests.Request("POST", self.url, headers=headers, data=data).prepare()
         with closing(self._connection()) as connection:
             # Half of the time for each address of the host, so that a dead one leaves time.
             connection.timeout = self.deadline.remaining_s / 2
@@ -82,7 +81,7 @@ class HttpExchange:
                 if self.proxy is not None and not isinstance(connection, HTTPSConnection):
                     target, headers = str(request.url), headers | self.proxy.headers
                 connection.request(
-                    self.method,
+                    "POST",
                     target,
                     request.body,
                     headers,

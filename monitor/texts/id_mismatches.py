@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
+from monitor.texts.wording import shorten_to
 
 _LONGEST_EXAMPLE = 40
 _DIFFERENCES: Mapping[MismatchKind, str] = {
@@ -109,6 +110,5 @@ def _write_padding(mismatch: IdMismatch, surface: Surface) -> str:
     return f"{what} fills the end of {lists}. If it means no item, {setting}"
 
 
-def _quote(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= _LONGEST_EXAMPLE else f"{shown[: _LONGEST_EXAMPLE - 1]}…"
+def _quote(example: str) -> str:
+    return shorten_to(repr(example), _LONGEST_EXAMPLE)

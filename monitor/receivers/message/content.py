@@ -16,6 +16,7 @@ from monitor.model.rules import RuleKind, Severity
 from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 from monitor.texts.root_causes import write_known_cause
+from monitor.texts.wording import count_of
 
 MAX_CHANGES = 5
 """Changes that are reported in full. The others are counted."""
@@ -98,7 +99,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         why += why_sentences(explained, explanation)
     # A change's own explanation ends with these lines.
     if explained is None or explanation is not None:
-        why += [bounded_line(line, _LONGEST_SENTENCE) for line in run_briefing.models]
+        why += _bound(run_briefing.models, _LONGEST_SENTENCE)
     shares: tuple[tuple[str, str], ...] = ()
     entered: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
@@ -198,7 +199,11 @@ def further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str,
         lines.append(f"And {len(rest):,} more: {count_alerts(rest)}.")
     if lasting:
         lines.append(f"Still firing: {count_alerts(lasting)}.")
-    return tuple(bounded_line(line, _LONGEST_REASON) for line in lines)
+    return _bound(lines, _LONGEST_REASON)
+
+
+def _bound(lines: Iterable[str], limit: int) -> tuple[str, ...]:
+    return tuple(bounded_line(line, limit) for line in lines)
 
 
 def count_alerts(changes: Iterable[Transition]) -> str:
@@ -218,9 +223,7 @@ def count_alerts(changes: Iterable[Transition]) -> str:
 
 
 def _and_others(alerts: int) -> str:
-    if alerts <= 0:
-        return ""
-    return f" and {alerts:,} other alert{'s' if alerts > 1 else ''}"
+    return f" and {count_of(alerts, 'other alert')}" if alerts > 0 else ""
 
 
 def still_firing(message: Message) -> tuple[Transition, ...]:
@@ -327,7 +330,7 @@ def why_sentences(change: Transition, explanation: Explanation | None) -> tuple[
     lines = [*write_falls(explanation, change.segment), *_item_counts(explanation)]
     if change.metric != explanation.metric:
         lines[0] = f"{explanation_title(explanation)}: {lines[0]}"
-    return tuple(bounded_line(line, _LONGEST_SENTENCE) for line in lines)
+    return _bound(lines, _LONGEST_SENTENCE)
 
 
 def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool:
@@ -380,8 +383,8 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
     lines = []
     for item in items[:MAX_ITEMS]:
         shares = f"{_percent(item.share_before)}{before}, {_percent(item.share_after)}{now}"
-        lines.append(bounded_line(f"{_name_item(item)}: in {shares}", _LONGEST_LINE))
-    return tuple(lines)
+        lines.append(f"{_name_item(item)}: in {shares}")
+    return _bound(lines, _LONGEST_LINE)
 
 
 def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
@@ -408,8 +411,7 @@ def _item_counts(explanation: Explanation) -> list[str]:
     where = ""
     if explanation.segment != ALL:
         where = f" of {clean(explanation.segment, _LONGEST_ITEM)}"
-    entered = f"{explanation.entered:,} item{'' if explanation.entered == 1 else 's'}"
-    left = f"{explanation.left:,} item{'' if explanation.left == 1 else 's'}"
+    entered, left = count_of(explanation.entered, "item"), count_of(explanation.left, "item")
     return [f"{entered} entered the lists{where}, {left} left them."]
 
 
@@ -430,8 +432,8 @@ def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[st
     in_candidate = {"", *example.candidate}
     pairs = islice(side_by_side(example.baseline, example.candidate), MAX_RANKS)
     for rank, (baseline, candidate, moved) in enumerate(pairs, start=1):
-        gone_mark = "" if baseline in in_candidate else "gone"
-        yield str(rank), show(baseline, gone_mark), show(candidate, moved)
+        mark = "" if baseline in in_candidate else "gone"
+        yield str(rank), show(baseline, mark), show(candidate, moved)
     baseline_rest, candidate_rest = map(_count_rest, (example.baseline, example.candidate))
     if baseline_rest or candidate_rest:
         yield "", baseline_rest, candidate_rest

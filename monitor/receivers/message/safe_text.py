@@ -12,6 +12,7 @@ from monitor.model.alerts import Removed, Transition
 from monitor.model.instants import format_instant
 from monitor.model.rules import RuleKind
 from monitor.options import web_url_of
+from monitor.texts.wording import printable
 
 MAX_LINE = 2000
 
@@ -45,7 +46,7 @@ def clean(text: str, limit: int = MAX_LINE) -> str:
     Unprintable characters and characters that change the writing direction become blanks.
     """
     start = text[: limit + 1].encode("utf-8", "replace").decode("utf-8")
-    line = "".join(char if char.isprintable() else " " for char in start)
+    line = printable(start)
     if len(line) <= limit:
         return line
     mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
