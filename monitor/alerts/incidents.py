@@ -4,18 +4,24 @@ README.md explains the rules.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum
 from itertools import chain, groupby
-from typing import Self
 
 from monitor.alerts.machine import stable_key
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.comparison import JudgingPlan
 from monitor.model.rankings import ALL
-from monitor.model.rules import Condition, ConditionRule, CoverageRule, RuleKind, Severity
+from monitor.model.rules import (
+    Condition,
+    ConditionRule,
+    CoverageRule,
+    Rule,
+    RuleKind,
+    Severity,
+)
 from monitor.model.statistics import Lack
 
 GROUP_FOR = timedelta(days=1)
@@ -56,17 +62,22 @@ def assign_incidents(
     of users without a list. Drift does not join an outage, but alerts on users without a list do.
     Conditions of all users concern as many users as have no list.
     """
-    kinds = _Kinds.of(judging)
-    transitions = _count_users_of_conditions(transitions, states, before, kinds.without_list)
+    kinds = {rule.alert: _kind_of(rule) for rule in judging.rules}
+    transitions = _count_users_of_conditions(transitions, states, before, kinds)
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     incidents = {key: state.incident for key, state in lasting.items()}
     members: dict[str | None, list[AlertState]] = defaultdict(list)
     for state in lasting.values():
         members[state.incident].append(state)
-    for starts in kinds.group_starts(transitions):
+    for group in ((_Kind.DRIFT, _Kind.CONDITION), (_Kind.WITHOUT_LIST,), (_Kind.OUTAGE,)):
+        starts = [
+            change for change in transitions if change.is_start and kinds[change.alert] in group
+        ]
+        if not starts:
+            continue
         firing: list[AlertState] = []
         for incident in members.values():
-            if kinds.may_join(starts, incident):
+            if _may_join(starts, incident, kinds):
                 firing += incident
         slot = starts[0].slot
         name = _find_open(firing, slot, judging.group_for)
@@ -92,64 +103,45 @@ def assign_incidents(
     return tuple(states), tuple(transitions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kinds:
-    """Names of alerts by what they report."""
+class _Kind(Enum):
+    """What an alert reports."""
 
-    conditions: frozenset[str]
-    outages: frozenset[str]  # no run succeeds
-    without_list: frozenset[str]  # users without a list
+    DRIFT = "drift"
+    CONDITION = "condition"
+    OUTAGE = "no run succeeds"
+    WITHOUT_LIST = "users without a list"
 
-    @classmethod
-    def of(cls, judging: JudgingPlan) -> Self:
-        conditions: set[str] = set()
-        outages: set[str] = set()
-        without_list: set[str] = set()
-        for rule in judging.rules:
-            if isinstance(rule, ConditionRule):
-                conditions.add(rule.alert)
-                if rule.condition in (Condition.ERROR, Condition.STALE):
-                    outages.add(rule.alert)
-            elif isinstance(rule, CoverageRule) and rule.share.lack in _NO_LIST:
-                without_list.add(rule.alert)
-        return cls(
-            conditions=frozenset(conditions),
-            outages=frozenset(outages),
-            without_list=frozenset(without_list),
-        )
 
-    def group_starts(self, transitions: Iterable[Transition]) -> list[list[Transition]]:
-        """The starts that join an incident together: of drift, of users without a list, outages."""
-        drift, without_list, outages = list[Transition](), list[Transition](), list[Transition]()
-        for change in transitions:
-            if not change.is_start:
-                continue
-            if change.alert in self.outages:
-                outages.append(change)
-            elif change.alert in self.without_list:
-                without_list.append(change)
-            else:
-                drift.append(change)
-        return [starts for starts in (drift, without_list, outages) if starts]
+def _kind_of(rule: Rule) -> _Kind:
+    if isinstance(rule, ConditionRule):
+        is_outage = rule.condition in (Condition.ERROR, Condition.STALE)
+        return _Kind.OUTAGE if is_outage else _Kind.CONDITION
+    if isinstance(rule, CoverageRule) and rule.share.lack in _NO_LIST:
+        return _Kind.WITHOUT_LIST
+    return _Kind.DRIFT
 
-    def may_join(self, starts: Sequence[Transition], incident: Sequence[AlertState]) -> bool:
-        """Whether starts of one group may join an incident with these firings."""
-        alert = starts[0].alert
-        if alert in self.without_list:
-            return True
-        if alert not in self.outages:
-            return all(state.alert not in self.outages for state in incident)
-        if any(state.alert in self.without_list for state in incident):
-            return True
-        since = min(start.since for start in starts)
-        return all(state.alert in self.conditions or state.since >= since for state in incident)
+
+def _may_join(
+    starts: Sequence[Transition], incident: Sequence[AlertState], kinds: Mapping[str, _Kind]
+) -> bool:
+    """Whether these starts of one group may join an incident with these firings."""
+    kind = kinds[starts[0].alert]
+    # The rule of a firing may have been removed.
+    incident_kinds = {kinds.get(state.alert) for state in incident}
+    if kind is not _Kind.OUTAGE:
+        return kind is _Kind.WITHOUT_LIST or _Kind.OUTAGE not in incident_kinds
+    since = min(start.since for start in starts)
+    return _Kind.WITHOUT_LIST in incident_kinds or all(
+        kinds.get(state.alert) in (_Kind.CONDITION, _Kind.OUTAGE) or state.since >= since
+        for state in incident
+    )
 
 
 def _count_users_of_conditions(
     transitions: Sequence[Transition],
     states: Sequence[AlertState],
     before: Sequence[AlertState],
-    without_list: Collection[str],
+    kinds: Mapping[str, _Kind],
 ) -> tuple[Transition, ...]:
     """The transitions. Conditions of all users start with the number of users without a list.
 
@@ -158,7 +150,8 @@ def _count_users_of_conditions(
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
     lost = []
     for state in states:
-        if state.segment == ALL and state.alert in without_list and state.value is not None:
+        is_count = state.segment == ALL and kinds.get(state.alert) is _Kind.WITHOUT_LIST
+        if is_count and state.value is not None:
             lost.append(round(state.value * state.users))
     if not lost:
         lost = [state.users for state in newest.values()]

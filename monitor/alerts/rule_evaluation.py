@@ -113,7 +113,7 @@ def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
 class _Run:
     """One run as rules see it."""
 
-    found: Findings
+    findings: Findings
     figures: Figures
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
@@ -130,7 +130,7 @@ class _Run:
 
 def evaluate_rules(
     comparison: Comparison,
-    found: Findings,
+    findings: Findings,
     memory: Memory,
     at: datetime,
     *,
@@ -142,10 +142,10 @@ def evaluate_rules(
     Rules on conditions come last, since they read the verdicts of the others. States that no rule
     reads are not returned.
     """
-    measured, rules, states = found.measured, comparison.judging.rules, memory.states
+    measured, rules, states = findings.measured, comparison.judging.rules, memory.states
     rows = measured.coverage.rows if measured.coverage else ()
     run = _Run(
-        found=found,
+        findings=findings,
         figures=Figures.of(measured.summaries, rows, measured.arm_scores),
         thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
         expectations={(each.alert, each.segment): each for each in expectations},
@@ -171,7 +171,7 @@ def evaluate_rules(
         evaluation = Evaluation(
             comparison=comparison.name,
             segment=segment,
-            slot=found.slot,
+            slot=findings.slot,
             at=at,
             learned_limit=_learned_limit(rule, segment, run),
             installation=memory.installation,
@@ -221,16 +221,16 @@ def _evaluate(
 
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
-    found, summary = run.found, run.figures.summaries.get((segment, rule.metric))
+    findings, summary = run.findings, run.figures.summaries.get((segment, rule.metric))
     is_derived, _ = parse_derived(rule.metric)
-    doubt = untrusted_floor(found.reason)
+    doubt = untrusted_floor(findings.reason)
     if is_derived and doubt:
         return undecided(Outcome.NO_DATA, doubt)
-    if summary is None and run.is_unknown(segment) and found.status is RunStatus.OK:
+    if summary is None and run.is_unknown(segment) and findings.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
     expectation = run.expectations.get((rule.alert, segment))
     reading = read_similarity(
-        rule, segment, found.status, summary, found.reason, run.thin.get(segment)
+        rule, segment, findings.status, summary, findings.reason, run.thin.get(segment)
     )
     verdict = judge_reading(rule, reading, expectation)
     if summary is None:
@@ -239,17 +239,17 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     bounded = apply_bounds(rule, verdict, summary, coverage, expectation)
     if bounded.outcome is verdict.outcome:
         return bounded
-    return replace(bounded, reason=with_cause(bounded.reason, found.reason))
+    return replace(bounded, reason=with_cause(bounded.reason, findings.reason))
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
-    found, share = run.found, run.figures.find_share(segment, rule.share)
-    if run.is_unknown(segment) and found.status is RunStatus.OK:
+    findings, share = run.findings, run.figures.find_share(segment, rule.share)
+    if run.is_unknown(segment) and findings.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
-    reading = read_coverage(rule, segment, found.status, share, found.reason)
+    reading = read_coverage(rule, segment, findings.status, share, findings.reason)
     failures = None
     if isinstance(reading, Reading) and rule.share.lack in (Lack.FAILED, Lack.UNPAIRED):
-        failures = partial(_add_run_reason, found.reason or "", rule.share.arm, reading)
+        failures = partial(_add_run_reason, findings.reason or "", rule.share.arm, reading)
     expectation = run.expectations.get((rule.alert, segment))
     return judge_reading(rule, reading, expectation, failures)
 
@@ -267,9 +267,13 @@ def _add_run_reason(run_reason: str, arm: Arm | None, reading: Reading, shown: s
 
 
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:
-    found = run.found
+    findings = run.findings
     return judge_standstill(
-        rule, found.status, found.measured.arm_scores, run.standstills.get(rule.alert), found.reason
+        rule,
+        findings.status,
+        findings.measured.arm_scores,
+        run.standstills.get(rule.alert),
+        findings.reason,
     )
 
 
@@ -288,7 +292,7 @@ def _find_awaited(
 
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
     if rule.segments == "named" and segment != ALL:
-        if run.found.status is not RunStatus.OK:
+        if run.findings.status is not RunStatus.OK:
             return None  # the alert of all users reports it
         if segment not in run.awaited:
             return Verdict(
@@ -297,8 +301,8 @@ def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | 
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
     return judge_condition(
         rule,
-        run.found.status,
-        run.found.reason,
+        run.findings.status,
+        run.findings.reason,
         run.verdicts.get(segment, ()),
         is_unknown=is_unknown,
     )

@@ -281,9 +281,9 @@ def _of(segment: str) -> str:
     return "" if segment == ALL else f" of {segment}"
 
 
-def describe_lost(arm: Arm, count: int, asked: int) -> str:
+def describe_lost(arm: Arm, count: int, users: int) -> str:
     """``the candidate gave no list for 34 of 690 users``."""
-    return f"the {arm} gave no list for {count:,} of {asked:,} users"
+    return f"the {arm} gave no list for {count:,} of {users:,} users"
 
 
 def shorten_reason(reason: str) -> str:
@@ -484,8 +484,8 @@ def apply_bounds(
         return verdict
     else:
         limit = expectation.limit
-        asked = summary.n if row is None else row.asked
-        missing = max(0.0, expectation.lost - expectation.usual_lost) * asked
+        total = summary.n if row is None else row.asked
+        missing = max(0.0, expectation.lost - expectation.usual_lost) * total
     if missing < LEAST_MISSING:
         return verdict
     bounds = bound_statistic(rule, summary, missing)

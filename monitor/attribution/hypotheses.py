@@ -234,9 +234,9 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
         by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
         for name in by_size[:_SEARCHED]:
             rows = scene.segments[name]
-            found = find_excess(bins[rows], usual_shares(scene, arm, habit, rows))
-            if found is not None and found.beyond * len(rows) > most_users:
-                segment, excess, most_users = name, found, found.beyond * len(rows)
+            candidate = find_excess(bins[rows], usual_shares(scene, arm, habit, rows))
+            if candidate is not None and candidate.beyond * len(rows) > most_users:
+                segment, excess, most_users = name, candidate, candidate.beyond * len(rows)
     if excess is None:
         return None
     rows = scene.segments[segment]
