@@ -176,7 +176,7 @@ def judge_threshold(
         finding = f"{side} {fires:.12g}{unit}"
         if isinstance(rule, CoverageRule) and side is Direction.ABOVE:
             finding = f"more than the {fires:.12g}{unit} allowed{_question(rule)}"
-        reason = _add_failures(shown, finding, failures)
+        reason = _add_finding(shown, finding, failures)
     elif is_recovered:
         reason = f"{shown}, not {side} {resolves:.12g}{unit}"
     else:
@@ -193,7 +193,7 @@ def judge_threshold(
     )
 
 
-def _add_failures(shown: str, finding: str, failures: Failures) -> str:
+def _add_finding(shown: str, finding: str, failures: Failures) -> str:
     """The value with what failed, then the finding."""
     if failures is None:
         return f"{shown}, {finding}"
@@ -346,34 +346,28 @@ def judge_learned(
     value, most, expected = shown_values(
         rule, reading.value, expectation.limit, expectation.expected
     )
-    shown, unit, side = format_value(value, most), unit_of(rule), limit.direction
-    notes = [f"{expected:.3g}{unit} was expected after {expectation.runs} healthy runs"]
+    unit = unit_of(rule)
+    note = f"{expected:.3g}{unit} was expected after {expectation.runs} healthy runs"
     is_judgeable = True
-    if limit.learning is Learning.DROP:
-        is_breach = is_beyond(side, value, most)
-        is_judgeable = is_breach or is_beyond(side, limit.value, expectation.limit)
-        end = "least" if side is Direction.BELOW else "most"
-        # Neither figure may be rounded to the other side of the other one.
-        bound = f"{format_value(most, float(shown))}{unit}"
-        if not is_judgeable:
-            finding = f"normally {expected:.3g}{unit}"
-            notes = [_describe_no_limit(side, expectation)]
-        elif isinstance(rule, CoverageRule):
+    if limit.learning is Learning.TREND:
+        is_breach, finding = _find_trend(limit.direction, expectation)
+    else:
+        is_breach = is_beyond(limit.direction, value, most)
+        # Whether any possible value would be a breach.
+        is_judgeable = is_breach or is_beyond(limit.direction, limit.value, expectation.limit)
+        finding = _describe_drop(rule, value, most, is_breach=is_breach)
+        if isinstance(rule, CoverageRule):
             runs = f"(after {expectation.runs} healthy runs)"
-            finding = f"normally {expected:.3g} %, at {end} {bound} {runs}"
-            notes = []
+            finding = f"normally {expected:.3g} %, {finding} {runs}"
+            note = ""
             if is_breach:
                 finding += _question(rule)
-        else:
-            position = side if is_breach else f"not {side}"
-            finding = f"{position} {bound}, the {end} that is normal"
-    else:
-        is_breach, finding = _find_trend(side, expectation)
-    if expectation.note:
-        notes.append(expectation.note)
-    described = describe_value(rule, reading, shown)
-    described = _add_failures(described, finding, failures if is_breach else None)
-    reason = "; ".join([described, *notes])
+        if not is_judgeable:
+            finding = f"normally {expected:.3g}{unit}"
+            note = _describe_no_limit(limit.direction, expectation)
+    shown = describe_value(rule, reading, format_value(value, most))
+    judged = _add_finding(shown, finding, failures if is_breach else None)
+    reason = "; ".join(filter(None, (judged, note, expectation.note)))
     is_normal = expectation.z <= _normal_again(limit, expectation)
     if not is_judgeable and not is_normal:
         return undecided(Outcome.TOO_FEW, reason, reading.users, is_learning=True)
@@ -385,6 +379,18 @@ def judge_learned(
         is_recovered=not is_breach and is_normal,
         is_new_normal=bool(expectation.note),
     )
+
+
+def _describe_drop(rule: SeriesRule, value: float, most: float, *, is_breach: bool) -> str:
+    """The limit of what is normal, and on which side of it the value is."""
+    direction = rule.direction
+    end = "least" if direction is Direction.BELOW else "most"
+    # Neither figure may be rounded to the other side of the other one.
+    bound = f"{format_value(most, float(format_value(value, most)))}{unit_of(rule)}"
+    if isinstance(rule, CoverageRule):
+        return f"at {end} {bound}"
+    position = direction if is_breach else f"not {direction}"
+    return f"{position} {bound}, the {end} that is normal"
 
 
 def _judge_unlearned(expectation: Expectation | None, users: int) -> Verdict:

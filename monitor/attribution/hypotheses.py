@@ -207,20 +207,18 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
 
 def _find_reordered(scene: Scene, _: PairChanges, arm: Arm) -> Suspicion | None:
     """Users whose items changed their order more than usual: all items, or the first three."""
-    whole_list, top = (_exceed_habit(scene, arm, h) for h in (Habit.TURNED, Habit.TOP_TURNED))
-    if whole_list is not None:
-        whole_list = replace(whole_list, detail={"top": 0.0})
-    if top is None:
-        return whole_list
-    top = replace(top, detail={"top": 1.0})
-    if whole_list is None:
-        return top
+    suspicions = []
+    for habit in (Habit.TURNED, Habit.TOP_TURNED):
+        suspicion = _exceed_habit(scene, arm, habit)
+        if suspicion is not None:
+            detail = {"top": float(habit is Habit.TOP_TURNED)}
+            suspicions.append(replace(suspicion, detail=detail))
+    return max(suspicions, key=_share_of_judged, default=None)
 
+
+def _share_of_judged(suspicion: Suspicion) -> float:
     # Only users with the same first three items as before can be judged by them.
-    def share(suspicion: Suspicion) -> float:
-        return float(suspicion.hit.sum() / suspicion.judged.sum())
-
-    return max((whole_list, top), key=share)
+    return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 
 def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
