@@ -180,7 +180,9 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         explanation=explanation,
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
         gap_seconds=summarize_gaps(answers.gaps),
-        models=follow(memory.last_ok and memory.last_ok.models, accumulator.versions, slot),
+        models=follow(
+            memory.last_ok.models if memory.last_ok else None, accumulator.versions, slot
+        ),
         input_hash=f"{accumulator.input_hash % 2**64:016x}",
         id_mismatches=mismatches,
     )
@@ -273,7 +275,7 @@ def _measure_arms(
         sample.segments,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
-        last=last and last.last_lists,
+        last=None if last is None else last.last_lists,
     )
 
 
