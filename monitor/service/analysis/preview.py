@@ -71,7 +71,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
         matches=tuple(_matches(watched.arms, slot, found.run.evidence)),
         id_mismatches=_find_mismatches(watched.arms, slot, found.run),
         unmatched=_find_unmatched(whole, watched.arms, slot),
-        notes=found.notes,
+        notes={key: str(note) for key, note in found.notes.items()},
         titles=titles,
     )
 
