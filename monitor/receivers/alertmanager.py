@@ -15,7 +15,7 @@ from monitor.model.notifications import Message, Treatment, Updates
 from monitor.options import Duration, HeaderSecret, LabelName, Options, must
 from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver
-from monitor.receivers.message.identity import alert_annotations, alert_labels
+from monitor.receivers.message.identity import alert_annotations, alert_labels, started_at
 from monitor.receivers.message.safe_text import clean, page_url
 
 PATH = "/api/v2/alerts"
@@ -129,7 +129,7 @@ def alert_of(
     firing = [member for member in members if member.is_start]
     shown = firing or members
     lead = max(find_leads(shown), key=lambda member: member.users)
-    starts_at = min(m.at if m.is_start else min(m.since, m.at) for m in shown)
+    starts_at = min(map(started_at, shown))
     ends_at = max(firing_ends_at, starts_at)
     if not firing:
         ends_at = max(member.at for member in members)

@@ -22,7 +22,12 @@ from monitor.receivers.fields import (
     repeated,
 )
 from monitor.receivers.http_client import HttpReceiver
-from monitor.receivers.message.identity import alert_annotations, alert_labels, label_fingerprint
+from monitor.receivers.message.identity import (
+    alert_annotations,
+    alert_labels,
+    label_fingerprint,
+    started_at,
+)
 from monitor.receivers.message.safe_text import clean, page_url
 
 SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
@@ -161,19 +166,22 @@ def _alerts_of(message: Message) -> list[Transition]:
 
 
 def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[str, Any]:
-    """One alert. The start of an end is the slot of its firing, since its instant is unknown."""
+    """One alert of the body."""
     labels = alert_labels(change)
     annotations = {
         **alert_annotations(change),
         **_figures(change),
         "acknowledgement": acknowledgement,
     }
+    status, ends_at = "resolved", format_instant(change.at)
+    if change.is_start:
+        status, ends_at = "firing", _NO_END
     return {
-        "status": "firing" if change.is_start else "resolved",
+        "status": status,
         "labels": labels,
         "annotations": {name: value for name, value in sorted(annotations.items()) if value},
-        "startsAt": format_instant(change.at if change.is_start else min(change.since, change.at)),
-        "endsAt": _NO_END if change.is_start else format_instant(change.at),
+        "startsAt": format_instant(started_at(change)),
+        "endsAt": ends_at,
         "generatorURL": page_url(change, external_url),
         "fingerprint": label_fingerprint(labels),
     }

@@ -14,6 +14,7 @@ from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
 from monitor.presentation import explanation_title, side_by_side
+from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 from monitor.texts.root_causes import write_known_cause
 from monitor.texts.wording import count_of
@@ -166,8 +167,7 @@ def change_content(change: Transition, message: Message, first: Transition) -> C
     facts = [("segment", segment)]
     if not change.is_acknowledgement:
         facts += _figures(change)
-    began = "in breach since" if change.is_start else "had been firing since"
-    facts.append((began, format_instant(change.since)))
+    facts.append((since_label(change), format_instant(change.since)))
     run = ("at", format_instant(change.at))
     if change.has_run:
         run = ("run", format_instant(change.slot))

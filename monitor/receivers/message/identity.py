@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
@@ -60,13 +61,24 @@ def description_of(transition: Transition) -> str:
     lines = [clean(transition.reason)]
     if transition.explanation is not None:
         lines.append(f"Why: {clean(transition.explanation)}")
-    since = "in breach since" if transition.is_start else "had been firing since"
     moment = f"reported at {format_instant(transition.at)}"
     if transition.has_run:
         moment = f"reported for the run of {format_instant(transition.slot)}"
-    lines.append(f"{since} {format_instant(transition.since)}, {moment}")
+    lines.append(f"{since_label(transition)} {format_instant(transition.since)}, {moment}")
     lines.append(f"To see more: {'; '.join(commands_of(transition))}")
     return "\n".join(lines)
+
+
+def since_label(transition: Transition) -> str:
+    """What the alert did since `Transition.since`."""
+    return "in breach since" if transition.is_start else "had been firing since"
+
+
+def started_at(transition: Transition) -> datetime:
+    """When the firing began. For an end the slot of its start, since the instant is unknown."""
+    if transition.is_start:
+        return transition.at
+    return min(transition.since, transition.at)
 
 
 def label_fingerprint(labels: Mapping[str, str]) -> str:
