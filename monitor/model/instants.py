@@ -3,7 +3,6 @@
 import math
 import time
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -52,6 +51,8 @@ def retry_after_s(text: str | None, now: datetime) -> float | None:
 
     None when there is none to be read.
     """
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - slow, and rare
+
     if text is None:
         return None
     try:

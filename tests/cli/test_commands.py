@@ -194,7 +194,7 @@ def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path,
     again = rankwatch("init")
     assert (again.returncode, one_line(again)) == (
         2,
-        "rankwatch: rankwatch.yaml is there already; --force replaces it",
+        "rankwatch: rankwatch.yaml exists already; --force replaces it",
     )
     assert [rankwatch(command).returncode for command in ("db upgrade", "db check")] == [0, 0]
 
@@ -223,8 +223,8 @@ def test_every_mistake_is_told_with_its_exit_code():
         runs --config none.yaml | 2 | none.yaml
         runs | 4 | rankwatch db upgrade
         db downgrade base | 4 | does not exist
-        run-once --slot 2130-01-01 | 2 | lies in the future
-        replay --from 2024-01-01 --to 2130-01-01 | 2 | lies in the future
+        run-once --slot 2130-01-01 | 2 | is in the future
+        replay --from 2024-01-01 --to 2130-01-01 | 2 | is in the future
         run-once nope | 2 | no comparison named 'nope'
         compare none.parquet candidate.jsonl | 2 | none.parquet
         run-once --slot yesterday | 2 | 'yesterday' is no ISO 8601 time
@@ -319,8 +319,8 @@ def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world,
     assert done.returncode == 3
     assert (
         "taken: another process is running slot 2024-01-08T00:00:00Z at this moment: other:1 "
-        "(host:process) holds it until 2999-01-01T00:00:00Z; try again when it has ended, or "
-        "after that time if it was killed: the slot is taken over then"
+        "(host:process) has claimed it until 2999-01-01T00:00:00Z; try again when it has ended, or "
+        "after that time if it was killed"
     ) in done.stderr
     assert [json.loads(line)["comparison"] for line in done.stdout.splitlines()] == ["feed"]
     assert [
