@@ -138,6 +138,7 @@ class Verdict:
         False  # there is no value for what the rule has not learned, not for want of data
     )
     is_ignored: bool = False  # there is no value for a condition that the configuration ignores
+    is_new_normal: bool = False  # judged by a new level that nobody has accepted yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +199,8 @@ class Transition:
         # Names firings of one comparison and severity that are notified as one; given when stored
         None
     )
+    # Whether it ended at a new level, which somebody has to accept, or else to roll back
+    is_new_normal: bool = False
 
     @property
     def kind(self) -> RuleKind:
@@ -231,11 +234,6 @@ class Transition:
             self.is_start and self.kind is RuleKind.CONDITION and self.statistic == Condition.STALE
         )
         return self.slot != self.at and not is_stale
-
-    @property
-    def is_new_normal(self) -> bool:
-        """Whether it ended without a return to what was normal: somebody has to accept the new level, or to roll back."""
-        return self.is_end and NEW_NORMAL in self.reason
 
     @property
     def is_acknowledgement(self) -> bool:

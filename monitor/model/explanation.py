@@ -206,6 +206,7 @@ class Explanation:
     titles: Mapping[str, str] = field(default_factory=dict)  # of items of the examples
     since: datetime | None = None  # slot of the run whose lists these are held against
     id_mismatches: tuple[IdMismatch, ...] = ()  # of the run, whatever explains the drop
+    is_recalled: bool = False  # whether this explains an earlier run, see `recall_fault`
 
     @property
     def examples(self) -> tuple[ExampleLists, ...]:

@@ -273,6 +273,19 @@ class PairBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageNote:
+    """What happened to users of one arm and reason, and the first of these users."""
+
+    text: str
+    users: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.users:
+            return self.text
+        return f"{self.text}; for example {', '.join(self.users)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRow:
     """One segment's coverage: users asked, users paired, and users by arm and reason (zero counts left out)."""
 

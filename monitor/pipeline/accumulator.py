@@ -1,4 +1,7 @@
-"""A run's measurement, gathered from batches of users: neither their order nor their number changes what is found."""
+"""A run's measurement, collected from batches of users.
+
+Neither the order nor the number of batches changes the result.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,9 +18,11 @@ from monitor.model.rankings import (
     Arm,
     AskedUsers,
     Coverage,
+    CoverageNote,
     CoverageReason,
     ItemWeights,
     Pairing,
+    Pull,
     RelevanceTable,
     UserBatch,
 )
@@ -46,16 +51,19 @@ from monitor.summaries import (
 )
 
 SAMPLED_USERS = 100_000
-"""About how many users are looked at together where one user's figures do not add up with another's: to explain a run, to
-measure what an arm lists to all of them, and to choose ordinary users. Where no more are asked it is everybody."""
-EXAMPLES = "; for example "
-_EXAMPLES, _LONGEST_USER = 5, 40
-"""So many users whom something happened to are named, so far."""
+"""About how many users the sample has, or all users of a smaller run.
+
+The sample serves what needs many users at once: explanations, arm metrics and ordinary users.
+"""
+_EXAMPLES = 5
+"""Most users that a note names as examples."""
+_LONGEST_USER = 40
+"""Characters of a user's id in a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The users that are looked at together: their pairs, one a row, rows by segment, and what they scored."""
+    """The sampled users: their pairs, one per row, rows by segment, and scores."""
 
     pairing: Pairing
     segments: SegmentRows
@@ -64,7 +72,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPart:
-    """What `RunAccumulator` gathered of some users: metrics by name, ``worst`` with what they are ranked by."""
+    """What one `RunAccumulator` collected. ``worst`` has each user's rank value, id and lists."""
 
     metrics: tuple[str, ...]
     listed: ListedItems
@@ -83,7 +91,7 @@ class RunPart:
 
 
 class RunAccumulator:
-    """Pairs, scores and adds up one batch of a run's users after the other.
+    """Pairs, scores and adds up the batches of a run's users.
 
     ``gather`` is called with each batch's scores.
     """
@@ -99,12 +107,11 @@ class RunAccumulator:
     ) -> None:
         self.listed = ListedItems()
         self.versions: dict[Arm, dict[str, int]] = {arm: {} for arm in Arm}
-        self.input_hash = 0  # of who was asked and all lists, a sum over users
-        self.failed: dict[
-            str, str
-        ] = {}  # by name of a metric that failed for some users, why: nothing is to be told of it
+        self.input_hash = 0  # of the users asked and all their lists, a sum over users
+        # Metrics that failed for some users, with the error. No scores of them are reported.
+        self.failed: dict[str, str] = {}
         self._measured: dict[Metric, None] = {}
-        # Of a reason what happened first, and the first users whom it kept from having a list.
+        # What happened first for each reason, and the first users that got no list for it.
         self._notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = {}
         self._comparison = comparison
         self._stage = stage
@@ -123,15 +130,15 @@ class RunAccumulator:
         self._compares = IdComparison()
 
     def add(self, batch: UserBatch) -> None:
-        """Take the next batch."""
+        """Pair, score and add the next batch."""
         measuring = self._comparison.measuring
         with self._stage("pair"):
             pairing = pair_users(batch, measuring.k, self._compares)
         with self._stage("score"):
             metrics, unmeasured = score.scorable_metrics(measuring, pairing.batch)
             floor = score.measure_floor(batch, pairing, measuring.k, metrics, self.failed)
-            own = score_all(pairing.batch, metrics, failed=self.failed)
-            by_metric, bounds = score.add_floor(own, floor, metrics, measuring.k)
+            by_metric = score_all(pairing.batch, metrics, failed=self.failed)
+            by_metric, bounds = score.add_floor(by_metric, floor, metrics, measuring.k)
         with self._stage("summarize"):
             rows = rows_of_segments(batch.panel, pairing.panel_rows)
             scores = Scores(users=batch.panel.users[pairing.panel_rows], by_metric=by_metric)
@@ -140,44 +147,34 @@ class RunAccumulator:
             self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
             self._coverage.append(pairing.coverage)
             self._unmeasured |= dict.fromkeys(unmeasured)
-            self._keep_worst(
-                pairing, scores, [metric for metric in metrics if str(metric) not in self.failed]
-            )
-            for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
-                for reason, note in pull.notes.items():
-                    self._note(
-                        (arm, reason),
-                        note,
-                        [user for user, why in pull.failures.items() if why is reason],
-                    )
-                count_versions(self.versions[arm], pull.versions.items())
+            usable = [metric for metric in metrics if str(metric) not in self.failed]
+            self._keep_worst(pairing, scores, score.leading_metric(self._comparison, usable))
+            self._add_notes(Arm.BASELINE, batch.baseline)
+            self._add_notes(Arm.CANDIDATE, batch.candidate)
             if measuring.keep_lists is not Keep.NONE:
-                self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
-            # The pairs of a run that is one batch need not be made again.
+                self._lists.append(self._drawn(keep_lists(pairing, scores.users, rows)))
             hashes = hash_users(batch.panel.users, self._comparison)
             self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
-            is_looked_at = is_sampled(batch.panel, self._share, hashes)
-            is_whole = (
-                is_looked_at.all()
-                and len(self._coverage) == 1
-                and batch.panel.users.is_monotonic_increasing
-            )
-            self._pairing = pairing if is_whole else None
+            is_in_sample = is_sampled(batch.panel, self._share, hashes)
+            users, sampled_rows = batch.panel.users, is_in_sample[pairing.panel_rows]
+            # If one sorted batch is the whole sample, its pairing is reused.
+            is_only = len(self._coverage) == 1 and is_in_sample.all()
+            self._pairing = pairing if is_only and users.is_monotonic_increasing else None
             self._sampled.append(
-                (
-                    take_users(batch, is_looked_at),
-                    score.take_scores(scores, is_looked_at[pairing.panel_rows]),
-                )
+                (take_users(batch, is_in_sample), score.take_scores(scores, sampled_rows))
             )
             self._gather(scores)
 
-    def part(self, scores: Scores) -> RunPart:
-        """All that was gathered, with these scores of what was gathered elsewhere.
+    def _add_notes(self, arm: Arm, pull: Pull) -> None:
+        for reason, text in pull.notes.items():
+            users = [user for user, why in pull.failures.items() if why is reason]
+            self._note((arm, reason), text, users)
+        count_versions(self.versions[arm], pull.versions.items())
 
-        Nothing may be added from then on.
-        """
+    def part(self, scores: Scores) -> RunPart:
+        """Everything collected, with these scores. Nothing may be added afterwards."""
         self._summaries.compact()
-        sampled, of_sampled = self._join_sampled()
+        users, sampled_scores = self._join_sampled()
         return RunPart(
             metrics=tuple(map(str, self._measured)),
             listed=self.listed,
@@ -189,8 +186,8 @@ class RunAccumulator:
             scores=scores,
             lists=self.lists,
             worst=self._worst,
-            # What is known of items and users stands with whoever asked.
-            sampled=(replace(sampled, weights=None, relevance=None), of_sampled),
+            # The process that merges the parts has weights and relevance.
+            sampled=(replace(users, weights=None, relevance=None), sampled_scores),
             unmeasured=tuple(self._unmeasured),
             failed=self.failed,
             id_mismatches=self._compares.batches,
@@ -199,12 +196,12 @@ class RunAccumulator:
     def merge(
         self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None
     ) -> None:
-        """Take what another one gathered of other users; the part is used up."""
+        """Add what another accumulator collected of other users. The part must not be used again."""
         self._measured |= dict.fromkeys(map(parse, part.metrics))
         self.failed |= part.failed
         self.listed.merge(part.listed)
-        for key, (note, failed) in part.notes.items():
-            self._note(key, note, failed)
+        for key, (text, failed) in part.notes.items():
+            self._note(key, text, failed)
         for arm, versions in part.versions.items():
             count_versions(self.versions[arm], versions.items())
         self.input_hash += part.input_hash
@@ -220,12 +217,12 @@ class RunAccumulator:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """Those that were measured and did not fail."""
+        """The metrics that were measured and did not fail."""
         return tuple(metric for metric in self._measured if str(metric) not in self.failed)
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Sentences about what could not be measured, or not of everybody."""
+        """Sentences about what could not be measured, or not for all users."""
         return (
             *self._unmeasured,
             *self.failed.values(),
@@ -234,29 +231,30 @@ class RunAccumulator:
 
     @property
     def id_mismatches(self) -> tuple[IdMismatch, ...]:
-        """What is odd about the items of both arms."""
+        """Differences between the arms in how items are spelled."""
         return self._compares.mismatches
 
     @property
-    def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:
-        """What happened first, by arm and reason, and behind `EXAMPLES` to whom, unless an arm could not be read."""
-        told = {}
-        for key, (note, users) in self._notes.items():
-            is_of_some = users and key[1] is not CoverageReason.UNAVAILABLE
-            told[key] = (
-                f"{note}{EXAMPLES}{', '.join(user[:_LONGEST_USER] for user in users)}"
-                if is_of_some
-                else note
-            )
-        return told
+    def notes(self) -> Mapping[tuple[Arm, CoverageReason], CoverageNote]:
+        """What happened first, by arm and reason.
 
-    def _note(self, key: tuple[Arm, CoverageReason], note: str, users: Sequence[str]) -> None:
-        first, known = self._notes.get(key, (note, []))
-        self._notes[key] = first, nsmallest(_EXAMPLES, (*known, *users))
+        An arm that could not be read has no example users.
+        """
+        notes = {}
+        for (arm, reason), (text, users) in self._notes.items():
+            examples: tuple[str, ...] = ()
+            if reason is not CoverageReason.UNAVAILABLE:
+                examples = tuple(user[:_LONGEST_USER] for user in users)
+            notes[arm, reason] = CoverageNote(text=text, users=examples)
+        return notes
+
+    def _note(self, key: tuple[Arm, CoverageReason], text: str, users: Sequence[str]) -> None:
+        first_text, earlier_users = self._notes.get(key, (text, []))
+        self._notes[key] = first_text, nsmallest(_EXAMPLES, (*earlier_users, *users))
 
     @property
     def coverage(self) -> Coverage:
-        """What became of all users asked."""
+        """Coverage of all users asked."""
         return sum_coverage(self._coverage, self._segments)
 
     @property
@@ -266,27 +264,24 @@ class RunAccumulator:
 
     @property
     def lists(self) -> KeptLists | None:
-        """The lists of those paired users of whom the comparison keeps them."""
+        """The lists that the comparison keeps, of paired users."""
         if not self._lists:
             return None
-        counts = [len(each.baseline) for each in self._lists]
+        counts = [len(part.baseline) for part in self._lists]
         joined = KeptLists(
-            baseline=join_tables([each.baseline for each in self._lists]),
-            candidate=join_tables([each.candidate for each in self._lists]),
-            segments=join_segments(counts, [each.segments for each in self._lists], self._segments),
+            baseline=join_tables([part.baseline for part in self._lists]),
+            candidate=join_tables([part.candidate for part in self._lists]),
+            segments=join_segments(counts, [part.segments for part in self._lists], self._segments),
         )
-        return self._kept(joined)
+        return self._drawn(joined)
 
-    def _kept(self, lists: KeptLists) -> KeptLists:
-        return take_kept(
-            lists,
-            kept_among(lists.panel.users, self._comparison.measuring.keep_lists, self._comparison),
-        )
+    def _drawn(self, lists: KeptLists) -> KeptLists:
+        keep = self._comparison.measuring.keep_lists
+        return take_kept(lists, kept_among(lists.panel.users, keep, self._comparison))
 
     def sample(self) -> Sample:
-        """The users that are looked at together; what was kept to make it is let go."""
-        # In one order, however they came: what adds up figures of users depends on it in the last
-        # bits.
+        """The sampled users. Frees what was stored to make the sample, so call it once."""
+        # Sorted, because the last bits of sums over users depend on the order.
         sampled, scores = self._join_sampled()
         batch = sort_users(sampled)
         pairing = self._pairing or pair_users(batch, self._comparison.measuring.k)
@@ -304,25 +299,26 @@ class RunAccumulator:
         )
 
     def _join_sampled(self) -> tuple[UserBatch, Scores]:
-        parts, self._sampled = self._sampled, []
-        return join_users([users for users, _ in parts], self._segments), score.join_scores(
-            [scores for _, scores in parts]
-        )
+        users = join_users([users for users, _ in self._sampled], self._segments)
+        scores = score.join_scores([scores for _, scores in self._sampled])
+        self._sampled = []
+        return users, scores
 
     @property
     def worst(self) -> tuple[Evidence, ...]:
-        """Lists of the worst users of all, the worst first."""
+        """Lists of the worst users, the worst first."""
         return tuple(evidence for _, _, evidence in self._worst)
 
     def evidence(self, sample: Sample) -> tuple[Evidence, ...]:
-        """Lists of the worst users of all, and of ordinary ones of the sample."""
-        worst, metric = self.worst, score.leading_metric(self._comparison, self.metrics)
+        """Lists of the worst users of all, and of ordinary users of the sample."""
+        worst = self.worst
+        metric = score.leading_metric(self._comparison, self.metrics)
         median = self._summaries.median(str(metric))
         if metric is None or median is None:
             return worst
         values = sample.scores.by_metric[str(metric)].copy()
-        # Nobody is shown twice.
-        values[sample.scores.users.isin([each.user for each in worst])] = np.nan
+        # No user is shown twice.
+        values[sample.scores.users.isin([shown.user for shown in worst])] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
         ordinary = [
             score.show_user(
@@ -332,23 +328,23 @@ class RunAccumulator:
         ]
         return (*worst, *ordinary)
 
-    def _keep_worst(self, pairing: Pairing, scores: Scores, metrics: Sequence[Metric]) -> None:
-        metric = score.leading_metric(self._comparison, metrics)
+    def _keep_worst(self, pairing: Pairing, scores: Scores, metric: Metric | None) -> None:
         if metric is None:
             return
         count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike
         values = scores.by_metric[str(metric)]
-        found = list(self._worst)
+        sign = 1.0 if is_alike else -1.0
+        candidates = list(self._worst)
         for row in worst_rows(values, scores.users, count, higher_is_more_alike=is_alike).tolist():
             shown = score.show_user(pairing, scores, row, EvidenceKind.WORST, 0)
-            found.append((float(values[row] if is_alike else -values[row]), shown.user, shown))
-        self._rank_worst(found)
+            candidates.append((sign * float(values[row]), shown.user, shown))
+        self._rank_worst(candidates)
 
-    def _rank_worst(self, found: Sequence[tuple[float, str, Evidence]]) -> None:
-        ranked = sorted(found, key=lambda each: each[:2])[
-            : self._comparison.measuring.evidence_users
-        ]
+    def _rank_worst(self, candidates: Sequence[tuple[float, str, Evidence]]) -> None:
+        ranked = sorted(candidates, key=lambda candidate: candidate[:2])
         self._worst = [
             (value, user, replace(shown, position=place))
-            for place, (value, user, shown) in enumerate(ranked)
+            for place, (value, user, shown) in enumerate(
+                ranked[: self._comparison.measuring.evidence_users]
+            )
         ]

@@ -1,7 +1,4 @@
-"""What people do about alerts: acknowledge, resolve, silence.
-
-Commands and pages do it by these functions.
-"""
+"""Acknowledges, resolves and silences alerts, for commands and pages."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ from monitor.ports import AlertStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Who does it, why and when."""
+    """Who acts on an alert, why and when."""
 
     author: str
     comment: str = ""
@@ -25,27 +22,27 @@ class Signature:
 
     def reason(self, verb: str) -> str:
         """``acknowledged by kim: known``."""
-        return f"{verb} by {self.author}" + (f": {self.comment}" if self.comment else "")
+        signed = f"{verb} by {self.author}"
+        return f"{signed}: {self.comment}" if self.comment else signed
 
 
 def change_firing(
     store: AlertStore, is_meant: Callable[[Transition], bool], signed: Signature, *, ends: bool
 ) -> tuple[Transition, ...]:
-    """Acknowledge, or with ``ends`` resolve, the firings whose start is meant.
+    """Acknowledge the selected firings, or resolve them if ``ends``.
 
-    The changes, none for what was done before.
+    ``is_meant`` selects firings by their start. Returns the transitions. A firing that was
+    acknowledged or resolved before has none.
     """
-    reason, chosen = (
-        signed.reason("resolved" if ends else "acknowledged"),
-        dict[str, list[tuple[str, str]]](),
-    )
+    by_comparison: dict[str, list[tuple[str, str]]] = {}
     for start in filter(is_meant, store.firing()):
-        chosen.setdefault(start.comparison, []).append((start.alert, start.segment))
+        by_comparison.setdefault(start.comparison, []).append((start.alert, start.segment))
     changed: list[Transition] = []
-    for name, alerts in chosen.items():
+    for name, alerts in by_comparison.items():
         if ends:
-            changed += store.resolve(name, alerts, reason=reason, at=signed.at)
+            changed += store.resolve(name, alerts, reason=signed.reason("resolved"), at=signed.at)
         else:
+            reason = signed.reason("acknowledged")
             changed += store.acknowledge(
                 name, alerts, author=signed.author, reason=reason, at=signed.at
             )
@@ -55,23 +52,20 @@ def change_firing(
 def make_silence(
     matchers: Sequence[str], signed: Signature, *, starts_at: datetime, ends_at: datetime
 ) -> Silence:
-    """A silence to be stored.
-
-    ConfigError where a matcher is none, or where it would hold back nothing or everything.
-    """
+    """A silence to store. ConfigError if a matcher is invalid or missing, or the time is over."""
     if not matchers:
         raise ConfigError(
-            "a silence needs a matcher, such as comparison=home-feed: without one it would hold "
-            "everything back"
+            "a silence needs a matcher, such as comparison=home-feed: without one it would "
+            "silence every alert"
         )
     if ends_at <= max(starts_at, signed.at):
         raise ConfigError(
-            f"its end {format_instant(ends_at)} is not after its beginning and now: nothing "
-            "would be held back"
+            f"the silence would have no effect: its end {format_instant(ends_at)} is not after "
+            "its start and the current time"
         )
     return Silence(
         id=0,
-        matchers=tuple(str(Matcher.parse(text)) for text in matchers),
+        matchers=tuple(str(Matcher.parse(matcher)) for matcher in matchers),
         author=signed.author,
         comment=signed.comment,
         created_at=signed.at,

@@ -1,4 +1,4 @@
-"""Relevance that arrives after the run: measure it on the lists that were kept. Never judged."""
+"""Measures relevance that arrives after the run, on the run's stored lists. Never judged."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,13 +22,14 @@ from monitor.ports import Clock, RelevanceSource, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfilledRun:
-    """What became of one run that waited for relevance."""
+    """The result for one run that waited for relevance.
+
+    Without ``summaries`` and ``trouble``, no relevance has arrived yet.
+    """
 
     run: Run
-    summaries: tuple[
-        Summary, ...
-    ] = ()  # those added; empty, with no trouble, when nothing has arrived yet
-    trouble: str | None = None  # what stood in the way
+    summaries: tuple[Summary, ...] = ()  # those added
+    trouble: str | None = None  # the error, if the run could not be measured
 
 
 def backfill_relevance(
@@ -40,36 +41,34 @@ def backfill_relevance(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> Iterator[BackfilledRun]:
-    """Measure what is known by now for each run that waits and may ask, oldest first, and store it; what became of each.
+    """Measure and store relevance of each run that waits for it, oldest first.
 
-    Runs of slots from ``start`` to ``end``, both included; nothing is ever added twice. Ends early where the source fails.
+    Yields one result per run of a slot from ``start`` to ``end``, both included.
+    Adds nothing twice. Stops early if the source fails.
     """
     measuring = comparison.measuring
     metrics = relevance_metrics(measuring)
     if not metrics or measuring.relevance_within is None:
         return
-    timeout_s = measuring.deadline.total_seconds()  # it may take no longer than a run
+    timeout_s = measuring.deadline.total_seconds()
     late = f"relevance of {comparison.name}: no answer within {timeout_s:.0f} s"
-    for run in store.runs.awaiting_relevance(
-        comparison.name, since=start or clock.now() - measuring.relevance_within
-    ):
-        if (
-            end is not None and run.slot > end
-        ) or clock.now() < run.slot + measuring.relevance_after:
+    since = start or clock.now() - measuring.relevance_within
+    for run in store.runs.awaiting_relevance(comparison.name, since=since):
+        is_after_end = end is not None and run.slot > end
+        if is_after_end or clock.now() < run.slot + measuring.relevance_after:
             return
         try:
             table = ask_in_time(partial(source.relevance, run.slot), timeout_s, late)
         except SourceError as error:
             yield BackfilledRun(run=run, trouble=str(error))
-            # The source is away: the next call goes on.
             if not error.permanent:
+                # The source is down. The next call continues here.
                 return
+            continue
+        if table is None:
+            yield BackfilledRun(run=run)
         else:
-            yield (
-                BackfilledRun(run=run)
-                if table is None
-                else _fill(comparison, store, clock, run, table, metrics)
-            )
+            yield _fill(comparison, store, clock, run, table, metrics)
 
 
 def _fill(
@@ -88,15 +87,15 @@ def _fill(
         return BackfilledRun(run=run, trouble=str(error))
     if lists is None:
         return BackfilledRun(run=run, trouble="its lists were deleted meanwhile")
-    # The run was compared at its own k; the configuration may have another by now.
+    # The configuration may have another k than the run had.
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
     summaries = summarize_scores(
         comparison.judging.similarity_rules, k, lists.segments, scores, metrics
     )
-    kept = draw_scores(scores, comparison.measuring.keep_scores, comparison)
+    drawn = draw_scores(scores, comparison.measuring.keep_scores, comparison)
     if not store.runs.store_relevance(
-        run, summaries=summaries, scores=kept if len(kept.users) else None, at=clock.now()
+        run, summaries=summaries, scores=drawn if len(drawn.users) else None, at=clock.now()
     ):
-        return BackfilledRun(run=run, trouble="it was measured anew meanwhile")
+        return BackfilledRun(run=run, trouble="another process measured it again meanwhile")
     return BackfilledRun(run=run, summaries=summaries)

@@ -1,10 +1,10 @@
 """Delivery from the outbox to receivers: claim, decide, send, record, at least once.
 
 Deliveries are leased and marked with the key of their message before they are sent.
-If a process dies on the way, another one sends them again once the lease has run out.
+If a process dies while it sends, another process sends them again when the lease has expired.
 A message that may have arrived is repeated with the same changes and the same key.
-What joined its incident meanwhile goes into the next message.
-For one receiver, call these from one thread: a repetition must not overtake an end.
+Changes that joined its incident since then go into the next message.
+Use one thread for one receiver, so that no repetition overtakes an end.
 """
 
 import random
@@ -35,21 +35,33 @@ from monitor.ports import Clock, DeliveryCounter, Outbox, Receiver
 LEASE = timedelta(seconds=60)
 """Longer than any receiver may take for one message."""
 RECHECK_AFTER = timedelta(seconds=30)
-"""How soon a held delivery is decided on again."""
+"""When a held delivery is decided again."""
 RESEND_ENDS_FOR = timedelta(minutes=5)
 """How long ends are sent again to receivers that want alerts resent."""
-_REPETITIONS_SLOWED = 4
-"""A repetition that fails backs off as if so many attempts had failed before: it is not urgent."""
+_REPETITION_ATTEMPTS = 4
+"""Attempts that a failed repetition counts as, so that it backs off longer: it is not urgent."""
 _BASE_S, _CAP_S = 2.0, 300.0
-_LONGEST_ASKED_S = 3600.0
+_LONGEST_RETRY_AFTER_S = 3600.0
 _CLAIMED = 2000
 _BATCH = 250
 _PAUSE_S = 0.25
 
 
+def _always() -> bool:
+    return True
+
+
+def _never() -> bool:
+    return False
+
+
+def _no_picture(_: Message) -> bytes | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Until when a receiver that failed is left alone, and the pause that it asked for, whatever else waits for it."""
+    """When a receiver that failed is tried again, and the pause in seconds that it requested."""
 
     until: datetime
     asked_s: float = 0.0
@@ -57,7 +69,12 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxSender:
-    """Sends what the outbox holds for one receiver."""
+    """Sends the deliveries of the outbox to one receiver.
+
+    - ``is_sure``: whether no other process can be sending now. Called before each message.
+    - ``draw``: a random number, uniform in [0, 1).
+    - ``picture_of``: the picture of a message. Never raises, takes seconds at most.
+    """
 
     outbox: Outbox
     receiver: Receiver
@@ -65,61 +82,56 @@ class OutboxSender:
     publisher: DeliveryCounter
     owner: str
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
-    is_sure: Callable[[], bool] = lambda: (
-        True
-    )  # no other process can be sending by now; asked before each message
-    draw: Callable[[], float] = random.random  # uniform in [0, 1)
-    picture_of: Callable[[Message], bytes | None] = lambda _: (
-        None
-    )  # never raises, takes seconds at most
+    is_sure: Callable[[], bool] = _always
+    draw: Callable[[], float] = random.random
+    picture_of: Callable[[Message], bytes | None] = _no_picture
 
-    def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> Pause | None:
-        """Send what is due, longest wait first, one message an incident.
+    def deliver_due(self, *, should_stop: Callable[[], bool] = _never) -> Pause | None:
+        """Send what is due, longest wait first, one message per incident.
 
-        A pause at the first failure that may pass.
-
-        Any error but DeliveryError is a defect: the deliveries are put off and it is raised.
+        Stops with a pause at the first temporary failure. Any error but DeliveryError is a
+        defect: the deliveries are postponed and the error is raised.
         """
         pause = None
-        # A receiver that is down is not tried with everything that waits for it.
+        # Other deliveries to a receiver that is down are not tried.
         while pause is None and not should_stop():
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
                 self.receiver.name, owner=self.owner, now=now, until=now + LEASE, limit=_CLAIMED
             )
-            # What was claimed and is not sent is free again when its lease runs out.
+            # Claimed deliveries that are not sent become free when their lease expires.
             if not claimed or not self.is_sure():
                 break
             pause = self._deliver(claimed, now, should_stop)
         return pause
 
     def repeat_due(self) -> int:
-        """Repeat firings that last and are not acknowledged.
+        """Repeat alerts that still fire and are not acknowledged. Returns how many.
 
-        How many. DeliveryError when they were not accepted.
+        DeliveryError if the receiver did not accept them.
         """
         every_s = self.receiver.treatment.repeat_every_s
         if every_s is None:
             return 0
         now, every = self.clock.now(), timedelta(seconds=every_s)
         due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_CLAIMED)
-        named = {(each.transition.comparison, each.transition.incident) for each in due}
-        # What joined an incident later is repeated with it.
-        soon = (
-            self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
-            if due
-            else ()
-        )
+        if not due:
+            return 0
+        incidents = {(each.transition.comparison, each.transition.incident) for each in due}
+        # Alerts that joined an incident later are repeated with it.
+        soon = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
         by_comparison: dict[str, list[Delivery]] = {}
-        for each in soon:
-            if (each.transition.comparison, each.transition.incident) in named:
-                by_comparison.setdefault(each.transition.comparison, []).append(each)
-        return sum(self._repeat(of_it, every) for of_it in by_comparison.values())
+        for delivery in soon:
+            start = delivery.transition
+            if (start.comparison, start.incident) in incidents:
+                by_comparison.setdefault(start.comparison, []).append(delivery)
+        return sum(self._repeat(deliveries, every) for deliveries in by_comparison.values())
 
     def resend_firing(self) -> int:
-        """Send again what the receiver has and still fires, and what ended lately, if it wants that; how many.
+        """Resend delivered alerts that fire or ended lately, if the receiver wants it.
 
-        DeliveryError when they were not accepted. Nothing is recorded: the next call sends them again.
+        Returns how many. DeliveryError if the receiver did not accept them.
+        Records nothing, so the next call sends them again.
         """
         if self.receiver.treatment.resend_every_s is None or not self.is_sure():
             return 0
@@ -145,23 +157,22 @@ class OutboxSender:
         by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
         for delivery, status, reason in _decide_together(dispatch.decide(claimed)):
             by_outcome.setdefault((status, reason), []).append(delivery)
-        sending = {
-            _change_key(each.transition): each
-            for each in by_outcome.pop((DeliveryStatus.PENDING, None), ())
-        }
-        for (status, reason), of_it in by_outcome.items():
-            again = self.clock.now() + RECHECK_AFTER if status is DeliveryStatus.HELD else None
-            self._record(of_it, status, reason=reason, again=again)
-        for message in _compose(sending.values(), dispatch.snapshot):
+        to_send = by_outcome.pop((DeliveryStatus.PENDING, None), [])
+        for (status, reason), deliveries in by_outcome.items():
+            again = None
+            if status is DeliveryStatus.HELD:
+                again = self.clock.now() + RECHECK_AFTER
+            self._record(deliveries, status, reason=reason, again=again)
+        waiting = {_change_key(delivery.transition): delivery for delivery in to_send}
+        for message in _compose(waiting.values(), dispatch.snapshot):
             if should_stop():
-                self._record(list(sending.values()), DeliveryStatus.PENDING, again=now)
+                self._record(list(waiting.values()), DeliveryStatus.PENDING, again=now)
                 break
-            of_it = [sending.pop(_change_key(change)) for change in message.changes]
-            if (
-                pause := self._send(brief_message(message, self.outbox, self.policy), of_it)
-            ) is not None:
-                # What was not tried waits as long as what failed.
-                self._record(list(sending.values()), DeliveryStatus.PENDING, again=pause.until)
+            deliveries = [waiting.pop(_change_key(change)) for change in message.changes]
+            pause = self._send(brief_message(message, self.outbox, self.policy), deliveries)
+            if pause is not None:
+                # Deliveries that were not tried wait as long as those that failed.
+                self._record(list(waiting.values()), DeliveryStatus.PENDING, again=pause.until)
                 return pause
         return None
 
@@ -186,28 +197,32 @@ class OutboxSender:
                 reason="joined an incident that was sent before: no message of its own",
             )
             return None
-        # Marked first: if the process dies while it sends, the message may have arrived.
+        # Marked first, because the message may have arrived if the process dies while it sends.
         now = self.clock.now()
         key = message_key(message, now)
         message = replace(message, key=key)
         deliveries = [replace(each, message_key=key) for each in deliveries]
         self.outbox.mark_sending(deliveries, message_key=key, owner=self.owner, until=now + LEASE)
         try:
-            self._hand_over(message)
+            self._send_with_picture(message)
         except DeliveryError as error:
             return self._failed(message, deliveries, error)
         except Exception as error:
             what = f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
-            self._failed(
-                message, deliveries, DeliveryError(what, permanent=False, may_be_known=True)
-            )
+            defect = DeliveryError(what, permanent=False, may_be_known=True)
+            self._failed(message, deliveries, defect)
             raise
         self._record(deliveries, DeliveryStatus.SENT)
         return None
 
-    def _hand_over(self, message: Message) -> None:
-        """Have the receiver send it: with its picture, unless the receiver shows none, or rejects the message for it."""
-        picture = self.picture_of(message) if self.receiver.treatment.shows_pictures else None
+    def _send_with_picture(self, message: Message) -> None:
+        """Send the message with its picture if the receiver shows pictures.
+
+        If the receiver rejects the message, send it without the picture.
+        """
+        picture = None
+        if self.receiver.treatment.shows_pictures:
+            picture = self.picture_of(message)
         try:
             self.receiver.send(replace(message, picture=picture), now=self.clock.now())
         except DeliveryError as error:
@@ -218,26 +233,22 @@ class OutboxSender:
     def _failed(
         self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError
     ) -> Pause | None:
-        # One change that is rejected must not keep the others from arriving.
+        # One rejected change must not block the others.
         if error.permanent and error.of_message and len(deliveries) > 1:
             middle = len(deliveries) // 2
-            halves = slice(None, middle), slice(middle, None)
-            pauses = [
-                self._send(
-                    replace(message, changes=message.changes[half], key=None), deliveries[half]
-                )
-                for half in halves
-            ]
-            return next(filter(None, reversed(pauses)), None)
+            last_pause = None
+            for half in (slice(None, middle), slice(middle, None)):
+                part = replace(message, changes=message.changes[half], key=None)
+                last_pause = self._send(part, deliveries[half]) or last_pause
+            return last_pause
         self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
         if error.permanent:
             self._record(
                 deliveries, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known
             )
             return None
-        # The delivery with most attempts sets the pace, so that new ones do not restart the
-        # backoff.
-        attempts = max(each.attempts for each in deliveries)
+        # The delivery with most attempts counts, so that new ones do not restart the backoff.
+        attempts = max(delivery.attempts for delivery in deliveries)
         again = next_attempt(
             attempts, now=self.clock.now(), draw=self.draw(), retry_after_s=error.retry_after_s
         )
@@ -253,24 +264,23 @@ class OutboxSender:
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
         now = self.clock.now()
         dispatch = self._dispatch(due[0].transition.comparison, (), now)
-        repeated = {
-            _change_key(each.transition): each
-            for each in due
-            if dispatch.why_not_again(each.transition) is None
-        }
-        held = [each for each in due if _change_key(each.transition) not in repeated]
-        # Those that are held back now are decided on again soon.
-        for key, of_it in _by_message(held).items():
-            self.outbox.schedule_repetition(
-                of_it, at=now + min(every, RECHECK_AFTER), message_key=key
-            )
+        repeated: dict[tuple[object, ...], Delivery] = {}
+        held: list[Delivery] = []
+        for delivery in due:
+            if dispatch.why_not_again(delivery.transition) is None:
+                repeated[_change_key(delivery.transition)] = delivery
+            else:
+                held.append(delivery)
+        # Held repetitions are decided again soon.
+        recheck_at = now + min(every, RECHECK_AFTER)
+        for key, deliveries in _by_message(held).items():
+            self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
         for message in _compose(repeated.values(), dispatch.snapshot):
             if self.is_sure():
                 again = replace(message, changes=(), firing=message.changes, is_repetition=True)
                 again = replace(again, key=message_key(again, now))
-                self._send_again(
-                    again, [repeated[_change_key(start)] for start in again.firing], every
-                )
+                deliveries = [repeated[_change_key(start)] for start in again.firing]
+                self._send_again(again, deliveries, every)
         return len(repeated)
 
     def _send_again(
@@ -279,18 +289,20 @@ class OutboxSender:
         now = self.clock.now()
         self.outbox.schedule_repetition(deliveries, at=now, message_key=message.key)
         try:
-            self._hand_over(message)
+            self._send_with_picture(message)
         except DeliveryError as error:
             self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
-            soon = next_attempt(
-                _REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s
-            )
-            may_be_known = error.may_be_known or deliveries[0].message_key is not None
-            self.outbox.schedule_repetition(
-                deliveries,
-                at=now + every if error.permanent else soon,
-                message_key=message.key if may_be_known and not error.permanent else None,
-            )
+            at, key = now + every, None
+            if not error.permanent:
+                at = next_attempt(
+                    _REPETITION_ATTEMPTS,
+                    now=now,
+                    draw=self.draw(),
+                    retry_after_s=error.retry_after_s,
+                )
+                if error.may_be_known or deliveries[0].message_key is not None:
+                    key = message.key
+            self.outbox.schedule_repetition(deliveries, at=at, message_key=key)
             raise
         self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
 
@@ -303,41 +315,47 @@ class OutboxSender:
         again: datetime | None = None,
         may_be_known: bool = False,
     ) -> None:
-        """Record what came of these deliveries, and count them but for what is held or, without a reason, was not tried."""
+        """Record the status of these deliveries, and count the attempts.
+
+        A held delivery, or a pending one without a reason, was not attempted.
+        """
         if not deliveries:
             return
-        now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
-        repeat_at = (
-            None
-            if every_s is None or status is not DeliveryStatus.SENT
-            else now + timedelta(seconds=every_s)
-        )
-        fallback = (
-            self.policy.fallbacks.get(self.receiver.name) if status is DeliveryStatus.DEAD else None
-        )
-        self.outbox.record(
-            *(
-                Notification(
-                    delivery_id=each.id,
-                    at=now,
-                    status=status,
-                    reason=reason,
-                    next_attempt_at=again,
-                    may_be_known=each.may_be_known or may_be_known,
-                    message_key=each.message_key if each.may_be_known or may_be_known else None,
-                    fallback=None if each.transition.is_end else fallback,
-                    repeat_at=repeat_at if each.transition.is_start else None,
-                )
-                for each in deliveries
+        now, repeat_at, fallback = self.clock.now(), None, None
+        every_s = self.receiver.treatment.repeat_every_s
+        if status is DeliveryStatus.SENT and every_s is not None:
+            repeat_at = now + timedelta(seconds=every_s)
+        if status is DeliveryStatus.DEAD:
+            fallback = self.policy.fallbacks.get(self.receiver.name)
+        notifications = []
+        for delivery in deliveries:
+            is_uncertain = delivery.may_be_known or may_be_known
+            notification = Notification(
+                delivery_id=delivery.id,
+                at=now,
+                status=status,
+                reason=reason,
+                next_attempt_at=again,
+                may_be_known=is_uncertain,
+                message_key=delivery.message_key if is_uncertain else None,
+                fallback=None if delivery.transition.is_end else fallback,
+                repeat_at=repeat_at if delivery.transition.is_start else None,
             )
-        )
-        outcome = "retry" if status is DeliveryStatus.PENDING and reason else status.value
-        for _ in deliveries if outcome not in (DeliveryStatus.HELD, DeliveryStatus.PENDING) else ():
-            self.publisher.count("notifications_total", self.receiver.name, outcome)
+            notifications.append(notification)
+        self.outbox.record(*notifications)
+        outcome = status.value
+        if status is DeliveryStatus.PENDING and reason:
+            outcome = "retry"
+        if outcome not in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
+            for _ in deliveries:
+                self.publisher.count("notifications_total", self.receiver.name, outcome)
 
 
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
-    """The message with what is known of the newest run in which something began, so far as messages may show it."""
+    """The message with the briefing of the newest run in which an alert of it began.
+
+    Without items if messages must not show them.
+    """
     newest = max((start.slot for start in message.starts), default=None)
     if newest is None:
         return message
@@ -353,17 +371,16 @@ def next_attempt(
 ) -> datetime:
     """Time of the next attempt after one more failure, with ``attempts`` made before it.
 
-    Exponential backoff with full jitter: ``draw``, uniform in [0, 1), of min(300 s, 2 s *
-    2^attempts). A receiver that asks for a pause gets it, up to an hour, and the jitter on top.
+    Exponential backoff with full jitter: ``draw``, uniform in [0, 1), times
+    min(300 s, 2 s * 2^attempts). A pause that the receiver requested, up to an hour, is added.
     """
     ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
-    # Jitter, so that many waiting senders spread out.
     return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
 
 
 def asked_pause_s(retry_after_s: float | None) -> float:
-    """The pause in seconds that a receiver asked for and gets, in [0, 3600]."""
-    return min(max(retry_after_s or 0.0, 0.0), _LONGEST_ASKED_S)
+    """The pause that a receiver requested, in seconds, limited to [0, 3600]."""
+    return min(max(retry_after_s or 0.0, 0.0), _LONGEST_RETRY_AFTER_S)
 
 
 def drain(
@@ -372,77 +389,86 @@ def drain(
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Deliver in turns until nothing waits or the time is over.
+    """Deliver in turns until no delivery waits or ``budget_s`` has passed.
 
-    The last attempt may outlast it by the receiver's time-out.
+    The last attempt may end later, by the receiver's timeout at most.
     """
     if not senders:
         return
     clock, outbox = senders[0].clock, senders[0].outbox
     ends_at = clock.monotonic() + budget_s
+
+    def is_over() -> bool:
+        return clock.monotonic() >= ends_at
+
     while True:
         for sender in senders:
-            sender.deliver_due(should_stop=lambda: clock.monotonic() >= ends_at)
-        # Retries that come due within the time are waited for: the process ends afterwards.
+            sender.deliver_due(should_stop=is_over)
+        # Waits for retries that come due in time, because the process ends afterwards.
         waiting = outbox.waiting(clock.now())
-        left = ends_at - clock.monotonic()
-        if left <= 0 or not any(
-            waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders
-        ):
+        counts = [waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders]
+        seconds_left = ends_at - clock.monotonic()
+        if seconds_left <= 0 or not any(counts):
             return
-        pause(min(_PAUSE_S, left))
+        pause(min(_PAUSE_S, seconds_left))
 
 
 def _by_message(deliveries: Iterable[Delivery]) -> dict[str | None, list[Delivery]]:
-    """Deliveries by the message that may have arrived, None for what never left."""
+    """Deliveries by the key of the message that may have arrived, None if none was sent."""
     by_key: dict[str | None, list[Delivery]] = {}
-    for each in deliveries:
-        by_key.setdefault(each.message_key, []).append(each)
+    for delivery in deliveries:
+        by_key.setdefault(delivery.message_key, []).append(delivery)
     return by_key
 
 
 def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
-    """The decisions, but all of a message that may have arrived is sent or held if a part is."""
+    """The decisions, with one decision for all changes of a message that may have arrived.
+
+    All of them are sent if one is sent, else all are held if one is held.
+    """
     by_status: dict[str | None, dict[DeliveryStatus, Decision]] = {}
-    for each in decisions:
-        by_status.setdefault(each.delivery.message_key, {}).setdefault(each.status, each)
-    for each in decisions:
-        found = by_status[each.delivery.message_key] if each.delivery.message_key else {}
-        strongest = found.get(DeliveryStatus.PENDING) or found.get(DeliveryStatus.HELD) or each
-        yield strongest._replace(delivery=each.delivery)
+    for decision in decisions:
+        of_message = by_status.setdefault(decision.delivery.message_key, {})
+        of_message.setdefault(decision.status, decision)
+    for decision in decisions:
+        delivery, strongest = decision.delivery, decision
+        if delivery.message_key:
+            of_message = by_status[delivery.message_key]
+            held = of_message.get(DeliveryStatus.HELD, decision)
+            strongest = of_message.get(DeliveryStatus.PENDING, held)
+        yield strongest._replace(delivery=delivery)
 
 
 def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
-    """Messages that may have arrived as they were, with their keys, then those of everything else."""
+    """First the messages that may have arrived, with their keys, then messages of the rest."""
     by_key = _by_message(deliveries)
-    fresh = [each.transition for each in by_key.pop(None, ())]
+    fresh = [delivery.transition for delivery in by_key.pop(None, ())]
     messages = []
-    for key, of_it in by_key.items():
-        changes = [each.transition for each in of_it]
-        messages += [replace(each, key=key) for each in compose_messages(changes, snapshot)]
+    for key, of_message in by_key.items():
+        changes = [delivery.transition for delivery in of_message]
+        messages += [replace(message, key=key) for message in compose_messages(changes, snapshot)]
         starts = tuple(change for change in changes if change.is_start)
-        known = snapshot.delivered.union(str(start.dedup_key) for start in starts)
-        snapshot = replace(snapshot, told=(*snapshot.told, *starts), delivered=known)
+        delivered = snapshot.delivered.union(str(start.dedup_key) for start in starts)
+        snapshot = replace(snapshot, told=(*snapshot.told, *starts), delivered=delivered)
     return [*messages, *compose_messages(fresh, snapshot)]
 
 
 def _batches_of_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
-    """Batches that part no incident, so that each says of an alert whether anything of it still fires."""
+    """Batches that split no incident, so that each message has all firings of an alert."""
     by_incident: dict[tuple[str, str | None], list[Transition]] = {}
     for change in changes:
-        by_incident.setdefault((change.comparison, change.incident or change.dedup_key), []).append(
-            change
-        )
-    batch = list[Transition]()
-    for of_it in by_incident.values():
-        if batch and len(batch) + len(of_it) > _BATCH:
+        key = (change.comparison, change.incident or change.dedup_key)
+        by_incident.setdefault(key, []).append(change)
+    batch: list[Transition] = []
+    for of_incident in by_incident.values():
+        if batch and len(batch) + len(of_incident) > _BATCH:
             yield tuple(batch)
             batch = []
-        batch += of_it
+        batch += of_incident
     if batch:
         yield tuple(batch)
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:
-    """What no two announced changes of a comparison share."""
+    """A key that no two announced changes of a comparison share."""
     return change.dedup_key, change.from_state, change.to_state, change.slot

@@ -1,4 +1,4 @@
-"""Lists kept with an earlier run, in the codes of this run's pairs."""
+"""Stored lists of an earlier run, in the item codes of this run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,26 +16,28 @@ from monitor.pairing.ids import codes_of, find_users
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecodedLists:
-    """What n users of this run were listed then, cut to k: length 0 for who was not there."""
+    """Earlier lists of n users of this run, cut to k. Length 0 for a user without earlier lists."""
 
     batch: PairBatch
-    exposed: Mapping[Arm, Codes]  # all that the arm listed to anybody
-    first_unknown: int  # from here on codes are of items that this run lacks,
-    unknown: pd.Index  # whose ids these are
+    exposed: Mapping[Arm, Codes]  # of all lists of the arm
+    first_unknown: int  # codes from here on are of items that this run lacks
+    unknown: pd.Index  # the ids of these items
 
     @property
     def last_lists(self) -> Mapping[Arm, LastLists]:
-        """By arm, for measures that compare an arm with its own last run."""
-        lists = ((arm, self.batch.of(arm)) for arm in Arm)
-        return {
-            arm: LastLists(codes=codes, lengths=lengths, exposed=self.exposed[arm])
-            for arm, (codes, lengths) in lists
-        }
+        """By arm, for metrics that compare an arm with its last run."""
+        last_lists = {}
+        for arm in Arm:
+            codes, lengths = self.batch.of(arm)
+            last_lists[arm] = LastLists(codes=codes, lengths=lengths, exposed=self.exposed[arm])
+        return last_lists
 
 
-def recode_lists(kept: KeptLists, users: "pd.Index[str]", pairing: Pairing, k: int) -> RecodedLists:
-    """Both arms' lists of then for these users, one a row of the pairing."""
-    tables = (kept.baseline, kept.candidate)
+def recode_lists(
+    earlier: KeptLists, users: "pd.Index[str]", pairing: Pairing, k: int
+) -> RecodedLists:
+    """Both arms' earlier lists of these users, one user per row of the pairing."""
+    tables = (earlier.baseline, earlier.candidate)
     flat = [codes_of(table.items, pairing.vocabulary) for table in tables]
     is_unknown = [codes < 0 for codes in flat]
     others = [
@@ -44,20 +46,18 @@ def recode_lists(kept: KeptLists, users: "pd.Index[str]", pairing: Pairing, k: i
     ]
     numbers, unknown = pd.factorize(pd.concat(others, ignore_index=True))
     first = _first_free(pairing, flat)
-    for codes, places, found in zip(
-        flat, is_unknown, np.split(numbers, [len(others[0])]), strict=True
-    ):
-        codes[places] = first + found
-    rows = find_users(users, kept.baseline.users)
-    (baseline, our_lengths), (candidate, their_lengths) = (
-        _pad(table, codes, rows, k) for table, codes in zip(tables, flat, strict=True)
-    )
+    split_numbers = np.split(numbers, [len(others[0])])
+    for codes, places, unknown_numbers in zip(flat, is_unknown, split_numbers, strict=True):
+        codes[places] = first + unknown_numbers
+    rows = find_users(users, earlier.baseline.users)
+    baseline, baseline_lengths = _pad(earlier.baseline, flat[0], rows, k)
+    candidate, candidate_lengths = _pad(earlier.candidate, flat[1], rows, k)
     return RecodedLists(
         batch=PairBatch(
             baseline=baseline,
             candidate=candidate,
-            baseline_lengths=our_lengths,
-            candidate_lengths=their_lengths,
+            baseline_lengths=baseline_lengths,
+            candidate_lengths=candidate_lengths,
         ),
         exposed={
             arm: _top(table, codes, k) for arm, table, codes in zip(Arm, tables, flat, strict=True)
@@ -68,20 +68,17 @@ def recode_lists(kept: KeptLists, users: "pd.Index[str]", pairing: Pairing, k: i
 
 
 def _first_free(pairing: Pairing, flat: list[Codes]) -> int:
-    """The least code that is nobody's."""
+    """The smallest code that no item has."""
     if pairing.vocabulary is not None:
         return len(pairing.vocabulary)
-    batch = pairing.batch
-    return 1 + max(
-        int(codes.max(initial=PAD)) for codes in (batch.baseline, batch.candidate, *flat)
-    )
+    lists = (pairing.batch.baseline, pairing.batch.candidate, *flat)
+    return 1 + max(int(codes.max(initial=PAD)) for codes in lists)
 
 
 def _pad(table: RankingTable, flat: Codes, rows: Rows, k: int) -> tuple[Codes, Codes]:
-    flat = np.append(flat, np.int32(PAD))  # the last one stands for places without an item
-    lengths = np.append(np.minimum(np.diff(table.offsets), k), 0)[
-        rows
-    ]  # row -1, a user who was not there, had no list
+    # The appended values are for places without an item, and for row -1, a user without a list.
+    flat = np.append(flat, np.int32(PAD))
+    lengths = np.append(np.minimum(np.diff(table.offsets), k), 0)[rows]
     starts = np.append(table.offsets[:-1], 0)[rows]
     places = np.arange(k)
     codes = flat[np.where(places < lengths[:, None], starts[:, None] + places, len(flat) - 1)]
@@ -89,6 +86,6 @@ def _pad(table: RankingTable, flat: Codes, rows: Rows, k: int) -> tuple[Codes, C
 
 
 def _top(table: RankingTable, flat: Codes, k: int) -> Codes:
-    # What stood in the first k places of any list.
+    """The codes in the first k places of all lists."""
     places = np.arange(len(flat)) - np.repeat(table.offsets[:-1], np.diff(table.offsets))
     return flat[places < k]

@@ -1,4 +1,4 @@
-"""When a run's lists came and which of them a cache held: how far arms are apart, and whether a noise floor can be trusted."""
+"""When a run's lists arrived and which came from a cache, to judge gaps between arms and the floor."""
 
 from collections.abc import Mapping, Sequence
 from math import log10
@@ -11,13 +11,15 @@ from monitor.model.runs import UNTRUSTED_FLOOR
 from monitor.pairing.ids import find_users
 from monitor.pipeline.user_batches import take_table
 
-_FEW = 0.01
-"""A smaller share of answers from a cache is not told, and changes no mean by more than itself."""
-_RUNS, _ZEROS = 3, 9
+_MAX_IGNORED_SHARE = 0.01
+"""A share of cached answers up to this is not reported. It changes no mean by more than itself."""
+_MIN_RUNS = 3
+_MIN_ZEROS = 9
+"""Equal answers are suspicious if their chance has at least so many zeros after the point."""
 
 
 def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
-    """Seconds between the moments at which both lists of a user came, where both sources tell when."""
+    """Seconds between the arrival of both lists of each user, where both times are reported."""
     if first.traces is None or second.traces is None:
         return np.empty(0)
     rows, again = _rows_of_both(first, second)
@@ -26,69 +28,65 @@ def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
 
 
 def summarize_gaps(gaps: Mapping[str, Sequence[Floats]]) -> dict[str, dict[str, float]]:
-    """Median and 99th percentile of the gaps by whose lists they are to.
-
-    Nothing of those where there are none.
-    """
-    joined = {whose: np.concatenate(parts) for whose, parts in gaps.items()}
-    return {
-        whose: {str(q): float(np.quantile(each, q)) for q in (0.5, 0.99)}
-        for whose, each in joined.items()
-        if len(each)
-    }
+    """Median and 99th percentile of the gaps, by the other lists. Leaves out lists without gaps."""
+    summary = {}
+    for what, parts in gaps.items():
+        gaps_s = np.concatenate(parts)
+        if len(gaps_s):
+            summary[what] = {str(q): float(np.quantile(gaps_s, q)) for q in (0.5, 0.99)}
+    return summary
 
 
 def describe_cached(arm: Arm, table: RankingTable) -> str | None:
-    """How many answers of the arm came from a cache, and how old they were.
-
-    None where these are few.
-    """
-    if table.traces is None or (users := np.isfinite(table.traces.age_s).sum()) <= _FEW * len(
-        table
-    ):
+    """How many answers of the arm came from a cache, and their age. None if there are few."""
+    if table.traces is None:
         return None
-    old = f", up to {oldest:,.0f} s old" if (oldest := np.nanmax(table.traces.age_s)) else ""
+    users = np.isfinite(table.traces.age_s).sum()
+    if users <= _MAX_IGNORED_SHARE * len(table):
+        return None
+    oldest_s = np.nanmax(table.traces.age_s)
+    age = f", up to {oldest_s:,.0f} s old" if oldest_s else ""
     return (
-        f"the {arm} answered {users:,} of {len(table):,} users from a cache{old} "
+        f"the {arm} answered {users:,} of {len(table):,} users from a cache{age} "
         f"({table.traces.sign})"
     )
 
 
 def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[float]) -> str | None:
-    """Why the baseline's second lists are no second answers.
+    """Why the baseline's second lists are no second answers, or None.
 
-    None where nothing says so. ``overlaps``: of earlier floors.
+    ``overlaps``: of earlier floors.
 
-    A recommender without chance in it gives equal answers, and is not doubted for that: only where
-    lists of at least a share p of the users differed in every one of the last runs do equal answers
-    of n users count, if (1 - p)^n is below 1e-9.
+    Equal answers are suspicious only if lists of at least a share p of the users differed in each
+    of the last runs, and (1 - p)^n is below 1e-9 for the n users. A deterministic recommender
+    always gives equal answers.
     """
     if first.traces is None or second.traces is None:
         return None
     (rows, again), before, after = _rows_of_both(first, second), first.traces, second.traces
     count, since_s = len(rows), before.came_s[rows] - after.came_s[again]
-    # A first answer from a cache may be the second one, which was stored there before.
-    is_stored = np.isfinite(after.age_s[again]) | (
-        (since_s > 0) & (before.age_s[rows] <= since_s + 1)
-    )
-    # Ids tell of requests only where each has its own, and not each machine or everybody.
-    distinct, requests = (
-        len(np.unique(each[np.isfinite(each)])) for each in (before.ids, before.came_s)
-    )
-    is_same = (before.ids[rows] == after.ids[again]) & (distinct > max(1, 0.9 * requests))
-    # Whoever has another list lowers the mean by 1 at most.
-    zeros = -count * log10(max(*overlaps, 1e-9)) if len(overlaps) >= _RUNS else 0.0
-    if (users := is_stored.sum()) > _FEW * count:
+    # A cached first answer may be the second answer, if that was stored before.
+    is_first_stored = (since_s > 0) & (before.age_s[rows] <= since_s + 1)
+    cached = (np.isfinite(after.age_s[again]) | is_first_stored).sum()
+    # Ids identify requests only if nearly every request has a different id.
+    ids, requests = (len(np.unique(x[np.isfinite(x)])) for x in (before.ids, before.came_s))
+    are_unique = ids > max(1, 0.9 * requests)
+    same = ((before.ids[rows] == after.ids[again]) & are_unique).sum()
+    # A user with another list lowers the mean by 1 at most.
+    zeros = 0.0
+    if len(overlaps) >= _MIN_RUNS:
+        zeros = -count * log10(max(*overlaps, 1e-9))
+    if cached > _MAX_IGNORED_SHARE * count:
         why = (
-            f"a cache gave one of both answers for {users:,} of {count:,} users "
+            f"a cache gave one of both answers for {cached:,} of {count:,} users "
             f"({after.sign or before.sign})"
         )
-    elif (users := is_same.sum()) > _FEW * count:
+    elif same > _MAX_IGNORED_SHARE * count:
         why = (
-            f"both answers have the same id for {users:,} of {count:,} users, as one answer "
+            f"both answers have the same id for {same:,} of {count:,} users, as one answer "
             "given twice has"
         )
-    elif zeros > _ZEROS and _is_equal(take_table(first, rows), take_table(second, again)):
+    elif zeros > _MIN_ZEROS and _is_equal(take_table(first, rows), take_table(second, again)):
         why = (
             f"both answers are equal for all {count:,} users, which by the last runs happens "
             f"once in 1e{zeros:,.0f}"
@@ -96,20 +94,20 @@ def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[fl
     else:
         return None
     return (
-        f"{UNTRUSTED_FLOOR}: {why}. It is asked with Cache-Control: no-cache, no-store: for a "
-        "cache that does not heed that give the address behind it, or with a parameter that it "
-        "takes for another one, as noise_floor: {retrain: ...}"
+        f"{UNTRUSTED_FLOOR}: {why}. rankwatch asks with Cache-Control: no-cache, no-store. If a "
+        "cache ignores that, use the address behind the cache, or add a parameter that the cache "
+        "does not ignore, as noise_floor: {retrain: ...}"
     )
 
 
 def _rows_of_both(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:
-    """Where in each table the users are who have both lists."""
+    """The rows of each table with the users that are in both."""
     rows = find_users(first.users, second.users)
     return np.flatnonzero(rows >= 0), rows[rows >= 0]
 
 
 def _is_equal(first: RankingTable, second: RankingTable) -> bool:
     return all(
-        np.array_equal(getattr(first, each), getattr(second, each))
-        for each in ("offsets", "items", "scores")
+        np.array_equal(getattr(first, column), getattr(second, column))
+        for column in ("offsets", "items", "scores")
     )

@@ -1,6 +1,6 @@
-"""The second half of a run: expectations, verdicts, alert states, and transitions with what was normal for each.
+"""The second half of a run: expectations, verdicts, alert states and transitions.
 
-For a run just measured, or for stored runs once more under other rules.
+Judges a run that was just measured, or stored runs again by other rules.
 """
 
 import math
@@ -31,12 +31,12 @@ from monitor.reference.sampling_error import estimate_interval, share_interval
 from monitor.summaries import summarize_one
 
 RECENT = 10
-"""Healthy runs before, of which the mean stands for what is normal where nothing learns it."""
+"""Healthy runs before a run whose mean is shown as normal if no rule learns the series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What was expected, the new state of every alert looked at, and the transitions in order."""
+    """Expectations, the new state of every judged alert, and the transitions in order."""
 
     expectations: tuple[Expectation, ...]
     standstills: tuple[Standstill, ...]
@@ -45,24 +45,23 @@ class Judgement:
 
 
 def judge_findings(
-    comparison: Comparison, found: Findings, memory: Memory, at: datetime
+    comparison: Comparison, findings: Findings, memory: Memory, at: datetime
 ) -> Judgement:
     """Judge a run at the time ``at``. The same arguments give the same answer."""
     expectations = compute_expectations(
-        comparison, found, memory.past, memory.states, memory.accepted
+        comparison, findings, memory.past, memory.states, memory.accepted
     )
-    is_ok = found.status is RunStatus.OK
-    standstills = (
-        count_standstills(comparison, found.measured.arm_scores, memory.past) if is_ok else ()
-    )
+    standstills: tuple[Standstill, ...] = ()
+    if findings.status is RunStatus.OK:
+        standstills = count_standstills(comparison, findings.measured.arm_scores, memory.past)
     states, transitions = evaluate_rules(
-        comparison, found, memory, at, expectations=expectations, standstills=standstills
+        comparison, findings, memory, at, expectations=expectations, standstills=standstills
     )
     # Incidents are assigned last: they depend on which firings begin together.
     states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
     scales = ChangeScales(
         comparison=comparison,
-        summaries=found.measured.summaries,
+        summaries=findings.measured.summaries,
         expectations=expectations,
         past=memory.past,
     )
@@ -75,15 +74,15 @@ def judge_findings(
 
 
 def needs_recent(comparison: Comparison) -> bool:
-    """Whether messages compare values with a normal that no rule learns, so that earlier summaries are wanted."""
+    """Whether messages need summaries of earlier runs, because no rule learns what is normal."""
     return not learning_rules(comparison) and bool(comparison.judging.similarity_rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeScales:
-    """What puts the values of one run's transitions into proportion: how sure each is, and what was normal before.
+    """Adds to the values of a run's transitions how certain they are and what was normal before.
 
-    ``past`` oldest first, with summaries where no rule learns.
+    ``past``: oldest first, with summaries if no rule learns.
     """
 
     comparison: Comparison
@@ -92,23 +91,19 @@ class ChangeScales:
     past: Sequence[PastRun]
 
     def complete(self, changes: Iterable[Transition]) -> tuple[Transition, ...]:
-        """The changes with ``interval`` and ``normal``, where they have a value and these are known."""
-        return tuple(
-            each
-            if each.value is None
-            else replace(each, interval=self._interval(each), normal=self._normal(each))
-            for each in changes
-        )
+        """The changes with ``interval`` and ``normal``, where they have a value."""
+        completed = []
+        for change in changes:
+            if change.value is not None:
+                interval, normal = self._interval(change), self._normal(change)
+                change = replace(change, interval=interval, normal=normal)  # noqa: PLW2901
+            completed.append(change)
+        return tuple(completed)
 
     def _interval(self, change: Transition) -> tuple[float, float] | None:
         if change.kind is RuleKind.COVERAGE:
             return share_interval(change.value or 0.0, change.users)
-        found = (
-            each
-            for each in self.summaries
-            if (each.segment, each.metric) == (change.segment, change.metric)
-        )
-        summary = next(found, None)
+        summary = _find_summary(self.summaries, change.segment, change.metric)
         rule = next(rule for rule in self.comparison.judging.rules if rule.alert == change.alert)
         if summary is None or not isinstance(rule, SimilarityRule):
             return None
@@ -117,73 +112,83 @@ class ChangeScales:
     def _normal(self, change: Transition) -> float | None:
         subject = (change.metric, change.statistic)
         alike = {rule.alert for rule in self.comparison.judging.rules if rule.subject == subject}
-        # The rule's own expectation comes first, then that of another rule that learns the same
-        # series.
-        for each in sorted(self.expectations, key=lambda each: each.alert != change.alert):
-            if each.alert in alike and each.segment == change.segment and each.expected is not None:
-                return each.expected
-        values = list(self._recent_values(change)) if needs_recent(self.comparison) else []
+        normal = None
+        for expectation in self.expectations:
+            is_alike = expectation.alert in alike and expectation.segment == change.segment
+            if is_alike and expectation.expected is not None:
+                if expectation.alert == change.alert:
+                    return expectation.expected
+                # Else the first expectation of another rule that learns the same series.
+                normal = expectation.expected if normal is None else normal
+        if normal is not None or not needs_recent(self.comparison):
+            return normal
+        values = list(self._recent_values(change))
         return math.fsum(values) / len(values) if values else None
 
     def _recent_values(self, change: Transition) -> Iterator[float]:
-        """Values of the same series in recent runs after which the alert was quiet, there and for all users."""
+        """Values of the series in recent runs in which the alert was quiet, also for all users."""
         for run in self.past[-RECENT:]:
             if (change.alert, change.segment) in run.states or (change.alert, ALL) in run.states:
                 continue
-            for each in run.summaries:
-                value = each.value(change.statistic)
-                if (each.segment, each.metric) == (
-                    change.segment,
-                    change.metric,
-                ) and value is not None:
-                    yield value
+            summary = _find_summary(run.summaries, change.segment, change.metric)
+            value = None if summary is None else summary.value(change.statistic)
+            if value is not None:
+                yield value
+
+
+def _find_summary(summaries: Iterable[Summary], segment: str, metric: str) -> Summary | None:
+    for summary in summaries:
+        if (summary.segment, summary.metric) == (segment, metric):
+            return summary
+    return None
 
 
 def complete_record(
     comparison: Comparison, record: RunRecord, history: History
 ) -> tuple[RunRecord, tuple[str, ...]]:
-    """The run with what the rules ask for and its summaries lack, and the alerts of rules that it still cannot be judged by.
+    """The run with the summaries that the rules need, and the alerts that it cannot be judged by.
 
-    From kept lists for every segment, where the metric needs nothing but lists; else from kept scores for `all`. A rule lacks
-    the run where that was not enough for `all`, or for any segment that its metric is summarized in.
+    Missing summaries are computed from stored lists for every segment, if the metric needs only
+    lists, else from stored scores for ``all``. An alert cannot be judged if ``all``, or any
+    segment that has its metric, still lacks the rule's statistic.
     """
-    asked = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
-    if not asked:
+    rules = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
+    if not rules:
         return record, ()
-    metrics = tuple(dict.fromkeys(rule.metric for rule in asked))
-    found = [*_from_lists(comparison, record, history.kept_lists(record.run.id), metrics)]
-    found += (
-        [each for metric in metrics for each in _from_scores(comparison, record, history, metric)]
-        if not found
-        else []
-    )
-    new = {(each.segment, each.metric): each for each in found}
-    merged = {(each.segment, each.metric): each for each in record.summaries} | new
+    metrics = tuple(dict.fromkeys(rule.metric for rule in rules))
+    lists = history.kept_lists(record.run.id)
+    computed = _from_lists(comparison, record, lists, metrics)
+    if not computed:
+        for metric in metrics:
+            computed += _from_scores(comparison, record, history, metric)
+    merged = {
+        (summary.segment, summary.metric): summary for summary in (*record.summaries, *computed)
+    }
     summaries = tuple(merged.values())
-    lacking = tuple(rule.alert for rule in asked if _lacks(summaries, rule))
+    lacking = tuple(rule.alert for rule in rules if _lacks(summaries, rule))
     return replace(record, summaries=summaries), lacking
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
-    mine = [each for each in summaries if each.metric == rule.metric]
-    wanted = (
-        (ALL,) if rule.segments == "all" else None if rule.segments == "each" else rule.segments
-    )
-    looked_at = [each for each in mine if wanted is None or each.segment in wanted]
-    # A run that measured nothing at all lacks nothing.
-    return bool(summaries) and (
-        not mine or any(each.n and each.value(str(rule.statistic)) is None for each in looked_at)
-    )
+    if not summaries:
+        # A run that measured nothing lacks nothing.
+        return False
+    of_metric = [summary for summary in summaries if summary.metric == rule.metric]
+    for summary in of_metric:
+        if rule.segments == "all":
+            is_judged = summary.segment == ALL
+        else:
+            is_judged = rule.segments == "each" or summary.segment in rule.segments
+        if is_judged and summary.n and summary.value(str(rule.statistic)) is None:
+            return True
+    return not of_metric
 
 
 def _from_lists(
     comparison: Comparison, record: RunRecord, lists: KeptLists | None, names: Iterable[str]
 ) -> tuple[Summary, ...]:
-    metrics = [
-        metric
-        for name in names
-        if parse_derived(name)[0] is None and (metric := parse(name)).need is None
-    ]
+    metrics = [parse(name) for name in names if parse_derived(name)[0] is None]
+    metrics = [metric for metric in metrics if metric.need is None]
     if lists is None or record.coverage is None or not metrics:
         return ()
     if len(lists.segments.get(ALL, ())) != record.coverage.all.paired:
@@ -196,46 +201,44 @@ def _from_lists(
 def _from_scores(
     comparison: Comparison, record: RunRecord, history: History, name: str
 ) -> tuple[Summary, ...]:
-    before = next(
-        (each for each in record.summaries if (each.segment, each.metric) == (ALL, name)), None
-    )
+    before = _find_summary(record.summaries, ALL, name)
     if before is None:
         return ()
-    kept = history.run_scores(record.run.id, [name]).by_metric.get(name, np.empty(0))
-    values = np.sort(kept[~np.isnan(kept)])
+    scores = history.run_scores(record.run.id, [name]).by_metric.get(name, np.empty(0))
+    values = np.sort(scores[~np.isnan(scores)])
     if len(values) != before.n:
         return ()
     wanted = [rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name]
-    found = summarize_one(ALL, name, values, (before.histogram.low, before.histogram.high), wanted)
-    return (replace(found, n_undefined=before.n_undefined),)
+    bounds = (before.histogram.low, before.histogram.high)
+    summary = summarize_one(ALL, name, values, bounds, wanted)
+    return (replace(summary, n_undefined=before.n_undefined),)
 
 
 @dataclass(slots=True, kw_only=True)
 class Rejudgement:
-    """States and memory of rules between the runs; nothing is written anywhere.
+    """States and memory of rules from run to run. Writes nothing.
 
-    With the rules that judged the runs when they were run, each in its turn, and the
-    ``min_paired_share`` of then, it gives the very transitions of then, judged at the time of the
-    slot, but for what sources said of users without a list.
+    With the rules and the ``min_paired_share`` that originally judged the runs, and all runs in
+    order, it gives the original transitions, judged at the time of the slot. Only the notes of
+    sources on users without a list are missing.
+
+    - ``installation``: its firings get the keys of this installation.
+    - ``accepted``: levels that are normal from the time at which they were accepted.
     """
 
     comparison: Comparison
-    installation: str = ""  # whose keys the firings have
-    accepted: tuple[
-        Transition, ...
-    ] = ()  # levels that are normal from the time on at which somebody said so
+    installation: str = ""
+    accepted: tuple[Transition, ...] = ()
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
     past: defaultdict[str, deque[PastRun]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED))
     )
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
-        """Judge the next run.
+        """Judge the next run. A slot that was judged before, or an abandoned run, changes nothing.
 
-        A slot judged before moves nothing. An abandoned run was never judged, and is not now.
-
-        Rules on conditions are left out for a run that is not whole: what a rule lacks now, the run
-        may have measured then.
+        A run that is not whole is not judged by rules on conditions, because it may have had
+        summaries that are no longer stored.
         """
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
@@ -246,8 +249,8 @@ class Rejudgement:
             arm_scores=record.arm_scores,
             models=run.models,
         )
-        found = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
-        # As in the daemon, a changed configuration begins to learn anew.
+        findings = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
+        # As in the daemon, learning starts again after a change of the configuration.
         past = tuple(self.past[run.config_hash])
         if past and run.slot <= past[-1].slot:
             return ()
@@ -257,12 +260,11 @@ class Rejudgement:
             installation=self.installation,
             accepted=self.accepted,
         )
-        judging = self.comparison.judging
-        rules = tuple(
-            rule for rule in judging.rules if is_whole or rule.kind is not RuleKind.CONDITION
-        )
-        comparison = replace(self.comparison, judging=replace(judging, rules=rules))
-        judgement = judge_findings(comparison, found, memory, at=run.slot)
+        comparison, judging = self.comparison, self.comparison.judging
+        if not is_whole:
+            rules = tuple(rule for rule in judging.rules if rule.kind is not RuleKind.CONDITION)
+            comparison = replace(comparison, judging=replace(judging, rules=rules))
+        judgement = judge_findings(comparison, findings, memory, at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(record, judgement)
@@ -280,7 +282,7 @@ class Rejudgement:
             slot=record.run.slot,
             states=alarmed,
             lessons=to_lessons(judgement.expectations),
-            standstills={each.alert: each for each in judgement.standstills},
+            standstills={standstill.alert: standstill for standstill in judgement.standstills},
             summaries=record.summaries if needs_recent(self.comparison) else (),
             models=record.run.models,
         )

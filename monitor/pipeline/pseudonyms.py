@@ -1,4 +1,7 @@
-"""Keyed hashes in place of users' ids: sources are asked by ids, and all that is measured, stored or shown has hashes alone."""
+"""Replaces users' ids by keyed hashes in everything that is measured, stored or shown.
+
+Only sources get the ids.
+"""
 
 import hmac
 import re
@@ -27,29 +30,25 @@ class Pseudonyms:
     key: bytes = field(repr=False)
 
     def hide(self, users: Iterable[str]) -> "pd.Index[str]":
-        """What stands for these users, in their order."""
+        """The pseudonyms of these users, in their order."""
         keyed = hmac.new(self.key, digestmod="sha256")
+        pseudonyms = []
+        for user in users:
+            digest = keyed.copy()
+            digest.update(user.encode(errors="surrogatepass"))
+            pseudonyms.append(_MARK + digest.hexdigest()[:_DIGITS])
+        return pd.Index(pseudonyms, dtype="str")
 
-        def hidden(user: str) -> str:
-            mine = keyed.copy()
-            mine.update(user.encode(errors="surrogatepass"))
-            return _MARK + mine.hexdigest()[:_DIGITS]
-
-        return pd.Index([hidden(user) for user in users], dtype="str")
-
-    def find(self, asked: str) -> str:
-        """What stands for the user whom a person asks for, by the id or by what stands for it."""
-        return asked if _PSEUDONYM.fullmatch(asked) else str(self.hide([asked])[0])
+    def find(self, user: str) -> str:
+        """The pseudonym of a user, given by the id or the pseudonym."""
+        return user if _PSEUDONYM.fullmatch(user) else str(self.hide([user])[0])
 
     def hide_batch(self, batch: UserBatch) -> UserBatch:
-        """The same answers of users who go by their pseudonyms.
-
-        Relevance is hidden where it is read, see `HiddenRelevance`.
-        """
+        """The batch with pseudonyms. `HiddenRelevance` replaces the ids of relevance."""
         ids = batch.panel.users
         hidden = self.hide(ids)
 
-        def pulled(pull: Pull) -> Pull:
+        def hide_pull(pull: Pull) -> Pull:
             names = hidden[find_users(pull.rankings.users, ids)]
             failed = hidden[find_users(pd.Index(list(pull.failures), dtype="str"), ids)]
             failures = dict(zip(failed, pull.failures.values(), strict=True))
@@ -58,27 +57,25 @@ class Pseudonyms:
         return replace(
             batch,
             panel=replace(batch.panel, users=hidden),
-            baseline=pulled(batch.baseline),
-            candidate=pulled(batch.candidate),
-            again=None if batch.again is None else pulled(batch.again),
+            baseline=hide_pull(batch.baseline),
+            candidate=hide_pull(batch.candidate),
+            again=None if batch.again is None else hide_pull(batch.again),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenRelevance:
-    """What users found relevant, by their pseudonyms. Port: RelevanceSource."""
+    """Relevance by the users' pseudonyms. Port: RelevanceSource."""
 
     source: RelevanceSource
     pseudonyms: Pseudonyms
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """What is known of this slot's users; an error names the pseudonym."""
+        """The relevance for this slot. Errors name the pseudonym."""
         try:
             table = self.source.relevance(slot)
         except UserDataError as error:
             raise UserDataError(self.pseudonyms.find(error.user), error.what) from None
-        return (
-            None
-            if table is None
-            else replace(table, users=self.pseudonyms.hide(map(str, table.users)))
-        )
+        if table is None:
+            return None
+        return replace(table, users=self.pseudonyms.hide(map(str, table.users)))

@@ -1,4 +1,6 @@
-"""The opened sources of one comparison, and how they are pulled side by side within the run's deadline."""
+"""The opened sources of one comparison, pulled in parallel within the run's deadline."""
+
+from __future__ import annotations
 
 import time
 from collections import defaultdict
@@ -43,24 +45,24 @@ S = TypeVar("S")
 T = TypeVar("T")
 _NOTHING = Memory()
 GRACE_S = 2.0
-"""How long past its timeout a source may take to come back before it is given up."""
+"""Seconds that a source may take to return after its timeout."""
 TITLES_S = 5.0
-"""How long titles of items are waited for: lists are compared by then, and alerts go out."""
+"""Most seconds to wait for titles of items. Alerts of the run wait for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
-    """The sources of one comparison, opened.
+    """The opened sources of one comparison.
 
-    ``weights``, ``relevance`` and ``titles`` where it has any.
-
-    ``dimensions``: the columns of the users' source that segments are made of. ``again``: the
-    baseline's second lists, where a noise floor is pulled. ``joined``: all of these lists at once,
-    where everybody is asked and whoever holds the lists can join them. ``tell`` and ``kept_at``, of
-    a slot and an arm by its own name, are for each pull's request. ``scores_to``: where all scores
-    are written beside the database. ``pseudonyms``: what users go by in all that leaves this
-    module, where they are not to go by their ids; ``relevance`` hides them itself. ``listed``: the
-    users of an arm's lists, of arms that can name them.
+    - ``dimensions``: the columns of the users' source that segments are made of.
+    - ``again``: the baseline's second lists, if a noise floor is pulled.
+    - ``joined``: lists of both arms joined by the source, if all users are asked.
+    - ``tell``: gets the progress of each pull.
+    - ``kept_at``: where the answers for a slot and an arm's name are stored, for each request.
+    - ``scores_to``: where all scores are written, in addition to the database.
+    - ``pseudonyms``: replace users' ids in everything that leaves this module.
+      ``relevance`` replaces them itself.
+    - ``listed``: the users in an arm's lists, for arms that can name them.
     """
 
     baseline: ports.Source
@@ -79,32 +81,35 @@ class Arms:
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
 
     def hide(self, users: UserBatch) -> UserBatch:
-        """The same users by what they go by."""
+        """The same users by their pseudonyms, if the comparison uses them."""
         return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
     def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
-        """Sentences about what could not be read, without examples where users are hidden."""
+        """Sentences about what could not be read, without examples if users have pseudonyms."""
         shows_example = self.pseudonyms is None
-        return list(
-            dict.fromkeys(
-                each.sentence(shows_example=shows_example) for each in unreadable if each.count
-            )
-        )
+        sentences = [
+            part.sentence(shows_example=shows_example) for part in unreadable if part.count
+        ]
+        return list(dict.fromkeys(sentences))
 
     def reason(self, error: SourceError) -> str:
-        """What the error says, without an example where users are hidden."""
+        """The error's text, without an example if users have pseudonyms."""
         return error.shown if self.pseudonyms is None else str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the sources answered, in ``batches`` of at most so many users, or ``measured`` where the lists are.
+    """What the sources answered.
 
-    ``weights`` and ``relevance`` are what is known of items and users; batches hold it too.
-    ``lacks`` are sentences about what else could not be read.
-    ``seconds``: how long each arm took, or was waited for, where they were pulled side by side; ``gaps``: how long after or
-    before the baseline's lists those of the candidate and of the noise floor came. All three may grow with the batches.
-    ``scored`` is told the scores of each batch before the next one is taken.
+    - ``batches``: the answers, in batches of at most so many users.
+    - ``measured``: the measured parts of a run, if the source measures where its lists are.
+    - ``lacks``: sentences about what else could not be read.
+    - ``weights``, ``relevance``: also in each batch.
+    - ``seconds``: for each arm, how long it took or how long the run waited, if arms were pulled.
+    - ``gaps``: seconds between the baseline's lists and those of the candidate or the noise floor.
+    - ``scored``: gets the scores of each batch before the next batch is read.
+
+    ``lacks``, ``seconds`` and ``gaps`` may grow with the batches.
     """
 
     asked: AskedUsers
@@ -122,10 +127,7 @@ class Answers:
 def join_all(
     comparison: Comparison, arms: Arms, source: ports.JoinedSource, slot: datetime, timeout_s: float
 ) -> Iterator[Answers]:
-    """Everybody's answers, joined by whoever holds the lists while they are read.
-
-    SourceError where that fails.
-    """
+    """The answers for all users, joined by the source while they are read. SourceError if it fails."""
     measuring = comparison.measuring
     request = JoinRequest(
         k=measuring.k,
@@ -136,23 +138,23 @@ def join_all(
     )
     deadline = Deadline.after(request.timeout_s + GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    weights = _Extra("item_weights", arms.weights, lambda each: each.weights(slot), arms.reason)
-    relevance = _Extra("relevance", arms.relevance, lambda each: each.relevance(slot), arms.reason)
+    weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
         lacks = dict.fromkeys(
-            filter(None, (each.wait(deadline, late) for each in (weights, relevance)))
+            filter(None, (weights.wait(deadline, late), relevance.wait(deadline, late)))
         )
         lacks |= dict.fromkeys((*joined.lacks, *arms.describe(relevance.unreadable)))
 
         def batches(size: int) -> Iterator[UserBatch]:
-            for batch in () if isinstance(joined, ports.RemoteAnswers) else joined.batches(size):
-                yield replace(arms.hide(batch), weights=weights.answer, relevance=relevance.answer)
+            if not isinstance(joined, ports.RemoteAnswers):
+                for batch in joined.batches(size):
+                    batch = arms.hide(batch)  # noqa: PLW2901
+                    yield replace(batch, weights=weights.answer, relevance=relevance.answer)
             lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
 
         def measured(measurer: ports.Measurer, size: int) -> Iterator[bytes]:
-            yield from (
-                joined.measured(measurer, size) if isinstance(joined, ports.RemoteAnswers) else ()
-            )
+            if isinstance(joined, ports.RemoteAnswers):
+                yield from joined.measured(measurer, size)
             lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
 
         yield Answers(
@@ -166,17 +168,16 @@ def join_all(
 
 
 def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
-    """Draw the panel from the users' source, by their ids."""
+    """Draw the panel from the users' source. It has the users' ids."""
     late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw(table, comparison, slot), unreadable=table.unreadable)
-    # What a run keeps is drawn by what users go by, and has to find the fixed users of the panel.
+    # Drawn by pseudonyms, as the users whose lists a run stores, so that both draw the same users.
     hidden = arms.pseudonyms.hide(table.users)
     panel = draw(replace(table, users=hidden), comparison, slot)
-    return replace(
-        panel, users=table.users[find_users(panel.users, hidden)], unreadable=table.unreadable
-    )
+    users = table.users[find_users(panel.users, hidden)]
+    return replace(panel, users=users, unreadable=table.unreadable)
 
 
 def pull_all(
@@ -187,83 +188,76 @@ def pull_all(
     timeout_s: float,
     memory: Memory = _NOTHING,
 ) -> Answers:
-    """All answers, pulled side by side so that they are of the same moment."""
+    """All answers, pulled in parallel so that they are from the same moment."""
     measuring, family = comparison.measuring, comparison.family or comparison.name
+    # By family, so that a baseline that is pulled for several candidates keeps the same order.
+    together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     request = PullRequest(
-        users=panel.users, k=measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001)
-    )
-    # By family: a baseline that is pulled for several candidates keeps step with all of them.
-    request = replace(
-        request,
-        together="\0".join((str(measuring.seed), family, slot.isoformat(), *panel.users[:1])),
+        users=panel.users,
+        k=measuring.k,
+        slot=slot,
+        timeout_s=max(timeout_s, 0.001),
+        together="\0".join(together),
+        tell=arms.tell,
+        kept_s=measuring.deadline.total_seconds(),
     )
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
-    took: dict[Arm, float] = {}
-
-    def asked(what: str, whose: str) -> PullRequest:
-        kept_s = measuring.deadline.total_seconds()
-        return replace(
-            request, what=what, tell=arms.tell, kept_at=arms.kept_at(slot, whose), kept_s=kept_s
-        )
-
-    # All calls begin before any is waited for: arms asked one after the other would be of different
-    # moments.
-    pulling = {
-        arm: BackgroundCall(
-            partial(_pull, source, asked(arm, whose), arm, took), name=f"{comparison.name}-{arm}"
-        )
-        for arm, source, whose in zip(
-            Arm, (arms.baseline, arms.candidate), comparison.arms, strict=True
-        )
-    }
-    weights = _Extra("item_weights", arms.weights, lambda source: source.weights(slot), arms.reason)
-    relevance = _Extra(
-        "relevance", arms.relevance, lambda source: source.relevance(slot), arms.reason
+    took_s: dict[Arm, float] = {}
+    # All calls begin before the first wait. Otherwise the answers would be of different moments.
+    pulling: dict[Arm, BackgroundCall[Pull]] = {}
+    for arm, source, name in zip(
+        Arm, (arms.baseline, arms.candidate), comparison.arms, strict=True
+    ):
+        of_arm = replace(request, what=arm, kept_at=arms.kept_at(slot, name))
+        pull = partial(_pull, source, of_arm, arm, took_s)
+        pulling[arm] = BackgroundCall(pull, name=f"{comparison.name}-{arm}")
+    weights, relevance = _ask_extras(arms, slot)
+    of_floor = replace(
+        request,
+        what="noise floor",
+        kept_at=arms.kept_at(slot, "noise floor"),
+        # A cache would give the first answer again, which is no second answer.
+        is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
-    # Else a cache gives the first answer once more, which is no second one.
-    second = replace(
-        asked("noise floor", "noise floor"), is_uncached=measuring.noise_floor is NoiseFloor.SERVE
-    )
-    again = _Extra("noise_floor", arms.again, lambda source: source.pull(second), arms.reason)
+    again = _Extra("noise_floor", arms.again, lambda source: source.pull(of_floor), arms.reason)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    found = {arm: _pulled(call, panel, deadline, late, arms) for arm, call in pulling.items()}
+    pulls = {arm: _pulled(call, panel, deadline, late, arms) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
-    lacks = [each.wait(deadline, late) for each in (weights, relevance, again)]
-    lists = found[Arm.BASELINE].rankings
-    later = {Arm.CANDIDATE.value: found[Arm.CANDIDATE]} | (
-        {"noise_floor": again.answer} if again.answer else {}
-    )
-    doubt = None
-    if second.is_uncached and again.answer is not None:
-        doubt = doubt_floor(lists, again.answer.rankings, memory.floor_overlaps)
+    lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
+    lists, second = pulls[Arm.BASELINE].rankings, again.answer
+    later = {Arm.CANDIDATE.value: pulls[Arm.CANDIDATE]}
+    unreadable = [*panel.unreadable, *relevance.unreadable]
+    for pull_of_arm in pulls.values():
+        unreadable += pull_of_arm.unreadable
+    if second is not None:
+        later["noise_floor"] = second
+        unreadable += second.unreadable
+        if of_floor.is_uncached:
+            doubt = doubt_floor(lists, second.rankings, memory.floor_overlaps)
+            lacks.append(doubt)
+            second = None if doubt else second
     users = UserBatch(
         panel=panel,
-        baseline=found[Arm.BASELINE],
-        candidate=found[Arm.CANDIDATE],
+        baseline=pulls[Arm.BASELINE],
+        candidate=pulls[Arm.CANDIDATE],
         weights=weights.answer,
         relevance=relevance.answer,
-        again=None if doubt else again.answer,
+        again=second,
     )
     users = arms.hide(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
         users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
-    pulls = [*found.values()] if again.answer is None else [*found.values(), again.answer]
-    unreadable = [
-        *panel.unreadable,
-        *relevance.unreadable,
-        *(part for pull in pulls for part in pull.unreadable),
-    ]
-    cached = (describe_cached(arm, pull.rankings) for arm, pull in found.items())
+    lacks += [describe_cached(arm, pull_of_arm.rankings) for arm, pull_of_arm in pulls.items()]
     return Answers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        lacks=tuple(filter(None, (*lacks, doubt, *cached, *arms.describe(unreadable)))),
-        gaps={whose: [gaps_between(lists, pull.rankings)] for whose, pull in later.items()},
+        lacks=tuple(filter(None, (*lacks, *arms.describe(unreadable)))),
+        gaps={what: [gaps_between(lists, other.rankings)] for what, other in later.items()},
         weights=weights.answer,
         relevance=relevance.answer,
-        # A call that never came back took as long as it was waited for.
-        seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
+        # A call that never returned took as long as the run waited.
+        seconds={arm: min(took_s.get(arm, waited_s), waited_s) for arm in pulling},
     )
 
 
@@ -275,33 +269,39 @@ def pull_until_certain(
     timeout_s: float,
     memory: Memory,
 ) -> Answers:
-    """All answers as `pull_all` gives them, of as many users as it takes.
+    """Answers as of `pull_all`, pulled in rounds until every rule is certain.
 
     The deadline is that of all rounds.
     """
     from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415 - executors of Spark have no scipy
 
     deadline, ends = Deadline.after(timeout_s), round_ends(len(panel))
-    order = np.random.default_rng((comparison.measuring.seed, int(slot.timestamp()))).permutation(
-        len(panel)
-    )
+    seed = (comparison.measuring.seed, int(slot.timestamp()))
+    order = np.random.default_rng(seed).permutation(len(panel))
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
     ordered = cut_panel(replace(panel, users=users), order)
-    known = defaultdict[str, Floats](lambda: np.full(len(panel), np.nan))
+    scores = defaultdict[str, Floats](lambda: np.full(len(panel), np.nan))
     watched = [
         (rule, ordered.segments.get(segment, order[:0]))
         for rule in comparison.judging.similarity_rules
         for segment in segments_of(rule, ordered.segments, ())
     ]
 
-    def ask(start: int, end: int, asked: Arms) -> Answers:
+    def ask(start: int, end: int, asked_arms: Arms) -> Answers:
         part = cut_panel(panel, np.sort(order[start:end]))
-        return pull_all(comparison, asked, part, slot, deadline.remaining_s, memory)
+        return pull_all(comparison, asked_arms, part, slot, deadline.remaining_s, memory)
 
-    def take(scores: Scores) -> None:
-        rows = find_users(scores.users, ordered.users)
-        for metric, values in scores.by_metric.items():
-            known[metric][rows] = values
+    def add_scores(batch: Scores) -> None:
+        rows = find_users(batch.users, ordered.users)
+        for metric, values in batch.by_metric.items():
+            scores[metric][rows] = values
+
+    def are_all_certain(asked: int) -> bool:
+        """Whether the users asked so far suffice for every rule. False if there are no rules."""
+        return bool(watched) and all(
+            is_certain(rule, scores[rule.metric][rows[rows < asked]], len(rows))
+            for rule, rows in watched
+        )
 
     first = ask(0, ends[0], arms)
     lacks, seconds, gaps = dict.fromkeys(first.lacks), {**first.seconds}, {**first.gaps}
@@ -309,27 +309,23 @@ def pull_until_certain(
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
         for start, end in pairwise(ends):
-            if watched and all(
-                is_certain(rule, known[rule.metric][rows[rows < start]], len(rows))
-                for rule, rows in watched
-            ):
+            if are_all_certain(start):
                 return
-            found = ask(start, end, replace(arms, weights=None, relevance=None))
-            lacks.update(dict.fromkeys(found.lacks))
-            seconds.update({arm: seconds[arm] + more for arm, more in found.seconds.items()})
-            gaps.update({whose: gaps.get(whose, []) + more for whose, more in found.gaps.items()})
-            for batch in found.batches(size):
+            answers = ask(start, end, replace(arms, weights=None, relevance=None))
+            lacks.update(dict.fromkeys(answers.lacks))
+            seconds.update({arm: seconds[arm] + more for arm, more in answers.seconds.items()})
+            gaps.update({what: gaps.get(what, []) + more for what, more in answers.gaps.items()})
+            for batch in answers.batches(size):
                 yield replace(batch, weights=first.weights, relevance=first.relevance)
 
-    asked = replace(first.asked, count=len(panel.segments[ALL]))
     return replace(
         first,
-        asked=asked,
+        asked=replace(first.asked, count=len(panel.segments[ALL])),
         batches=batches,
         lacks=lacks.keys(),
         seconds=seconds,
         gaps=gaps,
-        scored=take,
+        scored=add_scores,
     )
 
 
@@ -339,33 +335,33 @@ def pull_titles(
     items: Collection[str],
     timeout_s: float = TITLES_S,
 ) -> tuple[Mapping[str, str], str | None]:
-    """Titles of these items where there is a source of them, and why it gave none.
-
-    Waits for `TITLES_S` at most.
-    """
+    """Titles of these items, and the reason if there are none. Waits at most `TITLES_S`."""
     if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
-    titles = _Extra("item_titles", source, lambda each: each.titles(slot, items))
-    lack = titles.wait(
-        Deadline.after(wait_s), f"no answer within {wait_s:.0f} s: items go by their ids"
-    )
+    titles = _Extra("item_titles", source, lambda source: source.titles(slot, items))
+    late = f"no answer within {wait_s:.0f} s: items are shown by their ids"
+    lack = titles.wait(Deadline.after(wait_s), late)
     return titles.answer or {}, lack
 
 
 def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
-    """What a source answers; SourceError with the text ``late`` where it has not by then."""
+    """What a source answers. SourceError with the text ``late`` if it does not answer in time."""
     try:
         return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
     except OverdueError:
         raise SourceError(late, permanent=False) from None
 
 
-class _Extra(Generic[T]):
-    """What a run can do without, asked of its source in the background.
+def _ask_extras(arms: Arms, slot: datetime) -> tuple[_Extra[ItemWeights], _Extra[RelevanceTable]]:
+    return (
+        _Extra("item_weights", arms.weights, lambda source: source.weights(slot), arms.reason),
+        _Extra("relevance", arms.relevance, lambda source: source.relevance(slot), arms.reason),
+    )
 
-    There may be no such source.
-    """
+
+class _Extra(Generic[T]):
+    """An optional input of a run, read from its source in the background, if there is a source."""
 
     def __init__(
         self,
@@ -380,13 +376,15 @@ class _Extra(Generic[T]):
 
     @property
     def unreadable(self) -> Sequence[Unreadable]:
-        """What of the answer could not be read."""
+        """Parts of the answer that could not be read."""
         return getattr(self.answer, "unreadable", ())
 
     def wait(self, deadline: Deadline, late: str) -> str | None:
-        """Wait for the answer; the reason why there is none where the source failed."""
+        """Wait for the answer. Returns the reason if the source failed."""
+        if self._call is None:
+            return None
         try:
-            self.answer = None if self._call is None else self._call.wait(deadline)
+            self.answer = self._call.wait(deadline)
         except SourceError as error:
             return f"{self._what}: {self._reason(error)}"
         except OverdueError:
@@ -394,13 +392,13 @@ class _Extra(Generic[T]):
         return None
 
 
-def _pull(source: ports.Source, request: PullRequest, arm: Arm, took: dict[Arm, float]) -> Pull:
+def _pull(source: ports.Source, request: PullRequest, arm: Arm, took_s: dict[Arm, float]) -> Pull:
     begun_at = time.monotonic()
     try:
         return source.pull(request)
     finally:
-        # Noted also where it fails.
-        took[arm] = time.monotonic() - begun_at
+        # Also if the source fails.
+        took_s[arm] = time.monotonic() - begun_at
 
 
 def _pulled(

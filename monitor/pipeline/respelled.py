@@ -1,13 +1,12 @@
-"""A changed spelling of ids, told from other items: what became of a fault whose new items are old ones in other words."""
+"""Recognizes a changed spelling of item ids, which looks like a fault with other items."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import find_place, rows_of_place
-from monitor.attribution.faults import Scene
+from monitor.attribution.hypotheses import Scene
 from monitor.kernels.exposure import distinct_items
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.id_mismatches import IdKind, IdMismatch
@@ -15,8 +14,9 @@ from monitor.model.rankings import ALL, Arm
 from monitor.pairing.id_mismatches import find_mismatch
 
 _OF_ITEMS = (FaultKind.NOISE, FaultKind.MIXED_UP, FaultKind.REPLACED, FaultKind.ITEMS_GONE)
-"""What a changed spelling looks like while nobody reads the ids."""
-_MOST = 0.5
+"""Faults that a changed spelling looks like."""
+_MIN_SHARE = 0.5
+"""Share of the tried ids that must match in the other spelling."""
 
 
 def find_respelled(
@@ -25,34 +25,31 @@ def find_respelled(
     name: Callable[[int], str],
     between_arms: Sequence[IdMismatch],
 ) -> Finding | None:
-    """The same finding as a changed spelling where that is what happened.
+    """The finding as a changed spelling, if it is one.
 
-    ``between_arms``: what is odd in this run.
+    ``between_arms``: how the ids of both arms differ in this run.
     """
     if finding is not None and finding.kind not in _OF_ITEMS:
         return None
     if scene.changes is not None:
-        for arm in finding.arms if finding is not None else Arm:
-            found = _respelled_since(scene, scene.changes, arm, finding, name)
-            if found is not None:
-                return found
-    spelling = next(
-        (each for each in between_arms if each.is_spelling and each.ids is IdKind.ITEM), None
-    )
-    if spelling is None:
+        for arm in Arm if finding is None else finding.arms:
+            respelled = _respelled_since(scene, scene.changes, arm, finding, name)
+            if respelled is not None:
+                return respelled
+    spellings = [each for each in between_arms if each.is_spelling and each.ids is IdKind.ITEM]
+    if not spellings:
         return None
     users = len(scene.batch)
-    everybody = Finding(
+    return Finding(
         kind=FaultKind.RESPELLED,
         arms=tuple(Arm),
         segment=ALL,
         segment_share=1.0,
         users=users,
         compared=users,
-        spelling=spelling,
+        explained=None if finding is None else finding.explained,
+        spelling=spellings[0],
     )
-    # What is no cause of a drop cannot be one because the arms differ, too.
-    return everybody if finding is None else replace(everybody, explained=finding.explained)
 
 
 def _respelled_since(
@@ -62,18 +59,13 @@ def _respelled_since(
     finding: Finding | None,
     name: Callable[[int], str],
 ) -> Finding | None:
-    """The arm's new items and those that it no longer shows, if most of them are the same in another spelling."""
+    """A finding if most new items of the arm are items that disappeared, in another spelling."""
     lists = changes.lists[arm]
-    rows = (
-        scene.segments[ALL] if finding is None else rows_of_place(finding.segment, scene.segments)
-    )
+    rows = rows_of_place(ALL if finding is None else finding.segment, scene.segments)
     rows = rows[changes.is_known[rows]]
-    new = np.setdiff1d(
-        distinct_items(lists.present[rows]), distinct_items(lists.former), assume_unique=True
-    )
-    old = np.setdiff1d(
-        distinct_items(lists.former[rows]), distinct_items(lists.present[rows]), assume_unique=True
-    )
+    shown, shown_before = distinct_items(lists.present[rows]), distinct_items(lists.former[rows])
+    new = np.setdiff1d(shown, distinct_items(lists.former), assume_unique=True)
+    old = np.setdiff1d(shown_before, shown, assume_unique=True)
     if not len(new) or not len(old):
         return None
     spelling = find_mismatch(
@@ -83,14 +75,12 @@ def _respelled_since(
         common=0,
         is_many=False,
     )
-    if (
-        spelling is None
-        or not spelling.is_spelling
-        or spelling.would_match < _MOST * spelling.tried
-    ):
+    if spelling is None or not spelling.is_spelling:
         return None
-    others = np.isin(lists.present, new).sum(axis=1)
-    hit = changes.is_known & (2 * others > lists.lengths)
+    if spelling.would_match < _MIN_SHARE * spelling.tried:
+        return None
+    new_items = np.isin(lists.present, new).sum(axis=1)
+    hit = changes.is_known & (2 * new_items > lists.lengths)
     if not hit.any():
         return None
     segment = find_place(hit, 0.0, scene.segments)
@@ -109,5 +99,5 @@ def _respelled_since(
 
 
 def hide_examples(mismatches: Sequence[IdMismatch]) -> tuple[IdMismatch, ...]:
-    """The same without ids of items."""
+    """The mismatches without ids of items."""
     return tuple(each.without_examples if each.ids is IdKind.ITEM else each for each in mismatches)

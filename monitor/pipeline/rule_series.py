@@ -26,10 +26,7 @@ HALF_A_USER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RuleSeries(Generic[RuleT_co]):
-    """One rule on one segment.
-
-    Shares of users are judged as angles, on which they vary alike wherever they lie.
-    """
+    """One rule on one segment. Shares of users are judged as angles, whose error is constant."""
 
     rule: RuleT_co
     segment: str
@@ -40,30 +37,32 @@ class RuleSeries(Generic[RuleT_co]):
         return self.rule.alert, self.segment
 
     def read(self, figures: Figures) -> tuple[float, float]:
-        """Value and sampling error of a run on the scale that is judged, NaN where the run has none."""
-        found = self._find(figures)
-        if isinstance(found, Summary):
-            return self.measure(found)
-        if found is None or found.users < self.rule.min_users:
+        """Value and sampling error of a run on the judged scale, NaN if the run has none."""
+        figure = self._find(figures)
+        if isinstance(figure, Summary):
+            return self.measure(figure)
+        if figure is None or figure.users < self.rule.min_users:
             return np.nan, np.nan
-        return _as_angle(found.value, found.users)
+        return _as_angle(figure.value, figure.users)
 
     def measure(self, summary: Summary) -> tuple[float, float]:
-        """The same of a rule on similarity; NaN too where too few users stand behind the value."""
-        rule = self.rule
-        value = summary.value(rule.subject.statistic) if summary.n >= rule.min_users else None
+        """The same for a rule on similarity. NaN also if the summary has too few users."""
+        rule, value = self.rule, None
+        if summary.n >= rule.min_users:
+            value = summary.value(rule.subject.statistic)
         if value is None or not isinstance(rule, SimilarityRule):
             return np.nan, np.nan
-        # The error of a share depends on the share itself; that of its angle does not.
         if rule.is_share:
             return _as_angle(value, summary.n)
         error = estimate_error(summary, rule.statistic)
         return value, np.nan if error is None else error
 
     def count_users(self, figures: Figures) -> int:
-        """Users behind the run's value; 0 where it has none."""
-        found = self._find(figures)
-        return 0 if found is None else found.n if isinstance(found, Summary) else found.users
+        """Users of the run's value, 0 if it has none."""
+        figure = self._find(figures)
+        if figure is None:
+            return 0
+        return figure.n if isinstance(figure, Summary) else figure.users
 
     def _find(self, figures: Figures) -> Summary | Reading | None:
         if isinstance(self.rule, SimilarityRule):
@@ -71,23 +70,20 @@ class RuleSeries(Generic[RuleT_co]):
         return figures.find_share(self.segment, self.rule.share)
 
     def show(self, judged: float, users: int) -> float | None:
-        """A value on the judged scale as people read it, within the range of the series.
+        """The value on the scale that people read, within the range of the series.
 
-        None for what is not finite, and for a share of nobody.
+        None if it is not finite, or a share of no users.
         """
         if not np.isfinite(judged) or (self.rule.is_share and not users):
             return None
         if not self.rule.is_share:
-            low, high = (isinstance(self.rule, SimilarityRule) and self.rule.scores) or (
-                -np.inf,
-                np.inf,
-            )
-            return float(np.clip(judged, low, high))
-        shown = float(from_angle(judged, users))
-        # As angles of rare shares come back: less than half a user is nobody.
-        if shown * users < HALF_A_USER:
+            bounds = self.rule.scores if isinstance(self.rule, SimilarityRule) else None
+            return float(np.clip(judged, *(bounds or (-np.inf, np.inf))))
+        share = float(from_angle(judged, users))
+        # Converting an angle back is inexact, so less than half a user counts as no user.
+        if share * users < HALF_A_USER:
             return 0.0
-        return 1.0 if (1.0 - shown) * users < HALF_A_USER else shown
+        return 1.0 if (1.0 - share) * users < HALF_A_USER else share
 
 
 def _as_angle(share: float, users: int) -> tuple[float, float]:
@@ -98,101 +94,106 @@ def _as_angle(share: float, users: int) -> tuple[float, float]:
 def measure_all(
     series: Sequence[RuleSeries[SeriesRule]], figures: Figures
 ) -> tuple[Floats, Floats]:
-    """Values and sampling errors of every series in one run, (m,) each, NaN where the run has none."""
-    found = [each.read(figures) for each in series]
-    values, errors = np.array(found, dtype=np.float64).reshape(len(series), 2).T
+    """Values and sampling errors of every series in one run, (m,) each, NaN if there is none."""
+    pairs = [watched.read(figures) for watched in series]
+    values, errors = np.array(pairs, dtype=np.float64).reshape(len(series), 2).T
     return values, errors
 
 
 @dataclass(frozen=True, slots=True)
 class LessonArrays:
-    """What lessons hold, (runs, m) each, NaN where a run has no value."""
+    """Figures of past runs for each series, (runs, m) each, NaN where a run has no value."""
 
     values: Floats
     errors: Floats  # sampling errors
-    z: Floats  # how far out each series lay
+    z: Floats  # how far out each value was
     lost: Floats  # share of users without a score
     steady: Floats  # what z added to evidence
 
 
 def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> LessonArrays:
-    """Each series in each past run: from its lessons, or its summaries for a rule that looks at something else now."""
-    found = np.full((PARTS, len(past), len(series)), np.nan)
+    """The figures of each series in each past run.
+
+    They are those that the run stored. If the rule measured something else then, or did not
+    exist, they are computed from the run's summaries.
+    """
+    parts = np.full((PARTS, len(past), len(series)), np.nan)
     for rule, columns in _by_rule(series):
-        for segments, rows in _alike(rule.alert, past).items():
-            known = [place for place, name in enumerate(segments) if name in columns]
+        for segments, rows in _rows_by_segments(rule.alert, past).items():
+            places = [place for place, name in enumerate(segments) if name in columns]
             numbers = np.stack([past[row].lessons[rule.alert].numbers for row in rows], axis=1)
-            found[
-                :, np.array(rows)[:, np.newaxis], [columns[segments[place]] for place in known]
-            ] = numbers[:, :, known]
-        mine, judged = list(columns.values()), describe_series(rule)
-        # Runs from before the rule, or from before it watched this, have summaries in place of a
-        # lesson.
-        for row in [row for row, run in enumerate(past) if not run.teaches(rule.alert, judged)]:
-            figures = Figures.of(past[row].summaries)
-            found[:2, row, mine] = measure_all([series[column] for column in mine], figures)
-    return LessonArrays(*found)
+            targets = [columns[segments[place]] for place in places]
+            parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
+        of_rule, measured = list(columns.values()), describe_series(rule)
+        for row, run in enumerate(past):
+            if not run.teaches(rule.alert, measured):
+                figures = Figures.of(run.summaries)
+                of_run = measure_all([series[column] for column in of_rule], figures)
+                parts[:2, row, of_rule] = of_run
+    return LessonArrays(*parts)
 
 
 def _by_rule(
     series: Sequence[RuleSeries[SeriesRule]],
 ) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
+    """Each rule with the columns of its series by segment."""
     columns: dict[str, dict[str, int]] = defaultdict(dict)
-    rules = {each.rule.alert: each.rule for each in series}
-    for column, each in enumerate(series):
-        columns[each.rule.alert][each.segment] = column
+    rules = {watched.rule.alert: watched.rule for watched in series}
+    for column, watched in enumerate(series):
+        columns[watched.rule.alert][watched.segment] = column
     return ((rule, columns[alert]) for alert, rule in rules.items())
 
 
-def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
-    # Runs with the same segments are copied at once: judging 1,000 series looks back at 120 runs.
-    found: dict[tuple[str, ...], list[int]] = defaultdict(list)
+def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
+    # Runs with the same segments are copied together, which is faster for many series.
+    by_segments: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, run in enumerate(past):
         if (lesson := run.lessons.get(alert)) is not None:
-            found[lesson.segments].append(row)
-    return found
+            by_segments[lesson.segments].append(row)
+    return by_segments
 
 
 def find_alarms(
     series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun], alerts: Collection[str]
 ) -> Flags:
-    """Whether any of these alerts was pending or firing after each past run, in the segment or in all users, (runs, m)."""
-    found = np.zeros((len(past), len(series)), dtype=np.bool_)
+    """Whether any of these alerts was pending or firing after each past run, (runs, m).
+
+    Counts alerts of the series' segment and of all users.
+    """
+    alarms = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
-        if alarmed := {segment for alert, segment in run.states if alert in alerts}:
-            found[row] = [ALL in alarmed or each.segment in alarmed for each in series]
-    return found
+        segments = {segment for alert, segment in run.states if alert in alerts}
+        if segments:
+            alarms[row] = [ALL in segments or watched.segment in segments for watched in series]
+    return alarms
 
 
 def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags) -> Flags:
-    """Each run's flag, (runs, m), in all series of the segment, and one of all users in all segments."""
-    segments = np.array([each.segment for each in series])
-    found = np.repeat(flags[:, segments == ALL].any(axis=1, keepdims=True), len(series), axis=1)
+    """The flags, (runs, m), extended to all series of the segment, and from ``all`` to every series."""
+    segments = np.array([watched.segment for watched in series])
+    spread = np.repeat(flags[:, segments == ALL].any(axis=1, keepdims=True), len(series), axis=1)
     for segment in {*segments[flags.any(axis=0)]}:
-        mine = segments == segment
-        found[:, mine] |= flags[:, mine].any(axis=1, keepdims=True)
-    return found
+        in_segment = segments == segment
+        spread[:, in_segment] |= flags[:, in_segment].any(axis=1, keepdims=True)
+    return spread
 
 
 def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> Flags:
-    """Whether the very alert was firing after each past run, (runs, m)."""
-    found = np.zeros((len(past), len(series)), dtype=np.bool_)
+    """Whether the alert of the series was firing after each past run, (runs, m)."""
+    firings = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
         if run.states:
-            found[row] = [run.states.get(each.key) is State.FIRING for each in series]
-    return found
+            firings[row] = [run.states.get(watched.key) is State.FIRING for watched in series]
+    return firings
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
-    """Where the runs stand in the day and in the week, by UTC.
-
-    Those of the slot's own hour and day are under way.
-    """
+    """The hour and the weekday of each run, in UTC. The slot's hour and day are under way."""
     slots, now = [run.slot.astimezone(UTC) for run in past], slot.astimezone(UTC)
-    in_hour = sum(each.date() == now.date() and each.hour == now.hour for each in slots)
-    in_day = sum(each.date() == now.date() for each in slots)
-    hours = np.array([each.hour for each in slots], dtype=np.intp)
-    weekdays = np.array([each.weekday() for each in slots], dtype=np.intp)
+    same_day = [past_slot for past_slot in slots if past_slot.date() == now.date()]
+    in_day, in_hour = len(same_day), sum(past_slot.hour == now.hour for past_slot in same_day)
+    hours = np.array([past_slot.hour for past_slot in slots], dtype=np.intp)
+    weekdays = np.array([past_slot.weekday() for past_slot in slots], dtype=np.intp)
     return (
         Phases(past=hours, now=now.hour, under_way=in_hour),
         Phases(past=weekdays, now=now.weekday(), under_way=in_day, is_known_at_once=True),

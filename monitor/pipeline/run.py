@@ -12,17 +12,16 @@ from monitor.alerts.unmatched import find_unmatched
 from monitor.alerts.verdicts import BOTH_FAILED, describe_lost
 from monitor.errors import OutputError, SourceError
 from monitor.model.comparison import Comparison, Keep
-from monitor.model.explanation import Explanation, Finding
+from monitor.model.explanation import Finding
 from monitor.model.id_mismatches import IdKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.model_versions import write_models
 from monitor.model.pages import tell_changes
-from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.rankings import Arm, CoverageNote, CoverageReason
 from monitor.model.rules import SeriesRule, describe_series
 from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
 from monitor.model.unmatched_names import UnmatchedName
-from monitor.pipeline.accumulator import EXAMPLES
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
@@ -34,25 +33,31 @@ from monitor.texts.id_mismatches import write_mismatch, write_user_spelling
 from monitor.texts.unmatched_names import write_unmatched
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
-"""Reasons that keep no list from being compared."""
-_WORDS = {CoverageReason.MISSING: "left them out", CoverageReason.EMPTY: "gave empty lists"}
-"""What an arm did that says nothing itself."""
+"""Reasons for which a list is still compared."""
+_DEFAULT_NOTES = {
+    CoverageReason.MISSING: CoverageNote(text="left them out"),
+    CoverageReason.EMPTY: CoverageNote(text="gave empty lists"),
+}
+"""What happened, for reasons for which most sources give no note."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
-"""Reasons that say nothing against a source that answers: a run that is ok does not tell of them."""
+"""Reasons that healthy sources give too. An ok run does not report them."""
 
 
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
-    """What a run of the slot needs of earlier ones: the runs that rules learn from, or the few that show what was normal."""
-    # Summaries are large, so without rules that learn only as many runs are read as a message
-    # averages over.
-    rules, runs = learning_rules(comparison), REMEMBERED
+    """What a run of the slot needs from earlier runs: enough for the rules that learn."""
+    rules = learning_rules(comparison)
+    runs = REMEMBERED
     if needs_recent(comparison):
-        rules, runs = comparison.judging.similarity_rules, RECENT
+        # Summaries are large, so we read only the runs that a message averages.
+        rules = comparison.judging.similarity_rules
+        runs = RECENT
+    if not rules:
+        runs = 0
     return MemoryRequest(
         comparison=comparison.name,
         config_hash=comparison.config_hash,
         before=slot,
-        runs=runs if rules else 0,
+        runs=runs,
         series={
             rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)
         },
@@ -71,11 +76,11 @@ def execute(
 ) -> RunResult:
     """Measure and judge one claimed slot.
 
-    What goes wrong with sources is in the result, never an exception.
+    Faults of sources are in the result and raise nothing.
 
-    ``scores`` gathers those of the users, else memory: readable until the result is closed,
-    OutputError when they cannot be taken. Run again over the same lists it gives the same
-    summaries, and moves no alert twice.
+    ``scores`` collects the users' scores. They are readable until the result is closed.
+    Without it they stay in memory. OutputError if it cannot store them.
+    A second run over the same lists gives the same summaries and no new transition.
     """
     watch = Stopwatch(clock)
     try:
@@ -90,21 +95,23 @@ def execute(
             "the configuration of this comparison changed before the run of "
             f"{format_instant(memory.anew_since)}"
         )
-        reason = "; ".join(
-            filter(None, (reason, changed, "rules that learn begin again from there"))
-        )
+        reason = _join([reason, changed, "rules that learn begin again from there"])
     if status is not RunStatus.OK:
         reason = _add_last_ok(reason, memory)
     if arms.scores_to is not None:
         with watch.stage("write"):
-            unwritten = _write_scores(
+            write_error = _write_scores(
                 comparison, arms.scores_to, claim, status, measurement.run.scores
             )
-        reason = "; ".join(filter(None, (reason, unwritten))) or None
+        reason = _join([reason, write_error])
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
-    found = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
+    findings = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
     lost = find_lost(status, measurement.coverage, measurement.notes)
-    return _judge(comparison, claim, memory, clock.now(), found, lost=lost)
+    return _judge(comparison, claim, memory, clock.now(), findings, lost=lost)
+
+
+def _join(sentences: Iterable[str | None]) -> str | None:
+    return "; ".join(filter(None, sentences)) or None
 
 
 def _write_scores(
@@ -114,10 +121,7 @@ def _write_scores(
     status: RunStatus,
     scores: Iterable[Scores] | None,
 ) -> str | None:
-    """Write all scores to where they are wanted beside the database, before the run is stored.
-
-    What stood in the way.
-    """
+    """Write all scores to the sink, before the run is stored. Returns the error, if any."""
     if scores is None or (claim.has_ok and status is not RunStatus.OK):
         return None
     about = {
@@ -149,15 +153,19 @@ def failed_result(
     stage_seconds: Mapping[str, float] | None = None,
 ) -> RunResult:
     """The result of a run that measured nothing."""
-    measured = MeasuredRun(stage_seconds=stage_seconds or {})
-    told = _add_last_ok(reason, memory)
-    found = Findings(slot=claim.slot, status=RunStatus.FAILED, reason=told, measured=measured)
-    return _judge(comparison, claim, memory, clock.now(), found)
+    findings = Findings(
+        slot=claim.slot,
+        status=RunStatus.FAILED,
+        reason=_add_last_ok(reason, memory),
+        measured=MeasuredRun(stage_seconds=stage_seconds or {}),
+    )
+    return _judge(comparison, claim, memory, clock.now(), findings)
 
 
 def _add_last_ok(reason: str | None, memory: Memory) -> str | None:
-    last = memory.last_ok
-    return reason if last is None else f"{reason}; last good run: {format_instant(last.slot)}"
+    if memory.last_ok is None:
+        return reason
+    return f"{reason}; last good run: {format_instant(memory.last_ok.slot)}"
 
 
 def _judge(
@@ -165,77 +173,73 @@ def _judge(
     claim: Claim,
     memory: Memory,
     at: datetime,
-    found: Findings,
+    findings: Findings,
     *,
     lost: Finding | None = None,
 ) -> RunResult:
-    judgement = judge_findings(comparison, found, memory, at)
+    judgement = judge_findings(comparison, findings, memory, at)
+    measured, last, k = findings.measured, memory.last_ok, comparison.measuring.k
     if any(change.is_start for change in judgement.transitions):
-        told = recall_fault(found.measured.explanation, memory.explained)
-        found = replace(found, measured=replace(found.measured, explanation=told))
-    last, models, k = memory.last_ok, found.measured.models, comparison.measuring.k
-    changes = (
-        () if last is None else tell_changes(last, found.slot, comparison.config_hash, k, models)
-    )
-    explanation = _told(comparison, found.measured.explanation)
+        explanation = recall_fault(measured.explanation, memory.explained)
+        measured = replace(measured, explanation=explanation)
+    changes: Iterable[str] = ()
+    if last is not None:
+        changes = tell_changes(last, findings.slot, comparison.config_hash, k, measured.models)
+    shown = measured.explanation
+    if shown is not None and not comparison.judging.shows_items:
+        shown = shown.without_items
+    labels_until = None
+    if findings.status is RunStatus.OK:
+        labels_until = _labels_until(comparison, claim)
     return RunResult(
         claim=claim,
-        status=found.status,
-        reason="; ".join(filter(None, [found.reason, *changes])) or None,
+        status=findings.status,
+        reason=_join([findings.reason, *changes]),
         finished_at=at,
         config_hash=comparison.config_hash,
         k=k,
         states=judgement.states,
         transitions=add_explanations(
-            judgement.transitions, explanation, write_models(models, found.slot), lost=lost
+            judgement.transitions, shown, write_models(measured.models, findings.slot), lost=lost
         ),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
-        labels_until=_labels_until(comparison, claim) if found.status is RunStatus.OK else None,
-        **{each.name: getattr(found.measured, each.name) for each in fields(found.measured)},
-    )
-
-
-def _told(comparison: Comparison, explanation: Explanation | None) -> Explanation | None:
-    return (
-        explanation
-        if explanation is None or comparison.judging.shows_items
-        else explanation.without_items
+        labels_until=labels_until,
+        **{column.name: getattr(measured, column.name) for column in fields(measured)},
     )
 
 
 def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
-    # Nothing is stored of segments of which too little was compared.
+    """What is stored: nothing of segments in which too few users were compared."""
     thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
-    is_compared, is_ok = status is not RunStatus.FAILED, status is RunStatus.OK
-    # Thin segments are not to be measured later either.
-    segments = measured.lists.segments if measured.lists is not None else {}
-    kept = {name: rows for name, rows in segments.items() if name not in thin}
+    if status is RunStatus.FAILED:
+        measured = replace(measured, summaries=(), arm_scores=())
+    lists, is_ok = None, status is RunStatus.OK
+    if is_ok and measured.lists is not None:
+        # Thin segments are not measured later either.
+        segments = measured.lists.segments
+        thick = {name: rows for name, rows in segments.items() if name not in thin}
+        lists = replace(measured.lists, segments=thick)
     return replace(
         measured,
-        summaries=tuple(
-            each for each in measured.summaries if is_compared and each.segment not in thin
-        ),
-        arm_scores=tuple(
-            each for each in measured.arm_scores if is_compared and each.segment not in thin
-        ),
-        scores=_kept_scores(comparison, measured.scores),
-        lists=replace(measured.lists, segments=kept)
-        if is_ok and measured.lists is not None
-        else None,
+        summaries=tuple(row for row in measured.summaries if row.segment not in thin),
+        arm_scores=tuple(row for row in measured.arm_scores if row.segment not in thin),
+        scores=_stored_scores(comparison, measured.scores),
+        lists=lists,
         is_labelled=is_ok and measured.is_labelled,
         split=measured.split if is_ok else None,
         explanation=measured.explanation if is_ok else None,
     )
 
 
-def _kept_scores(
+def _stored_scores(
     comparison: Comparison, scores: Iterable[Scores] | None
 ) -> Iterable[Scores] | None:
-    """Those that the comparison keeps."""
     keep = comparison.measuring.keep_scores
-    if scores is None or keep is Keep.NONE or keep is Keep.ALL:
-        return None if keep is Keep.NONE else scores
+    if scores is None or keep is Keep.NONE:
+        return None
+    if keep is Keep.ALL:
+        return scores
     drawn: list[Scores] = []
     for batch in scores:
         drawn = [draw_scores(join_scores([*drawn, batch]), keep, comparison)]
@@ -244,69 +248,81 @@ def _kept_scores(
 
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
     within = comparison.measuring.relevance_within
-    return (
-        claim.slot + within
-        if within is not None and relevance_metrics(comparison.measuring)
-        else None
-    )
+    if within is None or not relevance_metrics(comparison.measuring):
+        return None
+    return claim.slot + within
 
 
 def assess(
     measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName] = ()
 ) -> tuple[RunStatus, str | None]:
-    """The status of a measured run, and in words why too little was compared, or what an ok run left out.
+    """The status of a measured run, and the reason in words.
 
+    The reason says why too few users were compared, or what an ok run left out.
     ``silences``: those that match nothing.
     """
-    whole, least = measurement.coverage.all, comparison.judging.min_paired_share
-    # Nobody compared is a failure even where no share is required.
-    is_ok = whole.paired > 0 and whole.paired >= least * whole.asked
-    # Sources know no more of the deadline than what is left.
-    deadline = f"the run's deadline (deadline: {comparison.measuring.deadline.total_seconds():g}s)"
-    told = (
-        each.replace("the run's deadline", deadline)
-        for each in _obstacles(measurement, _EXPECTED if is_ok else ())
-    )
-    asked = [row.segment for row in measurement.coverage.rows if row.asked]
-    unmatched = (*find_unmatched(comparison, asked), *silences)
+    coverage, least = measurement.coverage.all, comparison.judging.min_paired_share
+    # A run without pairs fails even if no share is required.
+    is_ok = coverage.paired > 0 and coverage.paired >= least * coverage.asked
+    deadline_s = comparison.measuring.deadline.total_seconds()
+    obstacles = _obstacles(measurement, deadline_s, _EXPECTED if is_ok else ())
+    segments = [row.segment for row in measurement.coverage.rows if row.asked]
+    unmatched = (*find_unmatched(comparison, segments), *silences)
     hints = [*map(write_mismatch, measurement.run.id_mismatches), *map(write_unmatched, unmatched)]
     if is_ok:
-        return RunStatus.OK, "; ".join((*hints, *measurement.left_out, *told)) or None
-    obstacles = "; ".join((*told, *hints))
-    if whole.paired == 0:
-        return RunStatus.FAILED, f"{obstacles}; nothing could be compared"
-    share = whole.paired / whole.asked
+        return RunStatus.OK, _join([*hints, *measurement.left_out, *obstacles])
+    why = _join([*obstacles, *hints]) or ""
+    if coverage.paired == 0:
+        return RunStatus.FAILED, f"{why}; nothing could be compared"
+    share = coverage.paired / coverage.asked
     return RunStatus.INSUFFICIENT, (
-        f"only {whole.paired:,} of {whole.asked:,} users ({share:.0%}) could be compared, "
-        f"under min_paired_share {least:.0%}: {obstacles}"
+        f"only {coverage.paired:,} of {coverage.asked:,} users ({share:.0%}) could be compared, "
+        f"under min_paired_share {least:.0%}: {why}"
     )
 
 
-def _obstacles(measurement: Measurement, passed_over: Collection[CoverageReason] = ()) -> list[str]:
-    """What kept each arm from giving lists, then that the other arm answered, and for example whose lists are missing."""
-    whole, found = measurement.coverage.all, dict[Arm, list[tuple[int, str, str]]]()
-    words = {(arm, reason): word for arm in Arm for reason, word in _WORDS.items()}
-    for each in measurement.run.id_mismatches:
-        if each.ids is IdKind.USER and each.is_spelling and each.arm is not None:
-            words[each.arm, CoverageReason.MISSING] = write_user_spelling(each)
-    words |= measurement.notes
-    for (arm, reason), count in sorted(whole.reasons.items(), key=lambda each: -each[1]):
-        if reason not in (*_COMPARED, *passed_over):
-            cause, _, users = words.get((arm, reason), reason).partition(EXAMPLES)
-            found.setdefault(arm, []).append((count, cause, users))
-    told, lost = [], {arm: sum(count for count, *_ in of_it) for arm, of_it in found.items()}
-    for arm in sorted(filter(found.__contains__, Arm), key=lambda arm: -lost[arm]):
-        causes = (
-            cause if len(found[arm]) == 1 else f"{cause} ({count:,} of them)"
-            for count, cause, _ in found[arm]
-        )
-        told.append(f"{describe_lost(arm, lost[arm], whole.asked)}: {', '.join(causes)}")
-    if len(lost) == len(Arm) and 2 * min(lost.values()) >= whole.asked:
-        told[0] = f"{BOTH_FAILED}: {told[0]}"
-    told += [
-        f"the {arm} answered {whole.asked:,} of {whole.asked:,}"
-        for arm in Arm
-        if found and arm not in found
-    ]
-    named = [of_it[0][2] for arm, of_it in found.items() if lost[arm] < whole.asked and of_it[0][2]]
-    return [*told, *(f"for example {users}" for users in dict.fromkeys(named))]
+def _obstacles(
+    measurement: Measurement, deadline_s: float, ignored: Collection[CoverageReason]
+) -> list[str]:
+    """Sentences: why each arm gave no list, whether the other arm answered, and example users."""
+    asked = measurement.coverage.all.asked
+    notes = _notes_by_reason(measurement)
+    by_arm: dict[Arm, list[tuple[int, CoverageNote]]] = {}
+    is_late = False
+    reasons = measurement.coverage.all.reasons
+    for (arm, reason), count in sorted(reasons.items(), key=lambda item: -item[1]):
+        if reason not in (*_COMPARED, *ignored):
+            note = notes.get((arm, reason), CoverageNote(text=reason))
+            by_arm.setdefault(arm, []).append((count, note))
+            is_late |= reason is CoverageReason.TIMEOUT
+    lost = {arm: sum(count for count, _ in by_arm[arm]) for arm in Arm if arm in by_arm}
+    sentences, examples = [], []
+    for arm in sorted(lost, key=lambda arm: -lost[arm]):
+        causes = [f"{note.text} ({count:,} of them)" for count, note in by_arm[arm]]
+        first_note = by_arm[arm][0][1]
+        if len(causes) == 1:
+            causes = [first_note.text]
+        sentences.append(f"{describe_lost(arm, lost[arm], asked)}: {', '.join(causes)}")
+        if lost[arm] < asked and first_note.users:
+            examples.append(f"for example {', '.join(first_note.users)}")
+    if len(lost) == len(Arm) and 2 * min(lost.values()) >= asked:
+        sentences[0] = f"{BOTH_FAILED}: {sentences[0]}"
+    if len(lost) == 1:
+        (arm,) = lost
+        sentences.append(f"the {arm.other} answered {asked:,} of {asked:,}")
+    if is_late:
+        sentences.append(f"the run's deadline is {deadline_s:g}s")
+    return [*sentences, *dict.fromkeys(examples)]
+
+
+def _notes_by_reason(
+    measurement: Measurement,
+) -> dict[tuple[Arm, CoverageReason], CoverageNote]:
+    """Notes of the sources, else the usual note of the reason."""
+    notes = {(arm, reason): note for reason, note in _DEFAULT_NOTES.items() for arm in Arm}
+    for mismatch in measurement.run.id_mismatches:
+        if mismatch.ids is IdKind.USER and mismatch.is_spelling and mismatch.arm is not None:
+            note = CoverageNote(text=write_user_spelling(mismatch))
+            notes[mismatch.arm, CoverageReason.MISSING] = note
+    notes.update(measurement.notes)
+    return notes

@@ -1,4 +1,4 @@
-"""Why a run's mean fell: one metric, each user's lists held against earlier ones, in ids and words instead of codes."""
+"""Why a run's mean fell: by one metric, each user's lists compared with earlier lists."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from monitor.attribution.decomposition import (
     decompose_drop,
     rows_of_place,
 )
-from monitor.attribution.faults import Scene, find_fault, find_missing
+from monitor.attribution.faults import find_fault, find_missing
 from monitor.attribution.habits import pool_bins, share_bins
+from monitor.attribution.hypotheses import Scene
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.attribution.sentences import (
     write_alert_text,
@@ -38,60 +39,81 @@ from monitor.attribution.sentences import (
 )
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
-from monitor.model.arrays import Rows
+from monitor.model.arrays import Floats, Rows
 from monitor.model.comparison import Comparison
-from monitor.model.explanation import ExampleLists, Explanation, FaultKind, Finding, Split
+from monitor.model.explanation import (
+    ExampleLists,
+    Explanation,
+    ExposedItem,
+    FaultKind,
+    Finding,
+    Split,
+)
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.instants import format_instant
-from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, PairBatch, Pairing
+from monitor.model.rankings import (
+    ALL,
+    Arm,
+    Coverage,
+    CoverageNote,
+    CoverageReason,
+    PairBatch,
+    Pairing,
+)
 from monitor.model.rules import Condition, RuleKind
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
-from monitor.pipeline.accumulator import EXAMPLES, Sample
+from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
 from monitor.pipeline.score import leading_metric
 
-_MOST, _SOME = 0.5, 0.05
-"""Share of a drop that a fault explains at least to be its cause.
-
-Where there is no drop, share of users.
-"""
-_OTHERS_AGAIN = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
-_SINCE = "Since the run of"
-Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], str]
+_CAUSE_SHARE = 0.5
+"""A fault is the cause of a drop if it explains at least this share of the drop."""
+_CAUSE_USERS = 0.05
+"""Without a drop, a fault is a cause if it concerns at least this share of the users."""
+_OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
+"""Faults that other items than in the last run look like, also when the fault is over."""
+Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
 """What sources say about users without a list."""
 
-HEALTHY_RUNS = 20  # newest ones that a run is held against
-SHOWN_ITEMS = 10  # that gained, and that lost
-# Most users shown of each kind of change; fewer where the comparison keeps the lists of fewer
+HEALTHY_RUNS = 20
+"""Newest healthy runs that a run is compared with."""
+SHOWN_ITEMS = 10
+"""Most items shown that gained, and that lost."""
 SHOWN_EXAMPLES = 3
-# Places of an example's lists whose items have titles: what is stored of a run grows with them
+"""Most users shown for each kind of change, fewer if `evidence_users` is smaller."""
 TITLED = 10
+"""Places of an example's lists whose items get titles. They limit what is stored of a run."""
 
 
 def can_split(metric: Metric) -> bool:
-    """Whether distances by this metric come apart: identical lists have a value, and relevance is not needed."""
-    return (
-        metric.need is not Need.RELEVANCE
-        and metric.identical is not None
-        and not math.isnan(metric.identical)
-    )
+    """Whether distances by this metric have parts.
+
+    Identical lists need a value, and the metric must not need relevance.
+    """
+    if metric.need is Need.RELEVANCE or metric.identical is None:
+        return False
+    return not math.isnan(metric.identical)
 
 
 def split_metric(batch: PairBatch, metric: Metric) -> Parts:
-    """The parts of each pair's distance by a metric that can be split. Costs six scorings of it."""
-    return split_distances(batch, _scoring(metric))
+    """The parts of each pair's distance by a metric that can be split. Costs six scorings."""
+    return split_distances(batch, _similarity_by(metric))
 
 
-def _scoring(metric: Metric) -> ScoreBatch:
+def _similarity_by(metric: Metric) -> ScoreBatch:
     sign = 1.0 if metric.higher_is_more_alike else -1.0
-    return lambda batch: sign * score_all(batch, (metric,))[str(metric)]
+
+    def score(batch: PairBatch) -> Floats:
+        return sign * score_all(batch, (metric,))[str(metric)]
+
+    return score
 
 
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
-    """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
+    """The metric to explain: that of the first rule whose metric can be split, else the first."""
     return leading_metric(comparison, [metric for metric in measured if can_split(metric)])
 
 
@@ -106,11 +128,17 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     mismatches: Sequence[IdMismatch] = (),
     notes: Notes = MappingProxyType({}),
 ) -> tuple[Split | None, Explanation | None]:
-    """What the run keeps for later ones of one of the measured metrics, and its own explanation; neither without parts.
+    """The split for later runs and the explanation of this one, by one of the measured metrics.
 
-    ``past``: splits of earlier healthy runs; ``former``: lists of a healthy run before, against which each user's are held;
-    ``last``: those of the last run; ``mismatches``: what is odd about this run's ids; ``notes``: why users got no list.
-    Costs six scorings of the metric, and sixteen more where lists are held against others.
+    Both are None if no metric can be split.
+
+    - ``past``: splits of earlier healthy runs.
+    - ``former``: lists of an earlier healthy run, to compare each user's lists with.
+    - ``last``: lists of the last run.
+    - ``mismatches``: what is odd about the ids of this run.
+    - ``notes``: why users got no list.
+
+    Costs six scorings of the metric, and sixteen more if there are former lists.
     """
     metric = choose_metric(comparison, measured)
     if metric is None:
@@ -120,17 +148,19 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     if means is None:
         return None, None
     changes = _compare_metric(sample.pairing.batch, metric, former, last)
-    drop = None if changes is None else decompose_drop(parts.whole, changes, sample.segments)
-    known = [each for each in past if each.metric == str(metric)]
+    drop = None
+    if changes is not None:
+        drop = decompose_drop(parts.total, changes, sample.segments)
+    past = [split for split in past if split.metric == str(metric)]
     scene = Scene(
         batch=sample.pairing.batch,
         segments=sample.segments,
         coverage=sample.pairing.coverage.rows,
         changes=changes,
         is_older=former is not last,
-        habits=_pool_habits(known),
-        usually_missing=_share_missing(known),
-        drop=drop.whole if drop is not None and drop.is_clear else None,
+        habits=_pool_habits(past),
+        usually_missing=_share_missing(past),
+        drop=drop.amount if drop is not None and drop.is_clear else None,
     )
     split = Split(
         metric=str(metric),
@@ -140,10 +170,10 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     names = _Names(pairing=sample.pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    finding, has_stood = _find_cause(
+    finding, other_is_unchanged = _find_cause(
         scene, names, mismatches, shows_items=comparison.judging.shows_items
     )
-    fault = _add_note(finding, sample.pairing.coverage, notes), has_stood
+    fault = _add_note(finding, sample.pairing.coverage, notes), other_is_unchanged
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(explanation, id_mismatches=tuple(mismatches))
 
@@ -159,24 +189,22 @@ def find_lost(
 
 def _share_missing(past: Sequence[Split]) -> float | None:
     """Usual share of the users without a score; None without earlier runs."""
-    asked = sum(each.asked for each in past)
-    return 1 - sum(each.means.n for each in past) / asked if asked else None
+    users = sum(split.asked for split in past)
+    if not users:
+        return None
+    return 1 - sum(split.means.n for split in past) / users
 
 
 def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Finding | None:
-    """The finding with what the source says about most users without a list, if it says something."""
+    """The finding with the note of the source about most users without a list, if there is one."""
     if finding is None or finding.kind is not FaultKind.MISSING:
         return finding
-    counts = {
-        reason: count
-        for (arm, reason), count in coverage.all.reasons.items()
-        if arm is finding.arms[0]
-    }
-    said = [reason for reason in counts if (finding.arms[0], reason) in notes]
-    if not said:
-        return finding
-    note = notes[finding.arms[0], max(said, key=counts.__getitem__)]
-    return replace(finding, note=note.partition(EXAMPLES)[0])
+    most_users, text = 0, None
+    for (arm, reason), users in coverage.all.reasons.items():
+        note = notes.get((arm, reason))
+        if arm is finding.arms[0] and note is not None and users > most_users:
+            most_users, text = users, note.text
+    return replace(finding, note=text)
 
 
 def _find_cause(
@@ -184,33 +212,30 @@ def _find_cause(
 ) -> tuple[Finding | None, bool | None]:
     """The fault, or the changed spelling of ids that looks like it.
 
-    And whether the other arm stood still.
+    Also whether the other arm did not change.
     """
-    finding, has_stood = find_fault(scene) or (None, None)
+    finding, other_is_unchanged = find_fault(scene) or (None, None)
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
-        return finding, has_stood
-    return respelled if shows_items else respelled.without_examples, has_stood if len(
-        respelled.arms
-    ) == 1 else None
+        return finding, other_is_unchanged
+    if len(respelled.arms) > 1:
+        other_is_unchanged = None
+    return respelled if shows_items else respelled.without_examples, other_is_unchanged
 
 
 def _compare_metric(
     batch: PairBatch, metric: Metric, former: RecodedLists | None, last: RecodedLists | None
 ) -> PairChanges | None:
-    """How each pair's distance by a metric changed since earlier lists.
-
-    None where there are none.
-    """
-    # What weights and scores the items had then is not known.
+    """How each pair's distance by a metric changed since earlier lists. None without such lists."""
+    # The weights and scores of the earlier items are not stored.
     if former is None or metric.need is not None:
         return None
-    since = None if last is None or last is former else last.batch
-    found = compare_pairs(batch, former.batch, _scoring(metric), last=since)
-    return found if found.is_known.any() else None
+    last_batch = None if last is None or last is former else last.batch
+    changes = compare_pairs(batch, former.batch, _similarity_by(metric), last=last_batch)
+    return changes if changes.is_known.any() else None
 
 
-def _explain(  # noqa: PLR0913 - all that is known of a run
+def _explain(  # noqa: PLR0913 - what was computed of a run
     split: Split,
     parts: Parts,
     scene: Scene,
@@ -220,22 +245,27 @@ def _explain(  # noqa: PLR0913 - all that is known of a run
     *,
     fault: tuple[Finding | None, bool | None],
 ) -> Explanation:
-    finding, has_stood = fault
-    leader = None if drop is None else drop.leader
-    segment = finding.segment if finding is not None else ALL if leader is None else leader.segment
-    rows = rows_of_place(segment, scene.segments)
-    # Those of whom nobody has lists cannot be shown.
-    rows = rows if len(rows) else scene.segments[ALL]
+    finding, other_is_unchanged = fault
+    segment = ALL
     if finding is not None:
-        sentence = write_finding(finding, drop, has_stood=has_stood)
+        segment = finding.segment
+        sentence = write_finding(finding, drop, has_stood=other_is_unchanged)
+    elif drop is not None:
+        segment = drop.leader.segment if drop.leader is not None else ALL
+        sentence = write_drop(drop)
     else:
-        sentence = write_distance(split.means) if drop is None else write_drop(drop)
-    arm, before = _changed_arm(scene.changes, finding), None
+        sentence = write_distance(split.means)
+    rows = rows_of_place(segment, scene.segments)
+    if not len(rows):
+        # No user of the segment has lists that could be shown.
+        rows = scene.segments[ALL]
+    arm = _changed_arm(scene.changes, finding)
     items = _compare_items(scene, rows, arm, names)
+    before, paired = None, 0
     if scene.changes is not None:
-        before = share_kinds(
-            classify(scene.changes.former.take(rows[scene.changes.is_known[rows]]))
-        )
+        rows_before = rows[scene.changes.is_known[rows]]
+        before = share_kinds(classify(scene.changes.former.take(rows_before)))
+        paired = int(scene.changes.is_known.sum())
     return Explanation(
         metric=split.metric,
         sentence=sentence,
@@ -257,105 +287,115 @@ def _explain(  # noqa: PLR0913 - all that is known of a run
         causes=() if drop is None else drop.causes,
         falls=() if drop is None else drop.falls,
         finding=finding,
-        paired=0 if scene.changes is None else int(scene.changes.is_known.sum()),
+        paired=paired,
         arm=arm,
     )
 
 
 def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
-    """The arm that the finding names, else that which changed the distance more.
-
-    None where no changes are known.
-    """
+    """The arm of the finding, else the arm that changed the distance more. None without changes."""
     if changes is None:
         return None
     if finding is not None:
         return finding.arms[0]
-    return max(reversed(Arm), key=lambda arm: abs(float(np.nansum(changes.by_arm[arm].whole))))
+    baseline, candidate = (abs(float(np.nansum(changes.by_arm[arm].total))) for arm in Arm)
+    return Arm.BASELINE if baseline > candidate else Arm.CANDIDATE
 
 
 def _compare_items(scene: Scene, rows: Rows, arm: Arm | None, names: _Names) -> ExposureShift:
-    """Items of these users that gained and lost, from then to now in the arm that changed, else from arm to arm."""
+    """Items of these users that gained and lost.
+
+    Compares the changed arm with its earlier lists, else both arms with each other.
+    """
     if arm is None or scene.changes is None:
         batch = scene.batch.take(rows)
         return compare_exposure(batch.baseline, batch.candidate, SHOWN_ITEMS, names.name_item)
-    lists, known = scene.changes.lists[arm], rows[scene.changes.is_known[rows]]
-    return compare_exposure(lists.former[known], lists.present[known], SHOWN_ITEMS, names.name_item)
+    lists, rows = scene.changes.lists[arm], rows[scene.changes.is_known[rows]]
+    return compare_exposure(lists.former[rows], lists.present[rows], SHOWN_ITEMS, names.name_item)
 
 
 def _share_habits(scene: Scene) -> dict[str, dict[str, tuple[float, ...]]]:
-    """How much lists changed, for later runs."""
-    # Over several runs lists change more than from one to the next.
-    found = {} if scene.is_older else scene.bins
-    return {
-        str(arm): {str(habit): share_bins(bins) for habit, bins in of_arm.items()}
-        for arm, of_arm in found.items()
-    }
+    """How much lists changed since the last run, for later runs: shares by arm, habit and bin."""
+    if scene.is_older:
+        # Over several runs lists change more than from one run to the next.
+        return {}
+    shares: dict[str, dict[str, tuple[float, ...]]] = {}
+    for arm, habits in scene.bins.items():
+        shares[str(arm)] = {str(habit): share_bins(bins) for habit, bins in habits.items()}
+    return shares
 
 
 def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ...]]]:
-    """Shares by arm, habit and bin, pooled over the runs that know them."""
+    """Shares by arm, habit and bin, pooled over the runs that stored them."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
                 runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    return {
-        arm: {habit: pool_bins(shares) for habit, shares in habits.items()}
-        for arm, habits in runs.items()
-    }
+    pooled: dict[str, dict[str, tuple[float, ...]]] = {}
+    for arm, shares_by_habit in runs.items():
+        pooled[arm] = {habit: pool_bins(shares) for habit, shares in shares_by_habit.items()}
+    return pooled
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
-    """Ids of the items that the explanation names, and that its examples have in the places that messages show."""
+    """Ids of the items that messages show: gained, lost, and in the first places of examples."""
     if explanation is None:
         return frozenset()
-    lists = (
-        items[:TITLED] for each in explanation.examples for items in (each.baseline, each.candidate)
-    )
-    return frozenset(each.item for each in (*explanation.gained, *explanation.lost)).union(*lists)
+    items = {exposed.item for exposed in (*explanation.gained, *explanation.lost)}
+    for example in explanation.examples:
+        items.update(example.baseline[:TITLED], example.candidate[:TITLED])
+    return frozenset(items)
 
 
 def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Explanation | None:
     """The explanation with the titles of the items that have one."""
     if explanation is None or not titles:
         return explanation
-    gained, lost = (
-        tuple(replace(each, title=titles.get(each.item)) for each in items)
-        for items in (explanation.gained, explanation.lost)
+
+    def add(items: Sequence[ExposedItem]) -> tuple[ExposedItem, ...]:
+        return tuple(replace(item, title=titles.get(item.item)) for item in items)
+
+    return replace(
+        explanation, gained=add(explanation.gained), lost=add(explanation.lost), titles=titles
     )
-    return replace(explanation, gained=gained, lost=lost, titles=titles)
 
 
 def recall_fault(
-    own: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]
+    current: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]
 ) -> Explanation | None:
-    """What is told of a run in which alerts begin: its own explanation, or that of the run in which the fault came.
+    """The explanation of a run in which alerts begin.
 
-    An alert that comes late, as of a trend, finds no cause in what changed since the last run: then the newest of the
-    ``earlier`` faults that explains most of a drop is told, or if there was none concerns enough users.
+    An alert that starts late, such as a trend, finds no cause in the changes since the last run.
+    Then this is the newest of the ``earlier`` explanations with a cause, if there is one.
     """
-    finding = None if own is None else own.finding
-    is_others = (
-        finding is not None and finding.explained is not None and finding.kind in _OTHERS_AGAIN
-    )
-    is_told = own is None or (finding is not None and not is_others) or _is_cause(finding)
-    slot, found = next(
-        ((slot, each) for slot, each in earlier if not is_told and _is_cause(each.finding)),
-        (None, own),
-    )
-    if found is None or slot is None or found.sentence.startswith(_SINCE):
-        return found
-    return replace(found, sentence=f"{_SINCE} {format_instant(slot)}: {found.sentence}")
+    if current is not None:
+        finding = current.finding
+        looks_over = finding is None or (
+            finding.explained is not None and finding.kind in _OTHER_ITEMS
+        )
+        if not looks_over or _is_cause(finding):
+            return current
+        for slot, explanation in earlier:
+            if _is_cause(explanation.finding):
+                return _mark_recalled(explanation, slot)
+    return current
+
+
+def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
+    if explanation.is_recalled:
+        return explanation
+    sentence = f"Since the run of {format_instant(slot)}: {explanation.sentence}"
+    return replace(explanation, sentence=sentence, is_recalled=True)
 
 
 def _is_cause(finding: Finding | None) -> bool:
     if finding is None:
         return False
     if finding.explained is not None:
-        return finding.explained >= _MOST
-    # A training that changed lists more than usual made nothing fall then.
-    return finding.kind is not FaultKind.REPLACED and finding.share >= _SOME
+        return finding.explained >= _CAUSE_SHARE
+    # A training that changed lists more than usual did not lower the mean then.
+    return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
 
 
 def add_explanations(
@@ -365,39 +405,34 @@ def add_explanations(
     *,
     lost: Finding | None = None,
 ) -> tuple[Transition, ...]:
-    """The transitions with the explanation and ``also`` as text where an alert begins and its reason does not say it.
+    """The transitions with the explanation and ``also`` as text, where an alert begins.
 
-    An alert on similarity gets each explanation. All others get one that has a finding and adds something to their reason.
+    An alert on similarity always gets the explanation.
+    Other alerts get it if it has a finding that adds something to their reason.
     ``lost``: users without a list, of a run that has no explanation.
     """
     finding = lost if explanation is None else explanation.finding
     explained = []
-    for each in transitions:
-        is_wanted = each.to_state is not State.QUIET and (
-            _adds_to(each, finding) or each.kind is RuleKind.SIMILARITY
-        )
-        text = _write_cause(each, explanation, finding) if is_wanted else None
-        explained.append(
-            each if text is None else replace(each, explanation=" ".join((text, *also)))
-        )
+    for change in transitions:
+        text = None
+        is_wanted = change.kind is RuleKind.SIMILARITY or _adds_to(change, finding)
+        if is_wanted and change.to_state is not State.QUIET:
+            text = _write_cause(change, explanation, finding)
+        if text is not None:
+            change = replace(change, explanation=" ".join((text, *also)))  # noqa: PLW2901
+        explained.append(change)
     return tuple(explained)
 
 
 def _write_cause(
     change: Transition, explanation: Explanation | None, finding: Finding | None
 ) -> str | None:
-    is_lost = finding is not None and finding.kind is FaultKind.MISSING
-    if (
-        finding is not None
-        and is_lost
-        and (explanation is None or change.kind is not RuleKind.SIMILARITY)
-    ):
+    is_explained = explanation is not None and change.kind is RuleKind.SIMILARITY
+    if finding is not None and finding.kind is FaultKind.MISSING and not is_explained:
         return write_lost(finding)
-    return (
-        None
-        if explanation is None
-        else write_alert_text(explanation, parse_derived(change.metric)[1], change.segment)
-    )
+    if explanation is None:
+        return None
+    return write_alert_text(explanation, parse_derived(change.metric)[1], change.segment)
 
 
 def _adds_to(change: Transition, finding: Finding | None) -> bool:
@@ -406,14 +441,14 @@ def _adds_to(change: Transition, finding: Finding | None) -> bool:
         return False
     if finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL:
         return True
-    # Reasons of alerts on coverage count all users without a list, and a run that failed names its
-    # cause.
+    # The reason of an alert on coverage already counts all users without a list.
+    # The reason of a failed run already names its cause.
     return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Names:
-    """Users and items of the run by their ids, and what of their former lists is shown."""
+    """Ids of the users and items of a run, also of items that only former lists have."""
 
     pairing: Pairing
     users: pd.Index[str]
@@ -427,7 +462,8 @@ class _Names:
 
     def show_lists(self, row: int) -> ExampleLists:
         batch, vocabulary = self.pairing.batch, self.pairing.vocabulary
-        baseline, candidate = (
-            decode(codes[row], vocabulary) for codes in (batch.baseline, batch.candidate)
+        return ExampleLists(
+            user=self.users[row],
+            baseline=decode(batch.baseline[row], vocabulary),
+            candidate=decode(batch.candidate[row], vocabulary),
         )
-        return ExampleLists(user=self.users[row], baseline=baseline, candidate=candidate)

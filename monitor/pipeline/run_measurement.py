@@ -16,8 +16,8 @@ from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
-from monitor.model.rankings import Arm, Coverage, CoverageReason
-from monitor.model.runs import ArmScore, MeasuredRun, Scores
+from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
+from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
@@ -58,13 +58,13 @@ class Stopwatch:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.clock.monotonic() - start
 
-    def each(self, name: str, items: Iterable[_T]) -> Iterator[_T]:
-        """The items; the time that each takes to come is added to the stage."""
-        waiting = iter(items)
+    def iterate(self, name: str, items: Iterable[_T]) -> Iterator[_T]:
+        """The items. Adds the time that the caller waits for them to the stage."""
+        iterator = iter(items)
         while True:
             with self.stage(name):
                 try:
-                    item = next(waiting)
+                    item = next(iterator)
                 except StopIteration:
                     return
             yield item
@@ -72,15 +72,15 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a run measured, and in words what it could not.
+    """What a run measured, and in words what it could not measure.
 
-    ``notes``: of a reason, what happened first, and to whom for example; ``left_out`` are sentences
-    about what was not measured although it is wanted.
+    ``notes``: what happened first for each arm and reason, with example users.
+    ``left_out``: sentences about what should have been measured and was not.
     """
 
     run: MeasuredRun
     coverage: Coverage
-    notes: Mapping[tuple[Arm, CoverageReason], str]
+    notes: Mapping[tuple[Arm, CoverageReason], CoverageNote]
     left_out: tuple[str, ...]
 
 
@@ -95,119 +95,136 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     batch_users: int | None = None,
     sampled_users: int = SAMPLED_USERS,
 ) -> Measurement:
-    """Measure one slot; ``scores`` gathers those that are stored or written.
+    """Measure one slot. ``scores`` collects the scores that are stored or written.
 
-    SourceError when the users cannot be read; what else goes wrong is in the coverage.
+    SourceError if the users cannot be read. Other faults are in the coverage.
     """
     measuring = comparison.measuring
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
-    # Labels that are read too early would be taken for all there are.
-    asked = (
-        arms
-        if watch.clock.now() >= slot + measuring.relevance_after
-        else replace(arms, relevance=None)
-    )
-    is_temporal = measuring.noise_floor is NoiseFloor.TEMPORAL
-    no_floor = (
-        ("noise_floor: no earlier run kept its lists",)
-        if is_temporal and memory.last_lists is None
-        else ()
-    )
-    gathered, size = scores or RunScores(), batch_users or users_at_once(measuring.k)
-    keep = Keep.ALL if arms.scores_to is not None else measuring.keep_scores
-    with _answers(comparison, asked, slot, watch, deadline, memory) as answers:
-        gather = partial(_gather, gathered, comparison, keep, answers)
-        found = RunAccumulator(
-            comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather
+    if watch.clock.now() < slot + measuring.relevance_after:
+        # Labels that are read too early would look complete.
+        arms = replace(arms, relevance=None)
+    if scores is None:
+        scores = RunScores()
+    keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
+    with _answers(comparison, arms, slot, watch, deadline, memory) as answers:
+        accumulator = RunAccumulator(
+            comparison,
+            answers.asked,
+            watch.stage,
+            sampled_users=sampled_users,
+            gather=partial(_add_scores, scores, comparison, keep, answers),
         )
-        _add_all(
-            found,
-            answers,
-            RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms),
-            watch,
-            size,
-        )
-    gathered.failed = found.failed
+        measurer = RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms)
+        size = batch_users or users_at_once(measuring.k)
+        _add_answers(accumulator, answers, measurer, watch, size)
+    failed = accumulator.failed
+    scores.failed = failed
     seconds_left = deadline - watch.clock.monotonic()
     mismatches = (
-        *found.id_mismatches,
-        *explain_missing_users(asked, found.coverage, slot, seconds_left),
+        *accumulator.id_mismatches,
+        *explain_missing_users(arms, accumulator.coverage, slot, seconds_left),
     )
     if not comparison.judging.shows_items:
         mismatches = hide_examples(mismatches)
-    sample = found.sample()
+    sample = accumulator.sample()
+    left_out = [*answers.lacks]
+    if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is None:
+        left_out.append("noise_floor: no earlier run kept its lists")
+    left_out += accumulator.left_out
     with watch.stage("arms"):
         last, former = _recode(memory, measuring, sample)
         arm_scores = _measure_arms(measuring, sample, last)
     with watch.stage("explain"):
-        split, why, unexplained = None, None, None
+        split, explanation = None, None
         try:
-            split, why = explain_run(
+            split, explanation = explain_run(
                 comparison,
                 sample,
-                found.metrics,
+                accumulator.metrics,
                 memory.splits,
                 former=former,
                 last=last,
                 mismatches=mismatches,
-                notes=found.notes,
+                notes=accumulator.notes,
             )
-        except MetricError as error:  # of one that a package brings
-            unexplained = f"not explained: {error}"
-        why = why and replace(why, since=memory.former_slot if why.paired else None)
+        except MetricError as error:  # a metric of a plugin failed
+            left_out.append(f"not explained: {error}")
+        if explanation is not None and explanation.paired:
+            explanation = replace(explanation, since=memory.former_slot)
         seconds_left = deadline - watch.clock.monotonic()
-        titles, untitled = pull_titles(arms.titles, slot, explained_items(why), seconds_left)
+        items = explained_items(explanation)
+        titles, titles_error = pull_titles(arms.titles, slot, items, seconds_left)
+        if titles_error is not None:
+            left_out.append(titles_error)
+        explanation = add_titles(explanation, titles)
+        sampled = sample.pairing.coverage.all.asked
+        explanation = _note_sample(explanation, sampled, answers.asked.count)
     measured = MeasuredRun(
-        coverage=found.coverage,
+        coverage=accumulator.coverage,
         summaries=tuple(
-            each for each in found.summaries if parse_derived(each.metric)[1] not in found.failed
+            summary
+            for summary in accumulator.summaries
+            if parse_derived(summary.metric)[1] not in failed
         ),
-        scores=gathered if gathered.count else None,
+        scores=scores if scores.count else None,
         evidence=tuple(
-            replace(each, scores=without_failed(each.scores, found.failed))
-            for each in found.evidence(sample)
+            replace(shown, scores=without_failed(shown.scores, failed))
+            for shown in accumulator.evidence(sample)
         ),
         arm_scores=arm_scores,
-        catalogue_size=max(measuring.catalogue_size or 0, found.listed.count) or None,
-        lists=found.lists,
+        catalogue_size=max(measuring.catalogue_size or 0, accumulator.listed.count) or None,
+        lists=accumulator.lists,
         is_labelled=answers.relevance is not None,
         split=split,
-        explanation=_note_sample(
-            add_titles(why, titles), sample.pairing.coverage.all.asked, answers.asked.count
-        ),
+        explanation=explanation,
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
         gap_seconds=summarize_gaps(answers.gaps),
-        models=follow(memory.last_ok.models if memory.last_ok else None, found.versions, slot),
-        input_hash=f"{found.input_hash % 2**64:016x}",
+        models=follow(
+            memory.last_ok.models if memory.last_ok else None, accumulator.versions, slot
+        ),
+        input_hash=f"{accumulator.input_hash % 2**64:016x}",
         id_mismatches=mismatches,
     )
-    left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [unexplained, untitled]))
-    return Measurement(run=measured, coverage=found.coverage, notes=found.notes, left_out=left_out)
+    return Measurement(
+        run=measured,
+        coverage=accumulator.coverage,
+        notes=accumulator.notes,
+        left_out=tuple(left_out),
+    )
 
 
-def _add_all(
-    found: RunAccumulator, answers: Answers, there: RemoteMeasurer, watch: Stopwatch, size: int
+def _add_answers(
+    accumulator: RunAccumulator,
+    answers: Answers,
+    measurer: RemoteMeasurer,
+    watch: Stopwatch,
+    size: int,
 ) -> None:
-    """Everybody, so many at once, here or where the lists are."""
+    """Measure all users, at most ``size`` at once, here or on the machines that have the lists."""
     if answers.measured is None:
-        for batch in watch.each("pull", answers.batches(size)):
-            found.add(batch)
+        for batch in watch.iterate("pull", answers.batches(size)):
+            accumulator.add(batch)
         return
-    for part in watch.each("pull", answers.measured(there, size)):
-        found.merge(there.unpack(part), answers.weights, answers.relevance)
+    for part in watch.iterate("pull", answers.measured(measurer, size)):
+        accumulator.merge(measurer.unpack(part), answers.weights, answers.relevance)
 
 
-def _gather(
-    gathered: RunScores, comparison: Comparison, keep: Keep | int, answers: Answers, scores: Scores
+def _add_scores(
+    run_scores: RunScores,
+    comparison: Comparison,
+    keep: Keep | int,
+    answers: Answers,
+    scores: Scores,
 ) -> None:
     answers.scored(scores)
-    # Without the floor's own score, which is the score and what the candidate lies beyond it.
-    told = {
+    # The floor's score is the score plus the series over the floor, so it is not stored.
+    by_metric = {
         name: values
         for name, values in scores.by_metric.items()
         if parse_derived(name)[0] is not DerivedMetric.FLOOR
     }
-    gathered.add(draw_scores(replace(scores, by_metric=told), keep, comparison))
+    run_scores.add(draw_scores(replace(scores, by_metric=by_metric), keep, comparison))
 
 
 @contextmanager
@@ -219,38 +236,33 @@ def _answers(
     deadline: float,
     memory: Memory,
 ) -> Iterator[Answers]:
-    """All answers: joined where that can be, else of the panel that is drawn, pulled."""
-    is_alone = (
-        comparison.measuring.noise_floor is not NoiseFloor.TEMPORAL or memory.last_lists is None
+    """All answers: joined by the source if possible, else pulled for the users of a drawn panel."""
+    sample = comparison.measuring.sample
+    needs_last_lists = (
+        comparison.measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None
     )
-    if arms.joined is not None and comparison.measuring.sample is None and is_alone:
+    if arms.joined is not None and sample is None and not needs_last_lists:
         with ExitStack() as reading:
             with watch.stage("users"):
-                joined = join_all(
-                    comparison, arms, arms.joined, slot, deadline - watch.clock.monotonic()
-                )
+                seconds_left = deadline - watch.clock.monotonic()
+                joined = join_all(comparison, arms, arms.joined, slot, seconds_left)
                 answers = reading.enter_context(joined)
             yield answers
         return
     with watch.stage("users"):
         panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
     with watch.stage("pull"):
-        pull = (
-            pull_until_certain
-            if (size := comparison.measuring.sample) and size.stops_early
-            else pull_all
-        )
+        stops_early = sample is not None and sample.stops_early
+        pull = pull_until_certain if stops_early else pull_all
         answers = pull(comparison, arms, panel, slot, deadline - watch.clock.monotonic(), memory)
     yield answers
 
 
-def _note_sample(explanation: Explanation | None, looked_at: int, asked: int) -> Explanation | None:
-    if explanation is None or looked_at == asked:
+def _note_sample(explanation: Explanation | None, sampled: int, asked: int) -> Explanation | None:
+    if explanation is None or sampled == asked:
         return explanation
-    return replace(
-        explanation,
-        sentence=f"{explanation.sentence} (seen in a sample of {looked_at:,} of {asked:,} users)",
-    )
+    sentence = f"{explanation.sentence} (seen in a sample of {sampled:,} of {asked:,} users)"
+    return replace(explanation, sentence=sentence)
 
 
 def _measure_arms(
@@ -270,14 +282,17 @@ def _measure_arms(
 def _recode(
     memory: Memory, measuring: MeasuringPlan, sample: Sample
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
-    """Lists of the last run, and of the last one from before the alerts that last: mostly the same."""
-    users, pairing = sample.scores.users, sample.pairing
-    is_one = memory.former_lists is memory.last_lists
-    last = (
-        None
-        if memory.last_lists is None
-        else recode_lists(memory.last_lists, users, pairing, measuring.k)
-    )
-    if is_one or memory.former_lists is None:
-        return last, last if is_one else None
-    return last, recode_lists(memory.former_lists, users, pairing, measuring.k)
+    """Lists of the last run, and of the last run before the alerts that still fire.
+
+    Both are usually the same run.
+    """
+
+    def recode(lists: KeptLists | None) -> RecodedLists | None:
+        if lists is None:
+            return None
+        return recode_lists(lists, sample.scores.users, sample.pairing, measuring.k)
+
+    last = recode(memory.last_lists)
+    if memory.former_lists is memory.last_lists:
+        return last, last
+    return last, recode(memory.former_lists)

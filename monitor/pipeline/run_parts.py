@@ -1,8 +1,11 @@
-"""A run's measurement where the lists are: what is shipped, and the bytes that come back, plain data that nothing runs."""
+"""A run's measurement on the machines that have the lists: the code sent there, the bytes returned.
+
+The bytes are plain data. Reading them runs no code from them.
+"""
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
@@ -34,40 +37,36 @@ from monitor.pipeline.pull import Answers
 from monitor.pipeline.score import draw_scores, join_scores
 from monitor.summaries import FineBins, Moments, ScoreAccumulator, SummaryAccumulator
 
-_VALUES = {
-    each.__name__: each
-    for each in (
-        *(
-            RunPart,
-            SummaryAccumulator,
-            ScoreAccumulator,
-            Moments,
-            FineBins,
-            ListedItems,
-            DistinctIds,
-            Coverage,
-            CoverageRow,
-        ),
-        *(
-            Evidence,
-            Scores,
-            KeptLists,
-            UserBatch,
-            Panel,
-            Pull,
-            RankingTable,
-            Statistic,
-            IdMismatch,
-            Unreadable,
-        ),
+_VALUES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Coverage,
+        CoverageRow,
+        DistinctIds,
+        Evidence,
+        FineBins,
+        IdMismatch,
+        KeptLists,
+        ListedItems,
+        Moments,
+        Panel,
+        Pull,
+        RankingTable,
+        RunPart,
+        ScoreAccumulator,
+        Scores,
+        Statistic,
+        SummaryAccumulator,
+        Unreadable,
+        UserBatch,
     )
 }
 _ENUMS: dict[str, type[Enum]] = {
-    each.__name__: each for each in (Arm, CoverageReason, EvidenceKind, IdKind, MismatchKind, Need)
+    kind.__name__: kind for kind in (Arm, CoverageReason, EvidenceKind, IdKind, MismatchKind, Need)
 }
-# Numbers; of as many that mostly are zero, such as counts in bins, only the others are packed
+# Of an array of at least this size that is mostly zero, such as counts, only the rest is packed.
 _LARGE = 10_000
-_FASTEST = 1  # of zlib: what compresses at all compresses well
+_FASTEST = 1  # zlib level: data that compresses at all compresses well at this level
 
 
 def pack_part(part: RunPart) -> bytes:
@@ -78,15 +77,15 @@ def pack_part(part: RunPart) -> bytes:
 
 
 def unpack_part(data: bytes) -> RunPart:
-    """The part that these bytes hold. ValueError when they hold none."""
+    """The part in these bytes. ValueError if there is none."""
     try:
-        whole = memoryview(zlib.decompress(data))
-        start = 8 + int.from_bytes(whole[:8], "big")
-        part = _Unpacking(whole[start:]).value(json.loads(bytes(whole[8:start])))
+        content = memoryview(zlib.decompress(data))
+        start = 8 + int.from_bytes(content[:8], "big")
+        part = _Unpacking(content[start:]).value(json.loads(bytes(content[8:start])))
     except (zlib.error, LookupError, TypeError, AttributeError) as error:
         raise ValueError(type(error).__name__) from None
     if not isinstance(part, RunPart):
-        raise ValueError(f"holds {type(part).__name__}")  # noqa: TRY004 - what is wrong is the data
+        raise ValueError(f"holds {type(part).__name__}")  # noqa: TRY004 - the data is wrong
     return part
 
 
@@ -106,30 +105,27 @@ def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - 
         arrays.append(np.ascontiguousarray(value).tobytes())
         return {"dtype": value.dtype.str, "shape": value.shape}
     if isinstance(value, pd.Index | ExtensionArray):
-        # No id holds a NUL.
+        # No id contains a NUL.
         arrays.append("\0".join(value).encode())
         return {"texts": len(value), "bytes": len(arrays[-1]), "index": isinstance(value, pd.Index)}
     if isinstance(value, Mapping):
         return {
-            "pairs": [[_packed(key, arrays), _packed(each, arrays)] for key, each in value.items()]
+            "pairs": [[_packed(key, arrays), _packed(item, arrays)] for key, item in value.items()]
         }
     if isinstance(value, list):
-        return [_packed(each, arrays) for each in value]
+        return [_packed(item, arrays) for item in value]
     if isinstance(value, tuple):
-        return {"tuple": [_packed(each, arrays) for each in value]}
-    held = (
-        {each.name: getattr(value, each.name) for each in fields(value)}
-        if is_dataclass(value)
-        else vars(value)
-    )
-    return {
-        "class": type(value).__name__,
-        "held": {name: _packed(each, arrays) for name, each in held.items()},
-    }
+        return {"tuple": [_packed(item, arrays) for item in value]}
+    if is_dataclass(value):
+        names: Iterable[str] = [field.name for field in fields(value)]
+    else:
+        names = vars(value)
+    attributes = {name: _packed(getattr(value, name), arrays) for name in names}
+    return {"class": type(value).__name__, "attributes": attributes}
 
 
 class _Unpacking:
-    """Reads the arrays one behind the other, in the order in which they were packed."""
+    """Reads the arrays in the order in which they were packed."""
 
     def __init__(self, arrays: memoryview) -> None:
         self._arrays = arrays
@@ -137,37 +133,36 @@ class _Unpacking:
 
     def value(self, packed: Any) -> Any:  # noqa: ANN401, PLR0911 - one line a type
         if isinstance(packed, list):
-            return [self.value(each) for each in packed]
+            return [self.value(item) for item in packed]
         if not isinstance(packed, dict):
             return packed
         if "enum" in packed:
             return _ENUMS[packed["enum"]](packed["value"])
         if "places" in packed:
             places, values = self.value(packed["places"]), self.value(packed["at"])
-            whole = np.zeros(packed["size"], values.dtype)
-            whole[places] = values
-            return whole
+            numbers = np.zeros(packed["size"], values.dtype)
+            numbers[places] = values
+            return numbers
         if "dtype" in packed:
             return self._numbers(np.dtype(packed["dtype"]), packed["shape"])
         if "texts" in packed:
-            found = (
-                bytes(self._take(packed["bytes"])).decode().split("\0") if packed["texts"] else []
-            )
-            return pd.Index(found, dtype="str") if packed["index"] else pd.array(found, dtype="str")
+            joined = bytes(self._take(packed["bytes"])).decode()
+            ids = joined.split("\0") if packed["texts"] else []
+            return pd.Index(ids, dtype="str") if packed["index"] else pd.array(ids, dtype="str")
         if "pairs" in packed:
-            return {self.value(key): self.value(each) for key, each in packed["pairs"]}
+            return {self.value(key): self.value(item) for key, item in packed["pairs"]}
         if "tuple" in packed:
-            return tuple(self.value(each) for each in packed["tuple"])
-        made = object.__new__(_VALUES[packed["class"]])
-        for name, each in packed["held"].items():
-            object.__setattr__(made, name, self.value(each))
-        return made
+            return tuple(self.value(item) for item in packed["tuple"])
+        instance: Any = object.__new__(_VALUES[packed["class"]])
+        for name, item in packed["attributes"].items():
+            object.__setattr__(instance, name, self.value(item))
+        return instance
 
     def _numbers(self, dtype: np.dtype[Any], shape: list[int]) -> np.ndarray[Any, Any]:
         if dtype.kind not in "biuf":
             raise ValueError(f"holds an array of {dtype}")
         count = int(np.prod(shape, dtype=np.int64))
-        # A copy, which may be written to.
+        # A copy can be written to.
         return np.frombuffer(self._take(count * dtype.itemsize), dtype).reshape(shape).copy()
 
     def _take(self, nbytes: int) -> memoryview:
@@ -176,9 +171,9 @@ class _Unpacking:
 
 
 class RemoteMeasurer:
-    """Measures as `RunAccumulator` does and packs the result.
+    """Measures as `RunAccumulator` does and packs the result. Picklable. Port: Measurer.
 
-    Picklable. ``keep``: whose scores come back. Port: Measurer.
+    ``keep``: the users whose scores are returned.
     """
 
     def __init__(
@@ -197,38 +192,39 @@ class RemoteMeasurer:
         self._keep = keep
 
     def measure(self, users: UserBatch) -> bytes:
-        """What is found of some users."""
-        users = users if self._pseudonyms is None else self._pseudonyms.hide_batch(users)
-        return self._gathered(
-            lambda found: found.add(
-                replace(users, weights=self._weights, relevance=self._relevance)
-            )
-        )
+        """The packed measurement of these users."""
+        if self._pseudonyms is not None:
+            users = self._pseudonyms.hide_batch(users)
+        accumulator, scores = self._new_accumulator()
+        accumulator.add(replace(users, weights=self._weights, relevance=self._relevance))
+        return self._pack(accumulator, scores)
 
     def merge(self, parts: Iterable[bytes]) -> bytes:
-        """What is found of the users of all of these parts together."""
-
-        def take(found: RunAccumulator) -> None:
-            for part in parts:
-                found.merge(unpack_part(part), None, None)
-
-        return self._gathered(take)
+        """The packed measurement of the users of all these parts."""
+        accumulator, scores = self._new_accumulator()
+        for part in parts:
+            accumulator.merge(unpack_part(part), None, None)
+        return self._pack(accumulator, scores)
 
     def unpack(self, part: bytes) -> RunPart:
-        """What came back. SourceError when it cannot be understood."""
+        """The returned measurement. SourceError if it cannot be read."""
         try:
             return unpack_part(part)
         except ValueError as error:
             msg = (
-                f"the engine sent back what is no part of a run ({error}): run the same "
-                "version of rankwatch everywhere"
+                f"the engine returned bytes that are no part of a run ({error}): install the "
+                "same version of rankwatch everywhere"
             )
             raise SourceError(msg, permanent=False) from None
 
-    def _gathered(self, take: Callable[[RunAccumulator], None]) -> bytes:
+    def _new_accumulator(self) -> tuple[RunAccumulator, list[Scores]]:
+        """An empty accumulator, and the list that it adds scores to."""
         scores: list[Scores] = []
-        found = RunAccumulator(
+        accumulator = RunAccumulator(
             self._comparison, self._asked, sampled_users=self._sampled_users, gather=scores.append
         )
-        take(found)
-        return pack_part(found.part(draw_scores(join_scores(scores), self._keep, self._comparison)))
+        return accumulator, scores
+
+    def _pack(self, accumulator: RunAccumulator, scores: Sequence[Scores]) -> bytes:
+        drawn = draw_scores(join_scores(scores), self._keep, self._comparison)
+        return pack_part(accumulator.part(drawn))

@@ -1,7 +1,4 @@
-"""From paired lists to scores, summaries and evidence, those of the noise floor too.
-
-And a run's scores, given by user.
-"""
+"""Scores, summaries and evidence from paired lists, also of the noise floor, and a run's scores."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,37 +22,37 @@ from monitor.sampling import kept_among
 from monitor.summaries import Bounds, SummaryAccumulator
 
 _T = TypeVar("_T")
-_NOT_KNOWN = {
+_LACK_WORDS = {
     Need.SCORES: "neither arm gives scores",
     Need.ITEM_WEIGHTS: "the weights of items are not known",
 }
 
 HELD_USERS = 1_000_000
-"""Most users whose scores are held in memory; those of more wait in a spool."""
+"""Most users whose scores are in memory. With more users all scores go to a spool."""
 GIVEN_USERS = 100_000
-"""Users whose scores are given at once."""
+"""Users in one batch of scores."""
 
 
 def scorable_metrics(
     measuring: MeasuringPlan, batch: PairBatch
 ) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
-    """The wanted metrics that this batch can be scored by, and sentences about the others."""
+    """The metrics that can score this batch, and sentences about the other metrics."""
     metrics = tuple(parse(name) for name in measuring.metrics)
     lacking: dict[Need, list[str]] = {}
     for metric in metrics:
         if metric.need is not None and not can_score(metric, batch):
             lacking.setdefault(metric.need, []).append(str(metric))
-    # No sentence about relevance that is not known: it may arrive later.
+    # No sentence about missing relevance, which may arrive later.
     left_out = tuple(
-        f"{', '.join(names)} not measured: {_NOT_KNOWN[need]}"
+        f"{', '.join(names)} not measured: {_LACK_WORDS[need]}"
         for need, names in lacking.items()
-        if need in _NOT_KNOWN
+        if need in _LACK_WORDS
     )
     return tuple(metric for metric in metrics if can_score(metric, batch)), left_out
 
 
 def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
-    """The wanted metrics that need relevance."""
+    """The metrics of the plan that need relevance."""
     return tuple(
         metric for metric in map(parse, measuring.metrics) if metric.need is Need.RELEVANCE
     )
@@ -68,14 +65,14 @@ def summarize_scores(
     scores: Scores,
     metrics: Sequence[Metric],
 ) -> tuple[Summary, ...]:
-    """Summaries with the statistics that the rules ask for; ``segments`` are rows of the scores."""
-    found = SummaryAccumulator(segments, wanted_statistics(rules))
-    found.add(segments, scores.by_metric, score_ranges(metrics, k))
-    return found.summaries()
+    """Summaries with the statistics that the rules need. ``segments``: rows of the scores."""
+    accumulator = SummaryAccumulator(segments, wanted_statistics(rules))
+    accumulator.add(segments, scores.by_metric, score_ranges(metrics, k))
+    return accumulator.summaries()
 
 
 def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statistic]]:
-    """The statistics that the rules ask of each metric or series."""
+    """The statistics that the rules need, by metric or derived series."""
     wanted: dict[str, list[Statistic]] = {}
     for rule in rules:
         wanted.setdefault(rule.metric, []).append(rule.statistic)
@@ -94,7 +91,7 @@ def score_kept_lists(
     baseline, candidate = (
         Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
     )
-    # All of them had been compared, so rows and segments stay as they were.
+    # Stored lists are of paired users only, so rows and segments stay the same.
     pairing = pair(lists.panel, baseline, candidate, k, relevance=relevance)
     return Scores(
         users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics, failed={})
@@ -102,18 +99,20 @@ def score_kept_lists(
 
 
 def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
-    """The metric by which examples are chosen and runs explained: of these that of the first rule on one, or the first."""
-    # By one metric, or each would show other users.
+    """The metric that chooses examples and explains runs: that of the first rule, else the first."""
     by_name = {str(metric): metric for metric in metrics}
-    # A rule on a derived series watches its metric.
-    watched = (parse_derived(rule.metric)[1] for rule in comparison.judging.similarity_rules)
-    return by_name.get(next((name for name in watched if name in by_name), next(iter(by_name), "")))
+    for rule in comparison.judging.similarity_rules:
+        # A rule on a derived series watches its metric.
+        name = parse_derived(rule.metric)[1]
+        if name in by_name:
+            return by_name[name]
+    return metrics[0] if metrics else None
 
 
 def show_user(
     pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, position: int
 ) -> Evidence:
-    """Both lists of the user in this row of the pairing and of the scores, with ids in place of codes."""
+    """Both lists of the user in this row of the pairing and of the scores, as item ids."""
     return Evidence(
         kind=kind,
         position=position,
@@ -130,30 +129,31 @@ def show_user(
 def measure_floor(
     users: UserBatch, pairing: Pairing, k: int, metrics: Sequence[Metric], failed: dict[str, str]
 ) -> dict[str, Floats]:
-    """Scores of the baseline and itself by metric, one a row of ``pairing``, NaN for a user without a second list.
+    """Scores of the baseline's first and second lists, by metric, one per row of ``pairing``.
 
-    Without metrics that need relevance, or scores or weights not known of both; none at all where there are no second lists.
+    NaN for a user without a second list. Without metrics that need relevance, or that need scores
+    or weights which one of both lacks. Empty if there are no second lists.
     """
     if users.again is None:
         return {}
-    # Users without a second list keep a row, so that both series stay aligned.
     again = pair(users.panel, users.baseline, users.again, k, item_weights=users.weights)
     rows = np.full(len(users.panel), -1, dtype=np.intp)
     rows[again.panel_rows] = np.arange(len(again.panel_rows))
     rows = rows[pairing.panel_rows]
-    wanted = [metric for metric in metrics if can_score(metric, again.batch)]
-    found = score_all(again.batch, wanted, failed=failed) if wanted else {}
-    return {
-        name: np.append(values, np.nan)[rows] for name, values in found.items()
-    }  # row -1 is the NaN
+    usable = [metric for metric in metrics if can_score(metric, again.batch)]
+    if not usable:
+        return {}
+    scores = score_all(again.batch, usable, failed=failed)
+    # Users without a second list have row -1, which is the appended NaN.
+    return {name: np.append(values, np.nan)[rows] for name, values in scores.items()}
 
 
 def add_floor(
     scores: Mapping[str, Floats], floor: Mapping[str, Floats], metrics: Sequence[Metric], k: int
 ) -> tuple[dict[str, Floats], dict[str, Bounds]]:
-    """The scores with the series of the floor behind them, and the bounds of those.
+    """The scores followed by the series of the floor, (n,) each, and the bounds of these series.
 
-    Each (n,), NaN where undefined.
+    NaN where undefined.
     """
     series: dict[str, Floats] = dict(scores)
     bounds: dict[str, Bounds] = {}
@@ -162,13 +162,11 @@ def add_floor(
         if name not in floor:
             continue
         low, high = metric.bounds(k)
-        # Above 0 the candidate is farther from the baseline than the baseline from itself, whatever
-        # the direction of the metric.
-        excess = (
-            floor[name] - scores[name]
-            if metric.higher_is_more_alike
-            else scores[name] - floor[name]
-        )
+        # Above 0 the candidate is farther from the baseline than the baseline is from itself.
+        if metric.higher_is_more_alike:
+            excess = floor[name] - scores[name]
+        else:
+            excess = scores[name] - floor[name]
         series |= {
             DerivedMetric.FLOOR.of(name): floor[name],
             DerivedMetric.OVER_FLOOR.of(name): excess,
@@ -181,80 +179,74 @@ def add_floor(
 
 
 def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict[str, _T]:
-    """What is known by metric or derived series, but of metrics that failed for any user."""
+    """The values of metrics and derived series, without metrics that failed for any user."""
     return {
-        name: found for name, found in by_metric.items() if parse_derived(name)[1] not in failed
+        name: value for name, value in by_metric.items() if parse_derived(name)[1] not in failed
     }
 
 
 class RunScores:
-    """The scores of a run, each user once: batches with the same metrics, users ascending, readable until it is closed."""
+    """The scores of a run, each user once, readable until it is closed.
+
+    Iterates over batches with the same metrics, users ascending.
+    """
 
     def __init__(
         self, open_spool: Callable[[], ScoreSpool] | None = None, held_users: int = HELD_USERS
     ) -> None:
         self.count = 0
-        self.failed: Collection[str] = ()  # metrics that are left out of what is given
+        self.failed: Collection[str] = ()  # metrics that the batches leave out
         self._open_spool = open_spool
-        self._most = held_users
+        self._max_held_users = held_users
         self._held: list[Scores] = []
         self._spool: ScoreSpool | None = None
 
     def add(self, scores: Scores) -> None:
-        """Take scores of users who have not come before.
-
-        OutputError where the spool cannot take them.
-        """
+        """Add scores of new users. OutputError if the spool cannot store them."""
         self.count += len(scores.users)
         self._held.append(scores)
-        if self._open_spool is not None and self.count > self._most:
+        if self._open_spool is not None and self.count > self._max_held_users:
             self._spool = self._spool or self._open_spool()
             for held in self._held:
                 self._spool.add(held)
             self._held = []
 
     def __iter__(self) -> Iterator[Scores]:
-        given = self._spool.batches() if self._spool is not None else self._sorted()
-        return (
-            replace(each, by_metric=without_failed(each.by_metric, self.failed)) for each in given
-        )
+        batches = self._sorted() if self._spool is None else self._spool.batches()
+        for batch in batches:
+            yield replace(batch, by_metric=without_failed(batch.by_metric, self.failed))
 
     def _sorted(self) -> Iterator[Scores]:
         if not self._held:
             return
-        whole = join_scores(self._held)
-        self._held = [whole]
-        order = None if whole.users.is_monotonic_increasing else whole.users.argsort()
-        for start in range(0, len(whole.users), GIVEN_USERS):
-            some = slice(start, start + GIVEN_USERS)
-            yield _at(whole, some if order is None else order[some])
+        scores = join_scores(self._held)
+        if not scores.users.is_monotonic_increasing:
+            scores = _at(scores, scores.users.argsort())
+        self._held = [scores]
+        for start in range(0, len(scores.users), GIVEN_USERS):
+            yield _at(scores, slice(start, start + GIVEN_USERS))
 
     def close(self) -> None:
-        """Let go of them; nothing is left of the spool."""
+        """Free the scores and delete the spool."""
         self._held = []
         if self._spool is not None:
             self._spool.close()
 
 
 def take_scores(scores: Scores, is_taken: Flags) -> Scores:
-    """Those of the users, bool (n,)."""
+    """The scores of the selected users, bool (n,)."""
     return scores if is_taken.all() else _at(scores, np.flatnonzero(is_taken))
 
 
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
-    """The scores of those users of whom a run keeps them.
-
-    What is drawn of batches can be drawn once more, see `kept_among`.
-    """
-    return (
-        scores
-        if keep is Keep.ALL
-        else take_scores(scores, kept_among(scores.users, keep, comparison))
-    )
+    """The scores that a run stores. A draw of joined draws is a draw of all, see `kept_among`."""
+    if keep is Keep.ALL:
+        return scores
+    return take_scores(scores, kept_among(scores.users, keep, comparison))
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:
-    """The scores of the users of all parts, in their order; NaN where a part lacks a metric."""
+    """The scores of the users of all parts, in their order. NaN where a part lacks a metric."""
     if len(parts) == 1:
         return parts[0]
     names = dict.fromkeys(name for part in parts for name in part.by_metric)

@@ -1,4 +1,4 @@
-"""Answers that the comparisons of several candidates share: whichever run asks first asks for all, and the others take it."""
+"""Answers that the comparisons of several candidates share. The first run asks for all of them."""
 
 import threading
 from collections import defaultdict
@@ -17,7 +17,7 @@ from monitor.pipeline.pull import Arms
 
 @dataclass(slots=True, eq=False)
 class _Answer:
-    """What is asked once, who has not taken it yet, and what drops it when time is over."""
+    """A shared answer, the comparisons that have not taken it yet, and the timer that drops it."""
 
     awaited: set[str]
     forget: threading.Timer
@@ -25,26 +25,26 @@ class _Answer:
 
 
 class SharedAnswers:
-    """What the comparisons of a family are answered alike for a slot: users, lists of an arm, the baseline's second ones.
+    """Answers for a slot that all comparisons of a family share: users, and lists of an arm.
 
-    An answer, or the error in its place, is kept until each of them has taken it, at most until the deadline of the run that
-    asked. Whoever asks a second time for the same slot runs it again, and asks anew. Safe to share between threads.
+    An answer or its error is stored until each comparison has taken it, at most until the deadline
+    of the run that asked. A comparison that asks again for the slot gets a new answer.
+    Safe to share between threads.
     """
 
     def __init__(self) -> None:
         self._names = defaultdict[str, set[str]](set)
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, object], _Answer] = {}
+        self._answers: dict[tuple[str, object], _Answer] = {}
 
     def shared_by(self, comparison: Comparison, arms: Arms) -> Arms:
-        """The arms of one of them, with what it shares from now on."""
+        """The comparison's arms, with shared answers from now on."""
         lasts_s = comparison.measuring.deadline.total_seconds()
 
         def share(role: str, what: str) -> _SharedSource:
             self._names[what].add(comparison.name)
-            return _SharedSource(
-                getattr(arms, role), partial(self._take, comparison.name, what, lasts_s)
-            )
+            take = partial(self._take, comparison.name, what, lasts_s)
+            return _SharedSource(getattr(arms, role), take)
 
         baseline, candidate = map(share, Arm, comparison.arms)
         again = arms.again and share("again", "again")
@@ -53,20 +53,21 @@ class SharedAnswers:
         )
 
     def _take(
-        self, name: str, what: str, lasts_s: float, asked: object, ask: Callable[[], Any]
+        self, name: str, what: str, lasts_s: float, request: object, ask: Callable[[], Any]
     ) -> Any:  # noqa: ANN401
-        """The answer, asked for by whoever comes first.
+        """The answer. The first caller asks the source.
 
-        Waits as long as the source takes: whoever calls has a deadline.
+        Waits as long as the source takes, because the caller has a deadline.
         """
-        key = what, asked
+        key = what, request
         with self._lock:
-            answer = self._kept.get(key)
-            if is_first := answer is None or name not in answer.awaited:
+            answer = self._answers.get(key)
+            is_first = answer is None or name not in answer.awaited
+            if answer is None or is_first:
                 answer = self._begin(key, lasts_s)
             answer.awaited.discard(name)
             if not answer.awaited:
-                del self._kept[key]
+                del self._answers[key]
                 answer.forget.cancel()
         if is_first:
             try:
@@ -80,33 +81,34 @@ class SharedAnswers:
         forget = threading.Timer(lasts_s, self._forget, (key, awaited))
         forget.daemon = True
         forget.start()
-        answer = self._kept[key] = _Answer(awaited, forget)
-        return answer
+        self._answers[key] = _Answer(awaited, forget)
+        return self._answers[key]
 
     def _forget(self, key: tuple[str, object], awaited: set[str]) -> None:
         with self._lock:
-            if key in self._kept and self._kept[key].awaited is awaited:
-                del self._kept[key]
+            if key in self._answers and self._answers[key].awaited is awaited:
+                del self._answers[key]
 
 
 class _SharedSource:
-    """A source that is asked once for all of a family. Ports: Source, UserSource."""
+    """A source whose answers a family shares. Ports: Source, UserSource."""
 
     def __init__(self, source: Any, take: Callable[[object, Callable[[], Any]], Any]) -> None:  # noqa: ANN401 - of either port
         self._source, self._take = source, take
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users that may be asked for this slot."""
-        found: UserTable = self._take(slot, lambda: self._source.users(slot, dimensions))
-        return found
+        users: UserTable = self._take(slot, lambda: self._source.users(slot, dimensions))
+        return users
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        # Those who stop asking once they are certain ask round by round.
-        asked, pull = self._take(
+        # The first user identifies the round of a run that asks in rounds.
+        users, pull = self._take(
             (request.slot, *request.users[:1]), lambda: (request.users, self._source.pull(request))
         )
-        # Of users that were read at another moment, as when a run of the family was repeated, lists
-        # are no answer to this one.
-        found: Pull = pull if asked.equals(request.users) else self._source.pull(request)
-        return found
+        if not users.equals(request.users):
+            # The other run read the users at another time, such as in a repeated run.
+            pull = self._source.pull(request)
+        answer: Pull = pull
+        return answer

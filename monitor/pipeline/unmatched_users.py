@@ -1,4 +1,4 @@
-"""Why hardly any user that a run asked for is in an arm: asked of the sources only where that is so."""
+"""Why an arm lacks nearly all users of a run. Asks the sources only in that case."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -14,37 +14,27 @@ from monitor.pipeline.pull import Arms, ask_in_time
 def explain_missing_users(
     arms: Arms, coverage: Coverage, slot: datetime, seconds_left: float
 ) -> tuple[IdMismatch, ...]:
-    """How users are spelled in each arm that lacks nearly all of them.
-
-    Nothing of an arm that cannot name its users.
-    """
-    asked = coverage.all.asked
-    found = []
+    """How each arm that lacks nearly all users spells them, if it can name its users."""
+    mismatches = []
     for arm in Arm:
-        lacking = coverage.all.reasons.get((arm, CoverageReason.MISSING), 0)
-        if lacking > (1 - LEAST_COMMON) * asked and (
-            each := compare_users(arms, arm, slot, seconds_left)
-        ):
-            found.append(each)
-    return tuple(found)
+        missing = coverage.all.reasons.get((arm, CoverageReason.MISSING), 0)
+        if missing > (1 - LEAST_COMMON) * coverage.all.asked:
+            mismatches.append(compare_users(arms, arm, slot, seconds_left))
+    return tuple(filter(None, mismatches))
 
 
 def compare_users(arms: Arms, arm: Arm, slot: datetime, seconds_left: float) -> IdMismatch | None:
-    """How users are spelled otherwise in this arm.
-
-    None where they are not, or the arm cannot name them in time.
-    """
+    """How this arm spells users differently. None if it does not, or cannot name them in time."""
     if arm not in arms.listed or seconds_left <= 0:
         return None
     try:
-        sources = (arms.users, arms.listed[arm])
-        asked, listed = (
-            ask_in_time(partial(each.users, slot, ()), seconds_left, "late").users
-            for each in sources
+        panel, listed = (
+            ask_in_time(partial(source.users, slot, ()), seconds_left, "late").users
+            for source in (arms.users, arms.listed[arm])
         )
-    except (ConfigError, SourceError):  # what cannot be read has its own error
+    except (ConfigError, SourceError):  # reported where the source is pulled
         return None
-    mismatch = find_user_mismatch(asked, listed)
+    mismatch = find_user_mismatch(panel, listed)
     if mismatch is None:
         return None
     mismatch = replace(mismatch, arm=arm)

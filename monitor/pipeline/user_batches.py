@@ -1,4 +1,4 @@
-"""What the sources answered, cut into batches of users, and some users' answers put together again."""
+"""Cuts answers of sources into batches of users, and joins batches again."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.kernels.ragged import find_cells, take_lists
 from monitor.model.arrays import Flags, Floats, Ids, Rows
-from monitor.model.rankings import Pairing, Panel, Pull, RankingTable, UserBatch
+from monitor.model.rankings import CoverageReason, Pairing, Panel, Pull, RankingTable, UserBatch
 from monitor.model.runs import KeptLists
 from monitor.pairing import pair
 from monitor.pairing.id_mismatches import IdComparison
@@ -18,7 +18,7 @@ from monitor.summaries import SegmentRows
 
 
 def users_at_once(k: int) -> int:
-    """Most users that are compared at once: what a run holds beside the answers grows neither with its users nor with k."""
+    """Most users that are compared at once, so that memory grows neither with users nor with k."""
     return max(10_000, min(50_000, 1_000_000 // k))
 
 
@@ -39,50 +39,46 @@ def pair_users(users: UserBatch, k: int, compares: IdComparison | None = None) -
 
 
 def take_users(users: UserBatch, is_taken: Flags) -> UserBatch:
-    """Those of the users, bool (n,); the batch itself where it is all of them."""
+    """The batch of the selected users, bool (n,). The same batch if all are selected."""
     return users if is_taken.all() else next(_cut(users, [np.flatnonzero(is_taken)]))
 
 
 def sort_users(users: UserBatch) -> UserBatch:
-    """The users in the order of their keys; the very same batch where they are."""
+    """The batch with users ascending. The same batch if they are."""
     if users.panel.users.is_monotonic_increasing:
         return users
     return next(_cut(users, [users.panel.users.argsort()]))
 
 
-def split_users(whole: UserBatch, size: int) -> Iterator[UserBatch]:
-    """Batches of at most so many users, in the order of the panel.
-
-    At least one, which may be the very same.
-    """
-    n = len(whole.panel)
+def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
+    """At least one batch, each of at most ``size`` users, in the order of the panel."""
+    n = len(users.panel)
     if n <= size:
-        return iter([whole])
-    return _cut(whole, [np.arange(start, min(start + size, n)) for start in range(0, n, size)])
+        return iter([users])
+    return _cut(users, [np.arange(start, min(start + size, n)) for start in range(0, n, size)])
 
 
 def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBatch:
-    """One batch of the users of all of them, in their order.
+    """One batch of the users of all batches, in their order.
 
-    Weights and relevance are those of the first.
-
-    ``segments``: their names in the order that they shall have.
+    Weights and relevance are those of the first batch.
+    ``segments``: the names of segments in the order of the result.
     """
     if len(batches) == 1:
         return batches[0]
-    panels = [each.panel for each in batches]
+    panels = [batch.panel for batch in batches]
     panel = Panel(
-        users=panels[0].users.append([each.users for each in panels[1:]]),
+        users=panels[0].users.append([panel.users for panel in panels[1:]]),
         segments=join_segments(
-            [len(each) for each in panels], [each.segments for each in panels], segments
+            [len(panel) for panel in panels], [panel.segments for panel in panels], segments
         ),
     )
-    again = [each.again for each in batches if each.again is not None]
+    again = [batch.again for batch in batches if batch.again is not None]
     return replace(
         batches[0],
         panel=panel,
-        baseline=_join_pulls([each.baseline for each in batches]),
-        candidate=_join_pulls([each.candidate for each in batches]),
+        baseline=_join_pulls([batch.baseline for batch in batches]),
+        candidate=_join_pulls([batch.candidate for batch in batches]),
         again=_join_pulls(again) if again else None,
     )
 
@@ -90,22 +86,19 @@ def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBat
 def join_segments(
     counts: Sequence[int], parts: Sequence[SegmentRows], names: Sequence[str]
 ) -> dict[str, Rows]:
-    """Rows by segment where parts of so many users stand one after the other.
+    """Rows by segment of parts that follow each other. ``counts``: users of each part.
 
-    Segments that none of them has are left out.
+    Leaves out segments that no part has.
     """
     joined: dict[str, list[Rows]] = {name: [] for name in names}
     for start, segments in zip(np.cumsum([0, *counts]), parts, strict=False):
         for name, rows in segments.items():
             joined[name].append(rows + start)
-    return {name: np.concatenate(found) for name, found in joined.items() if found}
+    return {name: np.concatenate(rows) for name, rows in joined.items() if rows}
 
 
 def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
-    """The lists of all tables, in their order.
-
-    An arm's table without scores has NaN where another has them.
-    """
+    """The lists of all tables, in their order. NaN for lists without scores if any table has them."""
     if len(tables) == 1:
         return tables[0]
     lengths = np.concatenate([np.diff(table.offsets) for table in tables])
@@ -118,10 +111,7 @@ def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
 
 
 def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
-    """The lists of those of the users, bool (n,), in the order of their keys.
-
-    A segment of nobody is left out.
-    """
+    """The lists of the selected users, bool (n,), users ascending, without empty segments."""
     rows, users = np.flatnonzero(is_taken), lists.panel.users
     if not users.is_monotonic_increasing:
         rows = rows[users[rows].argsort()]
@@ -135,16 +125,15 @@ def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
     )
 
 
-def _cut(whole: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
-    """A batch for each part, positions of the panel."""
-    baseline, candidate = (
-        _PanelPull(whole.panel, pull) for pull in (whole.baseline, whole.candidate)
-    )
-    again = None if whole.again is None else _PanelPull(whole.panel, whole.again)
+def _cut(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
+    """A batch for each part, given as positions of the panel."""
+    baseline = _PanelPull(users.panel, users.baseline)
+    candidate = _PanelPull(users.panel, users.candidate)
+    again = None if users.again is None else _PanelPull(users.panel, users.again)
     for positions in parts:
         yield replace(
-            whole,
-            panel=cut_panel(whole.panel, positions),
+            users,
+            panel=cut_panel(users.panel, positions),
             baseline=baseline.take(positions),
             candidate=candidate.take(positions),
             again=None if again is None else again.take(positions),
@@ -152,12 +141,14 @@ def _cut(whole: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
 
 
 def cut_panel(panel: Panel, positions: Rows) -> Panel:
-    """The panel of the users at these positions, in this order; segments keep their names."""
-    place = np.full(len(panel), -1, dtype=np.intp)
-    place[positions] = np.arange(len(positions))
-    segments = {name: place[rows] for name, rows in panel.segments.items()}
-    kept = {name: np.sort(rows[rows >= 0]) for name, rows in segments.items()}
-    return replace(panel, users=panel.users[positions], segments=kept)
+    """The panel of the users at these positions, in this order, with the same segments."""
+    new_positions = np.full(len(panel), -1, dtype=np.intp)
+    new_positions[positions] = np.arange(len(positions))
+    segments = {}
+    for name, rows in panel.segments.items():
+        new_rows = new_positions[rows]
+        segments[name] = np.sort(new_rows[new_rows >= 0])
+    return replace(panel, users=panel.users[positions], segments=segments)
 
 
 class _PanelPull:
@@ -167,21 +158,18 @@ class _PanelPull:
         self._pull = pull
         # Looked up once for all batches.
         self._rows = find_users(panel.users, pull.rankings.users)
-        failed = list(pull.failures)
-        self._failed = np.full(len(panel), -1, dtype=np.intp)
-        if failed:  # an index of all users is dear
-            positions = panel.users.get_indexer(pd.Index(failed, dtype="str"))
-            self._failed[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
-        self._failures = failed
+        self._failed_users = list(pull.failures)
+        self._failed_rows = np.full(len(panel), -1, dtype=np.intp)
+        if self._failed_users:  # because an index of all users is expensive
+            positions = panel.users.get_indexer(pd.Index(self._failed_users, dtype="str"))
+            self._failed_rows[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
         self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
-        rows, failed = self._rows[positions], self._failed[positions]
-        users = [self._failures[place] for place in failed[failed >= 0]]
-        versions, self._versions = (
-            self._versions,
-            {},
-        )  # those of all users are counted with the first of them
+        rows, failed = self._rows[positions], self._failed_rows[positions]
+        users = [self._failed_users[row] for row in failed[failed >= 0]]
+        # The versions of all users are counted with the first batch.
+        versions, self._versions = self._versions, {}
         return replace(
             self._pull,
             rankings=take_table(self._pull.rankings, rows[rows >= 0]),
@@ -198,13 +186,18 @@ def take_table(table: RankingTable, rows: Rows) -> RankingTable:
     else:
         cells, offsets = find_cells(table.offsets, rows)
         items = table.items.take(cells)
-    scores = None if table.scores is None else take_lists(table.scores, table.offsets, rows)[0]
+    scores = None
+    if table.scores is not None:
+        scores, _ = take_lists(table.scores, table.offsets, rows)
     return RankingTable(users=table.users[rows], offsets=offsets, items=items, scores=scores)
 
 
 def _join_pulls(pulls: Sequence[Pull]) -> Pull:
-    failures = {user: reason for pull in pulls for user, reason in pull.failures.items()}
-    notes = {reason: note for pull in reversed(pulls) for reason, note in pull.notes.items()}
+    failures: dict[str, CoverageReason] = {}
+    notes: dict[CoverageReason, str] = {}
+    for pull in pulls:
+        failures |= pull.failures
+        notes = {**pull.notes, **notes}
     rankings = join_tables([pull.rankings for pull in pulls])
     return Pull(rankings=rankings, failures=failures, notes=notes)
 
@@ -214,20 +207,19 @@ def _join_ids(parts: Sequence[Ids]) -> Ids:
     numbers = [part for part in filled if isinstance(part, np.ndarray)]
     if len(numbers) == len(filled):
         return np.concatenate(numbers)
-    # Numbers in one batch, text in another: one of them spells its numbers, and as text both are
-    # the same items.
-    joined: ExtensionArray = pd.concat(
-        [pd.Series(part).astype("str") for part in filled], ignore_index=True
-    ).array
+    # One batch has numbers and another has text. As text, the ids of the same item are equal.
+    texts = [pd.Series(part).astype("str") for part in filled]
+    joined: ExtensionArray = pd.concat(texts, ignore_index=True).array
     return joined
 
 
 def _join_scores(tables: Sequence[RankingTable]) -> Floats | None:
     if all(table.scores is None for table in tables):
         return None
-    return np.concatenate(
-        [
-            np.full(len(table.items), np.nan) if table.scores is None else table.scores
-            for table in tables
-        ]
-    )
+    columns = []
+    for table in tables:
+        if table.scores is None:
+            columns.append(np.full(len(table.items), np.nan))
+        else:
+            columns.append(table.scores)
+    return np.concatenate(columns)

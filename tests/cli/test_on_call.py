@@ -84,7 +84,7 @@ def test_what_cannot_be_accepted_or_silenced_is_told():
         silence add alert --for 1h | 2 | 'alert' is no matcher
         silence add alert=x | 2 | give either --for or --until
         silence add alert=x --for 1h --until 2024-01-08 | 2 | give either --for or --until
-        silence add alert=x --until 2024-01-08 | 2 | nothing would be held back
+        silence add alert=x --until 2024-01-08 | 2 | the silence would have no effect
         silence add alert=~( --for 1h | 2 | is no regular expression
         silence add --for 1h | 2 | Missing argument
         silence expire 9223372036854775808 | 2 | less than or equal

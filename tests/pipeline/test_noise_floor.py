@@ -93,7 +93,7 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
             (
                 "item_weights: no answer when the run's deadline passed after 1.0 s; "
                 "noise_floor: no answer when the run's deadline passed after 1.0 s; "
-                "item_titles: no answer within 1 s: items go by their ids"
+                "item_titles: no answer within 1 s: items are shown by their ids"
             ),
         ),
     ],

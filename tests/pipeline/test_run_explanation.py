@@ -71,7 +71,7 @@ def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
     found = run(OTHER).explanation
     assert found is not None
     assert found.sentence == (
-        "No earlier lists to hold this against. Lists lie 1.0000 from identical ones: items "
+        "No earlier lists to compare with. The distance from identical lists is 1.0000: items "
         "replaced 100 %."
     )
     assert (found.before, found.drop, found.causes, found.falls, found.paired, found.arm) == (
@@ -200,9 +200,7 @@ LOST = (
 def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, failures, said):
     what = changed(TWO, min_paired_share=least, rules=(*TWO.judging.rules, *LOST))
     candidate = pull({name: SAME[name] for name in NAMES[40:]}, failures=failures)
-    candidate = replace(
-        candidate, notes={CoverageReason.SERVER_ERROR: "recs answered 503; for example u1"}
-    )
+    candidate = replace(candidate, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     result = ran(
         what, pull(SAME), candidate, users(*NAMES, country=COUNTRIES), memory=after(run(SAME, what))
     )
@@ -262,7 +260,8 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
         run(OTHER, changed(TWO, rules=rules), late).explanation for rules in (TWO.judging.rules, ())
     )
     since = f"Since the run of {format_instant(SLOT)}: "
-    assert told == replace(came.explanation, sentence=f"{since}{came.explanation.sentence}")
+    recalled = f"{since}{came.explanation.sentence}"
+    assert told == replace(came.explanation, sentence=recalled, is_recalled=True)
     assert unchanged is not None
     assert unchanged.finding is None
     (alert,) = add_explanations((transition(metric="coverage", statistic="unchanged_list"),), told)

@@ -74,7 +74,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
         matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),
         id_mismatches=_find_mismatches(watched.arms, slot, measured.run),
         unmatched=_find_unmatched(comparison, watched.arms, slot),
-        notes=measured.notes,
+        notes={key: str(note) for key, note in measured.notes.items()},
         titles=titles,
     )
 

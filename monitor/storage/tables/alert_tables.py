@@ -64,6 +64,7 @@ transitions = numbered_table(
     Column("explanation", Words),
     *optional(Number, "interval_low", "interval_high", "normal"),
     Column("incident", Words),
+    Column("is_new_normal", Boolean, nullable=False, server_default=false()),
     UniqueConstraint(
         "comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"
     ),

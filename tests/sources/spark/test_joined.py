@@ -297,7 +297,7 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, file
     damage(Path(files[1].path))
     measured = measure(there(spark, files))
     assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == SIZE
-    assert reason in measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE]
+    assert reason in measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE].text
 
 
 @pytest.mark.usefixtures("shared")
