@@ -2,6 +2,7 @@
 
 import mmap
 from collections.abc import Callable, Iterator
+from itertools import count
 from types import ModuleType
 from typing import Any
 
@@ -53,6 +54,14 @@ def test_little_work_is_numpys_and_starts_nothing(children):
     process = Engines(worth_loading=1_000)
 
     assert [process.compiled(300) for _ in range(3)] == [None] * 3
+    assert not children
+
+
+def test_work_of_earlier_periods_does_not_count(children):
+    calls_s = count(0.0, choice.PERIOD_S)
+    process = Engines(worth_loading=1_000, monotonic=calls_s.__next__)
+
+    assert [process.compiled(600) for _ in range(5)] == [None] * 5
     assert not children
 
 

@@ -5,10 +5,11 @@ Both engines give the same results. Only the speed differs.
 ``RANKWATCH_ENGINE`` selects the engine: ``numpy``; ``numba``, with an error if it is not available;
 or ``auto``, the default. Numba is the extra ``[fast]``. Loading its machine code takes 0.8 s of CPU
 time. Compiling takes ten to twenty seconds, once for each machine and version. So ``auto`` starts
-with numpy. After numpy has worked for about as long as loading would take, a child process of low
-priority fills numba's cache. The cache is in `__pycache__` next to `compiled`, in the user's cache
-directory, or in ``NUMBA_CACHE_DIR``. The machine code is loaded only after the child has ended
-without an error. So no call waits for the compiler.
+with numpy. After numpy has worked within a minute for about as long as loading would take, a child
+process of low priority fills numba's cache. The cache is in `__pycache__` next to `compiled`, in
+the user's cache directory, or in ``NUMBA_CACHE_DIR``. The machine code is loaded only after the
+child has ended without an error. So no call waits for the compiler. A process with less work stays
+with numpy, since machine code takes 90 to 120 MB of memory.
 
 If numba is not installed, nothing can be cached, or the system forbids machine code
 (``MemoryDenyWriteExecute=yes``), numpy continues and nothing is logged. To fill the cache in
@@ -21,6 +22,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
@@ -34,10 +37,12 @@ VARIABLE = "RANKWATCH_ENGINE"
 MAX_K = 4096
 """Longest lists for machine code: hash collisions cost up to k**2, and rank sums have 32 bits."""
 WORTH_LOADING = 4_000_000_000
-"""Comparisons by numpy (k**2 a pair) before machine code is loaded.
+"""Comparisons by numpy (k**2 a pair) within ``PERIOD_S`` before machine code is loaded.
 
 They take one to three seconds, depending on the length of lists.
 """
+PERIOD_S = 60.0
+"""Comparisons of earlier periods do not count: machine code would save a daemon seconds an hour."""
 TEXT_COST = 200
 """Comparisons that take as long as the code of one text by Arrow: about 100 nanoseconds."""
 
@@ -53,10 +58,16 @@ class Engine(StrEnum):
 class Engines:
     """The engine of one process. It is thread-safe."""
 
-    def __init__(self, worth_loading: int = WORTH_LOADING) -> None:
+    def __init__(
+        self,
+        worth_loading: int = WORTH_LOADING,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._worth_loading = worth_loading
+        self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._done = 0
+        self._period_began_s = 0.0
+        self._done = 0  # comparisons in the present period
         self._child: subprocess.Popen[bytes] | None = None
         self._is_refused = False
         self._compiled: ModuleType | None = None
@@ -78,19 +89,28 @@ class Engines:
         return self._compiled
 
     def _consider(self, comparisons: int) -> None:
-        """Count comparisons, and start or check the compiling child once there are enough."""
-        self._done += comparisons
-        if self._is_refused or self._done < self._worth_loading:
+        """Start the compiling child once a period has enough comparisons; then check the child."""
+        if self._is_refused:
             return
         if self._child is None:
-            self._child = _start_compiling()
-            self._is_refused = self._child is None
+            if self._count(comparisons) >= self._worth_loading:
+                self._child = _start_compiling()
+                self._is_refused = self._child is None
             return
         exit_code = self._child.poll()
         if exit_code == 0:
             self._load()
         elif exit_code is not None:
             self._is_refused = True
+
+    def _count(self, comparisons: int) -> int:
+        """Count comparisons. Returns the number of the present period."""
+        now_s = self._monotonic()
+        if now_s - self._period_began_s >= PERIOD_S:
+            self._period_began_s = now_s
+            self._done = 0
+        self._done += comparisons
+        return self._done
 
     def _load(self) -> None:
         reason = _obstacle()
