@@ -171,7 +171,7 @@ REDIS: list[tuple[Callable[[], Exception], str]] = [
     ),
     (
         lambda: redis.InvalidResponse(f"Protocol Error: b'{ID}'"),
-        "what answers there is no Redis server",
+        "the server that answers is no Redis server",
     ),
     (lambda: redis.ConnectionError(ID), "the server closed the connection"),
     (lambda: redis.TimeoutError(ID), "no answer within the timeout"),
