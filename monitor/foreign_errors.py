@@ -278,7 +278,7 @@ _OF_FILES = {
         "the file is cut off or still being written, write it again",
     ),
     "BadGzipFile": Cause(
-        "it holds no gzip data, as its name says", "correct its name, or compress it"
+        "it contains no gzip data, although its name says so", "correct its name, or compress it"
     ),
     "PermissionException": _DENIED,
     "IOException": Cause(
@@ -290,7 +290,7 @@ _OF_FILES = {
     "ArrowTypeError": _TYPE,
     "ArrowMemoryError": _BY_ERRNO[errno.ENOMEM],
     "ArrowCapacityError": Cause(
-        "it holds more than 2 GiB of text in one piece", "write smaller files or shorter texts"
+        "it contains more than 2 GiB of text in one piece", "write smaller files or shorter texts"
     ),
     "ArrowInvalid": Cause(
         "its content does not have the format or the types it is read in",
@@ -343,12 +343,12 @@ _OF_STORES = {
         "this machine's clock differs from the store's", "set the clock", permanent=False
     ),
     "AccessDenied": Cause(
-        "the store does not let these credentials read it",
+        "these credentials may not read it",
         "grant them the right to read",
         permanent=False,
     ),
     "403": Cause(
-        "the store does not let these credentials read it",
+        "these credentials may not read it",
         "grant them the right to read",
         permanent=False,
     ),
@@ -360,10 +360,10 @@ _OF_STORES = {
         "the bucket is in another region", "set its region in the environment"
     ),
     "SlowDown": Cause(
-        "the store takes no more requests at this moment", "try again later", permanent=False
+        "the store accepts no more requests at this moment", "try again later", permanent=False
     ),
     "503": Cause(
-        "the store takes no more requests at this moment", "try again later", permanent=False
+        "the store accepts no more requests at this moment", "try again later", permanent=False
     ),
     "EndpointConnectionError": _NO_ROUTE,
     "ConnectTimeoutError": _NO_ANSWER,
@@ -443,8 +443,8 @@ _NO_SERVER = Cause(
 )
 _UNCONNECTED = {
     "SSL was required": Cause(
-        "the server takes no TLS, and sslmode asks for it",
-        "set sslmode=prefer, or let the server take TLS",
+        "the server does not support TLS, and sslmode requires it",
+        "set sslmode=prefer, or enable TLS on the server",
     ),
     "Connection refused": _REFUSED,
     "resolve host": _NO_NAME,
@@ -467,7 +467,7 @@ _NO_COLUMN = Cause(
     "there is no such column", "check the columns' names in the query and in the options"
 )
 _NO_FUNCTION = Cause(
-    "no function or operator takes values of these types",
+    "no function or operator accepts values of these types",
     "cast one of them in the query, such as CAST(user_id AS text)",
 )
 _SYNTAX = Cause(
@@ -481,7 +481,7 @@ _BAD_VALUE = Cause(
 )
 _RANGE = Cause("a number is out of the range of its type", "cast it to a wider type in the query")
 _TOO_MANY = Cause(
-    "the server takes no more connections", "raise its limit or close others", permanent=False
+    "the server accepts no more connections", "raise its limit or close others", permanent=False
 )
 _LOCKED = Cause(
     "it is locked by another process", "wait until that has written, or end it", permanent=False
@@ -613,7 +613,7 @@ _SQLITE_WORDS = {
     "incomplete input": _SYNTAX,
     "unrecognized token": _SYNTAX,
     "too many SQL variables": Cause(
-        "the statement binds more users than SQLite takes", "lower batch"
+        "the statement binds more users than SQLite allows", "lower batch"
     ),
     "malformed JSON": _NO_JSON,
     "integer overflow": _RANGE,
@@ -659,7 +659,7 @@ _REDIS_GRANT = Cause(
 )
 _LOADING = Cause(
     "the server is loading its data",
-    "wait until it has, it takes no commands before",
+    "wait until the data is loaded",
     permanent=False,
 )
 _READ_ONLY = Cause("the server is a read-only replica", "name the master in url")
@@ -675,7 +675,7 @@ _OF_REDIS_CLASSES = {
     "AuthorizationError": _REDIS_LOGIN,
     "MaxConnectionsError": _TOO_MANY,
     "MasterNotFoundError": Cause(
-        "the sentinels know no such master", "check the sentinels and the service's name in url"
+        "the sentinels have no such master", "check the sentinels and the service's name in url"
     ),
     "OutOfMemoryError": _MEMORY,
     "ClusterDownError": Cause("the cluster is down", "look at its nodes", permanent=False),
@@ -690,7 +690,7 @@ _OF_REDIS_CONNECTIONS = {
     "TimeoutError": _NO_ANSWER,
     "ConnectionError": _CLOSED,
     "ValueError": Cause(
-        "an answer has another form than the command gives", "check that url names a Redis server"
+        "an answer does not have the format of the command", "check that url names a Redis server"
     ),
     "DataError": Cause("the client cannot send such a key", "check key and field"),
 }

@@ -228,7 +228,7 @@ class _Unreadable:
 
 def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     if not isinstance(path, str):
-        return _Unreadable("must be the path of a file that holds the value")
+        return _Unreadable("must be the path of a file with the value")
     try:
         file = Path(base or ".") / _expand_home(path)
         text = read_bounded(file, _LARGEST_SECRET_FILE).decode().rstrip("\r\n")
@@ -237,7 +237,7 @@ def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or type(error).__name__
         return _Unreadable(f"cannot read {path}: {cause}")
-    return text or _Unreadable(f"{path} is empty: it must hold the value")
+    return text or _Unreadable(f"{path} is empty: it must contain the value")
 
 
 class Options(BaseModel):
@@ -253,7 +253,7 @@ class Options(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_secret_files(cls, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - raw input is anything
+    def _read_secret_files(cls, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - raw input
         if not isinstance(data, Mapping):
             return data
         base = (info.context or {}).get("base_dir")
@@ -313,7 +313,7 @@ class Options(BaseModel):
                 continue
             properties[f"{name}_file"] = {
                 "type": "string",
-                "description": f"Path of a file that holds {name}.",
+                "description": f"Path of a file with the value of `{name}`.",
             }
             forms = [{"required": [name]}, {"required": [f"{name}_file"]}]
             rule: dict[str, Any] = {"not": {"allOf": forms}}

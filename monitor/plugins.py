@@ -89,7 +89,7 @@ class Registry(dict[str, T]):
             return self._read(entries[0].load(), name, who)
         except PluginError as error:
             return PluginError(f"{who}: {error}")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - another author's module may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
             return PluginError(f"{who}: {_why_not_imported(error)}")
 
 
@@ -129,7 +129,12 @@ class Guard:
     threads.
     """
 
-    def __init__(self, who: str, kind: type[MonitorError], **fields: Any) -> None:  # noqa: ANN401 - of its errors
+    def __init__(
+        self,
+        who: str,
+        kind: type[MonitorError],
+        **fields: Any,  # noqa: ANN401 - arguments of the error's class
+    ) -> None:
         self._who, self._kind, self._fields = who, kind, fields
         self._free = threading.Semaphore(_MOST_CALLS)
 

@@ -376,7 +376,7 @@ def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
     if comparison.has("relevance") and lacks_lists(comparison):
         yield Problem(
             ("keep_lists",),
-            "relevance that arrives later is compared with kept lists: remove this key",
+            "relevance that arrives later is compared with stored lists: remove this key",
         )
     floor = comparison.get("noise_floor")
     if floor is None or not floor.temporal:

@@ -36,7 +36,7 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     excerpt = _read_keys(read_mapping(text, str(path), None), base)
     if excerpt is not None:
         return excerpt
-    from monitor.settings.loader import parse_settings  # noqa: PLC0415 - it imports all sources and receivers
+    from monitor.settings.loader import parse_settings  # noqa: PLC0415 - slow
 
     settings = parse_settings(text, name=str(path), base_dir=base)
     return DatabaseSettings(

@@ -213,7 +213,7 @@ class _Builder:
         if id(node) in self._open:
             message = "an alias is inside of the value that it refers to"
         elif self._values > _MAX_VALUES:
-            message = f"aliases and values together come to more than {_MAX_VALUES} values"
+            message = f"there are more than {_MAX_VALUES} values, with those of aliases"
         elif len(path) > _MAX_DEPTH:
             message = f"nested more than {_MAX_DEPTH} levels deep"
         else:
