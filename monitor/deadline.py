@@ -1,6 +1,6 @@
-"""Deadlines: a point in time by which work must be over, and calls that are given up when it has passed.
+"""Deadlines, and calls that rankwatch abandons when their deadline has passed.
 
-Calls to vendors run in a daemon thread of their own; what they loop over asks the same deadline between its steps.
+Calls to vendors run in a separate daemon thread. Loops check the deadline between their steps.
 """
 
 import queue
@@ -19,25 +19,22 @@ T = TypeVar("T")
 SignalHandler = Callable[[int, FrameType | None], object]
 
 _AGAIN_S = 0.5
-"""What was interrupted while no statement was under way is interrupted again."""
+"""Seconds until the next interrupt: an interrupt between two statements has no effect."""
 
 
 class OverdueError(Exception):
-    """The deadline has passed; the caller says whose."""
+    """The deadline has passed. The caller adds what was late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """``at`` on the monotonic clock.
-
-    Real time, because what it bounds (sockets, statements, disks) runs on real time.
-    """
+    """``at`` on the monotonic clock, because sockets, statements and disks use real time."""
 
     at: float
 
     @classmethod
     def after(cls, seconds: float) -> Self:
-        """Return the deadline so many seconds from now."""
+        """The deadline that is so many seconds from now."""
         return cls(time.monotonic() + seconds)
 
     @property
@@ -47,23 +44,23 @@ class Deadline:
 
     @property
     def is_past(self) -> bool:
-        """Whether it is over."""
+        """Whether the deadline has passed."""
         return time.monotonic() >= self.at
 
     def require_time(self) -> None:
-        """Return while there is time left, else OverdueError."""
+        """OverdueError if the deadline has passed."""
         if self.is_past:
             raise OverdueError
 
 
 class BackgroundCall(Generic[T]):
-    """A call under way in a daemon thread: a hung call holds up neither its caller nor the end of the process."""
+    """A running call in a daemon thread. If it hangs, its caller and the process can still end."""
 
     def __init__(self, work: Callable[[], T], *, name: str) -> None:
         self._done: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
-        self._given_up = threading.Event()
+        self._is_abandoned = threading.Event()
         self._interrupts: list[Callable[[], object]] = []
-        # In the caller's context, so that lines of the log name the same run.
+        # The caller's context, so that lines of the log name the same run.
         context = copy_context()
         threading.Thread(target=context.run, args=(self._run, work), name=name, daemon=True).start()
 
@@ -77,28 +74,28 @@ class BackgroundCall(Generic[T]):
             self._done.put(lambda: value)
 
     def wait(self, deadline: Deadline) -> T:
-        """Result of the call, or the exception it raised.
+        """Result of the call, or the exception that it raised.
 
-        OverdueError at the deadline. To be called once.
+        OverdueError at the deadline. Can be called once.
         """
         try:
             outcome = self._done.get(timeout=deadline.remaining_s)
         except queue.Empty:
-            self._give_up()
+            self._abandon()
             raise OverdueError from None
-        except BaseException:  # Ctrl-C and the like
-            self._give_up()
+        except BaseException:  # such as Ctrl-C
+            self._abandon()
             raise
         return outcome()
 
-    def _give_up(self) -> None:
-        self._given_up.set()
+    def _abandon(self) -> None:
+        self._is_abandoned.set()
         if self._interrupts:
             threading.Thread(
-                target=self._interrupt_to_the_end, name="interrupt", daemon=True
+                target=self._interrupt_until_end, name="interrupt", daemon=True
             ).start()
 
-    def _interrupt_to_the_end(self) -> None:
+    def _interrupt_until_end(self) -> None:
         while self._interrupts:
             for interrupt in tuple(self._interrupts):
                 _interrupt(interrupt)
@@ -106,10 +103,10 @@ class BackgroundCall(Generic[T]):
 
     @contextmanager
     def interrupting(self, interrupt: Callable[[], object]) -> Iterator[None]:
-        """Have the call's work interrupted by this once nobody waits for it any more."""
+        """Call ``interrupt`` if the caller abandons the call during the block."""
         self._interrupts.append(interrupt)
         try:
-            if self._given_up.is_set():
+            if self._is_abandoned.is_set():
                 raise OverdueError
             yield
         finally:
@@ -118,7 +115,7 @@ class BackgroundCall(Generic[T]):
 
 @contextmanager
 def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -> Iterator[None]:
-    """What is done inside is interrupted once the deadline has passed: an interrupt between two statements stops neither."""
+    """Call ``interrupt``, again and again, if the deadline passes during the block."""
     ended = threading.Event()
 
     def watch(deadline: Deadline) -> None:
@@ -139,17 +136,17 @@ def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -
 def signals_handled(
     handle: Callable[[SignalHandler, int, FrameType | None], object],
 ) -> Iterator[None]:
-    """SIGINT and SIGTERM of the main thread are handled so inside.
+    """Call ``handle`` for SIGINT and SIGTERM during the block, in the main thread.
 
-    The first argument is what handles them outside.
+    Its first argument is the handler outside of the block.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    is_main = threading.current_thread() is threading.main_thread()
-    handlers = {
-        number: handler for number, handler in before.items() if is_main and callable(handler)
-    }
-    for number, handler in handlers.items():
-        signal.signal(number, partial(handle, handler))
+    handlers: dict[signal.Signals, SignalHandler] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+                signal.signal(number, partial(handle, handler))
     try:
         yield
     finally:
@@ -158,7 +155,10 @@ def signals_handled(
 
 
 def interrupted_by_signals(interrupt: Callable[[], object]) -> AbstractContextManager[None]:
-    """SIGINT and SIGTERM interrupt the main thread inside, in libraries that would drop or delay what handlers raise."""
+    """Call ``interrupt`` too on SIGINT and SIGTERM, during the block.
+
+    It is for libraries that ignore or delay exceptions of signal handlers.
+    """
 
     def handle(before: SignalHandler, number: int, frame: FrameType | None) -> None:
         _interrupt(interrupt)
@@ -168,7 +168,7 @@ def interrupted_by_signals(interrupt: Callable[[], object]) -> AbstractContextMa
 
 
 def _interrupt(interrupt: Callable[[], object]) -> None:
-    # What has just ended cannot be interrupted.
+    # Work that has just ended cannot be interrupted, and may raise anything.
     with suppress(Exception):
         interrupt()
 
@@ -177,9 +177,11 @@ _CALL: ContextVar[BackgroundCall[Any] | None] = ContextVar("call", default=None)
 
 
 def interrupt_when_given_up(interrupt: Callable[[], object]) -> AbstractContextManager[None]:
-    """What a background call does inside is interrupted by this once nobody waits for the call any more."""
+    """Call ``interrupt`` if the background call that runs the block is abandoned."""
     call = _CALL.get()
-    return nullcontext() if call is None else call.interrupting(interrupt)
+    if call is None:
+        return nullcontext()
+    return call.interrupting(interrupt)
 
 
 def _raise(error: BaseException) -> NoReturn:

@@ -1,22 +1,23 @@
-"""Every exception that rankwatch raises on purpose, and the exit code each ends the command line with.
+"""The exceptions that rankwatch raises, and the exit code of the command line for each.
 
     MonitorError                    1
     ├── ConfigError                 2   the configuration, an option or an argument is wrong
-    ├── InputError                  2   data handed to the Python interface cannot be read as rankings
+    ├── InputError                  2   data for the Python interface cannot be read as rankings
     │   └── MetricError             2   no such metric or parameter, or its value is out of range
-    ├── SourceError                 3   a source (of lists or of users) could not be read as a whole
-    │   ├── UserDataError           3   by what it holds of one user
-    │   └── UnreadableError         3   by what it holds: rows that cannot be read, names that are not the expected ones
-    ├── OutputError                 3   scores could not be written to where `scores_to` says
-    ├── RunError                    3   a run could not be brought to an end
-    │   └── SlotTakenError          3   the slot is being run by somebody else at this moment
-    ├── DatabaseError               4   the database is away, locked, or refuses
+    ├── SourceError                 3   a source of lists or users could not be read at all
+    │   ├── UserDataError           3   because of the data of one user
+    │   └── UnreadableError         3   because of rows that cannot be read, or unexpected names
+    ├── OutputError                 3   scores could not be written to the place in `scores_to`
+    ├── RunError                    3   a run could not be completed
+    │   └── SlotTakenError          3   another process runs the slot at this moment
+    ├── DatabaseError               4   the database is unreachable, locked, or refuses a statement
     │   ├── SchemaError             4   the database's schema is older or newer than this program
-    │   └── LeaseLostError          4   another daemon leads now: what this one began is not written
-    └── DeliveryError               5   a receiver did not take a notification
+    │   └── LeaseLostError          4   another daemon leads now, so this one does not write
+    └── DeliveryError               5   a receiver did not accept a notification
 
-A failure of one user is no exception: it is counted in Coverage. I/O errors carry ``permanent``: False when the same call
-may succeed later. Messages say what failed, which one, what was expected, and what to do; they never hold a secret.
+A failure of one user is no exception: it is counted in Coverage. Errors of I/O have ``permanent``,
+which is False if the same call may succeed later. Messages say what failed, where, and what to do.
+They never contain a secret.
 """
 
 import traceback
@@ -29,9 +30,9 @@ _PROGRAM = Path(__file__).parent
 
 
 def describe_fault(error: BaseException) -> str:
-    """Return the type of an unexpected error and its place in our code.
+    """The class of an unexpected error and its place in our code, without its text.
 
-    The error's own text can quote data.
+    The text can quote data.
     """
     frames = traceback.extract_tb(error.__traceback__)
     our_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(_PROGRAM)]
@@ -40,7 +41,7 @@ def describe_fault(error: BaseException) -> str:
 
 
 class MonitorError(Exception):
-    """Base of every error below; its text is one line made for a person."""
+    """Base of every error below. Its text is one line for a person."""
 
     exit_code: ClassVar[int] = 1
 
@@ -50,13 +51,13 @@ class MonitorError(Exception):
 
 
 class ConfigError(MonitorError):
-    """The configuration cannot be used; the text lists every problem, one a line."""
+    """The configuration cannot be used. The text lists every problem, one a line."""
 
     exit_code = 2
 
 
 class InputError(MonitorError):
-    """Data given to the Python interface or to ``compare`` cannot be read as rankings."""
+    """Data for the Python interface or for ``compare`` cannot be read as rankings."""
 
     exit_code = 2
 
@@ -66,21 +67,18 @@ class MetricError(InputError):
 
 
 class SourceError(MonitorError):
-    """A source could not be read as a whole: file missing, column wrong, query refused."""
+    """A source could not be read: a file is missing, a column is wrong, a query is refused."""
 
     exit_code = 3
 
     @property
     def shown(self) -> str:
-        """The text where users need not be hidden; it may name what the source holds."""
+        """The text if users need not be hidden. It may quote data of the source."""
         return str(self)
 
 
 class UserDataError(SourceError):
-    """What a source holds of one ``user`` makes all of it unreadable.
-
-    ``what`` is the text without the user.
-    """
+    """The data of one ``user`` is unreadable. ``what`` is the text without the user."""
 
     def __init__(self, user: str, what: str) -> None:
         super().__init__(f"user {user[:_LONGEST_USER]!r} {what}")
@@ -88,9 +86,9 @@ class UserDataError(SourceError):
 
 
 class UnreadableError(SourceError):
-    """What a source holds cannot be read.
+    """The data of a source cannot be read.
 
-    The text has no value or name that it holds; ``shown`` has examples.
+    The text has no value or name from the source; ``shown`` has examples.
     """
 
     def __init__(self, message: str, shown: str) -> None:
@@ -104,30 +102,30 @@ class UnreadableError(SourceError):
 
 
 class OutputError(MonitorError):
-    """A run's scores could not be written to where the configuration wants them beside the database."""
+    """A run's scores could not be written to the place in ``scores_to``."""
 
     exit_code = 3
 
 
 class RunError(MonitorError):
-    """A run could not be brought to an end."""
+    """A run could not be completed."""
 
     exit_code = 3
 
 
 class SlotTakenError(RunError):
-    """Another process holds the claim on the slot."""
+    """Another process has claimed the slot."""
 
 
 class DatabaseTrouble(StrEnum):
-    """What kept the database from doing what it was asked for; a closed set, a label of metrics."""
+    """Why the database did not do a statement. A closed set: it becomes a metric label."""
 
     UNREACHABLE = "unreachable"
-    HUNG = "hung"  # it neither did it nor refused
+    HUNG = "hung"  # no answer in time
     DENIED = "denied"
     DISK = "disk"
     LOCKED = "locked"
-    CONFLICT = "conflict"  # everyday life among many writers
+    CONFLICT = "conflict"  # normal with many writers
     READ_ONLY = "read_only"
     OVERLOADED = "overloaded"
     SCHEMA = "schema"
@@ -155,13 +153,13 @@ class SchemaError(DatabaseError):
 
 
 class LeaseLostError(DatabaseError):
-    """This daemon does not lead, or not any more: trying again cannot help, whoever leads does the work."""
+    """This daemon does not lead, or no longer. A retry cannot help: the leader does the work."""
 
     trouble = DatabaseTrouble.CONFLICT
 
 
 class DeliveryTrouble(StrEnum):
-    """What keeps a message from being delivered. A closed set: it becomes a metric label."""
+    """Why a message is not delivered. A closed set: it becomes a metric label."""
 
     REFUSED = "refused"
     RATE_LIMITED = "rate_limited"
@@ -170,10 +168,10 @@ class DeliveryTrouble(StrEnum):
 
 
 class DeliveryError(MonitorError):
-    """A receiver did not take a message; ``permanent`` when sending the same again cannot help.
+    """A receiver did not accept a message; ``permanent`` if sending it again cannot help.
 
-    ``may_be_known``: it may have taken it, as after a time-out. ``of_message``: another one, or a
-    part, may be taken.
+    ``may_be_known``: the receiver may have it, as after a timeout. ``of_message``: the receiver may
+    accept another message, or a part of this one.
     """
 
     exit_code = 5
@@ -194,9 +192,11 @@ class DeliveryError(MonitorError):
 
     @property
     def trouble(self) -> DeliveryTrouble:
-        """Its kind: refused for good, put off, not known to have arrived, or not sent at all."""
+        """The kind of the failure."""
         if self.permanent:
             return DeliveryTrouble.REFUSED
         if self.retry_after_s is not None:
             return DeliveryTrouble.RATE_LIMITED
-        return DeliveryTrouble.NO_ANSWER if self.may_be_known else DeliveryTrouble.UNREACHABLE
+        if self.may_be_known:
+            return DeliveryTrouble.NO_ANSWER
+        return DeliveryTrouble.UNREACHABLE

@@ -1,6 +1,6 @@
-"""Reads a small file whole, so that nothing about it can hold anybody up.
+"""Reads small files without waiting for devices, and replaces files of any size atomically.
 
-Replaces one of any size. Knows no setting.
+This module has no settings.
 """
 
 import errno
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 PIPE_S = 5.0
-"""How long all of what comes through a pipe may take, in seconds."""
+"""Most seconds to read all data from a pipe."""
 
 _PIECE = 1 << 16
 _NO_FILE = "it is no file"
@@ -28,20 +28,19 @@ def read_bounded(
 ) -> bytes:
     """Content of a regular file of at most ``most`` bytes.
 
-    Of a pipe too where that may be, within ``pipe_s`` seconds.
-
-    OSError, whose ``strerror`` is the reason in words: FileNotFoundError, EFBIG when there is more,
-    and for directories, devices and sockets, of which nothing is waited for.
+    With ``may_be_pipe`` also the content of a pipe, within ``pipe_s`` seconds. OSError with the
+    cause in ``strerror``: FileNotFoundError, EFBIG if there is more. Directories, devices and
+    sockets raise OSError at once.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except ValueError:  # "\0" and halves of characters
+    except ValueError:  # "\0" and unpaired surrogates
         raise OSError(errno.EINVAL, "no file can have that name") from None
     except OSError as error:
-        is_socket = error.errno == errno.ENXIO
-        raise OSError(
-            error.errno, _NO_FILE if is_socket else error.strerror or "input/output error"
-        ) from None
+        cause = error.strerror or "input/output error"
+        if error.errno == errno.ENXIO:  # a socket
+            cause = _NO_FILE
+        raise OSError(error.errno, cause) from None
     try:
         kind = os.fstat(number).st_mode
         if stat.S_ISREG(kind):
@@ -58,12 +57,10 @@ def _read_pipe(number: int, most: int, until: float) -> bytes:
         selector.register(number, selectors.EVENT_READ)
 
         def read(size: int) -> bytes:
-            while (left := until - time.monotonic()) > 0 and selector.select(left):
-                with suppress(BlockingIOError):  # somebody else has read it
+            while (left_s := until - time.monotonic()) > 0 and selector.select(left_s):
+                with suppress(BlockingIOError):  # another process has read it
                     return os.read(number, size)
-            raise OSError(
-                errno.ETIMEDOUT, "it is a pipe, and whoever writes to it does not come to an end"
-            )
+            raise OSError(errno.ETIMEDOUT, "it is a pipe, and its writer did not close it in time")
 
         return _read(most, read)
 
@@ -77,8 +74,11 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
     return bytes(content)
 
 
-def describe_exposure(path: str | os.PathLike[str], told: str, remedy: str) -> str | None:
-    """What to say where every account of this machine may read the file: ``told`` is what that means; None where none may."""
+def describe_exposure(path: str | os.PathLike[str], consequence: str, remedy: str) -> str | None:
+    """A warning if every account of this machine may read the file, else None.
+
+    ``consequence`` completes "every account of this machine".
+    """
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116 - takes text too
     except OSError:
@@ -86,14 +86,15 @@ def describe_exposure(path: str | os.PathLike[str], told: str, remedy: str) -> s
     if not mode & stat.S_IROTH:
         return None
     return (
-        f"{os.fspath(path)} has mode {mode:04o}, so every account of this machine {told}: {remedy}"
+        f"{os.fspath(path)} has mode {mode:04o}, so every account of this machine {consequence}: "
+        f"{remedy}"
     )
 
 
 def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace the file by this content at once, or make it, see `replacing`.
+    """Replace the file by this content, or make it, see `replacing`.
 
-    OSError names the path as it was given.
+    OSError names ``path``.
     """
     try:
         with replacing(path, mode=mode) as file:
@@ -106,18 +107,20 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 def replacing(
     path: Path, *, mode: int | None = None, is_lasting: bool = False
 ) -> Iterator[IO[bytes]]:
-    """What is written becomes the file when the block ends: a reader finds all of the old one or all of the new.
+    """Write a new file that replaces the old one, as a whole, at the end of the block.
 
-    ``mode``: permissions; None for those it has. ``is_lasting``: it outlives a power cut. A symbolic link is itself replaced.
-    OSError; any exception leaves the old file alone, and what a killed process left beside it goes the next time.
+    ``mode`` are its permissions, by default those of the old file. With ``is_lasting`` the file
+    survives a power failure. A symbolic link is replaced, not followed. After an exception the old
+    file is unchanged. The next call deletes what a killed process left. Raises OSError.
     """
-    found = _mode_at(path)
-    kept = found if mode is None else mode
+    old_mode = _mode_at(path)
+    if mode is None:
+        mode = old_mode
     number, draft = _begin_draft(path.absolute())
     try:
         with open(number, "wb") as file:  # noqa: PTH123 - an open file
-            if kept is not None:
-                os.fchmod(number, kept)  # before there is anything to read
+            if mode is not None:
+                os.fchmod(number, mode)  # before it has any content
             yield file
             if is_lasting:
                 file.flush()
@@ -131,10 +134,7 @@ def replacing(
 
 
 def require_replaceable(path: Path) -> None:
-    """OSError, which names the path as it was given, where `replace_file` could not write now.
-
-    Nothing is changed.
-    """
+    """OSError, which names ``path``, if `replace_file` could not write now. Changes nothing."""
     try:
         _mode_at(path)
         number, draft = _begin_draft(path.absolute())
@@ -145,16 +145,15 @@ def require_replaceable(path: Path) -> None:
 
 
 def _begin_draft(path: Path) -> tuple[int, Path]:
-    """A new file beside the path, open and locked as long as it is open.
+    """A new locked file in the same folder: its open descriptor and path.
 
-    Those of dead processes for this path are deleted.
+    Deletes the new files of ended processes for the same path.
     """
     start = f".rankwatch.{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
-    for left in path.parent.glob(f"{start}*"):
-        _delete_unless_held(left)
+    for leftover in path.parent.glob(f"{start}*"):
+        _delete_unless_locked(leftover)
     while True:
-        # A name that nobody can guess, made anew: no link that somebody laid there is written
-        # through.
+        # An unpredictable name, so that no other account can place a link there.
         draft = path.with_name(f"{start}{secrets.token_hex(8)}")
         number = os.open(
             draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
@@ -163,10 +162,10 @@ def _begin_draft(path: Path) -> tuple[int, Path]:
             fcntl.flock(number, fcntl.LOCK_EX)
         if os.fstat(number).st_nlink:
             return number, draft
-        os.close(number)  # somebody took it for one that was left, before it was locked
+        os.close(number)  # another process deleted it as a leftover before it was locked
 
 
-def _delete_unless_held(draft: Path) -> None:
+def _delete_unless_locked(draft: Path) -> None:
     with suppress(OSError):
         number = os.open(draft, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -185,16 +184,18 @@ def _flush_folder(folder: Path) -> None:
 
 
 def _mode_at(path: Path) -> int | None:
-    """Permissions of the file there, None for none that counts.
+    """Permissions of the file at the path, None if there is no file or a symbolic link.
 
     OSError for what must not be replaced, such as a pipe.
     """
     try:
-        found = path.lstat().st_mode
+        mode = path.lstat().st_mode
     except FileNotFoundError:
         return None
-    if stat.S_ISDIR(found):
+    if stat.S_ISLNK(mode):
+        return None
+    if stat.S_ISDIR(mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, f"{_NO_FILE} but a pipe, socket or device: name a file")
-    return stat.S_IMODE(found) if stat.S_ISREG(found) else None
+    return stat.S_IMODE(mode)

@@ -1,8 +1,8 @@
-"""Errors of other programs in our own words, by class or code: what happened, and what to do.
+"""Errors of other programs in rankwatch's words, by class or code: what happened, what to do.
 
-Texts of other programs can quote ids, and sometimes secrets. So none of them is shown, stored or
-logged. `note_error` logs class, code and place of an error at the level debug. Of other packages
-only texts are needed here.
+Texts of other programs can quote ids, and sometimes secrets. So rankwatch never shows, stores or
+logs them. `note_error` logs class, code and place of an error at the level debug. This module
+imports no driver.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from traceback import extract_tb
+from typing import TypeVar
 
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.texts.tls_faults import write_tls_fault
 
+_T = TypeVar("_T")
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What happened and what to do.
-
-    ``permanent``: the same call fails again until somebody does it.
-    """
+    """What happened and what to do. ``permanent``: the same call fails until somebody does it."""
 
     what: str
     advice: str
@@ -41,40 +40,44 @@ class Cause:
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and the errors behind it."""
+    """The error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def describe_error(error: BaseException) -> str:
-    """Class, code and place of an error and of those behind it, without their texts."""
+    """Class, code and place of an error and of its causes, without their texts."""
     return "; from ".join(map(_describe_one, chain_of(error)))
 
 
 def _describe_one(error: BaseException) -> str:
-    kind = f"{type(error).__module__}.{type(error).__name__}"
-    codes = (str(code) for name in _CODES if (code := getattr(error, name, None)) is not None)
+    parts = [f"{type(error).__module__}.{type(error).__name__}"]
+    for name in _CODES:
+        code = getattr(error, name, None)
+        if code is not None:
+            parts.append(str(code))
     frames = extract_tb(error.__traceback__)
-    place = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return " ".join([kind, *codes]) + place
+    if frames:
+        parts.append(f"in {Path(frames[-1].filename).name}, line {frames[-1].lineno}")
+    return " ".join(parts)
 
 
 _CODES = ("errno", "sqlstate", "sqlite_errorname")
 
 
 def note_error(error: BaseException) -> None:
-    """Log the error for whoever looks for its cause, without its text."""
+    """Log the error without its text, for a search of its cause."""
     log.debug("error of another program: %s", describe_error(error))
 
 
 def find_tls_fault(error: BaseException) -> TlsFault | None:
-    """Why TLS failed, here or behind the error; None if it did not."""
+    """Why TLS failed, by the error or one of its causes; None if TLS did not fail."""
     errors = list[BaseException]()
     for each in chain_of(error):
         # aiohttp has the error of ssl as an attribute.
-        behind = getattr(each, "certificate_error", None) or getattr(each, "os_error", None)
-        errors += filter(None, (behind, each))
+        ssl_error = getattr(each, "certificate_error", None) or getattr(each, "os_error", None)
+        errors += filter(None, (ssl_error, each))
     for each in errors:
         if isinstance(each, ssl.SSLCertVerificationError) and each.verify_code in _BY_VERIFY_CODE:
             return _BY_VERIFY_CODE[each.verify_code]
@@ -82,23 +85,27 @@ def find_tls_fault(error: BaseException) -> TlsFault | None:
 
 
 def _read_tls_fault(error: BaseException) -> TlsFault | None:
-    text = str(error)[:_LONGEST_TLS_TEXT]
-    if not isinstance(error, ssl.SSLError) and not _OF_TLS.search(text):
+    vendor_words = str(error)[:_LONGEST_TLS_TEXT]
+    if not isinstance(error, ssl.SSLError) and not _OF_TLS.search(vendor_words):
         return None
-    text = text.lower().replace("_", " ")
-    other = (
-        TlsFault.UNVERIFIED
-        if isinstance(error, ssl.SSLCertVerificationError)
-        else TlsFault.HANDSHAKE
-    )
-    return next((fault for words, fault in _TLS_WORDS.items() if words in text), other)
+    fault = _by_words(vendor_words.lower().replace("_", " "), _TLS_WORDS)
+    if fault is not None:
+        return fault
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TlsFault.UNVERIFIED
+    return TlsFault.HANDSHAKE
+
+
+def _by_words(vendor_words: str, values: Mapping[str, _T]) -> _T | None:
+    """The value of the first words that occur in the text of another program."""
+    for words, value in values.items():
+        if words in vendor_words:
+            return value
+    return None
 
 
 def tls_cause(error: BaseException, client: TlsClient) -> Cause | None:
-    """Why TLS with the server failed, and what to do in the settings of this client.
-
-    None if it did not.
-    """
+    """Why TLS with the server failed, and what to do in the client's settings, else None."""
     fault = find_tls_fault(error)
     if fault is None:
         return None
@@ -107,9 +114,10 @@ def tls_cause(error: BaseException, client: TlsClient) -> Cause | None:
 
 
 def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> Cause | None:
-    """What the operating system, the network or TLS reported, here or behind the error."""
-    if (cause := tls_cause(error, client)) is not None:
-        return cause
+    """What the operating system, the network or TLS reported, by the error or its causes."""
+    of_tls = tls_cause(error, client)
+    if of_tls is not None:
+        return of_tls
     for each in chain_of(error):
         for kind, cause in _BY_CLASS.items():
             if isinstance(each, kind):
@@ -167,7 +175,10 @@ _TLS_WORDS = {
     "record layer failure": TlsFault.NO_TLS,
     "http request": TlsFault.NO_TLS,
 }
-"""By the reasons of OpenSSL, as Python (ALERT_CERTIFICATE_REQUIRED) and libpq (alert certificate required) write them."""
+"""By the reasons of OpenSSL.
+
+Python writes ALERT_CERTIFICATE_REQUIRED, libpq alert certificate required.
+"""
 _OF_TLS = re.compile(r"\[SSL\b|SSL error:|server certificate for|valid client certificate")
 _LONGEST_TLS_TEXT = 400
 _BY_CLASS: Mapping[type[BaseException], Cause] = {
@@ -205,11 +216,11 @@ _BY_ERRNO = {
 
 
 def file_cause(error: BaseException) -> Cause:
-    """What DuckDB, Arrow or the system reported of a file."""
+    """What DuckDB, Arrow or the system reported about a file."""
     note_error(error)
     return (
         system_cause(error)
-        or _in_words(error)
+        or _system_words_cause(error)
         or _by_name(error, _OF_FILES)
         or _undecoded(error)
         or _unknown(error)
@@ -217,26 +228,24 @@ def file_cause(error: BaseException) -> Cause:
 
 
 def _undecoded(error: BaseException) -> Cause | None:
-    # So Arrow reports bytes that it cannot decode.
-    is_system = not isinstance(error, OSError) or error.errno is not None
-    return (
-        None
-        if is_system
-        else Cause("its bytes cannot be decoded", "write the file again", permanent=False)
-    )
+    # Arrow raises OSError without errno for bytes that it cannot decode.
+    if isinstance(error, OSError) and error.errno is None:
+        return Cause("its bytes cannot be decoded", "write the file again", permanent=False)
+    return None
 
 
-def _in_words(error: BaseException) -> Cause | None:
-    # DuckDB passes on the system's errors in words.
+def _system_words_cause(error: BaseException) -> Cause | None:
+    # DuckDB and Arrow report the system's errors as text.
     if type(error).__name__ not in {"IOException", "HTTPException", "ArrowException", "OSError"}:
         return None
-    text = str(error)
-    return next((cause for code, cause in _BY_ERRNO.items() if os.strerror(code) in text), None)
+    return _by_words(str(error), {os.strerror(code): cause for code, cause in _BY_ERRNO.items()})
 
 
 def _by_name(error: BaseException, causes: Mapping[str, Cause]) -> Cause | None:
-    names = (kind.__name__ for kind in type(error).__mro__)
-    return next((causes[name] for name in names if name in causes), None)
+    for kind in type(error).__mro__:
+        if kind.__name__ in causes:
+            return causes[kind.__name__]
+    return None
 
 
 def _unknown(error: BaseException) -> Cause:
@@ -269,7 +278,7 @@ _OF_FILES = {
         "the file is cut off or still being written, write it again",
     ),
     "BadGzipFile": Cause(
-        "it holds no gzip data, as its name says", "correct its name, or compress it"
+        "it contains no gzip data, although its name says so", "correct its name, or compress it"
     ),
     "PermissionException": _DENIED,
     "IOException": Cause(
@@ -281,7 +290,7 @@ _OF_FILES = {
     "ArrowTypeError": _TYPE,
     "ArrowMemoryError": _BY_ERRNO[errno.ENOMEM],
     "ArrowCapacityError": Cause(
-        "it holds more than 2 GiB of text in one piece", "write smaller files or shorter texts"
+        "it contains more than 2 GiB of text in one piece", "write smaller files or shorter texts"
     ),
     "ArrowInvalid": Cause(
         "its content does not have the format or the types it is read in",
@@ -294,16 +303,19 @@ _OF_FILES = {
 def store_cause(error: BaseException) -> Cause:
     """What an object store or its library reported."""
     note_error(error)
-    if (cause := tls_cause(error, TlsClient.STORE)) is not None:
-        return cause
+    of_tls = tls_cause(error, TlsClient.STORE)
+    if of_tls is not None:
+        return of_tls
     for each in chain_of(error):
         answer = getattr(each, "response", None)
-        code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
-        if cause := _OF_STORES.get(str(code)) or _by_name(each, _OF_STORES):
+        if not isinstance(answer, dict):
+            answer = {}
+        code = answer.get("Error", {}).get("Code")
+        cause = _OF_STORES.get(str(code)) or _by_name(each, _OF_STORES)
+        if cause:
             return cause
-        if isinstance(answer, dict) and (
-            status := answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        ):
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        if status:
             return Cause(f"the store answered {status}", "look at the store's log", permanent=False)
     return system_cause(error) or file_cause(error)
 
@@ -331,12 +343,12 @@ _OF_STORES = {
         "this machine's clock differs from the store's", "set the clock", permanent=False
     ),
     "AccessDenied": Cause(
-        "the store does not let these credentials read it",
+        "these credentials may not read it",
         "grant them the right to read",
         permanent=False,
     ),
     "403": Cause(
-        "the store does not let these credentials read it",
+        "these credentials may not read it",
         "grant them the right to read",
         permanent=False,
     ),
@@ -348,10 +360,10 @@ _OF_STORES = {
         "the bucket is in another region", "set its region in the environment"
     ),
     "SlowDown": Cause(
-        "the store takes no more requests at this moment", "try again later", permanent=False
+        "the store accepts no more requests at this moment", "try again later", permanent=False
     ),
     "503": Cause(
-        "the store takes no more requests at this moment", "try again later", permanent=False
+        "the store accepts no more requests at this moment", "try again later", permanent=False
     ),
     "EndpointConnectionError": _NO_ROUTE,
     "ConnectTimeoutError": _NO_ANSWER,
@@ -361,21 +373,26 @@ _OF_STORES = {
 
 
 def sql_cause(error: BaseException, statement: str) -> Cause:
-    """What a database or its driver reported of the statement."""
+    """What a database or its driver reported about the statement."""
     note_error(error)
     cause = _sql_cause(error)
-    named = _name_in(str(error.args[-1]), statement) if cause in _NAMING else ""
-    return replace(cause, what=f"{cause.what} ({named})") if named else cause
+    if cause in (_NO_TABLE, _NO_COLUMN):
+        name = _name_in(str(error.args[-1]), statement)
+        if name:
+            return replace(cause, what=f"{cause.what} ({name})")
+    return cause
 
 
 def _sql_cause(error: BaseException) -> Cause:
     if isinstance(error, sqlite3.Error):
         return _sqlite_cause(error)
     state = sqlstate_of(error)
-    of_state = None if state is None else _OF_SQLSTATES.get(state) or _OF_SQLSTATES.get(state[:2])
+    of_state = None
+    if state is not None:
+        of_state = _OF_SQLSTATES.get(state) or _OF_SQLSTATES.get(state[:2])
     number = error.args[0] if error.args else None
     if isinstance(number, int):
-        # A driver of MySQL or MariaDB, whose numbers say more than their SQLSTATE.
+        # Numbers of MySQL and MariaDB are more precise than their SQLSTATE.
         return (
             system_cause(error, TlsClient.MYSQL)
             or _OF_MYSQL.get(number)
@@ -386,7 +403,7 @@ def _sql_cause(error: BaseException) -> Cause:
         return of_state or _refused_with(f"SQLSTATE {state}")
     return (
         tls_cause(error, TlsClient.POSTGRESQL)
-        or _connecting_cause(error)
+        or _by_words(str(error), _UNCONNECTED)
         or system_cause(error)
         or _unknown(error)
     )
@@ -400,17 +417,14 @@ def _refused_with(code: str) -> Cause:
 
 
 def sqlstate_of(error: BaseException | None) -> str | None:
-    """The SQLSTATE of an error, None where it has none. libpq has none for a connection that failed, only words."""
+    """The SQLSTATE of an error, None without one.
+
+    For a failed connection libpq has a text only.
+    """
     state: str | None = getattr(error, "sqlstate", None)
     if state is not None:
         return state
-    text = str(error)
-    return next((code for words, code in _CONNECTING.items() if words in text), None)
-
-
-def _connecting_cause(error: BaseException) -> Cause | None:
-    text = str(error)
-    return next((cause for words, cause in _UNCONNECTED.items() if words in text), None)
+    return _by_words(str(error), _CONNECTING)
 
 
 _CONNECTING = {
@@ -424,11 +438,13 @@ _CONNECTING = {
     "starting up": "57P03",
     "shutting down": "57P01",
 }
-_NO_SERVER = Cause("what answers there is no such database server", "check host and port in url")
+_NO_SERVER = Cause(
+    "the server that answers is no such database server", "check host and port in url"
+)
 _UNCONNECTED = {
     "SSL was required": Cause(
-        "the server takes no TLS, and sslmode asks for it",
-        "set sslmode=prefer, or let the server take TLS",
+        "the server does not support TLS, and sslmode requires it",
+        "set sslmode=prefer, or enable TLS on the server",
     ),
     "Connection refused": _REFUSED,
     "resolve host": _NO_NAME,
@@ -451,7 +467,7 @@ _NO_COLUMN = Cause(
     "there is no such column", "check the columns' names in the query and in the options"
 )
 _NO_FUNCTION = Cause(
-    "no function or operator takes values of these types",
+    "no function or operator accepts values of these types",
     "cast one of them in the query, such as CAST(user_id AS text)",
 )
 _SYNTAX = Cause(
@@ -465,7 +481,7 @@ _BAD_VALUE = Cause(
 )
 _RANGE = Cause("a number is out of the range of its type", "cast it to a wider type in the query")
 _TOO_MANY = Cause(
-    "the server takes no more connections", "raise its limit or close others", permanent=False
+    "the server accepts no more connections", "raise its limit or close others", permanent=False
 )
 _LOCKED = Cause(
     "it is locked by another process", "wait until that has written, or end it", permanent=False
@@ -483,7 +499,6 @@ _NO_JSON = Cause(
     "a text is no JSON, and the query reads it as JSON", "exclude these rows with json_valid"
 )
 _MANY_ROWS = Cause("a subquery gave more than one row", "make it give one row")
-_NAMING = (_NO_TABLE, _NO_COLUMN)
 
 _OF_SQLSTATES = {
     "08": _CLOSED,
@@ -567,13 +582,8 @@ _OF_MYSQL = {
 
 def _sqlite_cause(error: sqlite3.Error) -> Cause:
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    if code in _OF_SQLITE:
-        return _OF_SQLITE[code]
-    text = str(error)
-    known = (cause for words, cause in _SQLITE_WORDS.items() if words in text)
-    return next(
-        known, _refused_with(getattr(error, "sqlite_errorname", None) or type(error).__name__)
-    )
+    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    return _OF_SQLITE.get(code) or _by_words(str(error), _SQLITE_WORDS) or _refused_with(name)
 
 
 _OF_SQLITE = {
@@ -603,7 +613,7 @@ _SQLITE_WORDS = {
     "incomplete input": _SYNTAX,
     "unrecognized token": _SYNTAX,
     "too many SQL variables": Cause(
-        "the statement binds more users than SQLite takes", "lower batch"
+        "the statement binds more users than SQLite allows", "lower batch"
     ),
     "malformed JSON": _NO_JSON,
     "integer overflow": _RANGE,
@@ -613,18 +623,17 @@ _SQLITE_WORDS = {
 }
 
 
-def _name_in(text: str, statement: str) -> str:
-    """The name that the database complains of.
+def _name_in(vendor_words: str, statement: str) -> str:
+    """The table or column that the database rejects, empty if the statement has no such word."""
+    first_line = vendor_words.partition("\n")[0]
+    for match in _REJECTED_NAME.finditer(first_line):
+        name = (match[1] or match[2]).rpartition(".")[2]
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", statement):
+            return name
+    return ""
 
-    It is shown only if it is a word of the statement itself.
-    """
-    first_line = text.partition("\n")[0]
-    found = re.findall(
-        r"""["'`]([^"'`]+)["'`]|(?::|column|relation|table|schema) ([\w.$]+)""", first_line
-    )
-    words = (word.rpartition(".")[2] for pair in found for word in pair if word)
-    shown = (word for word in words if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", statement))
-    return next(shown, "")
+
+_REJECTED_NAME = re.compile(r"""["'`]([^"'`]+)["'`]|(?::|column|relation|table|schema) ([\w.$]+)""")
 
 
 def redis_cause(error: BaseException) -> Cause:
@@ -636,9 +645,9 @@ def redis_cause(error: BaseException) -> Cause:
         return cause
     if isinstance(error, UnicodeError):
         return Cause("a value is not UTF-8", "write keys and members as UTF-8")
-    behind = system_cause(error, TlsClient.REDIS)
-    if behind is not None:
-        return behind
+    of_system = system_cause(error, TlsClient.REDIS)
+    if of_system is not None:
+        return of_system
     if re.fullmatch(r"[A-Z]{2,20}", code):
         return Cause(f"the server refused the command ({code})", "look at the server's log")
     return _by_name(error, _OF_REDIS_CONNECTIONS) or _unknown(error)
@@ -650,7 +659,7 @@ _REDIS_GRANT = Cause(
 )
 _LOADING = Cause(
     "the server is loading its data",
-    "wait until it has, it takes no commands before",
+    "wait until the data is loaded",
     permanent=False,
 )
 _READ_ONLY = Cause("the server is a read-only replica", "name the master in url")
@@ -666,20 +675,22 @@ _OF_REDIS_CLASSES = {
     "AuthorizationError": _REDIS_LOGIN,
     "MaxConnectionsError": _TOO_MANY,
     "MasterNotFoundError": Cause(
-        "the sentinels know no such master", "check the sentinels and the service's name in url"
+        "the sentinels have no such master", "check the sentinels and the service's name in url"
     ),
     "OutOfMemoryError": _MEMORY,
     "ClusterDownError": Cause("the cluster is down", "look at its nodes", permanent=False),
     "RedisClusterException": Cause(
         "no node of the cluster answers as one", "check that url names nodes of a cluster"
     ),
-    "InvalidResponse": Cause("what answers there is no Redis server", "check host and port in url"),
+    "InvalidResponse": Cause(
+        "the server that answers is no Redis server", "check host and port in url"
+    ),
 }
 _OF_REDIS_CONNECTIONS = {
     "TimeoutError": _NO_ANSWER,
     "ConnectionError": _CLOSED,
     "ValueError": Cause(
-        "an answer has another form than the command gives", "check that url names a Redis server"
+        "an answer does not have the format of the command", "check that url names a Redis server"
     ),
     "DataError": Cause("the client cannot send such a key", "check key and field"),
 }

@@ -1,4 +1,4 @@
-"""Addresses at which clouds give a machine's credentials to whoever asks, and other link-local ones."""
+"""Addresses of metadata services, which give a machine's credentials to any program on it."""
 
 import errno
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ _EMBEDDING = {
     IPv6Network("2002::/16"): 80,  # 6to4
     IPv6Network("2001::/32"): 64,  # the server of Teredo
 }
-"""Networks whose addresses hold an IPv4 address that many bits from the right."""
+"""Networks whose addresses contain an IPv4 address, and its distance in bits from the right."""
 _ISATAP = 0x5EFE
 
 
 class LinkLocalError(OSError):
-    """An address that only this machine and its neighbours see, and that is not connected to."""
+    """rankwatch does not connect to link-local addresses and metadata services."""
 
 
 def refuse_link_local(address: str) -> None:
-    """LinkLocalError where the address is one of these, also as an IPv6 address that leads to an IPv4 one."""
+    """LinkLocalError for such an address, and for an IPv6 address that contains one."""
     for ip in _meanings(address):
         if ip.is_link_local or str(ip) in _METADATA:
             raise LinkLocalError(
@@ -38,7 +38,7 @@ def refuse_link_local(address: str) -> None:
 
 
 def _meanings(address: str) -> Iterator[IPv4Address | IPv6Address]:
-    """The address itself, and the IPv4 addresses that it may stand for."""
+    """The address, and the IPv4 addresses that it may contain."""
     ip = ip_address(address.partition("%")[0])
     yield ip
     if isinstance(ip, IPv4Address):
@@ -51,5 +51,5 @@ def _meanings(address: str) -> Iterator[IPv4Address | IPv6Address]:
         yield IPv4Address(number >> shift & 0xFFFFFFFF)
     if ip.teredo is not None:
         yield ip.teredo[1]
-    if ip in _OWN_NAT64:  # RFC 6052: eight bits that are zero stand within
+    if ip in _OWN_NAT64:  # RFC 6052: eight zero bits separate the halves
         yield IPv4Address((number >> 64 & 0xFFFF) << 16 | number >> 40 & 0xFFFF)

@@ -1,6 +1,6 @@
-"""The grammar all options share: strict keys, secrets, durations, paths.
+"""What all options have in common: strict keys, secrets, durations, paths.
 
-What can be set stands beside the code it sets.
+The options of a module are defined next to its code.
 """
 
 import re
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
@@ -53,16 +52,13 @@ _LABEL = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
 
 
-# Marks a field, `Annotated[int, NOT_IN_HASH]`, that decides how lists are fetched and not which:
-# `config_hash` omits it.
+# Marks a field, `Annotated[int, NOT_IN_HASH]`, that changes how lists are fetched, but not which
+# lists: `config_hash` omits it.
 NOT_IN_HASH = object()
 
 
 def readable_by(parse: Callable[[Any], object]) -> AfterValidator:
-    """A check that keeps a value, or a secret, that this reads.
-
-    What is wrong is the ValueError that it raises.
-    """
+    """A check that accepts a value, or a secret, if ``parse`` does not raise ValueError."""
 
     def check(value: _T) -> _T:
         parse(value.get_secret_value() if isinstance(value, SecretStr) else value)
@@ -71,12 +67,12 @@ def readable_by(parse: Callable[[Any], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def must(hold: Callable[[Any], object], reason: str) -> AfterValidator:
-    """A check that keeps a value, or a secret, for which this holds, and else gives the reason."""
+def must(is_valid: Callable[[Any], object], requirement: str) -> AfterValidator:
+    """A check that accepts a value, or a secret, if it is valid, else raises ValueError."""
 
     def require(value: object) -> None:
-        if not hold(value):
-            raise ValueError(reason)
+        if not is_valid(value):
+            raise ValueError(requirement)
 
     return readable_by(require)
 
@@ -84,7 +80,7 @@ def must(hold: Callable[[Any], object], reason: str) -> AfterValidator:
 def parse_duration(value: object) -> timedelta:
     """Read ``15m``, ``1h30m``, ``500ms``.
 
-    A timedelta passes. ValueError on anything else, bare numbers included.
+    Returns a timedelta as it is. ValueError for anything else, and for numbers without unit.
     """
     if isinstance(value, timedelta):
         return value
@@ -97,7 +93,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """Write a duration as it is read, in its largest whole unit: ``90s`` for a minute and a half."""
+    """The duration as text, in the largest unit that makes it a whole number: ``90s``, ``2m``."""
     milliseconds = round(value / timedelta(milliseconds=1))
     units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
     return next(f"{milliseconds // size}{unit}" for unit, size in units if milliseconds % size == 0)
@@ -107,10 +103,13 @@ def _advice(value: object) -> str:
     text = "" if isinstance(value, bool) else str(value).strip()
     if re.fullmatch(r"\d{1,9}", text, re.ASCII):
         return f"a number needs its unit, write {text}s, {text}m or {text}h"
-    if match := _CLOCK.fullmatch(text):
-        return f"write {int(match[1])}h{int(match[2])}m or {int(match[1])}m{int(match[2])}s"
-    if match := _NEARLY.fullmatch(text):
-        return f"write {match[1]}{match[2].lower().replace('milli', 'ms')}"
+    clock = _CLOCK.fullmatch(text)
+    if clock:
+        first, second = int(clock[1]), int(clock[2])
+        return f"write {first}h{second}m or {first}m{second}s"
+    nearly = _NEARLY.fullmatch(text)
+    if nearly:
+        return f"write {nearly[1]}{nearly[2].lower().replace('milli', 'ms')}"
     return "write a number with its unit, such as 30s, 15m, 1h30m or 7d"
 
 
@@ -130,7 +129,10 @@ Duration = Annotated[
 
 
 def resolve_path(text: str, info: ValidationInfo) -> str:
-    """Make a relative path start at the directory of the configuration file (the validation context's ``base_dir``)."""
+    """The path, a relative one below the directory of the configuration file.
+
+    The directory is ``base_dir`` of the validation context.
+    """
     base = (info.context or {}).get("base_dir")
     return text if base is None else str(Path(base) / _expand_home(text))
 
@@ -140,7 +142,7 @@ def _expand_home(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         raise ValueError(
-            "begins with a home directory that cannot be found: write the whole path"
+            "begins with a home directory that cannot be found: write the full path"
         ) from None
 
 
@@ -148,7 +150,7 @@ def _expand_home(text: str) -> Path:
 ConfigPath = Annotated[str, AfterValidator(resolve_path)]
 
 
-# Name of a further label of alerts, as Prometheus has them.
+# Name of a further label of alerts, by the rules of Prometheus.
 LabelName = Annotated[
     str,
     must(
@@ -166,12 +168,13 @@ def web_url_of(text: str) -> SplitResult | None:
     """The parts of ``http(s)://host[:port]...`` on one line; None for anything else."""
     try:
         parts = urlsplit(text)
-        is_whole = (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-        )
+        _ = parts.port  # ValueError if it is no port
     except ValueError:
         return None
-    return parts if is_whole and not re.search(r"[\x00-\x20\x7f]", text) else None
+    is_web_host = parts.scheme in ("http", "https") and parts.hostname
+    if not is_web_host or re.search(r"[\x00-\x20\x7f]", text):
+        return None
+    return parts
 
 
 _of_header = must(
@@ -183,7 +186,10 @@ HeaderSecret = Annotated[SecretStr, _of_header]
 
 
 def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    """The headers; ValueError, which repeats none of them, when one has a name that is none, or a value of several lines."""
+    """The headers.
+
+    ValueError for a name that is not valid or a value of several lines. Its text quotes no header.
+    """
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n\0]", value.get_secret_value()):
             raise ValueError(
@@ -193,7 +199,7 @@ def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 
 
 def is_secret(annotation: object) -> bool:
-    """Whether a field of this type is a secret itself, so that its value may stand in a file: ``name_file``."""
+    """Whether a field of this type is a secret, so that ``name_file`` can replace it."""
     wraps = get_origin(annotation) in {Annotated, Union, UnionType}
     return annotation is SecretStr or (
         wraps and any(is_secret(part) for part in get_args(annotation))
@@ -206,42 +212,39 @@ def _holds_secret(annotation: object) -> bool:
 
 @cache
 def _secrets_of(options: type[BaseModel]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the fields that are secrets, and of those that hold some."""
+    """Names of the fields that are secrets, and of the fields that contain secrets."""
     fields = options.model_fields.items()
+    secrets = tuple(name for name, field in fields if is_secret(field.annotation))
     holders = tuple(name for name, field in fields if _holds_secret(field.annotation))
-    return tuple(name for name, field in fields if is_secret(field.annotation)), holders
+    return secrets, holders
 
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """Stands in for a secret that could not be had, so that its field, and only it, reports why."""
+    """In place of a secret that could not be read, so that only its field reports the problem."""
 
     message: str
 
 
 def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     if not isinstance(path, str):
-        return _Unreadable("must be the path of a file that holds the value")
+        return _Unreadable("must be the path of a file with the value")
     try:
-        text = (
-            read_bounded(Path(base or ".") / _expand_home(path), _LARGEST_SECRET_FILE)
-            .decode()
-            .rstrip("\r\n")
-        )
+        file = Path(base or ".") / _expand_home(path)
+        text = read_bounded(file, _LARGEST_SECRET_FILE).decode().rstrip("\r\n")
     except UnicodeDecodeError:
         return _Unreadable(f"cannot read {path}: it is not UTF-8 text")
     except (OSError, ValueError) as error:
-        return _Unreadable(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or type(error).__name__}"
-        )
-    return text or _Unreadable(f"{path} is empty: it must hold the value")
+        cause = getattr(error, "strerror", None) or type(error).__name__
+        return _Unreadable(f"cannot read {path}: {cause}")
+    return text or _Unreadable(f"{path} is empty: it must contain the value")
 
 
 class Options(BaseModel):
-    """Base of everything that can be set: unknown keys are errors, values never echo, instances never change.
+    """Base of all options: unknown keys are errors, errors quote no values, instances are frozen.
 
-    A field of type SecretStr (or a mapping of them) may be given as ``name_file: path`` instead: the file's text without its
-    last line break is the value. What ``repr`` shows of a URL is `display_url` of it.
+    In place of a field of type SecretStr, or a mapping of them, ``name_file: path`` is allowed. The
+    value is the file's text without its last line break. ``repr`` shows URLs by `display_url`.
     """
 
     model_config = ConfigDict(
@@ -250,17 +253,17 @@ class Options(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_secret_files(cls, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - raw input is anything
+    def _read_secret_files(cls, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - raw input
         if not isinstance(data, Mapping):
             return data
         base = (info.context or {}).get("base_dir")
         secrets, holders = _secrets_of(cls)
         read = _read_files(data, secrets, base)
         for name in holders:
-            if isinstance(values := read.get(name), Mapping):
-                read[name] = _read_files(
-                    values, [key.removesuffix("_file") for key in values], base
-                )
+            values = read.get(name)
+            if isinstance(values, Mapping):
+                keys = [key.removesuffix("_file") for key in values]
+                read[name] = _read_files(values, keys, base)
         return read
 
     @field_validator("*", mode="before")
@@ -268,43 +271,41 @@ class Options(BaseModel):
     def _report_unreadable(cls, value: Any) -> Any:  # noqa: ANN401 - raw input is anything
         if isinstance(value, _Unreadable):
             raise ValueError(value.message)  # noqa: TRY004 - pydantic collects ValueError only
-        entries = value.items() if isinstance(value, Mapping) else ()
-        if found := [
-            f"{name}_file: {entry.message}"
-            for name, entry in entries
-            if isinstance(entry, _Unreadable)
-        ]:
-            raise ValueError("; ".join(found))
+        problems = []
+        if isinstance(value, Mapping):
+            for name, entry in value.items():
+                if isinstance(entry, _Unreadable):
+                    problems.append(f"{name}_file: {entry.message}")
+        if problems:
+            raise ValueError("; ".join(problems))
         return value
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Fields for ``repr``: no URL is shown beyond its host and database."""
+        """Fields for ``repr``: of a URL only the host and database are shown."""
         for name, value in super().__repr_args__():
             yield name, _shown(value)
 
     def _problems(self) -> Iterator[str]:
-        """What is wrong with the options together.
+        """Problems of several options together.
 
-        Each class has its own, which come behind those of its bases.
+        Each class yields its own problems. Those of its bases are reported first.
         """
         return iter(())
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        found = (
-            vars(each)["_problems"](self)
-            for each in reversed(type(self).__mro__)
-            if "_problems" in vars(each)
-        )
-        if problem := next(chain.from_iterable(found), None):
-            raise ValueError(problem)
+        for base in reversed(type(self).__mro__):
+            if "_problems" in vars(base):
+                problem = next(vars(base)["_problems"](self), None)
+                if problem:
+                    raise ValueError(problem)
         return self
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Let every secret be given as ``name_file`` in the schema too."""
+        """Allow ``name_file`` for every secret in the schema too."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         properties = schema.get("properties", {})
         for name, field in cls.model_fields.items():
@@ -312,21 +313,23 @@ class Options(BaseModel):
                 continue
             properties[f"{name}_file"] = {
                 "type": "string",
-                "description": f"Path of a file that holds {name}.",
+                "description": f"Path of a file with the value of `{name}`.",
             }
-            is_required = name in schema.get("required", ())
-            one, other = {"required": [name]}, {"required": [f"{name}_file"]}
-            if is_required:
+            forms = [{"required": [name]}, {"required": [f"{name}_file"]}]
+            rule: dict[str, Any] = {"not": {"allOf": forms}}
+            if name in schema.get("required", ()):
                 schema["required"].remove(name)
-            rule = {"oneOf": [one, other]} if is_required else {"not": {"allOf": [one, other]}}
+                rule = {"oneOf": forms}
             schema.setdefault("allOf", []).append(rule)
         return schema
 
 
 def _shown(value: object) -> object:
     if isinstance(value, tuple):
-        return tuple(_shown(item) for item in value)
-    return display_url(value) if isinstance(value, str) and "://" in value else value
+        return tuple(map(_shown, value))
+    if isinstance(value, str) and "://" in value:
+        return display_url(value)
+    return value
 
 
 def _read_files(
@@ -335,55 +338,56 @@ def _read_files(
     """Replace ``name_file: path`` of these names by ``name: text``."""
     read = dict(values)
     for name in names:
-        if (key := f"{name}_file") in read:
-            path = read.pop(key)
-            both = _Unreadable(f"give either {name} or {key}, not both")
-            read[name] = both if name in read else _read_secret(path, base)
+        key = f"{name}_file"
+        if key not in read:
+            continue
+        path = read.pop(key)
+        if name in read:
+            read[name] = _Unreadable(f"give either {name} or {key}, not both")
+        else:
+            read[name] = _read_secret(path, base)
     return read
 
 
 Kinds = Mapping[str, tuple[type[Options], str | None]]
-"""By name the options of kinds, and a line about each."""
+"""By the name of a kind, its options and their description."""
 
 
 class OneOf(Options):
-    """Options of which exactly one field is given, ``http: {...}`` or ``file: {...}``, beside those of ``also``.
+    """Options with exactly one field of several, such as ``http: {...}`` or ``file: {...}``.
 
-    Kinds that installed packages bring are fields of a class that is made when one is named: see `with_installed`.
+    The fields in ``also`` do not count. Kinds from installed packages are fields of a class that is
+    made when they are used: see `with_installed`.
     """
 
-    also: ClassVar[frozenset[str]] = frozenset()  # fields that are no choices
+    also: ClassVar[frozenset[str]] = frozenset()
     installed: ClassVar[Callable[[str | None], Kinds]] = lambda _: {}  # as `Registry.installed`
 
     @classmethod
     def choices(cls) -> tuple[str, ...]:
-        """Fields of which one must be given."""
+        """The fields of which exactly one must have a value."""
         return tuple(name for name in cls.model_fields if name not in cls.also)
 
     @property
     def kind(self) -> str:
-        """The field that is given."""
+        """The name of the field that has a value."""
         return next(name for name in self.choices() if getattr(self, name) is not None)
 
     @property
     def given(self) -> Any:  # noqa: ANN401 - options of any kind
-        """Its value."""
+        """The value of that field."""
         return getattr(self, self.kind)
 
     @classmethod
     def with_installed(cls, name: object = None) -> type[Self]:
-        """The class with what a package brings of that name, or with all that can be used.
+        """The class with the plugin of that name as a field, or with all plugins for None.
 
-        PluginError where what is named cannot be used.
+        PluginError if the named plugin cannot be used.
         """
-        kinds = (
-            {}
-            if name in cls.model_fields or not isinstance(name, str | None)
-            else cls.installed(name)
-        )
-        further = tuple(
-            (kind, found) for kind, found in kinds.items() if kind not in cls.model_fields
-        )
+        if name in cls.model_fields or not isinstance(name, str | None):
+            return cls
+        kinds = cls.installed(name).items()
+        further = tuple((kind, entry) for kind, entry in kinds if kind not in cls.model_fields)
         return _add_kinds(cls, further) if further else cls
 
     @model_validator(mode="wrap")
@@ -394,28 +398,29 @@ class OneOf(Options):
         handler: ModelWrapValidatorHandler[Self],
         info: ValidationInfo,
     ) -> Self:
-        for name in data if isinstance(data, Mapping) else ():
-            if (found := cls.with_installed(name)) is not cls:
-                return found.model_validate(data, context=info.context)
+        if isinstance(data, Mapping):
+            for name in data:
+                extended = cls.with_installed(name)
+                if extended is not cls:
+                    return extended.model_validate(data, context=info.context)
         return handler(data)
 
     def _problems(self) -> Iterator[str]:
-        given = [name for name in self.choices() if getattr(self, name) is not None]
-        if len(given) != 1:
-            known = ", ".join(self.with_installed().choices())
-            yield f"give exactly one of {known}" + (
-                f"; found {' and '.join(given)}" if given else ""
-            )
+        names = [name for name in self.choices() if getattr(self, name) is not None]
+        if len(names) == 1:
+            return
+        problem = f"give exactly one of {', '.join(self.with_installed().choices())}"
+        if names:
+            problem += f"; found {' and '.join(names)}"
+        yield problem
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Say in the schema too that exactly one is given, of all that are installed."""
-        schema, kinds = (
-            super().__get_pydantic_json_schema__(core_schema, handler),
-            cls.installed(None),
-        )
+        """Require exactly one field, of all kinds that are installed, in the schema too."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        kinds = cls.installed(None)
         for name, (options, about) in kinds.items():
             schema["properties"][name] = {
                 **handler(options.__pydantic_core_schema__),
@@ -427,12 +432,12 @@ class OneOf(Options):
 def with_kinds(
     registry: Registry[_T], kinds_of: Callable[[Mapping[str, _T]], Kinds]
 ) -> Callable[[type[_OneOfT]], type[_OneOfT]]:
-    """Give a class of options one optional field for each kind of a registry: its options, and a line about them."""
+    """Add an optional field for each kind of a registry to a class of options."""
 
     def decorate(model: type[_OneOfT]) -> type[_OneOfT]:
-        made = _add_kinds(model, tuple(kinds_of(registry).items()))
-        made.installed = lambda name: kinds_of(registry.installed(name))
-        return made
+        extended = _add_kinds(model, tuple(kinds_of(registry).items()))
+        extended.installed = lambda name: kinds_of(registry.installed(name))
+        return extended
 
     return decorate
 
@@ -445,9 +450,9 @@ def _add_kinds(
         kind: (options | None, Field(default=None, description=about))
         for kind, (options, about) in kinds
     }
-    # Fields of later bases come first: kinds stand before what the class has of its own.
+    # Fields of later bases come first, so kinds come before the other fields of the class.
     bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
-    made: type[_OneOfT] = create_model(
+    extended: type[_OneOfT] = create_model(
         model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__
     )
-    return made
+    return extended

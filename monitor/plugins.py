@@ -1,4 +1,7 @@
-"""Plugins: what installed packages bring by entry points, looked for where a name is not built in: see `monitor.plugin_v1`."""
+"""Plugins: entry points of installed packages, for names that are not built in.
+
+See `monitor.plugin_v1`.
+"""
 
 import os
 import re
@@ -15,27 +18,24 @@ from monitor.errors import ConfigError, MetricError, MonitorError
 
 T = TypeVar("T")
 OPENING_S = 10.0
-"""How long a plugin may take to be opened, which is no I/O."""
+"""Most seconds to open a plugin, which is no I/O."""
 _LONGEST = 300
-_MOST = (
-    2 * (os.cpu_count() or 1) + 2
-)  # calls of one plugin at once: metrics are called by each processor
+_MOST_CALLS = 2 * (os.cpu_count() or 1) + 2
+"""Calls of one plugin at the same time. Each processor calls metrics."""
 
 
 class PluginError(MetricError, ConfigError, ValueError):
-    """A plugin cannot be used: which, why, and what to do.
+    """A plugin cannot be used: which one, why, and what to do.
 
-    Whoever reads a setting or a metric's name expects one of these.
+    Readers of settings and metric names expect one of its bases.
     """
 
 
 class Registry(dict[str, T]):
-    """What is built in, by name.
+    """The built-in values by name. Other names are entry points of installed packages.
 
-    Another name is looked for among the entry points of installed packages.
-
-    ``read`` makes of what an entry point holds, its name and how errors call it what stands here;
-    PluginError where it cannot.
+    ``read`` gets the object of an entry point, its name and its description for errors. It returns
+    the value, or raises PluginError.
     """
 
     def __init__(
@@ -43,40 +43,42 @@ class Registry(dict[str, T]):
     ) -> None:
         super().__init__(built_in)
         self._group, self._read = f"rankwatch.{family}", read
-        self._found: dict[str, T | PluginError] = {}
+        self._plugins: dict[str, T | PluginError] = {}
 
     def __missing__(self, name: str) -> T:
         return self.installed(name)[name]
 
     def installed(self, name: str | None = None) -> dict[str, T]:
-        """What a package brings of that name, empty where none does, or all usable.
+        """The plugin of that name, or all usable plugins for None; empty if there is none.
 
-        PluginError if a named one is not.
+        PluginError if the named plugin cannot be used.
         """
-        offered = _entry_points(self._group)
-        for each in sorted(offered.names) if name is None else {name} & offered.names:
-            if each not in self._found:
-                self._found[each] = self._load(each, tuple(offered.select(name=each)))
-        if isinstance(problem := self._found.get(name or ""), PluginError):
-            raise problem
-        usable = (
-            (each, found)
-            for each, found in self._found.items()
-            if not isinstance(found, PluginError)
-        )
-        return {each: found for each, found in usable if name in (None, each)}
+        entries = _entry_points(self._group)
+        names = entries.names
+        if name is not None:
+            names = names & {name}
+        usable: dict[str, T] = {}
+        for each in sorted(names):
+            if each not in self._plugins:
+                self._plugins[each] = self._load(each, tuple(entries.select(name=each)))
+            plugin = self._plugins[each]
+            if not isinstance(plugin, PluginError):
+                usable[each] = plugin
+            elif each == name:
+                raise plugin
+        return usable
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with what cannot be used."""
+        """One text for each plugin that cannot be used."""
         self.installed()
-        return (str(found) for found in self._found.values() if isinstance(found, PluginError))
+        return (str(entry) for entry in self._plugins.values() if isinstance(entry, PluginError))
 
     def _load(self, name: str, entries: tuple[Any, ...]) -> T | PluginError:
-        told = (
+        packages = (
             f"{each.dist.name} {each.dist.version} ({name} = {each.value} in {self._group})"
             for each in entries
         )
-        who = f"plugin of package {' and of '.join(told)}"
+        who = f"plugin of package {' and of '.join(packages)}"
         if name in self or len(entries) > 1:
             taken = "by what is built in, which counts" if name in self else "twice"
             return PluginError(
@@ -87,30 +89,27 @@ class Registry(dict[str, T]):
             return self._read(entries[0].load(), name, who)
         except PluginError as error:
             return PluginError(f"{who}: {error}")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a stranger's module does when it is imported
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
             return PluginError(f"{who}: {_why_not_imported(error)}")
 
 
 @cache
-def _entry_points(group: str) -> Any:  # noqa: ANN401 - of a module that takes a while to import
-    # Once a process: it takes as long as reading a configuration.
+def _entry_points(group: str) -> Any:  # noqa: ANN401 - importing its type takes a while
+    # Once a process, because it takes as long as reading a configuration.
     return import_module("importlib.metadata").entry_points(group=group)
 
 
 def _why_not_imported(error: BaseException) -> str:
-    if isinstance(error, ImportError) and (
-        wanted := re.search(r"\bplugin_v(?!1\b)(\d+)", str(error))
-    ):
-        return (
-            f"was written for version {wanted[1]} of the port, and this rankwatch has version "
-            "1: install versions that fit"
-        )
-    lacking = (
-        f"{type(error).__name__} {error.name or ''}".rstrip()
-        if isinstance(error, ImportError)
-        else _place_of(error)
-    )
-    return f"cannot be imported ({lacking}): install what it lacks, or uninstall it"
+    cause = _place_of(error)
+    if isinstance(error, ImportError):
+        port = re.search(r"\bplugin_v(?!1\b)(\d+)", str(error))
+        if port:
+            return (
+                f"was written for version {port[1]} of the port, and this rankwatch has version "
+                "1: install versions that fit"
+            )
+        cause = f"{type(error).__name__} {error.name or ''}".rstrip()
+    return f"cannot be imported ({cause}): install what it lacks, or uninstall it"
 
 
 def _place_of(error: BaseException) -> str:
@@ -125,18 +124,22 @@ def _one_line(text: str) -> str:
 class Guard:
     """Calls one plugin.
 
-    What it raises of this kind is cut to one line; anything else becomes one, with these fields.
-
-    Of anything else no text is shown, which may hold secrets. What hangs costs a few threads, and
-    no more.
+    An error of class ``kind`` is cut to one line. Any other error becomes such an error, with these
+    fields and without its text, which may contain secrets. Calls that hang use a limited number of
+    threads.
     """
 
-    def __init__(self, who: str, kind: type[MonitorError], **fields: Any) -> None:  # noqa: ANN401 - of its errors
+    def __init__(
+        self,
+        who: str,
+        kind: type[MonitorError],
+        **fields: Any,  # noqa: ANN401 - arguments of the error's class
+    ) -> None:
         self._who, self._kind, self._fields = who, kind, fields
-        self._free = threading.Semaphore(_MOST)
+        self._free = threading.Semaphore(_MOST_CALLS)
 
     def run(self, work: Callable[[], T]) -> T:
-        """Do it in this thread, for which somebody else waits."""
+        """Call ``work`` in this thread. The caller limits the time."""
         if not self._free.acquire(blocking=False):
             raise self._kind(f"{self._who} has not come back from earlier calls", **self._fields)
         try:
@@ -144,24 +147,21 @@ class Guard:
         except self._kind as error:
             error.args = (_one_line(str(error)),)
             raise
-        except BaseException as error:  # sys.exit and the like are no end of ours
-            # Ctrl-C is raised in the main thread alone: elsewhere the plugin raised it.
+        except BaseException as error:  # a plugin's sys.exit must not end rankwatch
+            # Ctrl-C is raised in the main thread only. In other threads the plugin raised it.
             is_main = threading.current_thread() is threading.main_thread()
             if is_main and isinstance(error, KeyboardInterrupt):
                 raise
-            raise self._kind(
-                f"{self._who} failed with {_place_of(error)}", **self._fields
-            ) from None
+            failure = f"{self._who} failed with {_place_of(error)}"
+            raise self._kind(failure, **self._fields) from None
         finally:
             self._free.release()
 
     def call(self, work: Callable[[], T], timeout_s: float) -> T:
-        """Do it in a thread of its own, and wait for so long."""
+        """Call ``work`` in a new thread, and wait at most ``timeout_s`` seconds."""
+        call = BackgroundCall(partial(self.run, work), name="plugin")
         try:
-            return BackgroundCall(partial(self.run, work), name="plugin").wait(
-                Deadline.after(timeout_s)
-            )
+            return call.wait(Deadline.after(timeout_s))
         except OverdueError:
-            raise self._kind(
-                f"{self._who} did not come back within {timeout_s:g} s", **self._fields
-            ) from None
+            overdue = f"{self._who} did not come back within {timeout_s:g} s"
+            raise self._kind(overdue, **self._fields) from None

@@ -1,16 +1,13 @@
-"""What terminals, pages and messages show of a run, as text and small tables.
-
-Escaping is theirs.
-"""
+"""What terminals, pages and messages show of a run, as text and small tables, without escaping."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import compress, islice, zip_longest
 
 from monitor.errors import MetricError
 from monitor.metrics import expected_by_chance, parse
-from monitor.model.explanation import Explanation, ExposedItem, Part, SegmentFall
+from monitor.model.explanation import Cause, Explanation, ExposedItem, Part, SegmentFall, UserGroup
 from monitor.model.rankings import Arm
 from monitor.model.runs import ArmScore, Run
 
@@ -30,22 +27,29 @@ class TextTable:
 def side_by_side(
     baseline: Sequence[str], candidate: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Both items of each rank, empty where a list has ended, and where the candidate's was: ``was 3``, ``new``, or empty."""
-    before = {item: rank for rank, item in enumerate(baseline, start=1)}
+    """Both items of each rank, and the baseline's rank of the candidate's item.
+
+    Items are empty behind a list's end. The rank is ``was 3``, ``new``, or empty if it is the same.
+    """
+    rank_before = {item: rank for rank, item in enumerate(baseline, start=1)}
     for rank, (left, right) in enumerate(zip_longest(baseline, candidate, fillvalue=""), start=1):
-        was = before.get(right)
-        yield left, right, "" if not right or was == rank else f"was {was}" if was else "new"
+        before = rank_before.get(right)
+        if not right or before == rank:
+            change = ""
+        elif before is None:
+            change = "new"
+        else:
+            change = f"was {before}"
+        yield left, right, change
 
 
 def explanation_title(explanation: Explanation) -> str:
-    """What was explained and against what."""
+    """The title of an explanation: the metric, and the lists that were compared."""
     if explanation.before is None:
         return f"What sets lists apart by {explanation.metric}"
-    when = (
-        "before"
-        if explanation.since is None
-        else f"in the run of {explanation.since:%Y-%m-%d %H:%M}"
-    )
+    when = "before"
+    if explanation.since is not None:
+        when = f"in the run of {explanation.since:%Y-%m-%d %H:%M}"
     return (
         f"Why, by {explanation.metric} against the lists that {explanation.paired:,} users "
         f"had {when}"
@@ -53,35 +57,20 @@ def explanation_title(explanation: Explanation) -> str:
 
 
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
-    """Its tables, empty ones left out: pieces of the drop, segments, items, groups of users."""
-    segment, falls = explanation.segment, explanation.falls
-    # Segments of the first dimension, which explains most; they come ranked by what they fell
-    # beyond their share.
-    leading = [
-        fall
-        for fall in falls
-        if fall.segment.partition("=")[0] == falls[0].segment.partition("=")[0]
-    ][:SEGMENTS]
-    pieces = tuple(
-        (each.part, f"{each.amount:.4f}", _of(each.amount, explanation.drop))
-        for each in explanation.causes
-    )
-    sheets = (
-        TextTable(title="Pieces of the drop", columns=("part", "drop>", "share>"), rows=pieces),
+    """Its tables without empty ones: pieces of the drop, segments, items, groups of users."""
+    tables = (
         TextTable(
-            title="Segments",
-            columns=(
-                "segment",
-                "users>",
-                "before>",
-                "drop>",
-                "share>",
-                *(f"{part}>" for part in Part),
-            ),
-            rows=tuple(_segment(fall, explanation) for fall in leading),
+            title="Pieces of the drop",
+            columns=("part", "drop>", "share>"),
+            rows=tuple(_piece_row(cause, explanation.drop) for cause in explanation.causes),
         ),
         TextTable(
-            title=f"Items, users of {segment}",
+            title="Segments",
+            columns=("segment", "users>", "before>", "drop>", "share>", *map("{}>".format, Part)),
+            rows=tuple(_segment_row(fall, explanation.drop) for fall in _leading(explanation)),
+        ),
+        TextTable(
+            title=f"Items, users of {explanation.segment}",
             columns=(
                 "item",
                 "title",
@@ -90,46 +79,62 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
                 "in lists>",
                 "in lists before>",
             ),
-            rows=tuple(map(_item, (*explanation.gained, *explanation.lost))),
+            rows=tuple(map(_item_row, (*explanation.gained, *explanation.lost))),
         ),
         TextTable(
-            title=f"Lists, users of {segment}",
+            title=f"Lists, users of {explanation.segment}",
             columns=("lists", "users>", "share>", "before>", "distance>", "such as"),
-            rows=tuple(
-                (
-                    each.change.replace("_", " "),
-                    f"{each.users:,}",
-                    _percent(each.share),
-                    "-" if each.share_before is None else _percent(each.share_before),
-                    f"{each.distance:.4f}",
-                    ", ".join(example.user for example in each.examples),
-                )
-                for each in explanation.groups
-            ),
+            rows=tuple(map(_group_row, explanation.groups)),
         ),
     )
-    return tuple(sheet for sheet in sheets if sheet.rows)
+    return tuple(table for table in tables if table.rows)
 
 
-def _segment(fall: SegmentFall, explanation: Explanation) -> tuple[str, ...]:
-    shares = (_percent(fall.share), _percent(fall.share_before))
-    amounts = (f"{fall.whole:.4f}", _of(fall.whole, explanation.drop))
-    return (fall.segment, *shares, *amounts, *(f"{fall.parts[part]:.4f}" for part in Part))
+def _leading(explanation: Explanation) -> Iterator[SegmentFall]:
+    """The first segments of the dimension that explains most, which is the first one."""
+    dimensions = [fall.segment.partition("=")[0] for fall in explanation.falls]
+    is_leading = [dimension == dimensions[0] for dimension in dimensions]
+    return islice(compress(explanation.falls, is_leading), SEGMENTS)
 
 
-def _item(item: ExposedItem) -> tuple[str, ...]:
-    exposures = (f"{item.after:.4f}", f"{item.before:.4f}")
+def _piece_row(cause: Cause, drop: float) -> tuple[str, ...]:
+    return cause.part, f"{cause.amount:.4f}", _share_of_drop(cause.amount, drop)
+
+
+def _segment_row(fall: SegmentFall, drop: float) -> tuple[str, ...]:
+    return (
+        fall.segment,
+        _percent(fall.share),
+        _percent(fall.share_before),
+        f"{fall.whole:.4f}",
+        _share_of_drop(fall.whole, drop),
+        *(f"{fall.parts[part]:.4f}" for part in Part),
+    )
+
+
+def _item_row(item: ExposedItem) -> tuple[str, ...]:
     return (
         item.item,
         item.title or "",
-        *exposures,
+        f"{item.after:.4f}",
+        f"{item.before:.4f}",
         _percent(item.share_after),
         _percent(item.share_before),
     )
 
 
-def _of(amount: float, drop: float) -> str:
-    """A share of the drop; of a rise there is none."""
+def _group_row(group: UserGroup) -> tuple[str, ...]:
+    return (
+        group.change.replace("_", " "),
+        f"{group.users:,}",
+        _percent(group.share),
+        "-" if group.share_before is None else _percent(group.share_before),
+        f"{group.distance:.4f}",
+        ", ".join(example.user for example in group.examples),
+    )
+
+
+def _share_of_drop(amount: float, drop: float) -> str:
     return f"{amount / drop:.0%}" if drop > 0 else "-"
 
 
@@ -138,32 +143,31 @@ def _percent(share: float) -> str:
 
 
 def score_by_chance(metric: str, run: Run) -> float | None:
-    """Score to expect of two random lists of the run's k items from its catalogue.
-
-    None where that is not known.
-    """
-    return (
-        None
-        if run.k is None or run.catalogue_size is None
-        else _expected(metric, run.k, run.catalogue_size)
-    )
+    """Expected score of two random lists of k items from the run's catalogue; None if unknown."""
+    if run.k is None or run.catalogue_size is None:
+        return None
+    return _expected(metric, run.k, run.catalogue_size)
 
 
 def arm_rows(scores: Iterable[ArmScore]) -> Iterator[tuple[str, ...]]:
-    """Segment, arm-wide metric, its value for the baseline and the candidate, and how many lists it measures, at most."""
+    """Segment, arm metric, its values for baseline and candidate, and the largest list count."""
     pairs: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
     for score in scores:
         pairs.setdefault((score.segment, score.metric), {})[score.arm] = score
     for (segment, metric), arms in pairs.items():
-        values = (arms[arm].value if arm in arms else None for arm in Arm)
-        shown = ("-" if value is None else f"{value:.4f}" for value in values)
-        yield (segment, metric, *shown, f"{max(score.n for score in arms.values()):,}")
+        most_lists = max(score.n for score in arms.values())
+        yield segment, metric, *(_value_text(arms.get(arm)) for arm in Arm), f"{most_lists:,}"
+
+
+def _value_text(score: ArmScore | None) -> str:
+    if score is None or score.value is None:
+        return "-"
+    return f"{score.value:.4f}"
 
 
 @lru_cache(maxsize=4096)
 def _expected(metric: str, k: int, catalogue: int) -> float | None:
-    # None also for a metric that only a newer version knows, and for a catalogue of fewer than k
-    # items.
+    # None also for a metric of a newer version, and if the catalogue has fewer than k items.
     try:
         return expected_by_chance(parse(metric), k, catalogue)
     except MetricError:

@@ -1,4 +1,4 @@
-"""Redaction: text made safe to show, without secrets, and without characters that steer a terminal."""
+"""Redaction: text without secrets, and without characters that control a terminal."""
 
 from __future__ import annotations
 
@@ -17,38 +17,41 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def display_url(url: str | SecretStr) -> str:
-    """An unchecked URL: scheme, host and port, for a database its name or file too.
+    """Scheme, host and port of an unchecked URL, for a database also its name or file.
 
-    No user, password, path or query.
-
-    Where an unescaped character leaves it open what is host and what password, neither is shown.
+    No user, password, path or query. If an unescaped character makes it unclear what is host and
+    what is password, neither is shown.
     """
-    text = url if isinstance(url, str) else url.get_secret_value()
-    scheme, separator, rest = text.partition("://")
+    if not isinstance(url, str):
+        url = url.get_secret_value()
+    scheme, separator, rest = url.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return "..."
     credentials, _, rest = rest.rpartition("@")
-    if re.search(
-        r"[/?#]", credentials
-    ):  # an @ in the path, or a password that was not escaped: unknown
+    if re.search(r"[/?#]", credentials):  # an @ in the path, or an unescaped password
         return f"{scheme}://..."
-    place, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-    return (
-        f"{scheme}://{place}{slash}{path}"
-        if scheme.startswith(_DATABASES)
-        else f"{scheme}://{place}"
-    )
+    location = re.split(r"[?#]", rest, maxsplit=1)[0]
+    if not scheme.startswith(_DATABASES):
+        location = location.partition("/")[0]
+    return f"{scheme}://{location}"
 
 
 def origin(url: str) -> str:
-    """A web URL that is known to hold no credentials: scheme, host and port, also where an @ stands in its path."""
+    """Scheme, host and port of a checked web URL. Its path may contain an @."""
     parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "")
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{host}]"
+    if parts.port:
+        host += f":{parts.port}"
+    return f"{parts.scheme}://{host}"
 
 
 def require_whole_password(url: URL) -> None:
-    """ValueError where a password's unescaped @ has made the rest of it a part of the host, which messages name."""
+    """ValueError if an unescaped @ made a part of the password a part of the host.
+
+    Messages name the host.
+    """
     if "@" in (url.host or ""):
         raise ValueError(
             "has an @ in its user or password: write special characters there as %XX, @ as %40"
@@ -56,5 +59,5 @@ def require_whole_password(url: URL) -> None:
 
 
 def escape_controls(text: str) -> str:
-    """The text with such characters spelled out as in Python; line breaks stay."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """The text with control characters as Python's escapes. Line breaks stay."""
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

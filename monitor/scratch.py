@@ -1,6 +1,6 @@
-"""Scratch databases: a DuckDB in bounded memory that spills to a directory of its own.
+"""Scratch databases: DuckDB with limited memory and a private folder for temporary files.
 
-Knows no table and no file format.
+This module has no table and no file format.
 """
 
 import atexit
@@ -19,19 +19,19 @@ import duckdb
 from monitor.model.instants import utc_now
 
 SPILL = "200GB"
-"""Most that a scratch database writes to its directory."""
+"""Limit of the temporary files of one scratch database."""
 _NO_ROOM = (
     "Out of Memory",
     "max_temp_directory_size",
     "No space left on device",
     "Failed to create directory",
 )
-"""Words of DuckDB when memory and temporary files are too small."""
+"""Parts of DuckDB's errors if memory or temporary files are too small."""
 _PREFIX = "rankwatch-spill-"
 _YOUNG_S = 60
 _folders: set[str] = set()
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Opens a folder and nothing else: every account may put a pipe or a link into the temporary folder."""
+"""Opens folders only, because any account can put a pipe or a link into the temporary folder."""
 
 
 @contextmanager
@@ -43,12 +43,10 @@ def scratch_database(
     stores: Collection[Any] = (),
     in_order: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that takes so much memory, reads these files only, and loads nothing.
+    """A database that uses at most ``memory``, reads only ``paths`` and loads no extension.
 
-    Nothing of it is left behind.
-
-    ``threads``: all processors, fewer where memory is small. ``stores``: fsspec file systems that
-    paths are read through.
+    Its files are deleted at the end. ``threads``: one for each processor by default. ``stores`` are
+    fsspec file systems for the paths.
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory,
@@ -59,18 +57,18 @@ def scratch_database(
         "python_enable_replacements": False,
     }
     with (
-        _own_folder() as folder,
+        _private_folder() as folder,
         duckdb.connect(config={**config, "temp_directory": folder}) as database,
     ):
         for store in stores:
             database.register_filesystem(store)
-        # Given when connecting it would be shown as set and not be kept to.
+        # DuckDB would ignore this limit in the configuration of the connection.
         if folder:
             database.execute(f"SET max_temp_directory_size = {sql_text(SPILL)}")
         if threads is not None:
             database.execute(f"SET threads = {threads:d}")
         database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
-        # It would stand in the midst of what a command prints.
+        # A progress bar would mix with the output of a command.
         database.execute("SET enable_progress_bar = false")
         database.execute("SET TimeZone = 'UTC'")
         database.execute("SET enable_external_access = false")
@@ -79,13 +77,13 @@ def scratch_database(
 
 
 @contextmanager
-def _own_folder() -> Iterator[str]:
-    """An empty folder, locked as long as this process lives, so that what a killed one left is told from what is in use.
+def _private_folder() -> Iterator[str]:
+    """An empty folder. A lock marks it as used until this process ends, even if it is killed.
 
-    Empty text if no folder can be written: what fits into memory needs none.
+    Empty text if no folder can be written. Data that fits into memory needs no folder.
     """
     try:
-        _remove_left_over()
+        _remove_leftovers()
         folder = tempfile.mkdtemp(prefix=_PREFIX)
     except OSError:
         yield ""
@@ -102,16 +100,16 @@ def _own_folder() -> Iterator[str]:
 
 
 @atexit.register
-def _remove_own() -> None:
-    # Runs are threads that nobody waits for at the end.
+def _remove_folders() -> None:
+    # The process can end before the threads of runs.
     for folder in tuple(_folders):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
-def _remove_left_over() -> None:
+def _remove_leftovers() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        # One that was made a moment ago may be locked a moment later; others' folders are theirs.
+        # A young folder may not be locked yet. Folders of other accounts raise OSError.
         with suppress(OSError):
             if utc_now().timestamp() - folder.stat().st_mtime > _YOUNG_S:
                 descriptor = os.open(folder, _OPEN_FOLDER)
@@ -122,9 +120,9 @@ def _remove_left_over() -> None:
                     os.close(descriptor)
 
 
-def room_trouble(said: str) -> str | None:
-    """Why memory and temporary files are too small, if that is what DuckDB said, and what to do."""
-    if not any(words in said for words in _NO_ROOM):
+def room_trouble(duckdb_error: str) -> str | None:
+    """Why memory and temporary files are too small, and what to do; None for other errors."""
+    if not any(words in duckdb_error for words in _NO_ROOM):
         return None
     try:
         folder = tempfile.gettempdir()
@@ -135,12 +133,12 @@ def room_trouble(said: str) -> str | None:
             f"it needs temporary files, and {folder} cannot be written: set TMPDIR to a "
             "folder that can be written"
         )
-    if "No space left on device" in said:
+    if "No space left on device" in duckdb_error:
         return (
             f"the disk of the temporary folder {folder} is full: free some space, or set "
             "TMPDIR to another folder"
         )
-    if "max_temp_directory_size" in said:
+    if "max_temp_directory_size" in duckdb_error:
         return (
             f"it needs more than {SPILL} of temporary files in {folder}: ask fewer users, or "
             "write shorter lists"
@@ -152,12 +150,13 @@ def room_trouble(said: str) -> str | None:
 
 
 def no_temporary_folder() -> str:
-    """That no temporary folder can be written, with the folders that were tried, and what to do."""
-    tried = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
-    folders = ", ".join(dict.fromkeys([*tried, "/tmp", "/var/tmp", "/usr/tmp", str(Path.cwd())]))  # noqa: S108 - names only
-    return f"none of {folders} can be written: set TMPDIR to a folder that can be written"
+    """Names the folders of which none can be written, and says what to do."""
+    folders = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+    folders += ["/tmp", "/var/tmp", "/usr/tmp", str(Path.cwd())]  # noqa: S108 - names only
+    names = ", ".join(dict.fromkeys(folders))
+    return f"none of {names} can be written: set TMPDIR to a folder that can be written"
 
 
 def sql_text(value: str) -> str:
-    """Text as SQL writes it."""
+    """The value as a literal of SQL."""
     return "'" + value.replace("'", "''") + "'"

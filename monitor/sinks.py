@@ -1,4 +1,4 @@
-"""Where all scores of a run are written beside the database: one Parquet file a slot (zstd), a column of doubles a metric."""
+"""Writes all scores of a run to a Parquet file: one file a slot, one column of doubles a metric."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 USER = "user"
 CHUNK = 200_000
-"""Users that are in memory once more while they are written; so many make a row group."""
+"""Users in one row group. They are copied in memory while they are written."""
 
 
 class ScoreFileOptions(Options):
-    """One Parquet file a slot: a column `user`, and a column of numbers for each metric, null where undefined."""
+    """One Parquet file a slot: a column `user`, and a column for each metric, null if undefined."""
 
     path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(
         min_length=1,
@@ -39,7 +40,7 @@ class ScoreFileOptions(Options):
 
 
 class ScoresToOptions(OneOf):
-    """Where all scores of each run are written, beside what the database keeps: exactly one of these."""
+    """Where all scores of a run are written, in addition to the database: exactly one of these."""
 
     file: ScoreFileOptions | None = Field(default=None, description="A Parquet file a slot.")
 
@@ -48,7 +49,7 @@ class ScoresToOptions(OneOf):
 class ScoreFiles:
     """Port ScoreSink over files.
 
-    ``path`` is a template. Users stand in the order in which they came.
+    ``path`` is a template. Users are written in the order of the input.
     """
 
     path: str
@@ -57,15 +58,13 @@ class ScoreFiles:
     def open(
         self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
     ) -> Iterator[Callable[[Scores], object]]:
-        """See the port; ``about`` becomes the metadata of the file."""
+        """See the port. ``about`` becomes the metadata of the file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         path = Path(fill_slot(self.path, slot))
-        columns = [
-            pa.field(USER, pa.string(), nullable=False),
-            *(pa.field(name, pa.float64()) for name in metrics),
-        ]
+        columns = [pa.field(USER, pa.string(), nullable=False)]
+        columns += [pa.field(name, pa.float64()) for name in metrics]
         schema = pa.schema(columns, dict(about))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,16 +72,11 @@ class ScoreFiles:
                 replacing(path, mode=0o600, is_lasting=True) as file,
                 pq.ParquetWriter(file, schema, compression="zstd") as writer,
             ):
-                yield lambda scores: _write(writer, scores)
-        except (
-            OSError,
-            ValueError,
-            pa.ArrowException,
-        ) as error:  # ValueError: text that is none, in names and in the path
-            raise OutputError(
-                f"scores_to: {path} was not written: "
-                f"{getattr(error, 'strerror', None) or file_cause(error)}"
-            ) from None
+                yield partial(_write, writer)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            # ValueError: names or a path with unpaired surrogates or NUL
+            cause = getattr(error, "strerror", None) or file_cause(error)
+            raise OutputError(f"scores_to: {path} was not written: {cause}") from None
 
 
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
@@ -91,9 +85,8 @@ def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
     metrics = writer.schema.names[1:]
     for start in range(0, len(scores.users), CHUNK):
         chunk = slice(start, start + CHUNK)
-        values = (
-            pa.array(scores.by_metric[name][chunk], pa.float64(), from_pandas=True)
-            for name in metrics
-        )
-        users = pa.array(scores.users[chunk].to_list(), pa.string())
-        writer.write_table(pa.table([users, *values], schema=writer.schema))
+        columns = [pa.array(scores.users[chunk].to_list(), pa.string())]
+        for name in metrics:
+            values = scores.by_metric[name][chunk]
+            columns.append(pa.array(values, pa.float64(), from_pandas=True))
+        writer.write_table(pa.table(columns, schema=writer.schema))

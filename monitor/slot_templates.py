@@ -9,12 +9,15 @@ _SLOT = re.compile(r"slot(?::([^{}]+))?")
 
 
 def check_placeholders(template: str, *names: str) -> str:
-    """Return the template when every ``{...}`` in it is ``{slot}``, ``{slot:FORMAT}`` or one of the names; else ValueError."""
-    for found in _PLACEHOLDER.findall(template):
-        if found not in names and not _SLOT.fullmatch(found):
-            # Its text is not repeated: in an address it may be part of a key.
-            known = ", ".join([*(f"{{{name}}}" for name in names), "{slot:%Y-%m-%d}"])
-            raise ValueError(f"has an unknown placeholder: use {known}")
+    """The template, if each ``{...}`` is ``{slot}``, ``{slot:FORMAT}`` or one of the names.
+
+    Else ValueError, which does not quote the placeholder: it may be part of a secret.
+    """
+    for placeholder in _PLACEHOLDER.findall(template):
+        if placeholder not in names and not _SLOT.fullmatch(placeholder):
+            choices = [f"{{{name}}}" for name in names]
+            choices.append("{slot:%Y-%m-%d}")
+            raise ValueError(f"has an unknown placeholder: use {', '.join(choices)}")
     if re.search(r"[{}]", _PLACEHOLDER.sub("", template)):
         raise ValueError("has a lone { or }: placeholders are written as {slot:%Y-%m-%d}")
     return template
@@ -26,15 +29,15 @@ def fill_slot(template: str, slot: datetime, quote: Callable[[str], str] = str) 
     Other placeholders stay.
     """
 
-    def text(match: re.Match[str]) -> str:
-        found = _SLOT.fullmatch(match[1])
-        if found is None:
+    def fill(match: re.Match[str]) -> str:
+        of_slot = _SLOT.fullmatch(match[1])
+        if of_slot is None:
             return match[0]
-        return quote(slot.strftime(found[1] or "%Y-%m-%dT%H:%M:%SZ"))
+        return quote(slot.strftime(of_slot[1] or "%Y-%m-%dT%H:%M:%SZ"))
 
-    return _PLACEHOLDER.sub(text, template)
+    return _PLACEHOLDER.sub(fill, template)
 
 
 def placeholders(template: str) -> frozenset[str]:
-    """Return the names of the placeholders in the template, formats left off."""
-    return frozenset(found.partition(":")[0] for found in _PLACEHOLDER.findall(template))
+    """The names of the placeholders in the template, without formats."""
+    return frozenset(entry.partition(":")[0] for entry in _PLACEHOLDER.findall(template))

@@ -1,4 +1,4 @@
-"""HTTP proxies that receivers and sources are reached through: their address, its credentials, and what may be asked there."""
+"""HTTP proxies for receivers and sources: address, credentials, and addresses that are refused."""
 
 from __future__ import annotations
 
@@ -14,33 +14,32 @@ from monitor.options import NOT_IN_HASH, must, web_url_of
 from monitor.redaction import origin
 
 
-def _is_proxy(text: str) -> bool:
-    parts = web_url_of(text)
-    return (
-        parts is not None
-        and parts.scheme == "http"
-        and not (parts.path.strip("/") or parts.query or parts.fragment)
-    )
+def _is_proxy(url: str | None) -> bool:
+    if url is None:
+        return True
+    parts = web_url_of(url)
+    if parts is None or parts.scheme != "http":
+        return False
+    return not (parts.path.strip("/") or parts.query or parts.fragment)
 
 
 Proxy = Annotated[
     SecretStr | None,
     must(
-        lambda text: text is None or _is_proxy(text),
+        _is_proxy,
         "must be an HTTP proxy: write http://host:port or http://user:password@host:port",
     ),
     NOT_IN_HASH,
     Field(
-        description="HTTP proxy to go through, such as http://user:password@proxy:3128: https by "
-        "CONNECT, http by whole URLs. A secret. The environment's HTTP_PROXY, "
-        "HTTPS_PROXY and NO_PROXY are not used: write `proxy: ${HTTPS_PROXY}` for "
-        "that."
+        description="HTTP proxy, such as http://user:password@proxy:3128. https goes through "
+        "CONNECT, http by absolute URLs. A secret. The environment's HTTP_PROXY, HTTPS_PROXY and "
+        "NO_PROXY are not used: write `proxy: ${HTTPS_PROXY}` to use one."
     ),
 ]
 
 
 class WebProxy:
-    """A proxy's address and the header with its credentials; ``name`` is safe to show."""
+    """A proxy's address and the header with its credentials. ``name`` contains no secret."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -49,9 +48,8 @@ class WebProxy:
         self.headers = {}
         if parts.username is not None:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self.headers["Proxy-Authorization"] = (
-                f"Basic {base64.b64encode(login.encode()).decode()}"
-            )
+            encoded = base64.b64encode(login.encode()).decode()
+            self.headers["Proxy-Authorization"] = f"Basic {encoded}"
 
 
 def open_proxy(secret: SecretStr | None) -> WebProxy | None:
@@ -60,9 +58,9 @@ def open_proxy(secret: SecretStr | None) -> WebProxy | None:
 
 
 def refuse_link_local_behind(url: str) -> None:
-    """LinkLocalError where the URL itself has such an address.
+    """LinkLocalError if the host of the URL is a link-local address.
 
-    Names are resolved by the proxy, which has to refuse them.
+    The proxy resolves host names, so the proxy has to refuse those.
     """
     host = urlsplit(url).hostname or ""
     try:

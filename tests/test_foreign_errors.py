@@ -171,16 +171,16 @@ REDIS: list[tuple[Callable[[], Exception], str]] = [
     ),
     (
         lambda: redis.InvalidResponse(f"Protocol Error: b'{ID}'"),
-        "what answers there is no Redis server",
+        "the server that answers is no Redis server",
     ),
     (lambda: redis.ConnectionError(ID), "the server closed the connection"),
     (lambda: redis.TimeoutError(ID), "no answer within the timeout"),
 ]
 STORES: list[tuple[Callable[[], Exception], str]] = [
     (lambda: of_store("ExpiredToken"), "the credentials have expired"),
-    (lambda: of_store("AccessDenied"), "the store does not let these credentials read it"),
+    (lambda: of_store("AccessDenied"), "these credentials may not read it"),
     (lambda: of_store("NoSuchBucket"), "the bucket does not exist"),
-    (lambda: of_store("SlowDown"), "the store takes no more requests"),
+    (lambda: of_store("SlowDown"), "the store accepts no more requests"),
     (lambda: ConnectionRefusedError(errno.ECONNREFUSED, ID), "the connection was refused"),
     (lambda: socket.gaierror(socket.EAI_NONAME, ID), "the host name cannot be resolved"),
     (lambda: of_tls(10), "the server has a certificate that has expired: its owner must renew it"),

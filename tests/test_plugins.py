@@ -160,7 +160,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
             plugins, "_entry_points", lambda group: EntryPoints(entries).select(group=group)
         )
         for registry in (SOURCES, METRICS, RECEIVERS):
-            monkeypatch.setattr(registry, "_found", {})
+            monkeypatch.setattr(registry, "_plugins", {})
 
     return installed
 
@@ -218,7 +218,7 @@ def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_
 
 
 def test_what_hangs_costs_a_few_threads_and_is_called_again_once_it_has_come_back(monkeypatch):
-    monkeypatch.setattr(plugins, "_MOST", 2)
+    monkeypatch.setattr(plugins, "_MOST_CALLS", 2)
     guard, told = plugins.Guard("it", SourceError), [""]
     while told[-1] != "it has not come back from earlier calls":
         with pytest.raises(SourceError) as caught:

@@ -1,3 +1,3 @@
-"""From what both arms answered to what can be compared, with every user accounted for. No I/O."""
+"""Pairs the lists of both arms by user, and counts what happened to every user. No I/O."""
 
 from monitor.pairing.pairs import ListedItems, keep_lists, pair, sum_coverage

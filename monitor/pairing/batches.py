@@ -1,4 +1,7 @@
-"""From coded lists to a batch of pairs: cut, without duplicates, tied items in order, weights and relevance attached."""
+"""From coded lists to a batch of pairs.
+
+Lists are cut, duplicates are dropped, tied items are ordered, weights and relevance are attached.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,13 +27,16 @@ class CodedLists:
 
     @property
     def lengths(self) -> Offsets:
-        """How many items each list holds, as given."""
+        """The number of items in each list, with duplicates."""
         return np.diff(self.offsets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedLists:
-    """Lists cut to k and without duplicates: codes (n, k) padded with -1, and scores in their shape where the arm has any."""
+    """Lists cut to k and without duplicates: codes (n, k) padded with -1.
+
+    Scores have the same shape; None if the arm has no scores.
+    """
 
     codes: Codes
     lengths: Codes
@@ -40,7 +46,7 @@ class PaddedLists:
     def take(self, rows: Rows) -> "PaddedLists":
         """The lists of these rows, in this order.
 
-        The very same where it is all of them as they stand.
+        Returns ``self`` if the rows are all rows in their order.
         """
         if len(rows) == len(self.lengths) and np.array_equal(rows, np.arange(len(rows))):
             return self
@@ -55,9 +61,9 @@ class PaddedLists:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedKnowledge:
-    """What is known beside the lists: items in their codes with weights.
+    """Further inputs of metrics, with items as codes.
 
-    Offsets, items and grades, as in `RelevanceTable`.
+    ``weights`` are items and weights, ``grades`` offsets, items and grades as in `RelevanceTable`.
     """
 
     weights: tuple[Codes, Floats] | None = None
@@ -67,12 +73,10 @@ class CodedKnowledge:
 def encode_arms(
     baseline: RankingTable, candidate: RankingTable
 ) -> tuple[tuple[CodedLists, CodedLists], pd.Index | None]:
-    """Both arms' lists in codes of one vocabulary, None where codes are the ids."""
+    """Both arms' lists in codes of one vocabulary. It is None if the codes are the ids."""
     codes, vocabulary = encode(baseline.items, candidate.items)
-    first, second = (
-        CodedLists(codes=own, offsets=table.offsets, scores=table.scores)
-        for own, table in zip(codes, (baseline, candidate), strict=True)
-    )
+    first = CodedLists(codes=codes[0], offsets=baseline.offsets, scores=baseline.scores)
+    second = CodedLists(codes=codes[1], offsets=candidate.offsets, scores=candidate.scores)
     return (first, second), vocabulary
 
 
@@ -80,18 +84,18 @@ def encode_knowledge(
     item_weights: ItemWeights | None, relevance: RelevanceTable | None, vocabulary: pd.Index | None
 ) -> CodedKnowledge:
     """Weights and relevance in the codes of a vocabulary."""
-    return CodedKnowledge(
-        weights=None
-        if item_weights is None
-        else (codes_of(item_weights.items, vocabulary), item_weights.weights),
-        grades=None
-        if relevance is None
-        else (relevance.offsets, codes_of(relevance.items, vocabulary), relevance.grades),
-    )
+    weights = None
+    if item_weights is not None:
+        weights = (codes_of(item_weights.items, vocabulary), item_weights.weights)
+    grades = None
+    if relevance is not None:
+        items = codes_of(relevance.items, vocabulary)
+        grades = (relevance.offsets, items, relevance.grades)
+    return CodedKnowledge(weights=weights, grades=grades)
 
 
 def pad_lists(lists: CodedLists, rows: Rows | None, k: int) -> PaddedLists:
-    """The lists of these rows (None: of all) cut to k, later duplicates dropped, scores at the places of their items."""
+    """The lists of these rows, or of all for None, cut to k and without later duplicates."""
     if rows is not None:
         lists = _take(lists, rows)
     padded, lengths, had_duplicates = pad(lists.codes, lists.offsets, k)
@@ -106,26 +110,20 @@ def pad_lists(lists: CodedLists, rows: Rows | None, k: int) -> PaddedLists:
 def pad_both(
     arms: Sequence[CodedLists], rows: Sequence[Rows] | Sequence[None], k: int, cells: int
 ) -> tuple[PaddedLists, PaddedLists]:
-    """`pad_lists` of both arms, each in a thread of its own where so many ``cells`` pay for it."""
+    """`pad_lists` of both arms, in two threads if ``cells`` is at least `WORTH_A_THREAD`."""
     if cells < WORTH_A_THREAD:
-        baseline, candidate = (
-            pad_lists(lists, taken, k) for lists, taken in zip(arms, rows, strict=True)
-        )
-        return baseline, candidate
+        return pad_lists(arms[0], rows[0], k), pad_lists(arms[1], rows[1], k)
     with ThreadPoolExecutor(max_workers=2) as threads:
-        both = [
-            threads.submit(pad_lists, lists, taken, k)
-            for lists, taken in zip(arms, rows, strict=True)
-        ]
-        return both[0].result(), both[1].result()
+        baseline, candidate = threads.map(pad_lists, arms, rows, (k, k))
+        return baseline, candidate
 
 
 def make_batch(
     baseline: PaddedLists, candidate: PaddedLists, vocabulary: pd.Index | None
 ) -> PairBatch:
-    """The pairs of two arms' rows.
+    """The pairs of two arms' rows, with tied items in order.
 
-    An arm without scores has NaN where the other has them; tied items stand in order.
+    If only one arm has scores, those of the other arm are NaN.
     """
     batch = PairBatch(
         baseline=baseline.codes,
@@ -135,10 +133,12 @@ def make_batch(
     )
     if baseline.scores is None and candidate.scores is None:
         return batch
-    scores = [
-        np.full(arm.codes.shape, np.nan) if arm.scores is None else arm.scores
-        for arm in (baseline, candidate)
-    ]
+    scores = []
+    for arm in (baseline, candidate):
+        if arm.scores is None:
+            scores.append(np.full(arm.codes.shape, np.nan))
+        else:
+            scores.append(arm.scores)
     return replace(
         batch,
         baseline=order_ties(baseline.codes, scores[0], vocabulary),
@@ -147,31 +147,28 @@ def make_batch(
     )
 
 
-def attach(batch: PairBatch, known: CodedKnowledge, graded_rows: Rows | None) -> PairBatch:
+def attach(batch: PairBatch, knowledge: CodedKnowledge, graded_rows: Rows | None) -> PairBatch:
     """The batch with weights, NaN for an item without one, and labels.
 
-    ``graded_rows``: each user's graded list, -1: none.
+    ``graded_rows`` is the row of each user's graded list, -1 for none.
     """
-    if known.weights is not None:
-        weights = [
-            place_weights(codes, *known.weights, np.nan)
-            for codes in (batch.baseline, batch.candidate)
-        ]
-        batch = replace(batch, weights=ByArm(baseline=weights[0], candidate=weights[1]))
-    if graded_rows is not None and known.grades is not None:
-        batch = replace(
-            batch, labels=place_grades(batch.baseline, batch.candidate, graded_rows, *known.grades)
+    if knowledge.weights is not None:
+        weights = ByArm(
+            baseline=place_weights(batch.baseline, *knowledge.weights, np.nan),
+            candidate=place_weights(batch.candidate, *knowledge.weights, np.nan),
         )
+        batch = replace(batch, weights=weights)
+    if graded_rows is not None and knowledge.grades is not None:
+        labels = place_grades(batch.baseline, batch.candidate, graded_rows, *knowledge.grades)
+        batch = replace(batch, labels=labels)
     return batch
 
 
 def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Codes:
     """Padded lists (n, k) with tied items in the order of their ids as text.
 
-    The very same array where nothing is tied.
-
-    Neighbours with equal scores are tied; NaN, as behind a list's end, ties with nothing. Scores
-    stay as they are.
+    Returns ``codes`` itself if no items are tied. Neighbours with equal scores are tied. NaN, as
+    behind a list's end, ties with nothing. Scores stay as they are.
     """
     tied = np.zeros(codes.shape, dtype=np.bool_)
     np.equal(scores[:, 1:], scores[:, :-1], out=tied[:, 1:])
@@ -184,11 +181,15 @@ def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Cod
 
 
 def order_of_ties(codes: Integers, tied: Flags, vocabulary: pd.Index | None) -> tuple[Rows, Rows]:
-    """The cells of all runs of items that are ``tied`` with the one before, and the order that these cells shall have."""
+    """The cells of tied items, and the order that these cells shall have.
+
+    ``tied`` marks the items with the score of the item before.
+    """
     cells = np.flatnonzero(tied | np.append(tied[1:], False))
-    runs, moved = np.cumsum(~tied)[cells], codes[cells]
-    known = np.unique(moved)
-    return cells, np.lexsort((rank_by_text(known, vocabulary)[np.searchsorted(known, moved)], runs))
+    groups = np.cumsum(~tied)[cells]
+    distinct = np.unique(codes[cells])
+    places = np.searchsorted(distinct, codes[cells])
+    return cells, np.lexsort((rank_by_text(distinct, vocabulary)[places], groups))
 
 
 def _take(lists: CodedLists, rows: Rows) -> CodedLists:
@@ -202,26 +203,27 @@ def _take(lists: CodedLists, rows: Rows) -> CodedLists:
 
 
 def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floats | None:
-    """Scores in the shape of ``padded``.
+    """Scores in the shape of ``padded``, NaN behind a list's end.
 
-    NaN where a list has ended. None where the arm has items and no scores.
+    None if the arm has items and no scores. An arm without items must not hide that the other arm
+    has scores.
     """
-    if not len(lists.codes):  # an arm that gave nothing must not hide that the other has scores
+    if not len(lists.codes):
         return np.broadcast_to(np.nan, padded.shape)
     if lists.scores is None:
         return None
     places = np.arange(padded.shape[1])
-    cells, is_inside = lists.offsets[:-1, None] + places, places < lists.lengths[:, None]
+    cells = lists.offsets[:-1, None] + places
+    is_inside = places < lists.lengths[:, None]
     # Places behind a list's end point into other lists or beyond the last one.
     scores = lists.scores.take(cells, mode="clip")
     scores[~is_inside] = np.nan
     rows = np.flatnonzero(had_duplicates)
     if len(rows):
-        # An item that stood twice has the score of its first place.
-        is_first = find_first_places(
-            np.where(is_inside[rows], lists.codes.take(cells[rows], mode="clip"), PAD)
-        )
-        kept = np.full(is_first.shape, np.nan)
-        kept[places < is_first.sum(axis=1)[:, None]] = scores[rows][is_first]
-        scores[rows] = kept
+        # A duplicated item has the score of its first place.
+        codes = lists.codes.take(cells[rows], mode="clip")
+        is_first = find_first_places(np.where(is_inside[rows], codes, PAD))
+        first_scores = np.full(is_first.shape, np.nan)
+        first_scores[places < is_first.sum(axis=1)[:, None]] = scores[rows][is_first]
+        scores[rows] = first_scores
     return scores

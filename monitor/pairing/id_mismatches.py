@@ -1,10 +1,12 @@
-"""Finds out why hardly any id of one arm is in the other: in which other spelling they would meet."""
+"""Finds why hardly any id is in both arms, and the change of spelling that makes the ids equal."""
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from os.path import commonprefix
 
 import numpy as np
 import pandas as pd
@@ -18,29 +20,29 @@ from monitor.pairing.batches import CodedLists
 from monitor.pairing.ids import ids_of
 
 LEAST_COMMON = 0.05
-"""Share of the distinct ids of the smaller arm.
+"""Least share of the smaller arm's distinct ids that both arms have in common.
 
-Real arms have 0.55 or more (drift-lists, 13 arms, 14 days).
+Real arms share 0.55 or more (drift-lists, 13 arms, 14 days).
 """
 _LEAST_MATCH = 0.1
-"""Share of the ids tried that must meet in another spelling before it is proposed."""
+"""Least share of the tried ids that must be in both arms before a spelling is proposed."""
 _LEAST_LISTS = 10
-"""Lists of an arm.
+"""Least number of lists of an arm.
 
-Of fewer, unrelated ones are no news: two users' lists share no item in 4 to 29 % of the cases.
+Fewer lists may have nothing in common: two users share no item in 4 to 29 % of the cases.
 """
 _TRIED = 1_000
 _SEARCHED = 100_000
 _FIRST = 1_000
-"""So many items, and lists, tell mostly that nothing is odd: an arm that is in order costs less than a millisecond."""
+"""Items and lists of the quick first check. It takes less than a millisecond if arms are alike."""
 _LEAST_FILLED = 0.01
 _FILLERS = frozenset({"-1", "None", "null", "nan", "NaN", "<pad>"})
-"""Items that fill up even a single list; any other item must fill up `_LEAST_LISTS`."""
+"""Items that are padding even in a single list; any other item must end `_LEAST_LISTS` lists."""
 
 _PREFIX = re.compile(r"[^\W\d_]+([^\w\s]+|_|(?=\d))")
 _PAIR = re.compile(r"""[(\[]\s*(["']?)(.+?)\1\s*,\s*[-+]?[0-9.]+(?:e[-+]?[0-9]+)?\s*[)\]]""")
 _LONGEST_PAIR = 400
-"""A longer text is no id with a score. The expression takes quadratic time."""
+"""A longer text is not matched, because the expression takes quadratic time."""
 _QUOTED = {"regex": "b?['\"](.*)['\"]"}
 _NUMBER = re.compile(r"[-+]?\d+")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -48,7 +50,7 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """Another spelling of ids: what it takes away from them, and the forms that do so where there are any."""
+    """Another spelling of ids. ``forms`` are the settings that make it, if settings can."""
 
     kind: MismatchKind
     spell: Callable[[object], str]
@@ -56,7 +58,7 @@ class _Attempt:
 
 
 class IdComparison:
-    """What is odd about the items of both arms, mostly nothing, over batches that come one after the other."""
+    """Compares the items of both arms, batch after batch, and collects mismatches."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[IdMismatch, ...]] = []
@@ -64,34 +66,33 @@ class IdComparison:
     def add(
         self, arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None = None
     ) -> None:
-        """Take the next batch.
+        """Compare the next batch.
 
-        Costs a look at the first lists. All lists are counted only where these have little in
-        common, and another spelling is searched only until one batch has been searched or has many
-        items in both arms.
+        Mostly this compares the first lists only. All lists are compared if the first ones have
+        little in common. Another spelling is searched once, and only until a batch has many items
+        in both arms.
         """
         if not all(len(arm.codes) for arm in arms):
             return
-        is_alike = any(not _spellings(batch) for batch in self.batches)
-        known = _spellings(self.batches[0]) if self.batches else []
-        items = () if is_alike else _compare_items(arms, vocabulary, known)
+        items: Iterable[IdMismatch] = ()
+        if all(map(_spellings, self.batches)):
+            earlier = _spellings(self.batches[0]) if self.batches else []
+            items = _compare_items(arms, vocabulary, earlier)
         self.batches.append((*items, *_find_padding(arms, vocabulary, k)))
 
     @property
     def mismatches(self) -> tuple[IdMismatch, ...]:
-        """Ids that meet in none of the batches, and padding of all lists together."""
-        spellings = [_spellings(batch) for batch in self.batches]
-        found = spellings[0] if spellings and all(spellings) else []
-        padding = [
-            each for batch in self.batches for each in batch if each.kind is MismatchKind.PADDING
-        ]
+        """Ids that differ in all batches, and the padding of all lists together."""
+        mismatches: list[IdMismatch] = []
+        if self.batches and all(map(_spellings, self.batches)):
+            mismatches = _spellings(self.batches[0])
+        every = chain.from_iterable(self.batches)
+        padding = [each for each in every if each.kind is MismatchKind.PADDING]
         if padding:
-            times, lists = (
-                sum(each.common for each in padding),
-                sum(each.compared for each in padding),
-            )
-            found = [*found, replace(padding[0], common=times, compared=lists)]
-        return tuple(found)
+            times = sum(each.common for each in padding)
+            lists = sum(each.compared for each in padding)
+            mismatches.append(replace(padding[0], common=times, compared=lists))
+        return tuple(mismatches)
 
 
 def _spellings(batch: Sequence[IdMismatch]) -> list[IdMismatch]:
@@ -99,9 +100,9 @@ def _spellings(batch: Sequence[IdMismatch]) -> list[IdMismatch]:
 
 
 def _compare_items(
-    arms: Sequence[CodedLists], vocabulary: pd.Index | None, known: Sequence[IdMismatch]
+    arms: Sequence[CodedLists], vocabulary: pd.Index | None, earlier: Sequence[IdMismatch]
 ) -> Iterator[IdMismatch]:
-    """Why hardly any item is in both arms: as ``known`` of an earlier batch, else searched."""
+    """Why hardly any item is in both arms: as in an ``earlier`` batch, else it is searched."""
     first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
     if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
         return
@@ -109,22 +110,25 @@ def _compare_items(
     common = np.intersect1d(ours, theirs, assume_unique=True)
     if len(common) >= LEAST_COMMON * min(len(ours), len(theirs)):
         return
-    if known:
-        yield known[0]
+    if earlier:
+        yield earlier[0]
         return
-    ids = [ids_of(codes, vocabulary) for codes in (ours, theirs)]
     lists = min(len(arm.lengths) for arm in arms)
-    found = find_mismatch(
-        ids[0], ids[1], IdKind.ITEM, common=len(common), is_many=lists >= _LEAST_LISTS
+    mismatch = find_mismatch(
+        ids_of(ours, vocabulary),
+        ids_of(theirs, vocabulary),
+        IdKind.ITEM,
+        common=len(common),
+        is_many=lists >= _LEAST_LISTS,
     )
-    if found is not None:
-        yield found
+    if mismatch is not None:
+        yield mismatch
 
 
 def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | None:
     """Why hardly any of these distinct users is in both arms.
 
-    None where more are, or an arm has none.
+    None if many are in both, or if an arm has no users.
     """
     common = int(baseline.isin(candidate).sum())
     if common >= LEAST_COMMON * min(len(baseline), len(candidate)):
@@ -142,20 +146,19 @@ def find_mismatch(
     common: int,
     is_many: bool,
 ) -> IdMismatch | None:
-    """The spelling in which most of these distinct ids would meet.
+    """The spelling that makes most of these distinct ids equal.
 
-    None where none helps and there are not many.
-
-    Tries a thousand ids of the smaller arm against all of the other, up to a hundred thousand.
+    Tries 1,000 ids of the smaller arm against up to 100,000 ids of the other one. None if no
+    spelling helps and there are not many ids.
     """
     ours, theirs = _thin(baseline), _thin(candidate)
     few, many = sorted((ours, theirs), key=len)
     few = few[:: max(1, len(few) // _TRIED)][:_TRIED]
-    known = set(map(str, many))
-    best, most = None, sum(str(each) in known for each in few)
+    best = None
+    most = _count_matches(str, few, many)
     least = max(most + 1, _LEAST_MATCH * len(few))
     for attempt in _attempts(list(map(str, few)), list(map(str, many))):
-        count = _count_matches(attempt, few, many)
+        count = _count_matches(attempt.spell, few, many)
         if count >= least:
             best, most, least = attempt, count, count + 1
     compared = min(len(baseline), len(candidate))
@@ -184,20 +187,22 @@ def find_mismatch(
     )
 
 
-def _count_matches(attempt: _Attempt, few: Sequence[object], many: Sequence[object]) -> int:
-    spelled = set(map(attempt.spell, many))
-    return sum(attempt.spell(each) in spelled for each in few)
+def _count_matches(
+    spell: Callable[[object], str], few: Sequence[object], many: Sequence[object]
+) -> int:
+    spelled = set(map(spell, many))
+    return sum(spell(each) in spelled for each in few)
 
 
 def _leave_out_forms(
     attempt: _Attempt, few: Sequence[object], many: Sequence[object], most: int
 ) -> _Attempt:
-    """The attempt with only those of its forms without which fewer ids meet."""
+    """The attempt without the forms that do not make further ids equal."""
     for form in attempt.forms:
         forms = [each for each in attempt.forms if each is not form]
-        shorter = replace(attempt, forms=forms, spell=_spell_by(forms))
-        if _count_matches(shorter, few, many) >= most:
-            attempt = shorter
+        spell = _spell_by(forms)
+        if _count_matches(spell, few, many) >= most:
+            attempt = replace(attempt, forms=forms, spell=spell)
     return attempt
 
 
@@ -210,16 +215,13 @@ def _thin(ids: Sequence[object]) -> Sequence[object]:
 
 
 def _attempts(few: Sequence[str], many: Sequence[str]) -> Iterator[_Attempt]:
-    """Other spellings, the simplest first: of two that help as much the first is proposed."""
-    sides = [[each.strip() for each in ids] for ids in (few, many[:: max(1, len(many) // _TRIED)])]
-    prefixes = [
-        {"prefix": text}
-        for text in dict.fromkeys(text for side in sides for text in _usual_prefixes(side))
-    ]
-    suffixes = [
-        {"regex": f"(.+){re.escape(text)}"}
-        for text in dict.fromkeys(filter(None, map(_usual_suffix, sides)))
-    ]
+    """Other spellings, the simplest first. Of two that help equally, the first is proposed."""
+    step = max(1, len(many) // _TRIED)
+    sides = [list(map(str.strip, ids)) for ids in (few, many[::step])]
+    starts = dict.fromkeys(filter(None, map(_usual_prefix, sides)))
+    ends = dict.fromkeys(filter(None, map(_usual_suffix, sides)))
+    prefixes = [{"prefix": start} for start in starts]
+    suffixes = [{"regex": f"(.+){re.escape(end)}"} for end in ends]
     by_forms: list[tuple[MismatchKind, list[str | dict[str, str]]]] = [
         (MismatchKind.BLANKS, ["strip"]),
         (MismatchKind.CASE, ["lower"]),
@@ -240,41 +242,44 @@ def _attempts(few: Sequence[str], many: Sequence[str]) -> Iterator[_Attempt]:
 def _spell_by(forms: Sequence[str | Mapping[str, str]]) -> Callable[[object], str]:
     spell = speller(forms)
 
-    def spell_one(each: object) -> str:
-        text = str(each)
+    def spell_one(item: object) -> str:
+        text = str(item)
         return spell([text])[0] or text
 
     return spell_one
 
 
-def _spell_without_separators(each: object) -> str:
-    return _NO_LETTERS.sub("", str(each)).lower() or str(each)
+def _spell_without_separators(item: object) -> str:
+    return _NO_LETTERS.sub("", str(item)).lower() or str(item)
 
 
-def _spell_first(each: object) -> str:
+def _spell_first(item: object) -> str:
     """The first of a pair, else the id."""
-    if isinstance(each, tuple) and each:
-        return str(each[0])
-    text = str(each)
-    pair = _PAIR.fullmatch(text) if len(text) <= _LONGEST_PAIR else None
+    if isinstance(item, tuple) and item:
+        return str(item[0])
+    text = str(item)
+    if len(text) > _LONGEST_PAIR:
+        return text
+    pair = _PAIR.fullmatch(text)
     return pair[2] if pair else text
 
 
-def _usual_prefixes(ids: Sequence[str]) -> Iterator[str]:
+def _usual_prefix(ids: Sequence[str]) -> str | None:
     """What all ids begin with before a separator or a number, else what most begin with."""
-    same = _common_start(ids)
-    start = re.match(r"(?s).*[\W_]", same)
+    start = re.match(r"(?s).*[\W_]", _common_start(ids))
     if start and start[0].strip():
-        yield start[0]
-        return
-    counts = Counter(match[0] for each in ids if (match := _PREFIX.match(each)))
-    yield from (text for text, count in counts.most_common(1) if 2 * count >= len(ids))
+        return start[0]
+    starts = Counter(match[0] for match in map(_PREFIX.match, ids) if match)
+    for usual, count in starts.most_common(1):
+        if 2 * count >= len(ids):
+            return usual
+    return None
 
 
 def _usual_suffix(ids: Sequence[str]) -> str | None:
     """What all ids end with, from its first separator on."""
-    same = _common_start([each[::-1] for each in ids])[::-1]
-    end = re.search(r"(?s)[\W_].*", same)
+    common_end = _common_start([each[::-1] for each in ids])[::-1]
+    end = re.search(r"(?s)[\W_].*", common_end)
     return end[0] if end and end[0].strip() else None
 
 
@@ -282,22 +287,25 @@ def _common_start(texts: Sequence[str]) -> str:
     """The longest text that all of several distinct texts begin with."""
     if len(texts) < 2:  # noqa: PLR2004 - one id says nothing about others
         return ""
-    first, last = min(texts), max(texts)
-    same = next(
-        (n for n, (one, other) in enumerate(zip(first, last, strict=False)) if one != other),
-        len(first),
-    )
-    return first[:same]
+    return commonprefix(texts)  # noqa: RUF071 - these are no paths
 
 
 def _find_examples(
     attempt: _Attempt, ours: Sequence[object], theirs: Sequence[object]
 ) -> tuple[str, str]:
-    """An id of each arm, spelled otherwise in the other."""
-    spelled = {attempt.spell(each): str(each) for each in theirs}
-    met = ((str(each), spelled[key]) for each in ours if (key := attempt.spell(each)) in spelled)
-    pairs = [pair for pair, _ in zip(met, range(_TRIED), strict=False)]
-    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
+    """One id as each arm spells it, with different spellings if the first ids have any."""
+    by_spelling = {attempt.spell(each): str(each) for each in theirs}
+    alike: list[str] = []
+    for each in ours:
+        other = by_spelling.get(attempt.spell(each))
+        if other is None:
+            continue
+        if other != str(each):
+            return str(each), other
+        alike.append(other)
+        if len(alike) == _TRIED:
+            break
+    return alike[0], alike[0]
 
 
 def _name(kind: MismatchKind, examples: tuple[str, str]) -> MismatchKind:
@@ -318,7 +326,7 @@ def _write_form(form: str | Mapping[str, str]) -> str:
 def _find_padding(
     arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None
 ) -> Iterator[IdMismatch]:
-    """The item that fills the ends of most lists, where it fills many."""
+    """The item at the ends of most lists, if it ends many lists."""
     if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):
         return
     counts = {
@@ -343,7 +351,7 @@ def _find_padding(
 
 
 def _fillers(lists: CodedLists, k: int | None, first: int | None = None) -> Integers:
-    """The last item of each of the first lists in which it stands twice at the end."""
+    """The last items of the first lists, of those lists that end with the same item twice."""
     starts, ends = lists.offsets[:-1][:first], lists.offsets[1:][:first]
     if k is not None:
         ends = np.minimum(ends, starts + k)

@@ -1,9 +1,9 @@
 """Ids of items and users as integer codes, and the one rule that says which ids are equal.
 
-Ids are equal where Python says so (1, 1.0 and True are one), and a whole number equals the text
-that spells it: 42 and "42", as one side may speak JSON and the other CSV; "042", "42.0", " 42" are
-others. A UUID equals its text. Sources spell whole numbers as integers and all other ids as text,
-which changes no id for another.
+Ids are equal if Python says so: 1, 1.0 and True are one id. A whole number equals the text that
+spells it, 42 and "42", because one arm may use JSON and the other CSV. "042", "42.0" and " 42" are
+other ids. A UUID equals its text. Sources convert whole numbers to integers and all other ids to
+text, so that no two ids become one.
 """
 
 from __future__ import annotations
@@ -24,37 +24,44 @@ from monitor.kernels.exposure import look_up
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
-"""Ids from which on two threads are faster than one."""
+"""From this number of ids on, two threads are faster than one."""
 _CODE_LIMIT = 2**31
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
 
 
 def equality_key(item: object) -> object:
-    """What stands for an id in a dict or set: equal exactly where ids are."""
-    if isinstance(item, str):
-        return int(item) if _WHOLE.fullmatch(item) else item
-    return str(item) if isinstance(item, UUID) else item
+    """The key of an id in a dict or set. Keys are equal exactly if the ids are."""
+    if isinstance(item, str) and _WHOLE.fullmatch(item):
+        return int(item)
+    if isinstance(item, UUID):
+        return str(item)
+    return item
 
 
 def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
-    """Codes from 0 to 2**31 - 1 of each arm's ids, equal where the ids are equal, and the ids by code.
+    """Codes from 0 to 2**31 - 1 of each arm's ids, and the ids by code.
 
-    Integers that can be codes are taken as they are, without a vocabulary (None). Otherwise codes follow the first appearance;
-    arms are coded apart, in threads where that pays, and only distinct ids meet.
+    Equal ids have equal codes. Integers that can be codes are the codes, without a vocabulary
+    (None). Otherwise codes follow the first appearance. Each arm is encoded alone, in threads if
+    that is faster, and then the distinct ids of all arms get shared codes.
     """
     if all(isinstance(ids, np.ndarray) and _are_codes(ids) for ids in arms):
-        return [np.asarray(ids) for ids in arms], None
+        return list(map(np.asarray, arms)), None
     if len(arms) > 1 and max(map(len, arms)) >= WORTH_A_THREAD:
         with ThreadPoolExecutor(max_workers=2) as threads:
             coded = list(threads.map(_encode_one, arms))
     else:
         coded = list(map(_encode_one, arms))
-    shared, vocabulary = _encode_vocabularies([ids for _, ids in coded])
-    return [_share(own, codes) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
+    codes, distinct_ids = zip(*coded, strict=True)
+    shared, vocabulary = _encode_vocabularies(distinct_ids)
+    return list(map(_share, codes, shared)), vocabulary
 
 
 def hash_ids(vocabulary: pd.Index) -> npt.NDArray[np.uint64]:
-    """A hash of each id, equal where ids are equal: of a whole number it is the number, which `encode` may take for a code."""
+    """A hash of each id, equal if ids are equal.
+
+    The hash of a whole number is the number, because `encode` may use it as a code.
+    """
     if _kind(vocabulary) == "i":
         return vocabulary.to_numpy().astype(np.uint64)
     texts = vocabulary.astype("str")
@@ -65,17 +72,15 @@ def hash_ids(vocabulary: pd.Index) -> npt.NDArray[np.uint64]:
 
 
 def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
-    """Codes of ids that came from elsewhere, in the vocabulary of `encode`.
-
-    -1 for an id that it does not hold.
-    """
+    """Codes of other ids in the vocabulary of `encode`, -1 for an id that is not in it."""
     if vocabulary is None and _kind(ids) == "i":
-        whole = np.asarray(ids)
-        return np.where((whole >= 0) & (whole < _CODE_LIMIT), whole, -1).astype(np.int32)
+        numbers = np.asarray(ids)
+        is_code = (numbers >= 0) & (numbers < _CODE_LIMIT)
+        return np.where(is_code, numbers, -1).astype(np.int32)
     if isinstance(ids, pd.Categorical):
         return codes_of(_array(ids.categories), vocabulary).take(ids.codes)
     if vocabulary is None:
-        return np.fromiter(map(_own_code, ids.tolist()), dtype=np.int32, count=len(ids))
+        return np.fromiter(map(_id_as_code, ids.tolist()), dtype=np.int32, count=len(ids))
     return _positions(ids, vocabulary).astype(np.int32)
 
 
@@ -85,12 +90,13 @@ def decode(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
 
 
 def ids_of(codes: npt.NDArray[Any], vocabulary: pd.Index | None) -> list[Any]:
-    """The ids of these codes; of several equal ones that which came first."""
-    return list((codes if vocabulary is None else vocabulary.take(codes)).tolist())
+    """The ids of these codes; of several equal ids the one that came first."""
+    ids = codes if vocabulary is None else vocabulary.take(codes)
+    return list(ids.tolist())
 
 
 def rank_by_text(codes: npt.NDArray[Any], vocabulary: pd.Index | None) -> Rows:
-    """Place of each of these distinct codes in the order of their ids: ascending as text, then by the name of their type."""
+    """The rank of each of these distinct codes, by their ids as text, then by the ids' type."""
     ids = pd.Index(codes) if vocabulary is None else vocabulary.take(codes)
     if _kind(ids) in {"i", "text"}:
         order = ids.astype("str").argsort()
@@ -103,7 +109,7 @@ def rank_by_text(codes: npt.NDArray[Any], vocabulary: pd.Index | None) -> Rows:
 
 
 def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
-    """Position of each wanted user among those present, which are distinct; -1 where absent."""
+    """Position of each wanted user among the present users, which are distinct; -1 if absent."""
     if present is wanted or present.equals(wanted):
         return np.arange(len(wanted), dtype=np.intp)
     if not _kind(wanted) == _kind(present) == "text":
@@ -117,14 +123,10 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
 
 def _kind(ids: Ids | pd.Index) -> str:
     """``i`` for integers, ``f`` for other numbers, ``text``, or ``other``."""
-    dtype = ids.dtype
-    return (
-        "text"
-        if isinstance(dtype, pd.StringDtype)
-        else dtype.kind
-        if dtype.kind in "if"
-        else "other"
-    )
+    if isinstance(ids.dtype, pd.StringDtype):
+        return "text"
+    kind: str = ids.dtype.kind
+    return kind if kind in "if" else "other"
 
 
 def _array(ids: pd.Index | pd.Series) -> Ids:
@@ -134,29 +136,26 @@ def _array(ids: pd.Index | pd.Series) -> Ids:
 def _are_codes(ids: npt.NDArray[Any]) -> bool:
     if ids.dtype not in (np.int32, np.int64):
         return False
-    # Negative numbers seen as unsigned are above the limit, too.
-    return bool(
-        ids.view(np.uint32 if ids.dtype == np.int32 else np.uint64).max(initial=0) < _CODE_LIMIT
-    )
+    # Negative numbers, read as unsigned, are above the limit too.
+    unsigned = np.uint32 if ids.dtype == np.int32 else np.uint64
+    return bool(ids.view(unsigned).max(initial=0) < _CODE_LIMIT)
 
 
-def _own_code(item: object) -> int:
-    """The code of an id where codes are the ids."""
+def _id_as_code(item: object) -> int:
+    """The code of an id if codes are the ids, -1 if it cannot be a code."""
     key = equality_key(item)
     try:
-        code = int(key)  # type: ignore[call-overload] # whatever cannot be a number raises
+        code = int(key)  # type: ignore[call-overload] # what is no number raises
     except (TypeError, ValueError, OverflowError):
         return -1
     return code if code == key and 0 <= code < _CODE_LIMIT else -1
 
 
-def _share(own: npt.NDArray[Any], shared: Codes) -> Integers:
-    """Shared codes instead of an arm's own; the first arm's mostly are the shared ones already."""
-    return (
-        own
-        if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared)))
-        else look_up(shared, own)
-    )
+def _share(codes: npt.NDArray[Any], shared: Codes) -> Integers:
+    """One arm's codes replaced by shared codes. Those of the first arm mostly are the same."""
+    if codes.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))):
+        return codes
+    return look_up(shared, codes)
 
 
 def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
@@ -164,32 +163,34 @@ def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
     if isinstance(ids, pd.Categorical):
         return ids.codes, _array(ids.categories)
     if ids.dtype == object:
-        known: dict[object, tuple[int, Any]] = {}
-        codes = np.fromiter(
-            (known.setdefault(equality_key(item), (len(known), item))[0] for item in ids),
-            dtype=np.int64,
-        )
-        return codes, np.fromiter(
-            (item for _, item in known.values()), dtype=object, count=len(known)
-        )
-    if (coded := _encode_texts(ids)) is not None:
+        code_by_key: dict[object, int] = {}
+        distinct_ids: list[Any] = []
+        codes_of_items: list[int] = []
+        for item in ids:
+            code = code_by_key.setdefault(equality_key(item), len(distinct_ids))
+            if code == len(distinct_ids):
+                distinct_ids.append(item)
+            codes_of_items.append(code)
+        return np.array(codes_of_items, dtype=np.int64), np.fromiter(distinct_ids, dtype=object)
+    coded = _encode_texts(ids)
+    if coded is not None:
         return coded
     if ids.dtype == np.int32:
         ids = np.asarray(ids, dtype=np.int64)
-    codes, distinct = pd.factorize(
-        ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array
-    )
+    values: Any = ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array
+    codes, distinct = pd.factorize(values)
     return codes, distinct
 
 
 def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
-    """`_encode_one` of texts that Arrow holds, read where they lie.
+    """`_encode_one` of texts in Arrow's memory, without a copy.
 
-    None without machine code, and where one is missing.
+    None without machine code, and if a text is null.
     """
     if not isinstance(ids, pd.arrays.ArrowStringArray) or not len(ids):
         return None
-    if (machine := choice.compiled(choice.TEXT_COST * len(ids))) is None:
+    machine = choice.compiled(choice.TEXT_COST * len(ids))
+    if machine is None:
         return None
     chunks = ids.__arrow_array__()
     texts = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
@@ -198,22 +199,24 @@ def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
     _, offsets, data = texts.buffers()
     places = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
     coded = machine.code_texts(places, np.frombuffer(data or b"", np.uint8))
-    return None if coded is None else (coded[0], ids.take(coded[1]))
+    if coded is None:
+        return None
+    codes, first_places = coded
+    return codes, ids.take(first_places)
 
 
 def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
-    """Codes shared by the arms' distinct ids."""
-    filled = [ids for ids in arms if len(ids)]
-    kinds = set(map(_kind, filled))
-    if kinds == {"i", "text"}:
-        # One side from JSON, the other from CSV: as text Arrow codes them, as objects a dict would.
-        filled = [
-            ids if _kind(ids) == "text" else pd.Series(ids).astype("str").array for ids in filled
-        ]
+    """Codes shared by the arms' distinct ids, and the vocabulary of these codes."""
+    parts = [ids for ids in arms if len(ids)]
+    kinds = set(map(_kind, parts))
     if (len(kinds) == 1 and "other" not in kinds) or kinds == {"i", "text"}:
-        joined = _array(pd.concat([pd.Series(part) for part in filled], ignore_index=True))
+        columns = [pd.Series(part) for part in parts]
+        if len(kinds) > 1:
+            # One arm uses JSON, the other CSV. Encoding text is faster than encoding objects.
+            columns = [column.astype("str") for column in columns]
+        joined = _array(pd.concat(columns, ignore_index=True))
     else:
-        joined = np.fromiter(chain.from_iterable(part.tolist() for part in filled), dtype=object)
+        joined = np.fromiter(chain.from_iterable(part.tolist() for part in parts), dtype=object)
     codes, ids = _encode_one(joined)
     bounds = np.cumsum([len(part) for part in arms])[:-1]
     dtype = object if ids.dtype == object else None
@@ -221,7 +224,7 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
 
 
 def _positions(wanted: Ids, present: pd.Index) -> Rows:
-    """Position of each wanted id among distinct ones that are present, -1 where absent."""
+    """Position of each wanted id among the present ids, which are distinct; -1 if absent."""
     kinds = {_kind(wanted), _kind(present)}
     if kinds == {"i", "text"}:
         return present.astype("str").get_indexer(pd.Index(wanted).astype("str"))

@@ -1,4 +1,4 @@
-"""Pair both arms' lists by user, count what became of each user and which items are listed, keep the lists with the run."""
+"""Pairs both arms' lists by user, counts the outcome for each user, and stores lists and items."""
 
 from __future__ import annotations
 
@@ -38,23 +38,26 @@ from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.ids import encode, find_users, hash_ids
 
 LISTED = 0
-"""Standing of a user whose list can be compared."""
+"""Outcome of a user whose list can be compared."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 mix = partial(pd.util.hash_array, categorize=False)
-"""Hashes of whole numbers in which each bit depends on all of one (SplitMix64): sums of them say of what they are sums."""
+"""Hashes whole numbers (SplitMix64). Each bit depends on all bits, so sums of hashes differ too."""
 _CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmStanding:
-    """What became of each of n panel users in one arm: LISTED or a reason's code, and two flaws of listed ones."""
+class ArmOutcome:
+    """The outcome for each of n panel users in one arm.
+
+    ``reason`` is LISTED or the code of a reason. The flags are set for listed users only.
+    """
 
     reason: npt.NDArray[np.int8]
     is_short: Flags
     is_duplicated: Flags
 
 
-def pair(  # noqa: PLR0913 - two arms, and what is known beside them
+def pair(  # noqa: PLR0913 - two arms and further inputs
     panel: Panel,
     baseline: Pull,
     candidate: Pull,
@@ -64,37 +67,33 @@ def pair(  # noqa: PLR0913 - two arms, and what is known beside them
     relevance: RelevanceTable | None = None,
     compares: IdComparison | None = None,
 ) -> Pairing:
-    """Pair the panel's users whose lists both arms gave.
+    """Pair the panel's users who have a list from both arms.
 
-    Lists are cut to k, duplicates dropped keeping the first, then items tied by their scores are
-    put in the order of their ids. A user is paired when both lists hold an item; any other one is
-    counted under the reason and arm (or both) in the way. ``compares`` looks at the ids of both
-    arms.
+    Lists are cut to k. Of duplicates the first stays. Items with equal scores are ordered by their
+    ids. A user is paired if both lists have an item. Any other user is counted for each arm that
+    has no list, by the reason. ``compares`` compares the ids of both arms.
     """
-    pulls = (baseline, candidate)
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
     if compares is not None:
         compares.add(arms, vocabulary, k)
     padded = pad_both(arms, (None, None), k, max(len(arm.codes) for arm in arms))
-    rows = [find_users(panel.users, pull.rankings.users) for pull in pulls]
-    standings = {
-        arm: _standing(panel, pull, lists, taken, k)
-        for arm, pull, lists, taken in zip(Arm, pulls, padded, rows, strict=True)
-    }
-    is_paired = (standings[Arm.BASELINE].reason == LISTED) & (
-        standings[Arm.CANDIDATE].reason == LISTED
-    )
+    rows = [find_users(panel.users, pull.rankings.users) for pull in (baseline, candidate)]
+    baseline_outcome = _outcome(panel, baseline, padded[0], rows[0], k)
+    candidate_outcome = _outcome(panel, candidate, padded[1], rows[1], k)
+    is_paired = (baseline_outcome.reason == LISTED) & (candidate_outcome.reason == LISTED)
     panel_rows = np.flatnonzero(is_paired)
-    taken_lists = [lists.take(taken[panel_rows]) for lists, taken in zip(padded, rows, strict=True)]
-    batch = make_batch(taken_lists[0], taken_lists[1], vocabulary)
-    graded_rows = (
-        None if relevance is None else find_users(panel.users[panel_rows], relevance.users)
+    batch = make_batch(
+        padded[0].take(rows[0][panel_rows]), padded[1].take(rows[1][panel_rows]), vocabulary
     )
+    graded_rows = None
+    if relevance is not None:
+        graded_rows = find_users(panel.users[panel_rows], relevance.users)
+    outcomes = {Arm.BASELINE: baseline_outcome, Arm.CANDIDATE: candidate_outcome}
     return Pairing(
         batch=attach(batch, encode_knowledge(item_weights, relevance, vocabulary), graded_rows),
         panel_rows=panel_rows,
         vocabulary=vocabulary,
-        coverage=_count_coverage(panel.segments, standings, is_paired),
+        coverage=_count_coverage(panel.segments, outcomes, is_paired),
         input_hashes=_hash_input(padded, rows, vocabulary),
     )
 
@@ -102,61 +101,58 @@ def pair(  # noqa: PLR0913 - two arms, and what is known beside them
 def _hash_input(
     arms: Sequence[PaddedLists], rows: Sequence[Rows], vocabulary: pd.Index | None
 ) -> npt.NDArray[np.uint64]:
-    """A hash of what each user of the panel, in the arms' ``rows``, has in both arms: its items and their places."""
-    known = None if vocabulary is None else np.append(hash_ids(vocabulary), ~np.uint64(0))
-    found = np.zeros(len(rows[0]), dtype=np.uint64)
-    for lists, taken in zip(arms, rows, strict=True):
-        sums = lists.lengths.astype(np.uint64)  # an id may have the hash that stands for none
+    """A hash of each panel user's lists in both arms: the items and their places.
+
+    ``rows`` are the users' rows in each arm, -1 for none.
+    """
+    item_hashes = None
+    if vocabulary is not None:
+        item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last one for padding
+    hashes = np.zeros(len(rows[0]), dtype=np.uint64)
+    for lists, rows_of_arm in zip(arms, rows, strict=True):
+        sums = lists.lengths.astype(np.uint64)  # an id may have the hash of padding
         for column in lists.codes.T:
-            sums = sums * _FACTOR + (column.astype(np.uint64) if known is None else known[column])
-        found = mix(found + np.append(mix(sums), np.uint64(0))[taken])
-    return found
+            items = column.astype(np.uint64) if item_hashes is None else item_hashes[column]
+            sums = sums * _FACTOR + items
+        hashes = mix(hashes + np.append(mix(sums), np.uint64(0))[rows_of_arm])
+    return hashes
 
 
-def _standing(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int) -> ArmStanding:
-    """What became of each panel user in one arm."""
+def _outcome(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int) -> ArmOutcome:
     has_row = row_of >= 0
     rows = row_of[has_row]
     lengths = lists.lengths[rows]
     reason = np.full(len(panel), _CODES[CoverageReason.MISSING], dtype=np.int8)
     reason[has_row] = np.where(lengths > 0, LISTED, _CODES[CoverageReason.EMPTY])
-    if pull.failures:  # they count before a list that came all the same
+    if pull.failures:  # a failed user counts as failed even with a list
         failed = pd.Index(list(pull.failures), dtype="str")
         positions = panel.users.get_indexer(failed)
-        failure_codes = np.array(
-            [_CODES[reason] for reason in pull.failures.values()], dtype=np.int8
-        )
+        failure_codes = np.array(list(map(_CODES.get, pull.failures.values())), dtype=np.int8)
         reason[positions[positions >= 0]] = failure_codes[positions >= 0]
     is_short = np.zeros(len(panel), dtype=np.bool_)
     is_short[has_row] = lengths < k  # lengths after duplicates were dropped
     is_duplicated = np.zeros(len(panel), dtype=np.bool_)
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED
-    return ArmStanding(
+    return ArmOutcome(
         reason=reason, is_short=is_short & is_listed, is_duplicated=is_duplicated & is_listed
     )
 
 
 def _count_coverage(
-    segments: Mapping[str, Rows], standings: Mapping[Arm, ArmStanding], is_paired: Flags
+    segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutcome], is_paired: Flags
 ) -> Coverage:
     """One row a segment, in the order of the segments."""
-    return Coverage(
-        rows=tuple(
-            CoverageRow(
-                segment=name,
-                asked=len(positions),
-                paired=int(is_paired[positions].sum()),
-                reasons={
-                    (arm, reason): count
-                    for arm, standing in standings.items()
-                    for reason, count in _counts(standing, positions).items()
-                    if count
-                },
-            )
-            for name, positions in segments.items()
-        )
-    )
+    rows = []
+    for name, positions in segments.items():
+        reasons = {}
+        for arm, outcome in outcomes.items():
+            for reason, count in _counts(outcome, positions).items():
+                if count:
+                    reasons[arm, reason] = count
+        paired = int(is_paired[positions].sum())
+        rows.append(CoverageRow(segment=name, asked=len(positions), paired=paired, reasons=reasons))
+    return Coverage(rows=tuple(rows))
 
 
 def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage:
@@ -165,11 +161,13 @@ def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage
     for part in parts:
         for row in part.rows:
             rows[row.segment].append(row)
-    return Coverage(rows=tuple(_sum_rows(name, found) for name, found in rows.items()))
+    return Coverage(rows=tuple(map(_sum_rows, rows.keys(), rows.values())))
 
 
 def _sum_rows(segment: str, rows: Sequence[CoverageRow]) -> CoverageRow:
-    counts = sum((Counter(row.reasons) for row in rows), Counter())
+    counts: Counter[tuple[Arm, CoverageReason]] = Counter()
+    for row in rows:
+        counts.update(row.reasons)
     return CoverageRow(
         segment=segment,
         asked=sum(row.asked for row in rows),
@@ -178,29 +176,27 @@ def _sum_rows(segment: str, rows: Sequence[CoverageRow]) -> CoverageRow:
     )
 
 
-def _counts(standing: ArmStanding, positions: Rows) -> dict[CoverageReason, int]:
-    by_code = np.bincount(standing.reason[positions], minlength=len(_CODES) + 1)
+def _counts(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
+    by_code = np.bincount(outcome.reason[positions], minlength=len(_CODES) + 1)
     counts = {reason: int(by_code[code]) for reason, code in _CODES.items()}
-    counts[CoverageReason.SHORT] = int(standing.is_short[positions].sum())
-    counts[CoverageReason.DUPLICATED] = int(standing.is_duplicated[positions].sum())
+    counts[CoverageReason.SHORT] = int(outcome.is_short[positions].sum())
+    counts[CoverageReason.DUPLICATED] = int(outcome.is_duplicated[positions].sum())
     return counts
 
 
 def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows]) -> KeptLists:
-    """Both arms' lists of these users, one a row of the pairing, as ids, scores where known.
+    """Both arms' lists as ids, with scores if the arms have any.
 
-    ``segments`` hold such rows.
+    ``users`` are the users of the rows of the pairing. ``segments`` are such rows by segment.
     """
-    batch = pairing.batch
-    scores = (
-        (None, None) if batch.scores is None else (batch.scores.baseline, batch.scores.candidate)
-    )
+    batch, vocabulary = pairing.batch, pairing.vocabulary
+    baseline_scores = candidate_scores = None
+    if batch.scores is not None:
+        baseline_scores, candidate_scores = batch.scores.baseline, batch.scores.candidate
     return KeptLists(
-        baseline=_table(
-            users, batch.baseline, batch.baseline_lengths, scores[0], pairing.vocabulary
-        ),
+        baseline=_table(users, batch.baseline, batch.baseline_lengths, baseline_scores, vocabulary),
         candidate=_table(
-            users, batch.candidate, batch.candidate_lengths, scores[1], pairing.vocabulary
+            users, batch.candidate, batch.candidate_lengths, candidate_scores, vocabulary
         ),
         segments=segments,
     )
@@ -225,11 +221,11 @@ def _table(
 
 
 _TOGETHER = 16
-"""Batches whose items are held apart, before those that they share are held once."""
+"""After so many batches their ids are merged, so that shared ids are stored once."""
 
 
 class ListedItems:
-    """Counts distinct items of pairs that come in batches, each with a vocabulary of its own."""
+    """Counts distinct items of batches of pairs. Each batch has its own vocabulary."""
 
     def __init__(self) -> None:
         self._listed = DistinctIds()
@@ -238,23 +234,20 @@ class ListedItems:
         self._lacking_users = 0
 
     def add(self, pairing: Pairing) -> None:
-        """Take a batch of pairs."""
+        """Count a batch of pairs."""
         batch, vocabulary = pairing.batch, pairing.vocabulary
         self._users += len(batch)
         self._listed.add(distinct_items(batch.baseline, batch.candidate), vocabulary)
         if batch.weights is None:
             return
-        sides = (
-            (batch.baseline, batch.weights.baseline),
-            (batch.candidate, batch.weights.candidate),
-        )
-        lacking = [(codes >= 0) & np.isnan(weights) for codes, weights in sides]
-        self._lacking_users += int((lacking[0].any(axis=1) | lacking[1].any(axis=1)).sum())
-        items = [codes[mask] for (codes, _), mask in zip(sides, lacking, strict=True)]
-        self._lacking.add(distinct_items(*items), vocabulary)
+        is_lacking = (batch.baseline >= 0) & np.isnan(batch.weights.baseline)
+        lacks_other = (batch.candidate >= 0) & np.isnan(batch.weights.candidate)
+        self._lacking_users += int((is_lacking.any(axis=1) | lacks_other.any(axis=1)).sum())
+        items = distinct_items(batch.baseline[is_lacking], batch.candidate[lacks_other])
+        self._lacking.add(items, vocabulary)
 
     def merge(self, other: ListedItems) -> None:
-        """Take all that another one took."""
+        """Add the counts of another one."""
         self._listed.merge(other._listed)
         self._lacking.merge(other._lacking)
         self._users += other._users
@@ -262,15 +255,12 @@ class ListedItems:
 
     @property
     def count(self) -> int:
-        """How many items are listed to anybody: the size of the catalogue as far as it can be seen."""
+        """The number of distinct listed items: the visible size of the catalogue."""
         return self._listed.count
 
     @property
     def unweighted_note(self) -> str | None:
-        """A note on listed items without a weight and the users who have them.
-
-        None when there are none.
-        """
+        """A note on listed items without a weight and the users who have them; None without any."""
         if not self._lacking_users:
             return None
         return (
@@ -287,12 +277,12 @@ class DistinctIds:
         self._parts: list[Ids] = []
 
     def add(self, codes: Integers, vocabulary: pd.Index | None) -> None:
-        """Take distinct codes of a vocabulary."""
+        """Add distinct codes of a vocabulary."""
         ids = pd.Index(codes.astype(np.int64)) if vocabulary is None else vocabulary.take(codes)
         self._take(ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array)
 
     def merge(self, other: DistinctIds) -> None:
-        """Take the ids of another one."""
+        """Add the ids of another one."""
         for ids in other._parts:
             self._take(ids)
 
@@ -303,7 +293,7 @@ class DistinctIds:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of distinct ids."""
         if len(self._parts) > 1:
             self._join()
         return sum(map(len, self._parts))

@@ -1,5 +1,6 @@
-"""What an id is, for everything that has rows or lists: files, SQL, Redis, HTTP, plugins, frames and Python's lists.
+"""What an id is, for everything that has rows or lists: files, SQL, Redis, HTTP, plugins, frames.
 
-Here: the table of types, and ids from Python's values, Arrow's columns and DuckDB's expressions. Not here: how a source is
-read, and which ids are equal (`monitor.pairing.ids`). Start with `ids.py`.
+This package has the table of types, and ids from Python's values, Arrow's columns and DuckDB's
+expressions. How a source is read is in `monitor.sources`. Which ids are equal is in
+`monitor.pairing.ids`. Start with `ids.py`.
 """

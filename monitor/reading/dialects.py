@@ -29,8 +29,8 @@ _DIALECTS = (
 )
 
 
-_SEEN = 400
-"""Characters of a text that are looked at."""
+_LONGEST = 400
+"""Of a longer text only the two ends are matched."""
 
 
 def recognize_dialect(cell: object) -> Dialect | None:
@@ -38,5 +38,9 @@ def recognize_dialect(cell: object) -> Dialect | None:
     if not isinstance(cell, str):
         return None
     text = cell.strip()
-    text = text if len(text) <= _SEEN else text[: _SEEN // 2] + text[-_SEEN // 2 :]
-    return next((each for each in _DIALECTS if re.fullmatch(each.pattern, text, re.DOTALL)), None)
+    if len(text) > _LONGEST:
+        text = text[: _LONGEST // 2] + text[-_LONGEST // 2 :]
+    for dialect in _DIALECTS:
+        if re.fullmatch(dialect.pattern, text, re.DOTALL):
+            return dialect
+    return None

@@ -1,14 +1,15 @@
-"""The one definition of an id, for Python's values, for Arrow's columns and for DuckDB's expressions.
+"""The definition of an id, for Python's values, Arrow's columns and DuckDB's expressions.
 
 | type | id |
 |---|---|
 | integer | the number; beyond 64 signed bits its digits as text |
-| float | the number where it is whole and below `EXACT` of its bits, where whole numbers are exact |
-| decimal | the number where it is whole |
-| text, UTF-8 binary, UUID, categories | the text, from 1 to `MAX_ID_LENGTH` characters, without NUL |
+| float | the number if it is whole and below `EXACT` of its bits |
+| decimal | the number if it is whole |
+| text, UTF-8 binary, UUID, categories | the text: 1 to `MAX_ID_LENGTH` characters, without NUL |
 | null, NaN, boolean, date, time, interval, object, list | none |
 
-A value of a good type that is no id is null in what these functions return. A column of a bad type is a SourceError.
+If the type of a column can have ids, a value that is no id becomes null. For any other type these
+functions raise SourceError.
 """
 
 import re
@@ -25,11 +26,11 @@ from monitor.errors import SourceError
 from monitor.model.unreadable import Need
 
 MAX_ID_LENGTH = 1000
-"""Characters of the longest id. A longer text is somebody's mistake."""
+"""Characters of the longest id. A longer text is a mistake."""
 EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
-"""Whole numbers below are exact in a float of so many bits.
+"""By the bits of a float: all smaller whole numbers are exact.
 
-At the limit two whole numbers are already one float.
+At the limit two whole numbers are the same float.
 """
 
 _INT64 = range(-(2**63), 2**63)
@@ -47,7 +48,7 @@ _TYPE_WORDS = (
 
 
 def canonical_id(value: object) -> int | str | None:  # noqa: PLR0911 - one line for each type
-    """The id in its one spelling: an int of 64 bits, or text; None for a value that is no id."""
+    """The id as an int of 64 bits or as text; None for a value that is no id."""
     if isinstance(value, str):
         return value if is_id_text(value) else None
     if isinstance(value, bool | np.bool_):
@@ -55,23 +56,23 @@ def canonical_id(value: object) -> int | str | None:  # noqa: PLR0911 - one line
     if isinstance(value, int | np.integer):
         return _whole(int(value))
     if isinstance(value, float | np.floating):
-        bits = 8 * value.itemsize if isinstance(value, np.floating) else 64
+        limit = EXACT[64]
+        if isinstance(value, np.floating):
+            limit = EXACT.get(8 * value.itemsize, limit)
         number = float(value)
-        return (
-            int(number)
-            if number.is_integer() and abs(number) < EXACT.get(bits, EXACT[64])
-            else None
-        )
+        is_exact = number.is_integer() and abs(number) < limit
+        return int(number) if is_exact else None
     if isinstance(value, Decimal):
-        return (
-            _whole(int(value)) if value.is_finite() and value == value.to_integral_value() else None
-        )
+        is_whole = value.is_finite() and value == value.to_integral_value()
+        return _whole(int(value)) if is_whole else None
     if isinstance(value, bytes):
         try:
             return canonical_id(value.decode())
         except UnicodeDecodeError:
             return None
-    return str(value) if isinstance(value, UUID) else None
+    if isinstance(value, UUID):
+        return str(value)
+    return None
 
 
 def user_key(value: object) -> str | None:
@@ -83,7 +84,7 @@ def user_key(value: object) -> str | None:
 def item_ids(value: object, k: int) -> Sequence[int | str] | None:
     """The first k ids of a list as ints and texts.
 
-    None when it is no list or one of those k is no id.
+    None if it is no list or one of the k values is no id.
     """
     if not isinstance(value, list | tuple):
         return None
@@ -93,7 +94,7 @@ def item_ids(value: object, k: int) -> Sequence[int | str] | None:
         return head
     if types == {str} and all(map(is_id_text, head)):
         return head
-    ids = [canonical_id(item) for item in head]
+    ids = list(map(canonical_id, head))
     return None if None in ids else ids  # type: ignore[return-value] # no id is None
 
 
@@ -112,8 +113,8 @@ def _whole(value: int) -> int | str | None:
     return str(value) if value.bit_length() < MAX_ID_LENGTH else None
 
 
-def describe_value(value: object) -> str:  # noqa: PLR0911 - one word for each type
-    """What a value that is no id is, in words, without the value."""
+def describe_value(value: object) -> str:  # noqa: C901, PLR0911 - one kind for each type
+    """What kind of value this is, which is no id. The value itself is not shown."""
     if value is None:
         return "null"
     if isinstance(value, float | np.floating) and np.isnan(value):
@@ -123,71 +124,66 @@ def describe_value(value: object) -> str:  # noqa: PLR0911 - one word for each t
     if isinstance(value, str):
         if _SURROGATE.search(value):
             return "text that is not UTF-8"
-        return "text that is too long or holds NUL" if value else "empty text"
+        return "text that is too long or contains NUL" if value else "empty text"
     if isinstance(value, bytes):
         return "bytes that are not UTF-8"
     if isinstance(value, bool | np.bool_):
         return "a boolean"
     if isinstance(value, float | np.floating | Decimal):
-        is_whole = (
-            value == value // 1 if not isinstance(value, Decimal) or value.is_finite() else False
-        )
-        return (
-            "a number that is not exact in its type" if is_whole else "a number that is not whole"
-        )
+        is_finite = not isinstance(value, Decimal) or value.is_finite()
+        if is_finite and value == value // 1:
+            return "a number that is not exact in its type"
+        return "a number that is not whole"
     if isinstance(value, tuple) and len(value) == 2:  # noqa: PLR2004 - a pair
         return "a pair"
-    return (
-        "a list" if isinstance(value, list | tuple) else f"a value of type {type(value).__name__}"
-    )
+    if isinstance(value, list | tuple):
+        return "a list"
+    return f"a value of type {type(value).__name__}"
 
 
 def id_array(values: Iterable[object]) -> pa.Array:
     """Ids from Python's values, null where one is no id."""
-    given = list(values)
-    types = set(map(type, given)) - {type(None)}
-    with suppress(
-        pa.ArrowInvalid, OverflowError, UnicodeEncodeError
-    ):  # one of them needs a look of its own
+    values = list(values)
+    types = set(map(type, values)) - {type(None)}
+    # Arrow converts all values together, unless one of them is no id.
+    with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
         if types == {int}:
-            return pa.array(given, pa.int64())
+            return pa.array(values, pa.int64())
         if types == {str}:
-            return _usable_text(pa.array(given, pa.large_string()), "", "")
-    ids = list(map(canonical_id, given))
-    if any(isinstance(known, str) for known in ids):
-        return pa.array(
-            [None if known is None else str(known) for known in ids], type=pa.large_string()
-        )
+            return _usable_text(pa.array(values, pa.large_string()), "", "")
+    ids = list(map(canonical_id, values))
+    if str in map(type, ids):
+        return pa.array(map(user_key, ids), type=pa.large_string())
     return pa.array(ids, type=pa.int64())
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a column holds text, dictionary encoded or not."""
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    """Whether the values of a column are text, dictionary encoded or not."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     return bool(
-        pa.types.is_string(plain)
-        or pa.types.is_large_string(plain)
-        or pa.types.is_string_view(plain)
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a column holds one list a row."""
-    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(test(kind) for test in tests)
+    """Whether a column has one list a row."""
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
 
 
 def decode_categories(values: pa.DictionaryArray) -> pa.Array:
     """The value of each row of a dictionary column."""
     categories = values.dictionary
-    # Arrow 26 takes no values from views of text, which polars has.
+    # Arrow 26 cannot take values from views of text, as polars has them.
     if pa.types.is_string_view(categories.type):
         categories = categories.cast(pa.large_string())
     return categories.take(values.indices)
 
 
 def is_list_view(kind: pa.DataType) -> bool:
-    """Whether a column holds one list a row, as views of a shared array."""
+    """Whether a column has one list a row, as views of a shared array."""
     return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
@@ -197,10 +193,12 @@ def _is_binary(kind: pa.DataType) -> bool:
     )
 
 
-def id_column(values: pa.Array, column: str, where: str) -> pa.Array:  # noqa: C901, PLR0911 - one line for each type
+def id_column(  # noqa: C901, PLR0911 - one branch for each type
+    values: pa.Array, column: str, where: str
+) -> pa.Array:
     """Ids as int32, int64 or large_string, null where a value is no id.
 
-    SourceError when the type holds no ids.
+    SourceError if values of the type cannot be ids.
     """
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
@@ -212,18 +210,15 @@ def id_column(values: pa.Array, column: str, where: str) -> pa.Array:  # noqa: C
     if _is_binary(kind):
         try:
             return _usable_text(values.cast(pa.large_string()), column, where)
-        except pa.ArrowInvalid:  # some of it is not UTF-8
+        except pa.ArrowInvalid:  # a value is not UTF-8
             return id_array(values.to_pylist())
     if pa.types.is_null(kind):
         return values.cast(pa.int64())
-    if (
-        pa.types.is_uint64(kind)
-        and pc.max(values).as_py() is not None
-        and pc.max(values).as_py() >= 2**63
-    ):
-        return values.cast(pa.large_string())
+    if pa.types.is_int32(kind):
+        return values
     if pa.types.is_integer(kind):
-        return values if pa.types.is_int32(kind) else values.cast(pa.int64())
+        is_beyond_int64 = pa.types.is_uint64(kind) and (pc.max(values).as_py() or 0) >= 2**63
+        return values.cast(pa.large_string() if is_beyond_int64 else pa.int64())
     if pa.types.is_floating(kind):
         wide = values.cast(pa.float64())
         is_exact = pc.and_(
@@ -233,7 +228,7 @@ def id_column(values: pa.Array, column: str, where: str) -> pa.Array:  # noqa: C
     if pa.types.is_decimal(kind):
         try:
             return pc.if_else(pc.equal(values, pc.floor(values)), values, None).cast(pa.int64())
-        except pa.ArrowInvalid:  # some of it is beyond 64 bits
+        except pa.ArrowInvalid:  # a number is beyond 64 bits
             return id_array(values.to_pylist())
     raise SourceError(
         f"column {column!r} of {where} holds {describe_type(kind)}: {_advice(kind, column)}"
@@ -241,20 +236,21 @@ def id_column(values: pa.Array, column: str, where: str) -> pa.Array:  # noqa: C
 
 
 def user_column(values: pa.Array, column: str, where: str) -> pa.Array:
-    """Users as large_string, null where there is none."""
+    """Users as large_string, null where a value is no id."""
     return id_column(values, column, where).cast(pa.large_string())
 
 
 def describe_type(kind: pa.DataType) -> str:
     """A column's type in words."""
     if pa.types.is_struct(kind):
-        return (
-            "objects with "
-            f"{', '.join(kind.field(place).name for place in range(min(5, kind.num_fields)))}"
-        )
+        names = [kind.field(place).name for place in range(min(5, kind.num_fields))]
+        return f"objects with {', '.join(names)}"
     if is_list(kind):
         return f"lists of {describe_type(kind.value_type)}"
-    return next((word for test, word in _TYPE_WORDS if test(kind)), str(kind))
+    for is_of_type, word in _TYPE_WORDS:
+        if is_of_type(kind):
+            return word
+    return str(kind)
 
 
 def _advice(kind: pa.DataType, column: str) -> str:
@@ -264,7 +260,7 @@ def _advice(kind: pa.DataType, column: str) -> str:
 
 
 def name_a_field(column: str, field: str) -> str:
-    """What to do about objects where ids are wanted."""
+    """What to do if a column has objects in place of ids."""
     return f"name a field, such as `{column}.{field}`"
 
 
@@ -276,9 +272,9 @@ def _usable_text(values: pa.Array, column: str, where: str) -> pa.Array:
             f"column {column!r} of {where} holds text that is not UTF-8: write it again as UTF-8"
         ) from None
     lengths = pc.min_max(pc.binary_length(values)).as_py()
-    if lengths["min"] is None or (
-        lengths["min"] > 0 and lengths["max"] <= MAX_ID_LENGTH and not _has_zero_byte(values)
-    ):
+    if lengths["min"] is None:
+        return values
+    if lengths["min"] > 0 and lengths["max"] <= MAX_ID_LENGTH and not _has_zero_byte(values):
         return values
     length = pc.utf8_length(values)
     odd = pc.or_(pc.equal(length, 0), pc.greater(length, MAX_ID_LENGTH))
@@ -292,9 +288,9 @@ def _has_zero_byte(texts: pa.Array) -> bool:
 
 
 def id_sql(kind: pa.DataType, value: str) -> str:
-    """DuckDB's expression for a value of this Arrow type as `user_column` has it.
+    """DuckDB's expression for a value of this Arrow type as `user_column` returns it.
 
-    The type can hold ids.
+    Values of the type can be ids.
     """
     if pa.types.is_integer(kind):
         return f"CAST({value} AS VARCHAR)"
@@ -306,27 +302,34 @@ def id_sql(kind: pa.DataType, value: str) -> str:
         )
     if _is_binary(kind):
         return _text_sql(f"TRY(decode({value}))")
-    return _text_sql(f"CAST({value} AS VARCHAR)" if pa.types.is_dictionary(kind) else value)
+    if pa.types.is_dictionary(kind):
+        value = f"CAST({value} AS VARCHAR)"
+    return _text_sql(value)
 
 
 def json_id_sql(value: str) -> str:
-    """The same of a value of JSON."""
-    text, raw = f"({value} ->> '$')", f"CAST({value} AS VARCHAR)"
-    whole = f"WHEN regexp_full_match({raw}, '0|-?[1-9][0-9]{{0,299}}') THEN {raw}"
-    numbers = (
-        f"WHEN json_type({value}) IN ('DOUBLE', 'BIGINT') THEN "
-        f"{_whole_sql(f'CAST({value} AS DOUBLE)', EXACT[64])}"
+    """DuckDB's expression for the id in a value of JSON."""
+    kind = f"json_type({value})"
+    raw = f"CAST({value} AS VARCHAR)"
+    text_id = _text_sql(f"({value} ->> '$')")
+    float_id = _whole_sql(f"CAST({value} AS DOUBLE)", EXACT[64])
+    return (
+        f"CASE WHEN {kind} = 'VARCHAR' THEN {text_id} "
+        f"WHEN regexp_full_match({raw}, '0|-?[1-9][0-9]{{0,299}}') THEN {raw} "
+        f"WHEN {kind} IN ('DOUBLE', 'BIGINT') THEN {float_id} END"
     )
-    return f"CASE WHEN json_type({value}) = 'VARCHAR' THEN {_text_sql(text)} {whole} {numbers} END"
 
 
 def short_text_sql(value: str) -> str:
-    """Text that is not too long for an id; the rest is checked when it is read."""
+    """DuckDB's expression: text that may be short enough for an id, else NULL."""
     return f"CASE WHEN strlen({value}) <= {_MAX_BYTES} THEN {value} END"
 
 
 def exact_half_sql(value: str) -> str:
-    """A float of 16 bits that is read as one of 32: NaN, which is no id, where whole numbers were not exact."""
+    """DuckDB's expression for a float of 16 bits that DuckDB reads as one of 32.
+
+    It is NaN, which is no id, where 16 bits are not exact.
+    """
     return f"CASE WHEN abs({value}) < {EXACT[16]:.0f} THEN {value} ELSE CAST('nan' AS FLOAT) END"
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import TypeAlias
 
 import numpy as np
@@ -16,36 +17,40 @@ from monitor.model.rankings import RankingTable
 from monitor.reading.ids import is_text, user_key
 
 NoItems: TypeAlias = Collection[int | str | None] | None
-"""Values that are no item; None stands for null."""
+"""Values that are no item; None means null."""
 
 
 def drop_padding(
     items: Sequence[object], scores: object, no_item: Collection[object]
 ) -> tuple[list[object], object]:
-    """A list of Python's without these values, and without their scores where there are as many."""
-    keys = {None if each is None else str(each) for each in no_item}
+    """The items without these values.
+
+    Scores of the values are removed too if there is one score for each item.
+    """
+    keys = set(map(_key, no_item))
     is_item = [_key(item) not in keys for item in items]
     if isinstance(scores, list | tuple) and len(scores) == len(items):
-        scores = [score for score, kept in zip(scores, is_item, strict=True) if kept]
-    return [item for item, kept in zip(items, is_item, strict=True) if kept], scores
+        scores = list(compress(scores, is_item))
+    return list(compress(items, is_item)), scores
 
 
 def _key(item: object) -> str | None:
-    return None if item is None else user_key(item) or str(item)
+    if item is None:
+        return None
+    return user_key(item) or str(item)
 
 
 def is_padding(values: pa.Array, no_item: NoItems) -> Flags:
-    """Which values of a column are none of its items because they are null or empty text, which are no ids either."""
-    found = np.zeros(len(values), dtype=np.bool_)
-    if None in (no_item or ()):
-        found |= values.is_null().to_numpy(zero_copy_only=False)
-    if "" in (no_item or ()) and is_text(values.type):
-        found |= (
-            pc.equal(values.cast(pa.large_string()), "")
-            .fill_null(False)  # noqa: FBT003
-            .to_numpy(zero_copy_only=False)
-        )
-    return found
+    """Which values of a column are padding that cannot be an id: null and empty text."""
+    is_filler = np.zeros(len(values), dtype=np.bool_)
+    if not no_item:
+        return is_filler
+    if None in no_item:
+        is_filler |= values.is_null().to_numpy(zero_copy_only=False)
+    if "" in no_item and is_text(values.type):
+        is_empty = pc.equal(values.cast(pa.large_string()), "").fill_null(False)  # noqa: FBT003
+        is_filler |= is_empty.to_numpy(zero_copy_only=False)
+    return is_filler
 
 
 def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:

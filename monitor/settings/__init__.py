@@ -1,4 +1,4 @@
-"""The YAML language: one file becomes typed settings, or all its errors.
+"""The configuration language: one YAML file becomes typed settings, or a list of all its errors.
 
-Import its modules: `excerpt` loads no source.
+Import the modules of this package. `excerpt` imports no source.
 """

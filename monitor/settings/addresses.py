@@ -1,6 +1,6 @@
-"""Addresses that a server listens at, ``host:port``.
+"""Addresses of a server, ``host:port``.
 
-Loads no options: probes that only ask a daemon start quickly.
+This module imports no options, so that probes of a daemon start quickly.
 """
 
 import ipaddress
@@ -10,12 +10,12 @@ DEFAULT_LISTEN = "127.0.0.1:29108"
 _PORTS = 65535
 
 
-def split_address(text: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[v6]:port``.
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``host:port`` or ``[v6]:port``, else ValueError.
 
-    ValueError when it is neither. ``:29108`` has the host ``""``, all.
+    The host of ``:29108`` is empty, which means all interfaces.
     """
-    host, separator, port = text.rpartition(":")
+    host, separator, port = address.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     is_port = port.isascii() and port.isdigit() and int(port[:6]) <= _PORTS
     if not separator or not is_port or (":" in bare and bare == host) or not _is_host(bare):
@@ -25,18 +25,16 @@ def split_address(text: str) -> tuple[str, int]:
 
 def _is_host(text: str) -> bool:
     try:
-        text.encode(
-            "idna"
-        )  # as whoever looks it up does: no part of the name may be empty or too long
+        text.encode("idna")  # UnicodeError if a part of the name is empty or too long
     except UnicodeError:
         return False
     return not re.search(r"[\x00-\x20\x7f/@\[\]]", text)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it.
+    """Whether only this machine can reach the host.
 
-    A host's name other than localhost may lead anywhere.
+    False for host names other than localhost, because they may resolve to any address.
     """
     try:
         return ipaddress.ip_address(host).is_loopback

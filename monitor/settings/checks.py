@@ -1,6 +1,6 @@
-"""What several settings must agree on.
+"""Checks of several settings together.
 
-Each check reads what could be read, so that all problems are found at once.
+Each check uses the values that could be read, so that all problems are reported at once.
 """
 
 import os
@@ -65,7 +65,7 @@ _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relev
 def check_settings(
     raw: object, context: Mapping[str, object], access: AccessOptions | None
 ) -> Iterator[Problem]:
-    """Problems between settings, whether or not each setting alone is right."""
+    """Problems of several settings together."""
     settings = Partial(Settings, raw, context)
     comparisons: list[tuple[int, Partial]] = []
     names: set[str | None] = set()
@@ -84,7 +84,7 @@ def check_settings(
 
 
 def _names(comparisons: Sequence[tuple[int, Partial]]) -> Iterator[Problem]:
-    """Names that occur twice, and candidates whose comparison would have no proper name."""
+    """Names that occur twice, and candidates whose comparison would have an invalid name."""
     names: list[tuple[KeyPath, Any]] = []
     of_candidates: list[tuple[KeyPath, str | None]] = []
     for n, comparison in comparisons:
@@ -127,7 +127,7 @@ def _retention(retention: Partial) -> Iterator[Problem]:
 
 
 def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
-    """Names of receivers that occur twice, and names in routes and fallbacks that no receiver has."""
+    """Names of receivers that occur twice, and unknown names in routes and fallbacks."""
     receivers: list[ReceiverOptions] = []
     names: list[tuple[KeyPath, str]] = []
     items = settings.items("receivers")
@@ -145,28 +145,29 @@ def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Pro
 def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Problem]:
     names: list[tuple[KeyPath, object]] = []
     for n, route in settings.items("routes"):
-        named = route.get("receivers") if isinstance(route, dict) else None
-        if isinstance(named, list):
-            names.extend((("routes", n, "receivers", m), name) for m, name in enumerate(named))
+        entries = route.get("receivers") if isinstance(route, dict) else None
+        if isinstance(entries, list):
+            names.extend((("routes", n, "receivers", m), name) for m, name in enumerate(entries))
     fallbacks = settings.get("fallbacks") or {}
     for name, fallback in fallbacks.items():
         names += [(("fallbacks", name), name), (("fallbacks", name), fallback)]
         if name == fallback:
             yield Problem(("fallbacks", name), "a receiver cannot be its own fallback")
-    choices = f"there are {', '.join(sorted(receivers))}" if receivers else "there are none"
+    choices = ", ".join(sorted(receivers)) or "none"
     for path, name in names:
         if isinstance(name, str) and name not in receivers:
-            yield Problem(path, f"no receiver is called {name}: {choices}")
+            yield Problem(path, f"no receiver is called {name}: there are {choices}")
 
 
 def _pings(
     settings: Partial, context: Mapping[str, object], comparisons: set[str | None]
 ) -> Iterator[Problem]:
     if None in comparisons:
-        return  # a name that cannot be read may be the one that is meant
+        return  # a name that cannot be read may be the right one
     for n, item in settings.items("pings"):
         ping, _ = validate(PingOptions, item, context)
-        for place, name in enumerate((ping and ping.comparisons) or ()):
+        names = () if ping is None else ping.comparisons
+        for place, name in enumerate(names or ()):
             if name not in comparisons:
                 path = ("pings", n, "comparisons", place)
                 yield Problem(path, f"there is no comparison {name!r}")
@@ -240,7 +241,7 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
 
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
-    """Metrics and arm metrics that are there twice, look too deep, or lack what they need."""
+    """Metrics and arm metrics that occur twice, use more than k items, or lack an input."""
     k = comparison.get("k")
     metrics = [(("metrics", n), _parsed(parse, name)) for n, name in comparison.items("metrics")]
     arm_metrics = [
@@ -295,7 +296,7 @@ def _sample(size: SampleSize | None, comparison: Partial) -> Iterator[Problem]:
 
 
 def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
-    """The arms' sources and that of the retrained noise floor, by their paths."""
+    """The sources of the arms and of the retrained noise floor, by their paths."""
     lists = _arms(comparison)
     floor = comparison.get("noise_floor")
     if floor is not None and floor.retrain is not None:
@@ -342,7 +343,7 @@ def _scores_file(comparison: Partial) -> str | None:
 def _place(path: str | Path) -> str:
     """The same text for all spellings of a path.
 
-    A link is not followed: writing replaces the link.
+    A link at its end is not followed, because writing replaces the link.
     """
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
@@ -371,11 +372,11 @@ def _outputs(comparison: Partial) -> Iterator[Problem]:
 
 
 def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
-    """Settings that need the lists of the last run, where these are not kept for the same users."""
+    """Settings that need the lists of the last run, if these are not stored for the same users."""
     if comparison.has("relevance") and lacks_lists(comparison):
         yield Problem(
             ("keep_lists",),
-            "relevance that arrives later is compared with kept lists: remove this key",
+            "relevance that arrives later is compared with stored lists: remove this key",
         )
     floor = comparison.get("noise_floor")
     if floor is None or not floor.temporal:

@@ -1,4 +1,4 @@
-"""Options of one comparison: its arms, users, metrics, rules, conditions and schedule, and what it keeps."""
+"""Options of one comparison: arms, users, metrics, rules, conditions, schedule and storage."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -22,7 +22,7 @@ from monitor.sources import (
     UsersOptions,
 )
 
-# Names of the alerts; a rule of the same name takes the place of one.
+# Names of the alerts. A rule of the same name replaces the alert.
 CONDITION_ALERTS = {
     Condition.ERROR: "RunFailing",
     Condition.NO_DATA: "NoData",
@@ -32,17 +32,17 @@ CONDITION_ALERTS = {
 
 
 class ConditionOptions(Options):
-    """What happens to alerts under one condition, and whether it has an alert of its own."""
+    """What happens to alerts under one condition, and whether the condition has an alert."""
 
     policy: Literal["alert", "keep", "ignore"] = Field(
         default="alert",
-        description="`alert`: alerts on drift stay as they are, and the condition has an alert of "
-        "its own. `keep`: they stay, without such an alert. `ignore`: without it, "
-        "too, and alerts that cannot be judged end as not seen to recover.",
+        description="`alert`: alerts on drift do not change, and the condition has its own alert. "
+        "`keep`: alerts on drift do not change, and the condition has no alert. `ignore`: the "
+        "condition has no alert, and alerts that cannot be judged end without a recovery.",
     )
     severity: Severity = Field(default=Severity.WARNING, description="Severity of the alert.")
     runbook_url: value_types.PublicUrl | None = Field(
-        default=None, description="Page that tells on-call what to do."
+        default=None, description="Web page with instructions for on-call."
     )
 
 
@@ -55,13 +55,12 @@ class ErrorOptions(ConditionOptions):
 
 
 class NoDataOptions(ErrorOptions):
-    """Runs that compared too few users to be judged, as a whole or by a rule."""
+    """Runs that compared too few users to be judged, by all rules or by one."""
 
     segments: Literal["all", "named", "each"] = Field(
         default="named",
-        description="One alert for `all` users together. With `named` also one for each segment "
-        "that a rule names, or in which an alert fires. With `each` one for every "
-        "segment.",
+        description="`all`: one alert for all users together. `named`: also one for each segment "
+        "that a rule names or in which an alert fires. `each`: one for every segment.",
     )
 
 
@@ -70,9 +69,8 @@ class TooFewOptions(ErrorOptions):
 
     segments: Literal["all", "each"] = Field(
         default="all",
-        description=(
-            "One alert for `all` users together, or one for `each` segment (`all` included)."
-        ),
+        description="`all`: one alert for all users together. `each`: one for each segment, `all` "
+        "included.",
     )
 
     for_runs: value_types.RunCount = Field(
@@ -82,14 +80,12 @@ class TooFewOptions(ErrorOptions):
 
 
 class StaleOptions(ConditionOptions):
-    """No run succeeded for a while, whether runs failed or never began."""
+    """No run succeeded for a while, because runs failed or never began."""
 
     after: value_types.RunCount = Field(
         default=3,
-        description=(
-            "Consecutive runs that were due and did not succeed before the alert fires; "
-            "only the daemon notices."
-        ),
+        description="Consecutive due runs without success before the alert fires. Only the daemon "
+        "checks this.",
     )
     severity: Severity = Field(default=Severity.CRITICAL, description="Severity of the alert.")
 
@@ -113,12 +109,12 @@ class ConditionsOptions(Options):
     )
 
     def over(self, defaults: Self) -> Self:
-        """These where they are given, key by key, else the defaults."""
-        given = {
-            name: getattr(defaults, name).model_copy(update=own.model_dump(exclude_unset=True))
-            for name, own in self._by_condition()
+        """The values that are set here, key by key, else the defaults."""
+        merged = {
+            name: getattr(defaults, name).model_copy(update=options.model_dump(exclude_unset=True))
+            for name, options in self._by_condition()
         }
-        return self.model_validate(given)
+        return self.model_validate(merged)
 
     @property
     def ignored(self) -> frozenset[Condition]:
@@ -128,21 +124,20 @@ class ConditionsOptions(Options):
         )
 
     def to_rules(self) -> tuple[ConditionRule, ...]:
-        """One rule for each condition that is told."""
-        return tuple(
-            ConditionRule(
-                alert=CONDITION_ALERTS[condition],
-                condition=condition,
-                segments=each.segments
-                if isinstance(each, NoDataOptions | TooFewOptions)
-                else "all",
-                for_runs=each.for_runs if isinstance(each, ErrorOptions) else 1,
-                severity=each.severity,
-                runbook_url=each.runbook_url,
-            )
-            for condition, each in self._by_condition()
-            if each.policy == "alert"
-        )
+        """One rule for each condition that has an alert."""
+        rules = []
+        for condition, options in self._by_condition():
+            if options.policy == "alert":
+                rule = ConditionRule(
+                    alert=CONDITION_ALERTS[condition],
+                    condition=condition,
+                    segments=getattr(options, "segments", "all"),
+                    for_runs=getattr(options, "for_runs", 1),
+                    severity=options.severity,
+                    runbook_url=options.runbook_url,
+                )
+                rules.append(rule)
+        return tuple(rules)
 
     def _by_condition(self) -> Iterator[tuple[Condition, ConditionOptions]]:
         return ((condition, getattr(self, condition)) for condition in Condition)
@@ -152,20 +147,18 @@ class NoiseFloorOptions(OneOf):
     """How similar the baseline is to itself, to separate drift from noise. Exactly one of these."""
 
     serve: Literal[True] | None = Field(
-        default=None, description="The baseline is asked twice at the same moment, past caches."
+        default=None, description="The baseline is asked twice at the same time, without caches."
     )
     temporal: Literal[True] | None = Field(
         default=None,
         description=(
-            "The baseline is compared with its own lists of the last run, which are kept for this."
+            "The baseline is compared with its own lists of the last run. They are stored for this."
         ),
     )
     retrain: SourceOptions | None = Field(
         default=None,
-        description=(
-            "The baseline is compared with a second training of its model: where those "
-            "lists come from."
-        ),
+        description="The baseline is compared with a second training of its model: the source of "
+        "that model's lists.",
     )
 
 
@@ -176,7 +169,7 @@ _UNJUDGED = {"noise_floor": None, "rules": (), "default_rules": False, "conditio
 
 
 class ComparisonOptions(Options):
-    """One comparison: two arms, the users both are asked for, how similarity is measured, and when to alert."""
+    """One comparison: two arms, the users, how similarity is measured, and when to alert."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -192,29 +185,26 @@ class ComparisonOptions(Options):
     description: str | None = Field(default=None, max_length=1000, description="Free text.")
     every: Duration | None = Field(
         default=None,
-        description=(
-            "Time between runs, counted from 1970-01-01 00:00 UTC: `15m` runs at :00, "
-            ":15, :30, :45."
-        ),
+        description="Time between runs, counted from 1970-01-01 00:00 UTC: `15m` runs at :00, :15, "
+        ":30, :45.",
     )
     offset: Duration | None = Field(
         default=None,
-        description="How much later each run of `every` is, such as `20s`. Different ones spread "
-        "many comparisons over the interval.",
+        description="Delay of each run of `every`, such as `20s`. Different offsets spread many "
+        "comparisons over the interval.",
     )
     cron: value_types.CronText | None = Field(
         default=None,
-        description=(
-            "Instead of `every`: minute, hour, day, month, weekday as in crontab(5); 0 "
-            "and 7 are Sunday."
-        ),
+        description="Instead of `every`: minute, hour, day, month, weekday as in crontab(5). 0 and "
+        "7 are Sunday.",
         examples=["*/15 * * * *", "30 6 * * mon-fri"],
     )
     only_between: value_types.HoursText | None = Field(
         default=None,
-        description="Hours of the day, in `timezone`, in which runs may begin; across midnight "
-        "where the end is earlier. Slots at other times are not due: none is missed; "
-        "neither a late daemon nor `run-once` without `--slot` begins one then.",
+        description="Hours of the day, in `timezone`, in which runs may begin. If the end is "
+        "earlier, they include midnight. Slots at other times are not due, so they are never "
+        "missed. At other times neither a late daemon nor `run-once` without `--slot` begins a "
+        "run.",
         examples=["01:00-05:00", "22:00-06:00"],
     )
     timezone: value_types.ZoneName = Field(
@@ -225,9 +215,9 @@ class ComparisonOptions(Options):
     holidays: tuple[value_types.DaysText, ...] = Field(
         default=(),
         max_length=1000,
-        description="Days, or first and last days, on which users are not as usual: rules that "
-        "learn neither judge runs of these days nor learn from them, and what fires "
-        "goes on. Thresholds and conditions hold.",
+        description="Days, or first and last days, on which users behave differently. Rules that "
+        "learn do not judge runs of these days and do not learn from them, and their firing "
+        "alerts continue. Thresholds and conditions are judged as usual.",
         examples=[["2026-12-24..2026-12-26", "2027-01-01"]],
     )
     k: int = Field(
@@ -235,48 +225,43 @@ class ComparisonOptions(Options):
     )
     baseline: SourceOptions = Field(description="Where the lists in use come from.")
     candidate: SourceOptions = Field(
-        default=cast("Any", None),  # each comparison that is run has one: see `by_candidate`
-        description="Where the lists on trial come from; required unless there are `candidates`.",
+        default=cast("Any", None),  # each comparison of `by_candidate` has one
+        description="Where the lists on trial come from. Required unless there are `candidates`.",
     )
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict,
         min_length=1,
         max_length=20,
-        description="Several candidates, beside `candidate` or in its place: where the lists of "
-        "each come from. `b` is a comparison of its own, `NAME.b`, with all other "
-        "settings of this one. In a slot they share users and one pull of the "
-        "baseline; lists that are joined where they lie (files, Spark) are read anew.",
+        description="Sources of several candidates, with or without `candidate`. `b` becomes the "
+        "comparison `NAME.b` with all other settings of this one. In a slot these comparisons "
+        "share the users, and the baseline is read once. Lists that are joined in files or in "
+        "Spark are read again for each.",
     )
     pairs: bool = Field(
         default=False,
-        description="Whether `candidates` are compared with each other too, from the same lists: "
-        "`NAME.b.c` holds `c` against `b`, is measured and shown like the others, and "
-        "judged by no rule.",
+        description="Whether `candidates` are also compared with each other, from the same lists. "
+        "`NAME.b.c` compares `c` with `b`. It is measured and shown, but no rule judges it.",
     )
     users: UsersOptions = Field(description="The users that both arms are asked for.")
     metrics: tuple[value_types.MetricName, ...] = Field(
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
         min_length=1,
         max_length=50,
-        description=(
-            "Measures of how similar two lists are; `rankwatch metrics` lists them. "
-            "Quote a name that has a comma."
-        ),
+        description="How the similarity of two lists is measured. `rankwatch metrics` lists the "
+        "metrics. Quote a name with a comma.",
         examples=[["extended_tau", "rbo(p=0.9)", "overlap"]],
     )
     arm_metrics: tuple[value_types.ArmMetricName, ...] = Field(
         default=("catalogue_coverage", "exposure_gini", "exposure_entropy"),
         max_length=50,
-        description=(
-            "Measures of each arm over all its lists: "
-            f"{', '.join(f'`{name}`' for name in ARM_METRICS)}."
-        ),
+        description="Metrics of each arm over all its lists: "
+        f"{', '.join(map('`{}`'.format, ARM_METRICS))}.",
     )
     catalogue_size: int | None = Field(
         default=None,
         ge=1,
         le=10**12,
-        description="Items that could be listed (default: as many as either arm lists).",
+        description="Items that could be listed (default: the items that the arms list).",
     )
     item_weights: ItemWeightsOptions | None = Field(
         default=None,
@@ -284,70 +269,58 @@ class ComparisonOptions(Options):
     )
     item_titles: ItemTitlesOptions | None = Field(
         default=None,
-        description=(
-            "Titles of items, wherever lists and items are shown: ids stand there without them."
-        ),
+        description="Titles of items, shown with their ids in lists.",
     )
     item_url: value_types.ItemUrl | None = Field(
         default=None,
-        description=(
-            "Page of an item, to which pages and reports link: `{item}` is its id, percent-encoded."
-        ),
+        description="Link to an item in web pages and reports. `{item}` is its id, "
+        "percent-encoded.",
         examples=["https://shop.example.com/items/{item}"],
     )
     relevance: RelevanceOptions | None = Field(
         default=None,
-        description=(
-            "What users found relevant, for metrics that need it. It may arrive days "
-            "later; no rule judges it."
-        ),
+        description="Items that were relevant to users, for metrics that need them. They may "
+        "arrive days later. No rule judges these metrics.",
     )
     noise_floor: NoiseFloorOptions | None = Field(
         default=None,
-        description="Measures how similar the baseline is to itself, so that rules can use two "
-        "more metrics for each metric M: `floor(M)`, and `over_floor(M)`, how much "
-        "farther the candidate is from the baseline, user by user.",
+        description="Measures how similar the baseline is to itself. Rules can then use two more "
+        "metrics for each metric M: `floor(M)`, and `over_floor(M)`, which is how much farther the "
+        "candidate is from the baseline, user by user.",
     )
     false_alarm_every: Duration = Field(
         default=timedelta(days=90),
-        description="Accepted time between two false alarms, of all rules that learn together.",
+        description="Accepted time between two false alarms, of all rules that learn, together.",
     )
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(
         default=(),
         max_length=200,
-        description=(
-            "When to alert; or the word `default`, the rules that learn what is normal "
-            "and need no thresholds."
-        ),
+        description="When to alert. The word `default` means rules that learn what is normal and "
+        "need no thresholds.",
     )
     default_rules: bool = Field(
         default=False,
-        description=(
-            "Whether the default rules are added to `rules`, which replace those of the same name."
-        ),
+        description="Whether the default rules are added to `rules`. A rule in `rules` replaces "
+        "the default rule of the same name.",
     )
     dry_run: bool = Field(
         default=False,
-        description="Whether alerts are recorded without notifying anybody; a rule may override it.",
+        description="Whether alerts are stored without notifications. A rule may override it.",
     )
     conditions: ConditionsOptions = Field(
         default_factory=ConditionsOptions,
-        description=(
-            "What happens while runs cannot be judged; overrides the top-level "
-            "`conditions` key by key."
-        ),
+        description="What happens while runs cannot be judged. Overrides the top-level "
+        "`conditions` key by key.",
     )
     group_for: Duration | None = Field(
         default=None,
-        description="Alerts join an incident for seven times as long after its first one "
-        "(default: 1d, or three intervals where longer).",
+        description="Alerts join an incident until seven times this duration after its first "
+        "alert (default: 1d, or three intervals if longer).",
     )
     deadline: Duration | None = Field(
         default=None,
-        description=(
-            "Longest time for one run, shorter than the interval (default: 10m, at most "
-            "0.8 of the interval)."
-        ),
+        description="Longest time for one run, shorter than the interval (default: 10m, at most "
+        "0.8 of the interval).",
     )
     min_paired_share: float = Field(
         default=0.5,
@@ -359,29 +332,28 @@ class ComparisonOptions(Options):
         default=50,
         ge=1,
         le=1000,
-        description="Most values kept of one segment dimension: the most frequent ones.",
+        description="Most values of one segment dimension. The most frequent ones are used.",
     )
     evidence_users: int = Field(
-        default=10, ge=0, le=1000, description="Example users of each kind whose lists are kept."
+        default=10, ge=0, le=1000, description="Example users of each kind whose lists are stored."
     )
     keep_scores: value_types.KeepChoice = Field(
         default=Keep.ALL,
-        description="Whose scores are stored, not only their summaries: those of `all` compared "
-        "users, of the `panel` (the fixed users of the sample), of so many users, the "
-        "same in each run, or of `none`; `true` means all, `false` none. Example "
-        "users (`evidence_users`) are kept in any case.",
+        description="Users whose scores are stored, in addition to summaries: `all` compared "
+        "users, the `panel` (the fixed users of the sample), a number of users, the same in each "
+        "run, or `none`. `true` means all, `false` none. Example users (`evidence_users`) are "
+        "always stored.",
     )
     scores_to: ScoresToOptions | None = Field(
         default=None,
-        description="Where the scores of all compared users are written, whatever `keep_scores` "
-        "leaves in the database. Measures of relevance that arrives after the run are "
-        "not among them.",
+        description="Where the scores of all compared users are written, independent of "
+        "`keep_scores`. Metrics of relevance that arrives after the run are not included.",
     )
     keep_lists: value_types.KeepChoice | None = Field(
         default=None,
-        description="Whose lists are stored, as in `keep_scores`: those that explanations hold "
-        "the next run's against (default: of all users if relevance, a temporal noise "
-        "floor or an arm metric needs them, else of none).",
+        description="Users whose lists are stored, as in `keep_scores`. Explanations compare them "
+        "with the lists of the next run (default: all users if relevance, a temporal noise floor "
+        "or an arm metric needs them, else none).",
     )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
     reference: str | None = Field(
@@ -389,8 +361,8 @@ class ComparisonOptions(Options):
         min_length=1,
         max_length=200,
         description="A name for what is normal. Change it to accept a change: rules then learn "
-        "anew from the runs to come. With `model_version` each version of the arms' "
-        "models has a normal of its own.",
+        "only from later runs. With `model_version` rules learn separately for each version of the "
+        "arms' models.",
         examples=["since release 42", "model_version"],
     )
 
@@ -399,37 +371,32 @@ class ComparisonOptions(Options):
     def _read_default_rules(cls, data: Any) -> Any:  # noqa: ANN401 - raw input is anything
         if not isinstance(data, Mapping) or data.get("rules") != "default":
             return data
-        return {
-            "default_rules": True,
-            **{key: value for key, value in data.items() if key != "rules"},
-        }
+        others = {key: value for key, value in data.items() if key != "rules"}
+        return {"default_rules": True, **others}
 
     @property
     def family(self) -> str:
         """The name in the file, which the comparisons of several candidates have in common."""
-        return self.name.removesuffix("".join(f".{key}" for key in self._keys))
+        return self.name.removesuffix("".join(map(".{}".format, self._keys)))
 
     @property
     def arms(self) -> tuple[str, str]:
-        """What the arms are called among all of the family."""
-        *_, first, second = (
-            "baseline",
-            *([f"{self.family}.{key}" for key in self._keys] or ["candidate"]),
-        )
-        return first, second
+        """The names of the arms among all arms of the family."""
+        names = [f"{self.family}.{key}" for key in self._keys] or ["candidate"]
+        baseline, candidate = ["baseline", *names][-2:]
+        return baseline, candidate
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
-        """A comparison for each candidate, and for each pair of them where that is wanted."""
+        """A comparison for each candidate, and with ``pairs`` for each pair of candidates."""
         if self.candidate is not None:
             yield self
         for key, source in self.candidates.items():
             yield self._named(key, candidate=source)
-        for (key, first), (other, second) in (
-            combinations(self.candidates.items(), 2) if self.pairs else ()
-        ):
-            yield self._named(key, other, baseline=first, candidate=second, **_UNJUDGED)
+        if self.pairs:
+            for (key, first), (other, second) in combinations(self.candidates.items(), 2):
+                yield self._named(key, other, baseline=first, candidate=second, **_UNJUDGED)
 
     def _named(self, *keys: str, **changes: object) -> Self:
-        found = self.model_copy(update={"name": ".".join((self.name, *keys)), **changes})
-        found._keys = keys  # noqa: SLF001 - a copy of these
-        return found
+        copy = self.model_copy(update={"name": ".".join((self.name, *keys)), **changes})
+        copy._keys = keys  # noqa: SLF001 - a copy of these options
+        return copy

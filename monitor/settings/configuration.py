@@ -1,7 +1,4 @@
-"""The configuration file as typed, frozen options.
-
-What several settings must agree on is in `checks`.
-"""
+"""The configuration file as typed, frozen options. Checks of several settings are in `checks`."""
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,41 +40,37 @@ _MATCHED = (
 
 
 def read_key(path: str) -> bytes:
-    """The key that the file holds, without its last line break.
-
-    ValueError where it holds none that is of use.
-    """
+    """The key in the file, without the last line break, else ValueError."""
     try:
         key = read_bounded(path, _MOST_BYTES).rstrip(b"\r\n")
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     if len(key) < LEAST_BYTES:
-        msg = (
+        raise ValueError(
             f"{path} holds {len(key)} bytes: a key has {LEAST_BYTES} at least, such as openssl "
             "rand -hex 32 writes"
         )
-        raise ValueError(msg)
     return key
 
 
 class PrivacyOptions(Options):
-    """What of users and items is stored and shown."""
+    """How users and items are stored and shown."""
 
     users: Literal["plain", "hmac"] = Field(
         default="plain",
-        description="`hmac`: users are stored and shown by keyed hashes of their ids "
-        "(HMAC-SHA-256), everywhere. Sources are asked by the ids, and pages find a "
-        "user by the id.",
+        description="`hmac`: users are stored and shown as keyed hashes of their ids "
+        "(HMAC-SHA-256). Requests to sources have the ids, and web pages find a user by the id.",
     )
     key_file: Annotated[ConfigPath, readable_by(read_key)] | None = Field(
         default=None,
         description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more, such as `openssl "
-        "rand -hex 32` writes. With another key a user is another one: nobody's runs "
-        "are joined with earlier ones.",
+        "rand -hex 32` writes. After a change of the key no user can be compared with earlier "
+        "runs.",
         examples=["users.key"],
     )
     items: Literal["shown", "hidden"] = Field(
-        default="shown", description="`hidden`: messages name no items and show no lists; pages do."
+        default="shown",
+        description="`hidden`: messages name no items and show no lists. Web pages still do.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -86,49 +79,40 @@ class PrivacyOptions(Options):
 
     @property
     def exposure(self) -> str | None:
-        """What to say where every account of this machine may read the key.
-
-        None where there is nothing.
-        """
+        """A warning if every account of this machine may read the key, else None."""
         path = self.key_file
-        return (
-            None
-            if path is None
-            else describe_exposure(path, "can tell who users are", f"chmod go= {path}")
-        )
+        if path is None:
+            return None
+        return describe_exposure(path, "can identify users", f"chmod go= {path}")
 
 
 class RetentionOptions(Options):
-    """How long results are kept. Alert states are kept as long as they last."""
+    """How long results are stored. Alert states are stored until they end."""
 
     scores: Duration = Field(
         default=timedelta(days=30),
-        description="Scores of each user. On PostgreSQL they are deleted by whole days.",
+        description="Scores of each user. PostgreSQL deletes them by full days.",
     )
     lists: Duration | None = Field(
         default=None,
-        description=(
-            "Lists of all compared users; deleted earlier once nothing needs them "
-            "(default: as `scores`)."
-        ),
+        description="Lists of all compared users. They are deleted earlier if nothing needs them "
+        "(default: as `scores`).",
     )
     evidence: Duration = Field(
         default=timedelta(days=90), description="Lists of example users, and explanations."
     )
     summaries: Duration | None = Field(
         default=None,
-        description="Summaries, coverage and expectations of segments other than `all`; what "
-        "rules learned from them is kept (default: as `runs`).",
+        description="Summaries, coverage and expectations of segments other than `all`. What rules "
+        "learned from them is not deleted (default: as `runs`).",
     )
-    runs: Duration = Field(
-        default=timedelta(days=400), description="Runs, with everything that belongs to them."
-    )
+    runs: Duration = Field(default=timedelta(days=400), description="Runs, with all their data.")
     daily: Duration = Field(
         default=timedelta(days=5 * 365), description="Daily rollups, by segment and metric."
     )
 
     def cutoffs(self, now: datetime) -> Cutoffs:
-        """What is deleted at this time."""
+        """Data from before these instants is deleted."""
         return Cutoffs(
             scores=now - self.scores,
             lists=now - (self.lists or self.scores),
@@ -146,7 +130,7 @@ class LogOptions(Options):
         default="auto", description="`auto`: `console` on a terminal, else `json`."
     )
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is written."
+        default="info", description="Lowest level that is logged."
     )
 
 
@@ -166,15 +150,17 @@ class RouteOptions(Options):
         examples=[["pagerduty", "slack"]],
     )
     goes_on: bool = Field(
-        default=False, alias="continue", description="Whether later routes are tried, too."
+        default=False, alias="continue", description="Whether later routes are also tried."
     )
 
     def to_route(self, peers: Mapping[str, Sequence[str]]) -> Route:
-        """The route; ``peers`` are the receivers that each name stands for."""
-        receivers = frozenset(peer for name in self.receivers for peer in peers.get(name, ()))
+        """The route. ``peers`` are the receivers of each name."""
+        receivers: set[str] = set()
+        for name in self.receivers:
+            receivers.update(peers.get(name, ()))
         return Route(
             matchers=tuple(map(Matcher.parse, self.match)),
-            receivers=receivers,
+            receivers=frozenset(receivers),
             goes_on=self.goes_on,
         )
 
@@ -201,11 +187,9 @@ class MaintenanceOptions(Options):
     lasts: Duration = Field(alias="for", description="How long it lasts.", examples=["2h"])
 
     def to_window(self) -> MaintenanceWindow:
-        """The window, whose ends its schedule knows."""
-        matchers, schedule = (
-            tuple(map(Matcher.parse, self.match)),
-            Cron.parse(self.cron, self.timezone),
-        )
+        """The window. Its schedule finds its ends."""
+        matchers = tuple(map(Matcher.parse, self.match))
+        schedule = Cron.parse(self.cron, self.timezone)
 
         def ends_at(now: datetime) -> datetime | None:
             end = schedule.latest(now) + self.lasts
@@ -214,23 +198,24 @@ class MaintenanceOptions(Options):
         return MaintenanceWindow(name=self.name, matchers=matchers, ends_at=ends_at)
 
 
-def _own_url(given: dict[str, Any]) -> str:
-    host, port = split_address(given.get("listen", DEFAULT_LISTEN))
-    name = socket.gethostname() if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
-    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+def _default_url(settings: dict[str, Any]) -> str:
+    host, port = split_address(settings.get("listen", DEFAULT_LISTEN))
+    if host in {"", "0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+        host = socket.gethostname()
+    if ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{port}"
 
 
 class Settings(Options):
-    """The whole file."""
+    """The configuration file."""
 
     _access: AccessOptions | None = PrivateAttr(default=None)
     database: DatabaseUrl = Field(
         default=SecretStr("sqlite:///rankwatch.db"),
         validate_default=True,
-        description=(
-            "SQLAlchemy URL, SQLite or PostgreSQL. A relative SQLite path starts at this "
-            "file's directory."
-        ),
+        description="SQLAlchemy URL, SQLite or PostgreSQL. A relative SQLite path starts at this "
+        "file's directory.",
         examples=[
             "sqlite:///rankwatch.db",
             "postgresql://rankwatch:${DB_PASSWORD}@db.internal/rankwatch",
@@ -238,53 +223,51 @@ class Settings(Options):
     )
     answers_folder: ConfigPath | None = Field(
         default=None,
-        description="Folder where answers of HTTP services wait until their run is stored: begun "
-        "again after a restart, it asks for the rest (default: `rankwatch.db-answers` "
-        "beside an SQLite `rankwatch.db`). Not used with `users: hmac`.",
+        description="Folder for answers of HTTP services until their run is stored. After a "
+        "restart the run requests only the missing answers (default: `rankwatch.db-answers` next "
+        "to an SQLite `rankwatch.db`). Not used with `users: hmac`.",
     )
     max_series: int = Field(
         default=10_000,
         ge=0,
         le=1_000_000,
-        description="Most series of segments on /metrics. Beyond it the smallest segments are "
-        "left out and counted by `rankwatch_series_cut`; segment `all` and alerts "
-        "that fire or are pending are always there.",
+        description="Most series of segments on /metrics. The smallest segments are omitted, and "
+        "`rankwatch_series_cut` counts them. Segment `all`, and alerts that fire or are pending, "
+        "are never omitted.",
     )
     installation: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$",
-        description="Name of this rankwatch among those that notify the same receivers: label "
-        "`installation` of its alerts and part of the keys of incidents (default: no "
-        "label, and a random id kept in the database). What fires keeps its key.",
+        description="Name of this rankwatch, if several notify the same receivers. It is the label "
+        "`installation` of alerts and a part of the keys of incidents (default: no label, and a "
+        "random id in the database). Firing alerts do not change their keys.",
         examples=["shop-eu"],
     )
     lease: LeaseTime = Field(
         default=timedelta(seconds=15),
-        description="Of several daemons on one PostgreSQL database one leads. How long after it "
-        "stopped or froze a standby takes over, 5s to 5m.",
+        description="If several daemons use one PostgreSQL database, one leads. A standby takes "
+        "over so long after the leader stopped or froze, 5s to 5m.",
     )
     listen: Address = Field(
         default=DEFAULT_LISTEN, description="Host and port of /metrics, /-/healthy and /-/ready."
     )
     listen_without_authentication: bool = Field(
         default=False,
-        description="Must be true for `listen` to go beyond this machine without passwords or "
-        "client certificates in `web_config_file`: whoever reaches the port can then "
-        "read everything there.",
+        description="Must be true if other machines can reach `listen`, and `web_config_file` has "
+        "no passwords or client certificates. Then anybody who reaches the port can read "
+        "everything there.",
     )
     web_config_file: ConfigPath | None = Field(
         default=None,
         description="File with TLS, client certificates and basic authentication for `listen`, in "
-        "the form of Prometheus' exporter-toolkit. Certificates are reloaded when "
-        "their files change, this file with the configuration.",
+        "the format of Prometheus' exporter-toolkit. Certificates are reloaded when their files "
+        "change. The file itself is reloaded with the configuration.",
         examples=["web.yaml"],
     )
     external_url: PublicUrl = Field(
-        default_factory=_own_url,
-        description=(
-            "How people reach this daemon, for links in alerts (default: from `listen`, "
-            "https with TLS)."
-        ),
+        default_factory=_default_url,
+        description="URL of this daemon for links in alerts (default: from `listen`, https with "
+        "TLS).",
     )
     conditions: ConditionsOptions = Field(
         default_factory=ConditionsOptions,
@@ -307,44 +290,38 @@ class Settings(Options):
         default=8,
         ge=1,
         le=100,
-        description="How many runs may be under way at once; the longest waiting one starts "
-        "first. Not counted is what has used half its deadline already; a quarter "
-        "more, at least one, are for comparisons whose last run used all of it.",
+        description="Most runs at the same time. The run that has waited longest starts first. "
+        "Runs that have used half of their deadline do not count. A quarter more, at least one, "
+        "are for comparisons whose last run used the full deadline.",
     )
     database_alert_after: Duration = Field(
         default=timedelta(minutes=2),
-        description=(
-            "How long the database may be away before every receiver is notified "
-            "directly (alert `DatabaseAway`)."
-        ),
+        description="Every receiver is notified directly if the database is unreachable for so "
+        "long (alert `DatabaseAway`).",
     )
     routes: tuple[RouteOptions, ...] = Field(
         default=(),
         max_length=200,
-        description="Which receivers get which alerts: the first route that matches decides. "
+        description="Which receivers get which alerts. The first route that matches decides. "
         "Alerts that match no route go to all receivers.",
     )
     fallbacks: Mapping[str, str] = Field(
         default_factory=dict,
-        description=(
-            "By receiver, the one that gets in its place what it rejects permanently, "
-            "such as `{pagerduty: email}`."
-        ),
+        description="By receiver, another receiver for messages that the first one rejects "
+        "permanently, such as `{pagerduty: email}`.",
         examples=[{"pagerduty": "email"}],
     )
     maintenance: tuple[MaintenanceOptions, ...] = Field(
         default=(),
         max_length=100,
-        description=(
-            "Times in which alerts are held back; those that still fire afterwards are sent then."
-        ),
+        description="Times without notifications. Alerts that still fire at the end are sent then.",
     )
     retention: RetentionOptions = Field(
-        default_factory=RetentionOptions, description="How long results are kept."
+        default_factory=RetentionOptions, description="How long results are stored."
     )
     privacy: PrivacyOptions = Field(
         default_factory=PrivacyOptions,
-        description="What of users and items is stored and shown, of all comparisons.",
+        description="How users and items of all comparisons are stored and shown.",
     )
     log: LogOptions = Field(default_factory=LogOptions, description="What is logged.")
 
@@ -353,34 +330,28 @@ class Settings(Options):
     def _expand(
         cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
     ) -> tuple[ComparisonOptions, ...]:
-        # `conditions` stands before `comparisons`, and so is read by now.
+        # `conditions` is defined before `comparisons`, so it has been read.
         defaults = info.data.get("conditions", ConditionsOptions())
-        judged = (
-            each.model_copy(update={"conditions": each.conditions.over(defaults)})
-            for each in comparisons
-        )
-        return tuple(each for entry in judged for each in entry.by_candidate())
+        expanded: list[ComparisonOptions] = []
+        for comparison in comparisons:
+            conditions = comparison.conditions.over(defaults)
+            expanded += comparison.model_copy(update={"conditions": conditions}).by_candidate()
+        return tuple(expanded)
 
     @property
     def access(self) -> AccessOptions | None:
-        """The content of the web configuration file, None without one.
-
-        It is read once, together with the settings.
-        """
+        """The content of the web configuration file, None without one."""
         return self._access
 
     def with_access(self, access: AccessOptions | None) -> Self:
-        """A copy with that content.
-
-        Links lead to https where it is served and no other URL is given.
-        """
+        """A copy with that content. With TLS the default of ``external_url`` is https."""
+        copy = self.model_copy()
         is_encrypted = access is not None and access.tls_server_config.is_on
-        links = {"external_url": self.external_url.replace("http://", "https://", 1)}
-        found = self.model_copy(
-            update=links if is_encrypted and "external_url" not in self.model_fields_set else {}
-        )
-        found._access = access  # noqa: SLF001 - a copy of these
-        return found
+        if is_encrypted and "external_url" not in self.model_fields_set:
+            url = self.external_url.replace("http://", "https://", 1)
+            copy = self.model_copy(update={"external_url": url})
+        copy._access = access  # noqa: SLF001 - a copy of these settings
+        return copy
 
     @property
     def host_names(self) -> frozenset[str]:
@@ -391,16 +362,16 @@ class Settings(Options):
 
     @property
     def listen_address(self) -> tuple[str, int]:
-        """Host and port to bind; the host is empty for all interfaces."""
+        """Host and port to bind. The host is empty for all interfaces."""
         return split_address(self.listen)
 
 
 def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
-    """The receivers that each name stands for: every receiver's own, and of several peers also the one they share."""
-    found: dict[str, tuple[str, ...]] = {}
+    """The receivers of each name. Several peers have one name each and one name for all."""
+    by_name: dict[str, tuple[str, ...]] = {}
     for entry in receivers:
         peers = entry.receiver_names
-        found |= {peer: (peer,) for peer in peers}
+        by_name |= {peer: (peer,) for peer in peers}
         if len(peers) > 1:
-            found[peers[0].rpartition("-")[0]] = peers
-    return found
+            by_name[peers[0].rpartition("-")[0]] = peers
+    return by_name

@@ -1,4 +1,4 @@
-"""The default rules, `rules: default`: they need no thresholds, since each learns what is normal for its comparison."""
+"""The default rules, `rules: default`. They learn what is normal, so they need no thresholds."""
 
 import re
 from collections.abc import Hashable, Iterator
@@ -12,11 +12,12 @@ from monitor.model.statistics import CHURN, TRAITS, CoverageShare, DerivedMetric
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
-_OTHERS = 2  # further metrics whose mean has a rule: what one metric weighs lightly another may not
-# Runs that a drop or jump has to be over: a fault that comes and goes is one firing. A trend asks
-# for runs no worse than expected, which every second healthy one is not, and an arm that was
-# trained again is not frozen: these end at the first.
-_HELD = 2
+# Further metrics whose mean has a rule: each metric weighs changes differently.
+_OTHERS = 2
+# Runs without a drop or jump before its alert resolves, so that an intermittent fault is one alert.
+# Trends and frozen arms resolve with the first such run: half of the healthy runs are worse than
+# expected, and an arm that was trained again is not frozen.
+_RESOLVE_AFTER = 2
 # One rule for each cause, so that users without a list make one alert.
 _LACKS = {
     "ListsMissing": Lack.MISSING,
@@ -30,63 +31,68 @@ _LACKS = {
     "FirstItemDiffers": Lack.FIRST_DIFFERS,
     "IdenticalLists": Lack.IDENTICAL,
 }
-# The share of identical lists can vary in proportion, and then passes its limit too often in one
-# run: 7 of 14 false pages of `calibration` over 40 segments. It fires with the second run.
+# The alert on identical lists fires with the second run. With one run it caused 7 of the 14 false
+# alerts of the benchmark `calibration` over 40 segments.
 _FOR = {Lack.IDENTICAL: 2}
 _OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """The comparison's rules: its own, and the default ones where they are wanted, but for those whose name an own rule has."""
+    """The rules in the file, and with ``default_rules`` those default rules with other names."""
     if not options.default_rules:
         return options.rules
-    own = {rule.alert for rule in options.rules}
-    return (*options.rules, *(rule for rule in default_rules(options) if rule.alert not in own))
+    names = {rule.alert for rule in options.rules}
+    added = [rule for rule in default_rules(options) if rule.alert not in names]
+    return (*options.rules, *added)
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """Rules on the first metric in full, on the means of two more, on coverage, on lists as wholes, and on standstill."""
+    """Rules on the first metric, on the means of two more, on coverage, and on frozen arms."""
     metrics = [
         metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE
     ]
-    rules = (
-        [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
-    )
-    jump = {"learned": "jump", "segments": "each", "resolve_after": _HELD}
-    coverage = (
-        _rule(
-            **{
-                "alert": f"{prefix}{name}",
-                "coverage": str(CoverageShare(lack, arm)),
-                "for": _FOR.get(lack, 1),
-                **jump,
-            }
+    rules: list[RuleOptions] = []
+    if metrics:
+        rules += _of_first(metrics[0], options)
+        rules += _of_others(metrics[1 : 1 + _OTHERS])
+    rules += _of_coverage(Arm.CANDIDATE, options)
+    rules += _of_coverage(Arm.BASELINE, options)
+    # Changes that are too small for one run add up over runs.
+    for name in ("SharedList", "TopReversed"):
+        trend = _rule(alert=f"{name}More", coverage=_LACKS[name], learned="trend", segments="each")
+        rules.append(trend)
+    if options.keep_lists in (None, Keep.ALL):
+        for arm in Arm:
+            alert = f"{arm.capitalize()}Frozen"
+            rules.append(_rule(alert=alert, frozen=arm, severity=Severity.WARNING))
+    return tuple(rules)
+
+
+def _of_coverage(arm: Arm, options: ComparisonOptions) -> Iterator[RuleOptions]:
+    for name, lack in _LACKS.items():
+        if lack is Lack.UNCHANGED and options.keep_lists is Keep.NONE:
+            continue
+        if arm is Arm.CANDIDATE:
+            alert = name
+        elif lack in _OF_BOTH_ARMS:
+            continue
+        else:
+            alert = f"Baseline{name}"
+        yield _rule(
+            alert=alert,
+            coverage=str(CoverageShare(lack, arm)),
+            learned="jump",
+            segments="each",
+            resolve_after=_RESOLVE_AFTER,
+            **{"for": _FOR.get(lack, 1)},
         )
-        for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline"))
-        for name, lack in _LACKS.items()
-        if (lack is not Lack.UNCHANGED or options.keep_lists is not Keep.NONE)
-        and (arm is Arm.CANDIDATE or lack not in _OF_BOTH_ARMS)
-    )
-    # What a few users, or a few runs, cannot show adds up over runs.
-    more = (
-        _rule(alert=f"{name}More", coverage=_LACKS[name], learned="trend", segments="each")
-        for name in ("SharedList", "TopReversed")
-    )
-    frozen = (
-        _rule(alert=f"{arm.capitalize()}Frozen", frozen=arm, severity=Severity.WARNING)
-        for arm in Arm
-        if options.keep_lists in (None, Keep.ALL)
-    )
-    return (*rules, *coverage, *more, *frozen)
 
 
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
-    # The mean sees what touches everybody, the tail and distant users what touches few.
+    # The mean shows what affects all users. The tail and distant users show what affects few.
     name = str(metric)
-    drop, trend = (
-        {"learned": "drop", "segments": "each", "resolve_after": _HELD},
-        {"learned": "trend", "segments": "each"},
-    )
+    drop = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
+    trend = {"learned": "trend", "segments": "each"}
     yield _rule(alert="SimilarityDropped", metric=name, **drop)
     yield _rule(alert="SimilarityFalls", metric=name, **trend)
     yield _rule(
@@ -96,10 +102,9 @@ def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOption
         **drop,
     )
     for word, floor in zip(("Far", "VeryFar"), _floors(metric, options.k), strict=False):
-        yield _rule(alert=f"Users{word}", metric=name, statistic=f"share_below({floor:g})", **drop)
-        yield _rule(
-            alert=f"Users{word}More", metric=name, statistic=f"share_below({floor:g})", **trend
-        )
+        share = f"share_below({floor:g})"
+        yield _rule(alert=f"Users{word}", metric=name, statistic=share, **drop)
+        yield _rule(alert=f"Users{word}More", metric=name, statistic=share, **trend)
     if options.noise_floor is not None:
         yield _rule(alert="BeyondNoise", metric=DerivedMetric.OVER_FLOOR.of(name), **drop)
         yield _rule(alert="BeyondNoiseMore", metric=DerivedMetric.OVER_FLOOR.of(name), **trend)
@@ -112,8 +117,8 @@ def _rule(**keys: Hashable) -> RuleOptions:
 
 def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
     for metric in metrics:
-        # ``RboP09Dropped``: with its parameters, so that the name stays when another metric of the
-        # family is added.
+        # ``RboP09Dropped``: the parameters are in the name, so that it does not change if another
+        # metric of the family is added.
         name = "".join(word.capitalize() for word in re.findall("[a-z0-9]+", str(metric).lower()))
         change = "Dropped" if metric.higher_is_more_alike else "Rose"
         yield _rule(
@@ -121,12 +126,15 @@ def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
             metric=str(metric),
             learned="drop",
             segments="each",
-            resolve_after=_HELD,
+            resolve_after=_RESOLVE_AFTER,
         )
 
 
 def _floors(metric: Metric, k: int) -> tuple[float, ...]:
-    """Half and a quarter of the way from the score of disjoint lists to that of identical ones, where both are known."""
+    """Half and a quarter of the way from the score of disjoint lists to that of identical lists.
+
+    Empty if the metric has no such bounds.
+    """
     low, high = metric.bounds(k)
     if not (metric.higher_is_more_alike and high - low < float("inf")):
         return ()
@@ -134,11 +142,14 @@ def _floors(metric: Metric, k: int) -> tuple[float, ...]:
 
 
 def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
-    """The arm metrics to measure: those wanted, traits that rules watch, and churn where one on standstill needs it."""
+    """The arm metrics to measure: those of the comparison, and those that its rules need."""
+    names = list(options.arm_metrics)
     rules = rules_of(options)
-    shares = (
-        CoverageShare.parse(rule.coverage).lack for rule in rules if rule.coverage is not None
-    )
-    watched = [lack.value for lack in shares if lack in TRAITS]
-    churn = [CHURN] if any(rule.frozen is not None for rule in rules) else []
-    return tuple(dict.fromkeys((*options.arm_metrics, *watched, *churn)))
+    for rule in rules:
+        if rule.coverage is not None:
+            lack = CoverageShare.parse(rule.coverage).lack
+            if lack in TRAITS:
+                names.append(lack.value)
+    if any(rule.frozen is not None for rule in rules):
+        names.append(CHURN)
+    return tuple(dict.fromkeys(names))

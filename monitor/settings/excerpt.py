@@ -1,6 +1,6 @@
-"""The database and the names of a configuration, for commands that need no more.
+"""The database and the comparison names of a configuration, for commands that need no more.
 
-They load quickly, and problems at other keys do not matter.
+They are read quickly, and problems of other keys do not matter.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class DatabaseSettings:
 
 
 def load_database_settings(path: Path) -> DatabaseSettings:
-    """The database and names of comparisons, without variables and secrets of other keys.
+    """The database and names of comparisons. Variables and secrets of other keys are not read.
 
     Raises ConfigError, which lists all problems, if these keys alone cannot be read.
     """
@@ -36,7 +36,7 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     excerpt = _read_keys(read_mapping(text, str(path), None), base)
     if excerpt is not None:
         return excerpt
-    from monitor.settings.loader import parse_settings  # noqa: PLC0415 - it loads every source and receiver there is
+    from monitor.settings.loader import parse_settings  # noqa: PLC0415 - slow
 
     settings = parse_settings(text, name=str(path), base_dir=base)
     return DatabaseSettings(
@@ -70,8 +70,9 @@ def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
 
 def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
     comparisons = document.mapping.get("comparisons")
-    entries = comparisons if isinstance(comparisons, list) else []
-    names: list[Any] = [name for entry in entries for _, name in names_in(entry)]
+    names: list[Any] = []
+    for entry in comparisons if isinstance(comparisons, list) else []:
+        names += [name for _, name in names_in(entry)]
     url: Any = document.mapping.get("database")
     has_problem = any(
         problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)

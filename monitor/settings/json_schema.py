@@ -1,4 +1,4 @@
-"""The JSON Schema of the configuration file, made from the options themselves: editors complete and check by it."""
+"""The JSON Schema of the configuration file, made from the options. Editors use it."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,8 +15,9 @@ _VARIABLE = {
     "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",
     "description": "From the environment.",
 }
-_FREE = {"title", "writeOnly"}
+_GENERATED = {"title", "writeOnly"}
 _NARROW = frozenset({"integer", "number", "boolean"})
+_COMMON = {"description", "default", "examples"}
 
 
 class _WrittenSchema(GenerateJsonSchema):
@@ -26,13 +27,15 @@ class _WrittenSchema(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
     def encode_default(self, dft: object) -> object:
-        return format_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
+        if isinstance(dft, timedelta):
+            return format_duration(dft)
+        return super().encode_default(dft)
 
 
 def json_schema() -> dict[str, Any]:
     """The schema, draft 2020-12.
 
-    ``${NAME}`` is allowed wherever a number, a boolean, a choice or a pattern stands.
+    ``${NAME}`` is allowed in place of a number, a boolean, a choice or a pattern.
     """
     schema = _relax(
         Settings.model_json_schema(
@@ -49,23 +52,18 @@ def json_schema() -> dict[str, Any]:
 
 
 def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
-    """A copy without generated titles, with variables let in."""
+    """A copy without generated titles, in which variables are allowed."""
     if isinstance(node, list):
-        return [_relax(item) for item in node]
+        return list(map(_relax, node))
     if not isinstance(node, dict):
         return node
-    # Keys of ``properties`` are names, a setting called ``title`` among them, which must stay.
-    copy = {
-        key: {name: _relax(each) for name, each in value.items()}
-        if key in {"properties", "$defs"}
-        else _relax(value)
-        for key, value in node.items()
-    }
-    copy = {
-        key: value
-        for key, value in copy.items()
-        if key not in _FREE and (key, value) != ("default", None)
-    }
+    copy: dict[str, Any] = {}
+    for key, value in node.items():
+        if key in {"properties", "$defs"}:
+            # Their keys are names, and a setting may be called ``title``.
+            copy[key] = {name: _relax(schema) for name, schema in value.items()}
+        elif key not in _GENERATED and (key, value) != ("default", None):
+            copy[key] = _relax(value)
     return _with_variable(copy)
 
 
@@ -78,8 +76,5 @@ def _with_variable(node: dict[str, Any]) -> dict[str, Any]:
     )
     if not is_narrow:
         return node
-    kept = {
-        key: value for key, value in node.items() if key in {"description", "default", "examples"}
-    }
-    own = {key: value for key, value in node.items() if key not in kept}
-    return {"anyOf": [own, {"$ref": "#/$defs/Variable"}], **kept}
+    common = {key: node.pop(key) for key in list(node) if key in _COMMON}
+    return {"anyOf": [node, {"$ref": "#/$defs/Variable"}], **common}

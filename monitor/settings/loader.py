@@ -1,21 +1,20 @@
-"""Configuration files as typed settings, or as an error that lists every problem with its line."""
+"""Reads configuration files as typed settings, or raises an error with all problems and lines."""
 
 import copy
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from monitor.errors import ConfigError
 from monitor.settings.checks import check_settings
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
-from monitor.settings.problems import KeyPath
+from monitor.settings.problems import KeyPath, within
 from monitor.settings.validation import (
     Partial,
-    except_known,
     read_mapping,
     read_text,
     report_lines,
+    unreported,
     validate_document,
 )
 from monitor.settings.yaml_document import EmptyConfigError, YamlDocument
@@ -33,10 +32,7 @@ _RULES_ADVICE = (
 
 
 def load_settings(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read and check the file.
-
-    ConfigError lists everything that is wrong with it, one problem a line, by line.
-    """
+    """Read and check the file. ConfigError lists all problems, one a line, by line."""
     return parse_settings(
         read_text(path), name=str(path), base_dir=path.absolute().parent, environ=environ
     )
@@ -58,29 +54,31 @@ def check_document(
     """
     context: dict[str, object] = {"base_dir": str(base_dir)}
     raw = document.mapping
-    for key in [key for key in raw if key.startswith(_ANCHORS)]:
-        del raw[key]
+    for key in list(raw):
+        if key.startswith(_ANCHORS):
+            del raw[key]
     access, access_lines = _read_access(Partial(Settings, raw, context).get("web_config_file"))
     settings, problems = validate_document(Settings, document, context)
-    problems = [*problems, *except_known(check_settings(raw, context, access), problems)]
+    problems = [*problems, *unreported(check_settings(raw, context, access), problems)]
     if settings is None or problems or access_lines:
         lines = dict.fromkeys((*report_lines(document, problems, name, inside), *access_lines))
-        raise ConfigError(
-            "\n".join(lines)
-            or f"{name}: is not valid, for an unknown reason: a defect of rankwatch"
-        )
+        unexplained = f"{name}: is not valid, for an unknown reason: a defect of rankwatch"
+        raise ConfigError("\n".join(lines) or unexplained)
     return settings.with_access(access)
 
 
 def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
-    """The options of that web configuration file, None when there is none or it is wrong, and all problems with it."""
+    """The options of the web configuration file, and lines with all its problems.
+
+    The options are None if there is no file or if it has problems.
+    """
     if path is None:
         return None, []
     try:
         content = read_text(
             Path(path), advice=_WEB_CONFIG_ADVICE, most=_MAX_WEB_CONFIG_BYTES, may_be_pipe=False
         )
-        # Prometheus' exporter-toolkit, which reads the same file, expands no variables.
+        # Prometheus' exporter-toolkit reads the same file and expands no variables.
         document = read_mapping(
             content.replace("${", "$${"), path, {}, example="basic_auth_users: {...}"
         )
@@ -88,18 +86,20 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
         return AccessOptions(), []
     except ConfigError as error:
         return None, str(error).splitlines()
-    options, problems = validate_document(
-        AccessOptions, document, {"base_dir": str(Path(path).absolute().parent)}
-    )
-    return None if problems else options, list(report_lines(document, problems, path))
+    base_dir = str(Path(path).absolute().parent)
+    options, problems = validate_document(AccessOptions, document, {"base_dir": base_dir})
+    if problems:
+        return None, list(report_lines(document, problems, path))
+    return options, []
 
 
 def load_with_rules(
     path: Path, rules: Path, names: Collection[str]
 ) -> tuple[ComparisonOptions, ...]:
-    """The named comparisons of the configuration (all for none) as the file ``rules`` would have them judged.
+    """The named comparisons, or all if there are no names, with the rules of the file ``rules``.
 
-    That is a whole configuration, or only ``rules:``, ``false_alarm_every:`` or both. ConfigError lists all that is wrong.
+    That file is a configuration, or has only ``rules:``, ``false_alarm_every:`` or both.
+    ConfigError lists all problems.
     """
     settings = load_settings(path)
     chosen = _chosen(settings, names, path)
@@ -107,29 +107,27 @@ def load_with_rules(
     if "comparisons" in other.mapping:
         return _chosen(load_settings(rules), [each.name for each in chosen], rules)
     if not other.mapping or set(other.mapping) - set(_RULE_KEYS):
-        msg = (
+        raise ConfigError(
             f"{rules}:{other.line(())}: must hold rules: [...] or false_alarm_every: or both, "
             "or be a whole configuration"
         )
-        raise ConfigError(msg)
-    places = {
-        name: place
-        for place, name in enumerate(dict.fromkeys(each.family for each in settings.comparisons))
-    }
-    return tuple(
-        _with_rules_of(path, (rules, other), places[each.family], each.name) for each in chosen
-    )
+    families = list(dict.fromkeys(each.family for each in settings.comparisons))
+    judged = []
+    for comparison in chosen:
+        place = families.index(comparison.family)
+        judged.append(_with_rules(path, rules, other, place, comparison.name))
+    return tuple(judged)
 
 
 def _chosen(
     settings: Settings, names: Collection[str], path: Path
 ) -> tuple[ComparisonOptions, ...]:
-    there = {each.name: each for each in settings.comparisons}
-    if unknown := [name for name in names if name not in there]:
-        raise ConfigError(
-            f"no comparison named {unknown[0]!r} in {path}: it has {', '.join(there)}"
-        )
-    return tuple(there[name] for name in dict.fromkeys(names or there))
+    by_name = {each.name: each for each in settings.comparisons}
+    for name in names:
+        if name not in by_name:
+            choices = ", ".join(by_name)
+            raise ConfigError(f"no comparison named {name!r} in {path}: it has {choices}")
+    return tuple(by_name[name] for name in dict.fromkeys(names or by_name))
 
 
 def _read_rules(path: Path) -> YamlDocument:
@@ -141,20 +139,23 @@ def _read_rules(path: Path) -> YamlDocument:
         raise ConfigError(f"{path}: is empty: {_RULES_ADVICE}") from None
 
 
-def _with_rules_of(
-    path: Path, other: tuple[Path, YamlDocument], place: int, name: str
+def _with_rules(
+    path: Path, rules: Path, other: YamlDocument, place: int, name: str
 ) -> ComparisonOptions:
-    """The comparison of this name and place with the keys of the other file, checked as if there; problems name that file."""
-    file, given = other
-    document, inside = read_mapping(read_text(path), str(path), None), ("comparisons", place)
-    # Validation puts texts back in place, so that each comparison needs its own copy.
-    document.mapping["comparisons"][place].update(copy.deepcopy(given.mapping))
-    document.lines |= {(*inside, *each): line for each, line in given.lines.items() if each}
-    document.texts |= {(*inside, *each): text for each, text in given.texts.items()}
-    document.expanded |= given.expanded
-    document.problems += [replace(each, path=(*inside, *each.path)) for each in given.problems]
-    found = check_document(document, str(file), path.absolute().parent, inside=inside)
-    return next(each for each in found.comparisons if each.name == name)
+    """The comparison of this name and place, with the keys of the document of ``rules``.
+
+    They are checked as a part of the configuration. Problems name the file ``rules``.
+    """
+    document = read_mapping(read_text(path), str(path), None)
+    inside = ("comparisons", place)
+    # Validation changes the mapping, so each comparison needs its own copy.
+    document.mapping["comparisons"][place].update(copy.deepcopy(other.mapping))
+    document.lines |= {(*inside, *keys): line for keys, line in other.lines.items() if keys}
+    document.texts |= {(*inside, *keys): text for keys, text in other.texts.items()}
+    document.expanded |= other.expanded
+    document.problems += within(inside, other.problems)
+    settings = check_document(document, str(rules), path.absolute().parent, inside=inside)
+    return next(each for each in settings.comparisons if each.name == name)
 
 
 _PACKAGED = Path(__file__).with_name("rankwatch.yaml")
@@ -162,6 +163,6 @@ _IN_CHECKOUT = Path(__file__).parents[2] / "config" / "rankwatch.yaml"
 
 
 def example_text() -> str:
-    """Its text: package data when installed, ``config/rankwatch.yaml`` in a checkout."""
+    """The example configuration, from the package or from ``config/`` in a checkout."""
     path = _PACKAGED if _PACKAGED.exists() else _IN_CHECKOUT
     return path.read_text(encoding="utf-8")

@@ -1,11 +1,12 @@
-"""Errors of a configuration as lines that a person can act on, and the keys that a model knows. Knows no setting."""
+"""Problems of a configuration as text that says what to do, and the keys of a model."""
 
 import difflib
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, get_args
+from itertools import chain
+from typing import get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -40,15 +41,15 @@ _LIMITS = {
 }
 _LITERAL = re.compile(r"'([^']*)'")
 
-MAX_PROBLEMS = 100  # problems of one file; the others are only counted
+MAX_PROBLEMS = 100  # of one file; further problems are only counted
 MISSING = "is missing, and must be given"
-TWICE = "stands in this list already"
+TWICE = "is in this list already"
 NAME_TAKEN = "another {} has this name already: names must differ"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: where, what, and on which line if that is known better than by the path."""
+    """One problem: where and what. ``line`` is set if the path does not lead to the line."""
 
     path: KeyPath
     message: str
@@ -56,7 +57,7 @@ class Problem:
 
 
 class MisfitKind(Enum):
-    """Why a value, or its absence, does not fit a form that the model accepts."""
+    """Why a value, or a missing value, does not fit a form that the model accepts."""
 
     MISSING = auto()
     UNKNOWN_KEY = auto()
@@ -67,8 +68,8 @@ class MisfitKind(Enum):
 class Misfit:
     """One form that a value does not fit.
 
-    ``wanted`` completes "must be"; messages of several forms join there. ``nearest`` is the known
-    key that an unknown one resembles.
+    ``wanted`` completes "must be", and joins the messages of several forms. ``nearest`` is the
+    valid key that resembles an unknown key.
     """
 
     kind: MisfitKind
@@ -80,44 +81,44 @@ class Misfit:
 def dotted_path(path: KeyPath) -> str:
     """A key path as text: ``comparisons[0].rules[1].alert``.
 
-    A key that is no plain word is not shown: it may be a secret.
+    A key that is no plain word is not shown, because it may be a secret.
     """
-    text = ""
+    dotted = ""
     for step in path:
         if isinstance(step, int):
-            text += f"[{step}]"
+            dotted += f"[{step}]"
+        elif _PLAIN_KEY.fullmatch(step):
+            dotted += f".{step}"
         else:
-            text += ("." if text else "") + (
-                step if _PLAIN_KEY.fullmatch(step) else f"({len(step)} characters)"
-            )
-    return text
+            dotted += f".({len(step)} characters)"
+    return dotted.removeprefix(".")
 
 
 def nearest_word(word: object, words: Iterable[str]) -> str | None:
-    """The one of ``words`` that this word resembles most, None if it resembles none."""
+    """The most similar one of ``words``, None if none is similar."""
     close = difflib.get_close_matches(str(word).lower(), list(words), n=1, cutoff=0.6)
     return close[0] if close else None
 
 
 def suggestion(word: object, words: Iterable[str]) -> str:
-    """`` ; did you mean "x"?`` if one of ``words`` resembles this one, else nothing."""
+    """``; did you mean "x"?`` if one of ``words`` is similar, else empty."""
     nearest = nearest_word(word, words)
     return f'; did you mean "{nearest}"?' if nearest else ""
 
 
-def unknown_key(key: object, known_keys: Sequence[str]) -> Misfit:
+def unknown_key(key: object, valid_keys: Sequence[str]) -> Misfit:
     """The misfit of a key that the model does not have."""
-    nearest = nearest_word(key, known_keys)
+    nearest = nearest_word(key, valid_keys)
     message = "unknown key"
     if nearest:
         message += f'; did you mean "{nearest}"?'
-    elif known_keys:
-        message += f"; known here: {', '.join(known_keys)}"
+    elif valid_keys:
+        message += f"; known here: {', '.join(valid_keys)}"
     return Misfit(kind=MisfitKind.UNKNOWN_KEY, message=message, nearest=nearest)
 
 
 def wrong_value(kind: str, message: str, context: Mapping[str, object], value: object) -> Misfit:
-    """Pydantic's error ``kind`` as a misfit: it says what was expected, never what was found."""
+    """Pydantic's error ``kind`` as a misfit: what is expected, without a quote of the value."""
     wanted = None
     if kind in {"value_error", "assertion_error"}:
         text = str(context.get("error", message))
@@ -158,7 +159,7 @@ def one_message(misfits: Sequence[Misfit]) -> str:
 
 
 def within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Problems of what stands at this path."""
+    """The problems of a part, with the path of the part before their paths."""
     return (replace(each, path=(*path, *each.path)) for each in problems)
 
 
@@ -172,7 +173,7 @@ def duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Itera
 
 
 def models_in(annotation: object) -> Iterator[type[BaseModel]]:
-    """Models that an annotation mentions, in lists, mappings and unions too."""
+    """Models in an annotation, also in lists, mappings and unions."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
@@ -180,7 +181,7 @@ def models_in(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
-    """Keys as they are written in the file, ``*_file`` ones for secrets included."""
+    """Keys as in the file, with ``*_file`` for secrets."""
     keys: list[str] = []
     for name, field in _fields(model):
         keys.append(field.alias or name)
@@ -190,24 +191,23 @@ def keys_of(model: type[BaseModel]) -> list[str]:
 
 
 def _fields(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
-    return (model.with_installed() if issubclass(model, OneOf) else model).model_fields.items()
+    if issubclass(model, OneOf):
+        model = model.with_installed()
+    return model.model_fields.items()
 
 
 def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
-    """Keys known at that path below ``model``; none when no options stand there."""
+    """Valid keys at that path below ``model``; none if there are no options at the path."""
     models: list[type[BaseModel]] = [model]
     for step in path:
-        if isinstance(step, str):
-            fields: list[Any] = [
-                field
-                for each in models
-                for name, field in _fields(each)
-                if (field.alias or name) == step
-            ]
-            # A step that is no key is one of a mapping of options.
-            models = (
-                [found for field in fields for found in models_in(field.annotation)]
-                if fields
-                else models
-            )
-    return list(dict.fromkeys(key for each in models for key in keys_of(each)))
+        if isinstance(step, int):
+            continue
+        annotations = [
+            field.annotation
+            for name, field in chain.from_iterable(map(_fields, models))
+            if (field.alias or name) == step
+        ]
+        # A step that is no field is a key in a mapping of options.
+        if annotations:
+            models = list(chain.from_iterable(map(models_in, annotations)))
+    return list(dict.fromkeys(chain.from_iterable(map(keys_of, models))))

@@ -1,4 +1,4 @@
-"""What the keys of one rule must agree on, among themselves and with their comparison."""
+"""Checks of the keys of one rule, together and with their comparison."""
 
 from collections.abc import Iterator
 
@@ -168,7 +168,7 @@ def _learned(rule: Partial) -> Iterator[Problem]:
 
 
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
-    """A threshold that the statistic can never pass: the rule would fire never or always."""
+    """Thresholds that the statistic can never pass, so that the rule fires never or always."""
     if rule.has("coverage"):
         yield from _bounds(rule, side, resolve, "a share", 0.0, 1.0)
         return

@@ -1,4 +1,4 @@
-"""Options of one rule, the rule that they make, and the word that stands for the default rules."""
+"""Options of one rule, the rule that they make, and the word for the default rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,8 @@ class JudgedMetric:
     derived: DerivedMetric | None = None
 
     def __str__(self) -> str:
-        return str(self.metric) if self.derived is None else self.derived.of(str(self.metric))
+        name = str(self.metric)
+        return name if self.derived is None else self.derived.of(name)
 
     @property
     def drifts(self) -> rules.Direction:
@@ -53,9 +54,9 @@ class JudgedMetric:
 
 
 def parse_judged_metric(text: str) -> JudgedMetric:
-    """What a name stands for: ``rbo(p=0.9)``, ``floor(rbo(p=0.9))``, ``over_floor(rbo)``.
+    """The metric of a name: ``rbo(p=0.9)``, ``floor(rbo(p=0.9))``, ``over_floor(rbo)``.
 
-    MetricError for an unknown one.
+    MetricError for an unknown name.
     """
     derived, name = parse_derived(text.strip())
     return JudgedMetric(metric=value_types.parse_metric(name), derived=derived)
@@ -92,44 +93,40 @@ class RuleOptions(Options):
     )
     metric: JudgedMetricName | None = Field(
         default=None,
-        description="One of the comparison's metrics M; with a noise floor also `floor(M)` or "
-        "`over_floor(M)`. Or give `coverage` or `frozen`.",
+        description="One of the comparison's metrics M. With a noise floor also `floor(M)` or "
+        "`over_floor(M)`. `coverage` or `frozen` can replace this key.",
         examples=["rbo(p=0.9)"],
     )
     coverage: value_types.CoverageName | None = Field(
         default=None,
-        description="Instead of `metric`: the share of users whose list is `missing`, `empty`, "
-        "`short` or `duplicated`, whose request `failed`, or who could not be "
-        "compared (`unpaired`); of those compared, who all get one list "
-        "(`shared_list`), whose list is that of the last run although others changed "
-        "(`unchanged_list`; lists are kept for this), whose first three items are "
-        "those of the baseline but mostly turned round (`top_reversed`), whose first "
-        "item is another one (`first_differs`), or whose list is that of the baseline "
-        "(`identical_list`). Of the candidate unless it names the arm.",
+        description="Instead of `metric`: a share of users. Of all users: the list is `missing`, "
+        "`empty`, `short` or has items twice (`duplicated`), the request `failed`, or the user was "
+        "not compared (`unpaired`). Of the compared users: many users have the same list "
+        "(`shared_list`), the list is that of the last run although others changed "
+        "(`unchanged_list`, for which lists are stored), the first three items are those of the "
+        "baseline in mostly reversed order (`top_reversed`), the first item differs "
+        "(`first_differs`), or the list is that of the baseline (`identical_list`). It is the "
+        "share of the candidate unless an arm is named.",
         examples=["missing", "failed(baseline)", "shared_list"],
     )
     frozen: Arm | None = Field(
         default=None,
-        description="Instead of `metric`: the lists of this arm stand still while those of the "
-        "other one change, for longer than ever before. Lists are kept for this.",
+        description="Instead of `metric`: the lists of this arm do not change, for longer than "
+        "ever before, while those of the other arm change. Lists are stored for this.",
         examples=["candidate"],
     )
     statistic: value_types.StatisticName = Field(
         default="mean",
-        description=(
-            "`mean`, a percentile `p01` to `p99`, or `share_below(x)`: the share of "
-            "users who score under x."
-        ),
+        description="`mean`, a percentile `p01` to `p99`, or `share_below(x)`, the share of users "
+        "with a score below x.",
         examples=["mean", "p05", "share_below(0.3)"],
     )
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
     ] = Field(
         default="all",
-        description=(
-            "`all` users together, `each` segment (`all` included), or a list such as "
-            "`[all, country=UK]`."
-        ),
+        description="`all` users together, `each` segment (`all` included), or a list such as "
+        "`[all, country=UK]`.",
         examples=["each", ["all", "country=UK"]],
     )
     below: FiniteFloat | None = Field(
@@ -137,62 +134,54 @@ class RuleOptions(Options):
     )
     above: FiniteFloat | None = Field(
         default=None,
-        description=(
-            "In breach while the statistic is above this; `share_below` grows as lists drift apart."
-        ),
+        description="In breach while the statistic is above this. `share_below` grows as lists "
+        "drift apart.",
     )
     learned: Literal["drop", "trend", "jump"] | None = Field(
         default=None,
-        description="Instead of a threshold, learned from at least five healthy runs before. "
-        "`drop` (with `coverage`: `jump`) is in breach when one run is beyond what is "
-        "expected, `trend` when runs add up to a lasting change.",
+        description="Instead of a threshold: the limit is learned from at least five earlier "
+        "healthy runs. `drop` (with `coverage`: `jump`) is in breach if one run is beyond what is "
+        "expected, `trend` if runs add up to a lasting change.",
     )
     watch: Literal["drift", "improvement"] = Field(
         default="drift",
-        description=(
-            "With `learned`: the side that is in breach; `improvement` finds lists that "
-            "are suspiciously similar."
-        ),
+        description="With `learned`: the side that is in breach. `improvement` finds lists that "
+        "are suspiciously similar.",
     )
     for_runs: value_types.RunCount = Field(
         default=1, alias="for", description="Consecutive runs in breach before the alert fires."
     )
     resolve_above: FiniteFloat | None = Field(
         default=None,
-        description=(
-            "With `below`: a firing alert resolves once the statistic reaches this "
-            "(default: the threshold)."
-        ),
+        description="With `below`: a firing alert resolves once the statistic reaches this "
+        "(default: the threshold).",
     )
     resolve_below: FiniteFloat | None = Field(
         default=None,
-        description=(
-            "With `above`: a firing alert resolves once the statistic reaches this "
-            "(default: the threshold)."
-        ),
+        description="With `above`: a firing alert resolves once the statistic reaches this "
+        "(default: the threshold).",
     )
     resolve_after: value_types.RunCount = Field(
         default=1,
-        description="Consecutive recovered runs before a firing alert resolves. With more than "
-        "one an intermittent fault is one alert.",
+        description="Consecutive recovered runs before a firing alert resolves. With 2 or more an "
+        "intermittent fault is one alert.",
     )
     min_users: int = Field(
         default=30,
         ge=1,
         le=10**9,
-        description="With scores of fewer users the verdict is `too_few` and never a breach.",
+        description="With scores of fewer users the verdict is `too_few`, never a breach.",
     )
     severity: rules.Severity = Field(
         default=rules.Severity.WARNING, description="Severity of the alert."
     )
     dry_run: bool | None = Field(
         default=None,
-        description=(
-            "Whether the alert is recorded without notifying anybody (default: as the comparison)."
-        ),
+        description="Whether the alert is stored without notifications (default: as the "
+        "comparison).",
     )
     runbook_url: value_types.PublicUrl | None = Field(
-        default=None, description="Page that tells on-call what to do."
+        default=None, description="Web page with instructions for on-call."
     )
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict,
@@ -201,7 +190,7 @@ class RuleOptions(Options):
     )
 
     def to_rule(self, k: int) -> rules.Rule:
-        """The rule on lists of at most k items, with explicit side, threshold and point of recovery."""
+        """The rule for lists of at most k items."""
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)
@@ -219,16 +208,16 @@ class RuleOptions(Options):
 
     @property
     def _limit(self) -> rules.Limit:
-        """The learned limit, or the threshold with the side in breach and where it resolves."""
+        """The learned limit, or the threshold with its side and the value where it resolves."""
         if self.learned is not None:
             return self._learned_limit
         if self.below is not None:
             direction, threshold, end = rules.Direction.BELOW, self.below, self.resolve_above
         else:
             direction, threshold, end = rules.Direction.ABOVE, self.above or 0.0, self.resolve_below
-        return rules.FixedLimit(
-            direction=direction, value=threshold, resolve_at=threshold if end is None else end
-        )
+        if end is None:
+            end = threshold
+        return rules.FixedLimit(direction=direction, value=threshold, resolve_at=end)
 
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
@@ -245,16 +234,16 @@ class RuleOptions(Options):
                 is_above = not is_above  # the share below x grows as the scores drop
             if self.watch == "improvement":
                 is_above = not is_above
-        return rules.LearnedLimit(
-            learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
-            direction=rules.Direction.ABOVE if is_above else rules.Direction.BELOW,
-            value=high if is_above else low,
-        )
+        direction, value = rules.Direction.BELOW, low
+        if is_above:
+            direction, value = rules.Direction.ABOVE, high
+        learning = rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP
+        return rules.LearnedLimit(learning=learning, direction=direction, value=value)
 
 
 RulesOrDefault = BeforeValidator(
-    must(lambda given: not isinstance(given, str), "must be default, or a list of rules").func,
+    must(lambda value: not isinstance(value, str), "must be default, or a list of rules").func,
     json_schema_input_type=Literal["default"]
     | Annotated[tuple[RuleOptions, ...], Field(max_length=200)],
 )
-"""A list of rules, or the word ``default`` in its place."""
+"""A list of rules, or the word ``default``."""

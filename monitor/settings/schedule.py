@@ -1,4 +1,4 @@
-"""When a comparison runs: slots in UTC, from the configuration alone, by a period or crontab(5), unlike APScheduler's cron."""
+"""When a comparison runs: slots in UTC, by a period or by a cron expression as in crontab(5)."""
 
 # ruff: noqa: D102 - the base's docstrings are the contract
 
@@ -6,11 +6,11 @@ import calendar
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise, product, starmap
 from typing import Self
 from zoneinfo import ZoneInfo
 
@@ -31,28 +31,24 @@ _MACROS = {
     "@annually": "0 0 1 1 *",
 }
 _PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,4}))?")
-_FURTHEST_DAYS = (
-    9 * 366
-)  # no day of a calendar is further from its next like than 29 February across a year 2100
+# Two days of the same date are at most so far apart: 29 February, across the year 2100.
+_FURTHEST_DAYS = 9 * 366
 
 
 class Schedule(ABC):
-    """A series of slots without begin or end.
-
-    Every instant that goes in is aware, every one that comes out is UTC.
-    """
+    """An endless series of slots. Arguments are aware instants, results are in UTC."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def interval(self) -> timedelta:
-        """The shortest time from one slot to the next, clock changes left aside."""
+        """The shortest time from one slot to the next, without clock changes."""
 
     @property
     @abstractmethod
     def longest(self) -> timedelta:
-        """The longest time from one slot to the next, clock changes left aside."""
+        """The longest time from one slot to the next, without clock changes."""
 
     @abstractmethod
     def latest(self, now: datetime) -> datetime:
@@ -62,15 +58,12 @@ class Schedule(ABC):
     def next(self, after: datetime) -> datetime:
         """The first slot strictly after ``after``."""
 
-    def is_open(self, now: datetime) -> bool:  # noqa: ARG002 - for those that close
+    def is_open(self, now: datetime) -> bool:  # noqa: ARG002 - subclasses use it
         """Whether a run may begin now."""
         return True
 
     def between(self, start: datetime, end: datetime) -> list[datetime]:
-        """All slots from ``start`` to ``end`` in order, both ends included.
-
-        None when ``end`` lies before ``start``.
-        """
+        """All slots from ``start`` to ``end`` in order, both included; empty if end < start."""
         slots = []
         slot = self.next(start - _INSTANT)
         while slot <= end:
@@ -81,7 +74,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
-    """A slot each ``period``, counted from 1970-01-01 00:00 UTC: ``15m`` runs at :00, :15, :30 and :45, ``offset`` later."""
+    """A slot each ``period``, counted from 1970-01-01 00:00 UTC plus ``offset``."""
 
     period: timedelta
     offset: timedelta = timedelta(0)
@@ -107,18 +100,22 @@ class _Field:
     high: int
     words: tuple[str, ...] = ()
 
-    def parse(self, text: str) -> frozenset[int]:
-        """Values of a field; ValueError when the text is no field."""
-        return frozenset(value for part in text.split(",") for value in self._part(part))
+    def parse(self, expression: str) -> frozenset[int]:
+        """The values of a field of a cron expression, else ValueError."""
+        return frozenset(chain.from_iterable(map(self._part, expression.split(","))))
 
     def _part(self, text: str) -> range:
         match = _PART.fullmatch(text)
         if match is None:
             raise self._error(text)
         step = int(match["step"] or 1)
-        first = self.low if match["first"] is None else self._number(match["first"])
-        open_ended = match["first"] is None or (match["step"] and not match["last"])
-        last = self.high if open_ended else self._number(match["last"] or match["first"])
+        first, last = self.low, self.high
+        if match["first"]:
+            first = self._number(match["first"])
+            if match["last"]:
+                last = self._number(match["last"])
+            elif not match["step"]:
+                last = first
         if step < 1 or last < first:
             raise self._error(text)
         return range(first, last + 1, step)
@@ -151,9 +148,9 @@ _FIELDS = (
 class Cron(Schedule):
     """Slots of a cron expression: minute, hour, day of month, month, weekday (0 and 7 are Sunday).
 
-    Of two restricted day fields (without ``*``) one must match. When clocks change, slots of every
-    hour follow the wall, none in a skipped hour, two in a repeated one; those of certain hours run
-    at the jump, and at the first of the two.
+    If both day fields are restricted (without ``*``), one of them must match. At a clock change,
+    slots of every hour are skipped in a skipped hour and occur twice in a repeated hour. Slots of
+    certain hours move to the end of a skipped hour, and occur once in a repeated hour.
     """
 
     text: str
@@ -167,20 +164,18 @@ class Cron(Schedule):
 
     @classmethod
     def parse(cls, text: str, zone: str = "UTC") -> Self:
-        """Read an expression; ValueError when it is none, never occurs, or the zone is unknown."""
+        """Read an expression; ValueError if it is invalid, never occurs, or the zone is unknown."""
         words = _MACROS.get(text.strip(), text).split()
         if len(words) != len(_FIELDS):
             raise ValueError(
                 "a cron expression has five fields (minute hour day month weekday), found "
                 f"{len(words)}"
             )
-        minutes, hours, days, months, weekdays = (
-            each.parse(word) for each, word in zip(_FIELDS, words, strict=True)
-        )
+        minutes, hours, days, months, weekdays = map(_Field.parse, _FIELDS, words)
         cron = cls(
             text=text.strip(),
             zone=parse_zone(zone),
-            times=tuple(time(hour, minute) for hour in sorted(hours) for minute in sorted(minutes)),
+            times=tuple(starmap(time, product(sorted(hours), sorted(minutes)))),
             days=days,
             months=months,
             weekdays=frozenset(day % 7 for day in weekdays),
@@ -206,17 +201,22 @@ class Cron(Schedule):
         return self._nearest(after, _DAY, lambda slot: slot > after, min)
 
     def between(self, start: datetime, end: datetime) -> list[datetime]:
-        first, last = (instant.astimezone(self.zone).date() for instant in (start, end))
-        days = (first + n * _DAY for n in range(-1, (last - first).days + 2))
-        slots = {slot for day in days if self.has_day(day) for slot in _slots(self, day)}
+        first = start.astimezone(self.zone).date()
+        last = end.astimezone(self.zone).date()
+        slots: set[datetime] = set()
+        for n in range(-1, (last - first).days + 2):
+            slots.update(self._slots_of(first + n * _DAY))
         return sorted(slot for slot in slots if start <= slot <= end)
 
     def has_day(self, day: date) -> bool:
-        """Whether slots fall on this day of the wall calendar."""
+        """Whether this day of the local calendar has slots."""
         if day.month not in self.months:
             return False
-        by_number, by_name = day.day in self.days, day.isoweekday() % 7 in self.weekdays
-        return (by_number or by_name) if self.either_day else (by_number and by_name)
+        by_number = day.day in self.days
+        by_name = day.isoweekday() % 7 in self.weekdays
+        if self.either_day:
+            return by_number or by_name
+        return by_number and by_name
 
     def _nearest(
         self,
@@ -225,27 +225,25 @@ class Cron(Schedule):
         is_wanted: Callable[[datetime], bool],
         pick: Callable[[list[datetime]], datetime],
     ) -> datetime:
-        # A slot of a skipped day lands on the next one, hence a look at the neighbours before the
-        # nearest is known.
+        # A clock change may move a slot to the next day, so the neighbours of each day count too.
         start = instant.astimezone(self.zone).date() - step
-        for day in (day for n in range(_FURTHEST_DAYS) if self.has_day(day := start + n * step)):
-            if found := [slot for slot in self._around(day) if is_wanted(slot)]:
-                return pick(found)
+        for n in range(_FURTHEST_DAYS):
+            day = start + n * step
+            if not self.has_day(day):
+                continue
+            near = map(self._slots_of, (day - _DAY, day, day + _DAY))
+            slots = list(filter(is_wanted, chain.from_iterable(near)))
+            if slots:
+                return pick(slots)
         raise AssertionError(self.text)  # pragma: no cover - parse refuses what never occurs
 
-    def _around(self, day: date) -> Iterator[datetime]:
-        # Clocks may change across midnight: hence the day's neighbours.
-        return (
-            slot
-            for n in (-1, 0, 1)
-            if self.has_day(near := day + n * _DAY)
-            for slot in _slots(self, near)
-        )
+    def _slots_of(self, day: date) -> tuple[datetime, ...]:
+        return _slots(self, day) if self.has_day(day) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyBetween(Schedule):
-    """Those of the ``slots`` that lie between the hour of the day that ``opens`` and the one that ``closes``."""
+    """The ``slots`` from the hour of the day in ``opens`` to the hour in ``closes``."""
 
     slots: Schedule
     opens: Cron
@@ -282,29 +280,37 @@ def schedule_of(
     offset: timedelta | None = None,
     hours: str | None = None,
 ) -> Schedule:
-    """The schedule of either a period, with its offset, or a cron expression, within these hours. ValueError without a slot."""
-    slots = Cron.parse(cron or "", zone) if every is None else Every(every, offset or timedelta(0))
+    """The schedule of a period with its offset, or of a cron expression, within these hours.
+
+    ValueError if the hours contain no slot.
+    """
+    slots: Schedule
+    if every is None:
+        slots = Cron.parse(cron or "", zone)
+    else:
+        slots = Every(every, offset or timedelta(0))
     if hours is None:
         return slots
-    schedule, slot = OnlyBetween(slots, *parse_hours(hours, zone)), EPOCH
+    schedule = OnlyBetween(slots, *parse_hours(hours, zone))
+    slot = EPOCH
     for _ in range(_FURTHEST_DAYS):
         slot = slots.next(schedule.opens.next(slot) - _INSTANT)
         if schedule.is_open(slot):
             return schedule
-    raise ValueError("no slot of the schedule lies in these hours")
+    raise ValueError("no slot of the schedule is in these hours")
 
 
-def parse_hours(text: str, zone: str = "UTC") -> tuple[Cron, Cron]:
-    """When hours of the day such as ``22:00-06:00`` begin, and when they end.
-
-    ValueError for none.
-    """
-    first, _, end = (part.strip() for part in text.partition("-"))
+def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
+    """The begin and the end of hours of the day such as ``22:00-06:00``, else ValueError."""
+    first, _, end = map(str.strip, hours.partition("-"))
+    if end == "24:00":
+        end = "00:00"
     try:
-        walls = time.fromisoformat(first), time.fromisoformat("00:00" if end == "24:00" else end)
+        begin_time, end_time = time.fromisoformat(first), time.fromisoformat(end)
     except ValueError:
-        walls = time(), time()
-    opens, closes = (Cron.parse(f"{wall.minute} {wall.hour} * * *", zone) for wall in walls)
+        begin_time = end_time = time()
+    opens = Cron.parse(f"{begin_time.minute} {begin_time.hour} * * *", zone)
+    closes = Cron.parse(f"{end_time.minute} {end_time.hour} * * *", zone)
     if opens == closes:
         raise ValueError(
             "must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight"
@@ -313,14 +319,10 @@ def parse_hours(text: str, zone: str = "UTC") -> tuple[Cron, Cron]:
 
 
 def parse_zone(name: str) -> ZoneInfo:
-    """The time zone of that IANA name; ValueError when there is none."""
+    """The time zone of that IANA name, else ValueError."""
     try:
         return ZoneInfo(name)
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-    ):  # a directory, a path that climbs out, a name that is not there
+    except (OSError, ValueError, KeyError):  # a folder, a path outside, an unknown name
         raise ValueError(
             "not a time zone: use an IANA name such as UTC, Europe/Berlin or America/New_York"
         ) from None
@@ -328,33 +330,36 @@ def parse_zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=4096)
 def _slots(cron: Cron, day: date) -> tuple[datetime, ...]:
-    walls = (datetime.combine(day, at, cron.zone) for at in cron.times)
-    return tuple(
-        sorted({slot for wall in walls for slot in _instants(wall, every_hour=cron.every_hour)})
-    )
+    slots: set[datetime] = set()
+    for at in cron.times:
+        local = datetime.combine(day, at, cron.zone)
+        slots.update(_instants(local, every_hour=cron.every_hour))
+    return tuple(sorted(slots))
 
 
-def _instants(wall: datetime, *, every_hour: bool) -> tuple[datetime, ...]:
-    """Instants of a wall time: usually one.
+def _instants(local: datetime, *, every_hour: bool) -> tuple[datetime, ...]:
+    """The instants of a local time: one, unless a clock change skips or repeats the time.
 
-    None or the end of the gap if skipped, two or the first if repeated.
+    With ``every_hour`` a skipped time has none and a repeated time has two. Otherwise a skipped
+    time is the end of the gap, and a repeated time is the first of the two.
     """
-    first, second = (wall.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+    first = local.replace(fold=0).astimezone(UTC)
+    second = local.replace(fold=1).astimezone(UTC)
     if first == second:
         return (first,)
-    if first < second:
-        return (first, second) if every_hour else (first,)
-    return () if every_hour else (_gap_end(wall, second, first),)
+    is_repeated = first < second
+    if every_hour:
+        return (first, second) if is_repeated else ()
+    return (first,) if is_repeated else (_gap_end(local, second, first),)
 
 
-def _gap_end(wall: datetime, before: datetime, after: datetime) -> datetime:
-    """The instant at which the clock jumps over ``wall``: it lies after ``before`` and not after ``after``. To the second."""
-    old_offset = before.astimezone(wall.tzinfo).utcoffset()
+def _gap_end(local: datetime, before: datetime, after: datetime) -> datetime:
+    """The second after ``before``, and at most ``after``, at which the clock skips ``local``."""
+    old_offset = before.astimezone(local.tzinfo).utcoffset()
 
     def has_jumped(seconds: int) -> bool:
-        return (before + timedelta(seconds=seconds)).astimezone(
-            wall.tzinfo
-        ).utcoffset() != old_offset
+        instant = before + timedelta(seconds=seconds)
+        return instant.astimezone(local.tzinfo).utcoffset() != old_offset
 
     seconds = range(int((after - before).total_seconds()))
     return before + timedelta(seconds=bisect_left(seconds, x=True, key=has_jumped))
@@ -364,15 +369,14 @@ def _gap_end(wall: datetime, before: datetime, after: datetime) -> datetime:
 def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
     minutes = [at.hour * 60 + at.minute for at in cron.times]
     days = [n for n in range(_FURTHEST_DAYS) if cron.has_day(date(2000, 1, 1) + n * _DAY)]
-    apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
-    overnight = apart * 24 * 60 + minutes[0] - minutes[-1]
-    return timedelta(
-        minutes=pick([overnight, *(after - before for before, after in pairwise(minutes))])
-    )
+    days_apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
+    gaps = [after - before for before, after in pairwise(minutes)]
+    gaps.append(days_apart * 24 * 60 + minutes[0] - minutes[-1])
+    return timedelta(minutes=pick(gaps))
 
 
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
-    # A period that divides no day comes back to the same hours within so many days, or nearly so.
+    # Within 40 days a period that does not divide a day nearly returns to the same hours.
     ends = accumulate(range(40), lambda end, _: schedule.closes.next(end), initial=EPOCH)
     return max(schedule.next(end) - schedule.latest(end - _INSTANT) for end in ends)

@@ -1,4 +1,4 @@
-"""From options to what the program runs on: comparisons, schedules and the notification policy."""
+"""Makes comparisons, schedules and the notification policy from options."""
 
 import hashlib
 import json
@@ -47,7 +47,7 @@ _FOLDER = re.compile(r'"(/[^"{]*)/')
 
 
 def to_schedule(options: ComparisonOptions) -> Schedule:
-    """When the comparison runs."""
+    """The schedule of the comparison."""
     return schedule_of(
         options.every, options.cron, options.timezone, options.offset, options.only_between
     )

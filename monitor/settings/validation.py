@@ -1,6 +1,6 @@
 """Validation of a document against a model: every problem with its key path and line.
 
-Knows no setting.
+This module has no settings.
 """
 
 import errno
@@ -34,14 +34,14 @@ from monitor.settings.problems import (
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument, parse_yaml
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
-# Of a variable that messages hide: hiding shorter values would take letters out of ordinary words
+# Messages hide values of variables. Shorter values are not hidden, because they may be words.
 _SHORTEST_SECRET = 4
 
 _ADVICE = "write one with `rankwatch init`, or name another with --config"
 
 
 class Partial:
-    """Typed values of those keys that could be read; defaults for those that are absent."""
+    """Typed values of the keys that can be read, and defaults of missing keys."""
 
     def __init__(self, model: type[Options], raw: object, context: Mapping[str, object]) -> None:
         self.raw: Mapping[str, object] = raw if isinstance(raw, Mapping) else {}
@@ -49,67 +49,57 @@ class Partial:
         self._context = dict(context)
 
     def has(self, *keys: str) -> bool:
-        """Whether any of the keys is given, right or wrong, and not null."""
+        """Whether any of the keys has a value, valid or not, that is not null."""
         return any(self.raw.get(key) is not None for key in keys)
 
     def misspells(self, *keys: str) -> bool:
-        """Whether an unknown key looks like one of these: it is reported by itself."""
-        known = {field.alias or name for name, field in self._model.model_fields.items()}
-        unknown = (key for key in self.raw if key not in known)
+        """Whether an unknown key, which is reported anyway, is similar to one of these."""
+        valid_keys = {field.alias or name for name, field in self._model.model_fields.items()}
+        unknown = (key for key in self.raw if key not in valid_keys)
         return any(nearest_word(key, keys) for key in islice(unknown, MAX_PROBLEMS))
 
-    def get(self, key: str) -> Any:  # noqa: ANN401 - a value of whatever type the field has
-        """The key's value, its default when it is absent; None when it could not be read."""
-        name, field = next(
-            (name, field)
-            for name, field in self._model.model_fields.items()
-            if (field.alias or name) == key
-        )
+    def get(self, key: str) -> Any:  # noqa: ANN401 - a value of the field's type
+        """The key's value, or its default if the key is missing; None if it cannot be read."""
+        fields = self._model.model_fields.items()
+        name, field = next(entry for entry in fields if (entry[1].alias or entry[0]) == key)
         if key not in self.raw:
-            return (
-                None
-                if field.is_required()
-                else field.get_default(call_default_factory=True, validated_data={})
-            )
+            if field.is_required():
+                return None
+            return field.get_default(call_default_factory=True, validated_data={})
         try:
             return _adapter(self._model, name).validate_python(self.raw[key], context=self._context)
         except ValidationError:
             return None
 
     def items(self, key: str) -> list[tuple[int, object]]:
-        """Position and raw value of a list's items; none when it is no list."""
-        found = self.raw.get(key)
-        return list(enumerate(found)) if isinstance(found, list) else []
+        """Position and raw value of a list's items; empty if the value is no list."""
+        items = self.raw.get(key)
+        return list(enumerate(items)) if isinstance(items, list) else []
 
 
 @cache
 def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
     field = model.model_fields[name]
-    annotation: Any = (
-        Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-    )
+    annotation: Any = field.annotation
+    if field.metadata:
+        annotation = Annotated[annotation, *field.metadata]
     return TypeAdapter(annotation)
 
 
 def read_text(
     path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, may_be_pipe: bool = True
 ) -> str:
-    """Text of a configuration file of at most ``most`` bytes.
-
-    ConfigError when there is none that could be one.
-    """
+    """Text of a configuration file of at most ``most`` bytes, else ConfigError."""
     try:
         content = read_bounded(path, most, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file: {advice}") from None
     except OSError as error:
-        size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
-        too_large = f"is larger than {size}, which is no configuration"
-        msg = (
-            f"{path}: "
-            f"{too_large if error.errno == errno.EFBIG else f'cannot be read: {error.strerror}'}"
-        )
-        raise ConfigError(msg) from None
+        problem = f"cannot be read: {error.strerror}"
+        if error.errno == errno.EFBIG:
+            size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
+            problem = f"is larger than {size}, which is no configuration"
+        raise ConfigError(f"{path}: {problem}") from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -120,7 +110,7 @@ def read_text(
 def read_mapping(
     text: str, name: str, environ: Mapping[str, str] | None, *, example: str = "comparisons: [...]"
 ) -> YamlDocument:
-    """The document of a text that is a mapping; ConfigError naming ``name`` for any other text."""
+    """The document of a text that is a mapping. ConfigError, which names ``name``, for others."""
     document = parse_yaml(text, name, os.environ if environ is None else environ)
     if not isinstance(document.data, dict):
         raise ConfigError(
@@ -133,18 +123,19 @@ def read_mapping(
 def validate_document(
     model: type[_ModelT], document: YamlDocument, context: dict[str, object]
 ) -> tuple[_ModelT | None, list[Problem]]:
-    """The model's value, None when there is none, and every problem of the document and its shape."""
+    """The value of the model, None if it is invalid, and all problems of the document."""
     raw = document.data
-    found, errors = validate(model, raw, context)
+    value, errors = validate(model, raw, context)
     if _restore_texts(document, raw, errors):
-        found, errors = validate(model, raw, context)
-    return found, [*document.problems, *except_known(_shape(model, errors, raw), document.problems)]
+        value, errors = validate(model, raw, context)
+    problems = unreported(_shape(model, errors, raw), document.problems)
+    return value, [*document.problems, *problems]
 
 
 def validate(
     model: type[_ModelT], raw: object, context: Mapping[str, object]
 ) -> tuple[_ModelT | None, list[Any]]:
-    """The model's value where all of it is right, else None and pydantic's errors."""
+    """The value of the model, or None and pydantic's errors."""
     try:
         return model.model_validate(raw, context=dict(context)), []
     except ValidationError as error:
@@ -152,8 +143,8 @@ def validate(
 
 
 def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -> bool:
-    # What looks like a number may be meant as text, ``name: 2024`` or ``token: ${DIGITS}``, and
-    # only the model knows.
+    # A number in the file may be a text, ``name: 2024`` or ``token: ${DIGITS}``. That depends on
+    # the model.
     changed = False
     for error in errors:
         path, _ = _resolve(error["loc"], raw)
@@ -167,7 +158,10 @@ def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -
 
 
 def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterator[Problem]:
-    """Pydantic's errors, one problem for each key: of the forms that a value may have, the nearest one."""
+    """Pydantic's errors as one problem for each key.
+
+    If a value may have several forms, the problem is that of the nearest form.
+    """
     misfits: dict[KeyPath, list[Misfit]] = defaultdict(list)
     guesses: set[KeyPath] = set()
     for error in errors:
@@ -175,8 +169,8 @@ def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterat
         value = _at(raw, path)
         lacks_valid_items = error["type"] == "too_short" and isinstance(value, list) and bool(value)
         if error["type"] == "default_factory_not_called" or lacks_valid_items:
-            # A default that waits for what is wrong elsewhere; a list that has items, only none
-            # that is right
+            # The cause is another problem: that of a setting that the default needs, or of the
+            # list's items.
             continue
         if is_guess:
             guesses.add(path)
@@ -214,20 +208,24 @@ def _misfit(
 def _resolve(
     location: Sequence[str | int], raw: object, *, may_be_absent: bool = False
 ) -> tuple[KeyPath, bool]:
-    """The key path of pydantic's location, and whether names of union members had to be left out of it."""
+    """The key path of pydantic's location, and whether it leaves out names of union members."""
     path: KeyPath = ()
-    here, is_guess = raw, False
+    here: Any = raw
+    is_guess = False
     for n, step in enumerate(location):
         is_last = n == len(location) - 1
-        if isinstance(here, dict) and isinstance(step, str):
-            key = step if step in here else f"{step}_file"
-            if key in here or (is_last and may_be_absent):
-                path, here = (*path, key if key in here else step), here.get(key)
-                continue
-        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
-            path, here = (*path, step), here[step]
+        is_item = isinstance(here, list) and isinstance(step, int) and step < len(here)
+        is_key = isinstance(here, dict) and isinstance(step, str)
+        if is_key and step not in here and f"{step}_file" in here:
+            step = f"{step}_file"  # noqa: PLW2901 - the key in the file
+        if is_item or (is_key and step in here):
+            here = here[step]
+        elif is_key and is_last and may_be_absent:
+            here = None
+        else:
+            is_guess = True
             continue
-        is_guess = True
+        path = (*path, step)
     return path, is_guess
 
 
@@ -236,15 +234,17 @@ def _at(raw: object, path: KeyPath) -> Any:  # noqa: ANN401 - raw input is anyth
     for step in path:
         if isinstance(here, dict):
             here = here.get(str(step))
+        elif isinstance(here, list) and isinstance(step, int):
+            here = here[step]
         else:
-            here = here[step] if isinstance(here, list) and isinstance(step, int) else None
+            return None
     return here
 
 
-def except_known(found: Iterable[Problem], known: Sequence[Problem]) -> Iterator[Problem]:
-    """Problems but for those at a key that is known to be wrong."""
-    wrong = {problem.path for problem in known}
-    return (problem for problem in found if problem.path not in wrong)
+def unreported(problems: Iterable[Problem], reported: Sequence[Problem]) -> Iterator[Problem]:
+    """The problems of keys that have no reported problem."""
+    paths = {problem.path for problem in reported}
+    return (problem for problem in problems if problem.path not in paths)
 
 
 def report_lines(
@@ -252,24 +252,21 @@ def report_lines(
 ) -> Iterator[str]:
     """Problems as ``name:line: key: message``, by line, at most MAX_PROBLEMS.
 
-    Key paths below ``inside`` begin there.
+    Key paths below ``inside`` begin there. Values of variables are hidden.
     """
-    outside = sorted(
-        (value for value in document.expanded if len(value) >= _SHORTEST_SECRET),
-        key=len,
-        reverse=True,
-    )
-    placed = sorted(
-        ((each.line or document.line(each.path), each) for each in problems),
-        key=lambda pair: pair[0],
-    )
-    for line, problem in placed[:MAX_PROBLEMS]:
-        message = " ".join(problem.message.split())
-        for value in outside:
-            message = message.replace(value, "...")
-        where = dotted_path(
-            problem.path[len(inside) :] if problem.path[: len(inside)] == inside else problem.path
-        )
-        yield f"{name}:{line}: {where}: {message}" if where else f"{name}:{line}: {message}"
-    if len(placed) > MAX_PROBLEMS:
-        yield f"{name}: and {len(placed) - MAX_PROBLEMS} problems more"
+    secrets = [value for value in document.expanded if len(value) >= _SHORTEST_SECRET]
+    secrets.sort(key=len, reverse=True)
+    by_line = [(each.line or document.line(each.path), each) for each in problems]
+    by_line.sort(key=lambda pair: pair[0])
+    for line, problem in by_line[:MAX_PROBLEMS]:
+        shown = problem.message
+        shown = " ".join(shown.split())
+        for value in secrets:
+            shown = shown.replace(value, "...")
+        path = problem.path
+        if path[: len(inside)] == inside:
+            path = path[len(inside) :]
+        place = [f"{name}:{line}", dotted_path(path), shown]
+        yield ": ".join(filter(None, place))
+    if len(by_line) > MAX_PROBLEMS:
+        yield f"{name}: and {len(by_line) - MAX_PROBLEMS} problems more"

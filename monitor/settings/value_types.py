@@ -1,4 +1,4 @@
-"""Types of values of settings: each checks a text and stores its canonical form."""
+"""Types of the values of settings. Each type checks a text and stores its canonical form."""
 
 import re
 from collections.abc import Callable
@@ -27,15 +27,13 @@ _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}").fullmatch
 _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
 _SHORTEST = timedelta(seconds=5)
+_FIRST_YEAR, _LAST_YEAR = 1970, 9998  # of slots
 _YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
 def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
-    """Store a text in the form in which prints what it parses to.
-
-    A MonitorError of the parser is the setting's problem.
-    """
+    """Store the text of the parsed value. A MonitorError of the parser becomes a ValueError."""
 
     def check(text: str) -> str:
         try:
@@ -49,40 +47,37 @@ def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
 def parse_metric(text: str) -> Metric:
     """The metric of that name.
 
-    ValueError for one that was cut at its comma, MetricError for an unknown one.
+    ValueError for a name that YAML cut at its comma, MetricError for an unknown name.
     """
     if text.count("(") != text.count(")"):
-        example = "ndcg(arm=candidate, gain=linear)"
         raise ValueError(
             "is part of a name that was cut at its comma: put the whole name in quotes, such "
-            "as "
-            f'"{example}"'
+            'as "ndcg(arm=candidate, gain=linear)"'
         )
     return parse(text)
 
 
-def parse_days(text: str) -> tuple[date, date]:
-    """First and last of the days that a text such as ``2026-12-24..2026-12-26`` names.
-
-    ValueError for none.
-    """
-    first, _, last = text.partition("..")
+def parse_days(days: str) -> tuple[date, date]:
+    """First and last day of ``2026-12-24..2026-12-26`` or of one day, else ValueError."""
+    begin, _, end = days.partition("..")
     try:
-        days = date.fromisoformat(first.strip()), date.fromisoformat((last or first).strip())
+        first, last = date.fromisoformat(begin.strip()), date.fromisoformat((end or begin).strip())
     except ValueError:
-        days = date.max, date.min
-    if not 1970 <= days[0].year <= days[1].year < 9999 or days[0] > days[1]:  # noqa: PLR2004 - the years that slots may have
+        first, last = date.max, date.min
+    if first > last or first.year < _FIRST_YEAR or last.year > _LAST_YEAR:
         raise ValueError(
             "must be a day such as 2026-12-24, or the first and the last of several: "
             "2026-12-24..2026-12-26"
         )
-    return days
+    return first, last
 
 
 def _keep(value: object) -> object:
     word = str(value).strip().lower()
-    if word in _YES | _NO:
-        return Keep.ALL if word in _YES else Keep.NONE
+    if word in _YES:
+        return Keep.ALL
+    if word in _NO:
+        return Keep.NONE
     if word in set(Keep):
         return Keep(word)
     if not re.fullmatch(r"[1-9]\d{0,11}", word):
@@ -96,8 +91,8 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
         parse_url(secret)
         return secret if base is None else absolute_url(secret, Path(base))
     except ConfigError as error:
-        message = re.sub(r"^database: (?:'[^']*' )?", "", str(error))
-        raise ValueError(message) from None
+        # The setting and its value are named by the problem, and not quoted here.
+        raise ValueError(re.sub(r"^database: (?:'[^']*' )?", "", str(error))) from None
 
 
 ComparisonName = Annotated[str, must(is_name, NO_NAME)]
@@ -122,12 +117,12 @@ SegmentName = Annotated[
     AfterValidator(name_segment),
 ]
 _is_choice = must(
-    lambda given: not isinstance(given, str) or given in {ALL, "each"},
+    lambda value: not isinstance(value, str) or value in {ALL, "each"},
     "must be all, each, or a list of segments such as [all, country=UK]",
 )
 SegmentChoice = BeforeValidator(_is_choice.func)
 _is_no_time = must(
-    lambda given: not _DURATION_LIKE.fullmatch(str(given).strip()),
+    lambda value: not _DURATION_LIKE.fullmatch(str(value).strip()),
     "counts consecutive runs, not time: write a whole number, such as 2",
 )
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_no_time.func)]
@@ -141,7 +136,7 @@ PublicUrl = Annotated[
     must(web_url_of, "must be a URL: https://host/path"),
     must(
         lambda url: "@" not in urlsplit(url).netloc,
-        "must not hold a user or password: everybody who is notified sees it",
+        "must not contain a user or password: everybody who is notified sees it",
     ),
 ]
 LeaseTime = Annotated[
@@ -151,7 +146,7 @@ ItemUrl = Annotated[
     PublicUrl,
     must(
         _ITEM_URL,
-        "must hold {item} behind its host, and no other braces: https://shop.example.com/{item}",
+        "must contain {item} after its host, and no other braces: https://shop.example.com/{item}",
     ),
 ]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]

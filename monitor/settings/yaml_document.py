@@ -1,7 +1,8 @@
-"""YAML text as plain data in which every key path knows its line, with ``${NAME}`` expanded. Reads no file, knows no setting.
+"""YAML text as plain data, with a line for each key path and with ``${NAME}`` expanded.
 
-Unlike YAML 1.1 ``yes``, ``no``, ``on``, ``off``, dates, ``1:30`` and keys are text; tags are refused but for the basic ones.
-``$${`` stands for ``${`` itself; a ``$`` before anything else is a ``$``.
+Unlike in YAML 1.1, ``yes``, ``no``, ``on``, ``off``, dates, ``1:30`` and all keys are text. Only
+basic tags are allowed. ``$${`` means ``${``. A ``$`` before another character does not change. This
+module reads no file and has no settings.
 """
 
 import re
@@ -30,24 +31,27 @@ _FLOAT = re.compile(
     r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
     re.ASCII,
 )
-_UNFIT = re.compile(
-    "[\0\ud800-\udfff]"
-)  # escapes, or a variable that is no UTF-8; JSON's halves come in pairs, YAML's do not
-_IS_UNFIT = 'holds "\\0" or half of a character: neither can stand in a text'
+# From escapes, or from a variable that is not UTF-8. Unlike JSON, YAML has no surrogate pairs.
+_UNFIT = re.compile("[\0\ud800-\udfff]")
+_IS_UNFIT = 'contains "\\0" or half of a character, which no text can have'
 _TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
 _STRING_TAG = "tag:yaml.org,2002:str"
 _SYNTAX_ADVICE = {
-    "found undefined alias": "an alias without its anchor; a value that begins with * must be quoted",
-    "found duplicate anchor": "an anchor is given twice; a value that begins with & must be quoted",
+    "found undefined alias": (
+        "an alias without its anchor; a value that begins with * must be quoted"
+    ),
+    "found duplicate anchor": (
+        "an anchor is given twice; a value that begins with & must be quoted"
+    ),
     "found undefined tag handle": "an unknown tag; a value that begins with ! must be quoted",
     "found character '\\t'": "a tab cannot indent or begin a value; use spaces",
     "expected a single document": "a second document begins here; only one is read",
 }
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
-_UNLIKE = re.compile(r"[\t!]")  # libyaml takes tabs and tags otherwise
+_UNLIKE = re.compile(r"[\t!]")  # libyaml treats tabs and tags differently
 _DERIVED = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # not every PyYAML has libyaml
@@ -56,7 +60,7 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # not every PyYAML
 class _Fast(Composer, _Parser):  # type: ignore[misc]
     """Reads eight times as fast, by libyaml.
 
-    Nodes are made in Python, where nesting too deep is an error and not a crash.
+    Python makes the nodes, because deep nesting is an error in Python and a crash in C.
     """
 
     def __init__(self, stream: str) -> None:
@@ -65,19 +69,20 @@ class _Fast(Composer, _Parser):  # type: ignore[misc]
 
 
 def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The text with variables put in, and their values.
+    """The text with expanded variables, and their values.
 
     ValueError names a variable that is not set.
     """
-    used: list[str] = []
+    values: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
         if match[0] == "$${":
             return "${"
-        used.append(_value(match, environ))
-        return used[-1]
+        value = _value(match, environ)
+        values.append(value)
+        return value
 
-    return _REFERENCE.sub(replace, text), used
+    return _REFERENCE.sub(replace, text), values
 
 
 def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
@@ -99,18 +104,19 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
 
 
 class EmptyConfigError(ConfigError):
-    """There is nothing in the text but blanks and comments."""
+    """The text has only blanks and comments."""
 
 
 @dataclass(slots=True)
 class YamlDocument:
-    """Plain data, the line of each key path, problems, and the values of variables."""
+    """Plain data, the line of each key path, problems, and the values of variables.
+
+    ``texts`` are unquoted values as they are written, for settings that are text.
+    """
 
     data: object = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
-    texts: dict[KeyPath, str] = field(
-        default_factory=dict
-    )  # unquoted numbers and words as written, for settings that are text
+    texts: dict[KeyPath, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     expanded: set[str] = field(default_factory=set)
 
@@ -120,16 +126,16 @@ class YamlDocument:
         return self.data if isinstance(self.data, dict) else {}
 
     def line(self, path: KeyPath) -> int:
-        """Line of the key or list item at this path; of its nearest parent when it is not there."""
+        """Line of the key or list item at this path, or of its nearest parent."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument:
-    """Read a text as plain data, with ``${NAME}`` expanded.
+    """The text as plain data, with ``${NAME}`` expanded.
 
-    ConfigError naming ``name`` when it is no YAML document.
+    ConfigError, which names ``name``, if it is no YAML document.
     """
     node = _compose(text, name)
     if node is None:
@@ -141,37 +147,36 @@ def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument
 
 def _compose(text: str, name: str) -> yaml.Node | None:
     if not _UNLIKE.search(text):
-        with suppress(
-            yaml.YAMLError, ValueError, RecursionError
-        ):  # said below, in the words of the other
+        # The other parser reports the error below.
+        with suppress(yaml.YAMLError, ValueError, RecursionError):
             return yaml.compose(text, Loader=_Fast)
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        msg = f"{name}:{line}: a control character stands here; only text is allowed"
+        problem = f"{name}:{line}: a control character is here; only text is allowed"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        msg = f"{name}:{mark.line + 1}: {_syntax(error)}" if mark else f"{name}: {_syntax(error)}"
-    except (
-        RecursionError,
-        ValueError,
-        OverflowError,
-    ):  # deep nesting; "\U00110000"; "%YAML 9999..."
-        msg = f"{name}: nested too deeply, or an escape or directive out of range"
-    raise ConfigError(msg)
+        place = f"{name}:{mark.line + 1}" if mark else name
+        problem = f"{place}: {_syntax(error)}"
+    except (RecursionError, ValueError, OverflowError):  # ValueError: "\U00110000", "%YAML 9999..."
+        problem = f"{name}: nested too deeply, or an escape or directive out of range"
+    raise ConfigError(problem)
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> str:
-    # What the parser quotes from the text is left out: it may be a secret written without quotes.
+    # Quotes from the file are not shown, because they may be secrets.
     problem = error.problem or "cannot be read"
-    whole = f"{error.context}, {problem}" if error.context else problem
-    for sign, advice in _SYNTAX_ADVICE.items():
-        if sign in whole:
+    if error.context:
+        problem = f"{error.context}, {problem}"
+    for yaml_words, advice in _SYNTAX_ADVICE.items():
+        if yaml_words in problem:
             return f"not valid YAML: {advice}"
-    return "not valid YAML: " + _QUOTED.sub(
-        lambda match: match[0] if _HARMLESS.fullmatch(match[0]) else "...", whole
-    )
+    return f"not valid YAML: {_QUOTED.sub(_hide_quote, problem)}"
+
+
+def _hide_quote(match: re.Match[str]) -> str:
+    return match[0] if _HARMLESS.fullmatch(match[0]) else "..."
 
 
 class _Builder:
@@ -206,9 +211,9 @@ class _Builder:
     def _admit(self, node: yaml.Node, path: KeyPath) -> None:
         self._values += 1
         if id(node) in self._open:
-            message = "an alias stands inside of what it stands for"
+            message = "an alias is inside of the value that it refers to"
         elif self._values > _MAX_VALUES:
-            message = f"aliases and values together come to more than {_MAX_VALUES} values"
+            message = f"there are more than {_MAX_VALUES} values, with those of aliases"
         elif len(path) > _MAX_DEPTH:
             message = f"nested more than {_MAX_DEPTH} levels deep"
         else:
@@ -222,22 +227,24 @@ class _Builder:
             self._admit(key, path)
             if key.tag == "tag:yaml.org,2002:merge":
                 merged.extend(self._merged(value, path))
-            elif (name := self._key(key, path)) is not None and name in built:
+                continue
+            name = self._key(key, path)
+            if name is None:
+                continue
+            line = key.start_mark.line + 1
+            if name in built:
                 first = self.document.lines[*path, name]
-                self._report(
-                    (*path, name),
-                    key.start_mark.line + 1,
-                    f"given twice; it already stands on line {first}",
-                )
-            elif name is not None:
-                built[name] = self.build(value, (*path, name), key.start_mark.line + 1)
+                self._report((*path, name), line, f"given twice; it is already on line {first}")
+            else:
+                built[name] = self.build(value, (*path, name), line)
         for key, value in merged:
-            if (name := self._key(key, path)) is not None and name not in built:
+            name = self._key(key, path)
+            if name is not None and name not in built:
                 built[name] = self.build(value, (*path, name), key.start_mark.line + 1)
         return built
 
     def _merged(self, node: yaml.Node, path: KeyPath) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """Pairs that ``<<: *anchor`` brings in; earlier ones win."""
+        """The pairs of ``<<: *anchor``. Of pairs with the same key the first is used."""
         for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             self._admit(source, path)
             if not isinstance(source, yaml.MappingNode):
@@ -271,40 +278,37 @@ class _Builder:
 
     def _scalar(self, node: yaml.ScalarNode, path: KeyPath, line: int) -> object:
         try:
-            text, used = _expand(node.value, self._environ)
+            text, values = _expand(node.value, self._environ)
         except ValueError as error:
             self._report(path, line, str(error))
             return node.value
-        self.document.expanded.update(used)
+        self.document.expanded.update(values)
         if _UNFIT.search(text):
             self._report(path, line, _IS_UNFIT)
             return _UNFIT.sub("?", text)
-        if not node.style:  # libyaml writes "" for none
+        if not node.style:  # None, or "" from libyaml
             self.document.texts[path] = text
-        return _plain(node, text, is_variable=bool(used))
+        return _plain(node, text, is_variable=bool(values))
 
     def _report(self, path: KeyPath, line: int, message: str) -> None:
         self.document.problems.append(Problem(path, message, line))
 
 
 def _is_implicit(node: yaml.Node) -> bool:
-    # The parser derives some tags by YAML 1.1's own rules (dates, ``=``) rather than reading them
-    # from the text.
+    # The parser derives some tags by the rules of YAML 1.1 (dates, ``=``).
     return isinstance(node, yaml.ScalarNode) and not node.style and node.tag in _DERIVED
 
 
-def _plain(node: yaml.ScalarNode, text: str, *, is_variable: bool) -> object:
-    # A variable never makes a null: an empty one is empty text.
+def _plain(node: yaml.ScalarNode, scalar: str, *, is_variable: bool) -> object:
+    # An empty variable is empty text, never null.
     if node.style or (node.tag == _STRING_TAG and not is_variable):
-        return text
-    if not is_variable and _NULL.fullmatch(text):
+        return scalar
+    if not is_variable and _NULL.fullmatch(scalar):
         return None
-    if _BOOL.fullmatch(text):
-        return text.lower() == "true"
-    if _INT.fullmatch(text):
-        return int(text)
-    return (
-        float(text.replace(".inf", "inf").replace(".nan", "nan"))
-        if _FLOAT.fullmatch(text)
-        else text
-    )
+    if _BOOL.fullmatch(scalar):
+        return scalar.lower() == "true"
+    if _INT.fullmatch(scalar):
+        return int(scalar)
+    if _FLOAT.fullmatch(scalar):
+        return float(scalar.replace(".inf", "inf").replace(".nan", "nan"))
+    return scalar

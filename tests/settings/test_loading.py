@@ -154,7 +154,7 @@ def test_a_configuration_may_come_through_a_pipe():
     ("content", "told"),
     [
         (b"listen: x\nname: caf\xe9\n", ":2: is not UTF-8 text: save it as UTF-8"),
-        (b"listen: x\nname: a\x00b\n", ":2: a control character stands here; only text is allowed"),
+        (b"listen: x\nname: a\x00b\n", ":2: a control character is here; only text is allowed"),
         (b"a: " + b"[" * 1000, ": nested too deeply, or an escape or directive out of range"),
         (b"\xff" * 10_000_000, ": is larger than 1 MiB, which is no configuration"),
     ],

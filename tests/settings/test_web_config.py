@@ -80,15 +80,15 @@ def test_no_text_holds_what_no_file_and_no_page_can_take(tmp_path, web):
         with pytest.raises(ConfigError) as caught:
             load_with(tmp_path, web.replace("U", unfit))
         said = (
-            f'{tmp_path}/web.yaml:1: {TEXTS[web]}: holds "\\0" or half of a character: '
-            "neither can stand in a text"
+            f'{tmp_path}/web.yaml:1: {TEXTS[web]}: contains "\\0" or half of a character, '
+            "which no text can have"
         )
         assert str(caught.value) == said
 
 
 def test_neither_does_a_text_of_the_main_file_or_of_its_variables(tmp_path):
     for text in (r'"a\0"', '"${X}"'):
-        with pytest.raises(ConfigError, match=r":1: database: holds .* or half of a character"):
+        with pytest.raises(ConfigError, match=r":1: database: contains .* or half of a character"):
             parse_settings(
                 f"database: {text}\n{MINIMAL}",
                 name="x",
