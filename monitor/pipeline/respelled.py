@@ -47,7 +47,7 @@ def find_respelled(
         segment_share=1.0,
         users=users,
         compared=users,
-        explained=finding and finding.explained,
+        explained=None if finding is None else finding.explained,
         spelling=spellings[0],
     )
 
@@ -92,7 +92,7 @@ def _respelled_since(
         segment_share=float(of_segment.mean()),
         users=int(hit.sum()),
         compared=len(scene.batch),
-        explained=finding and finding.explained,
+        explained=None if finding is None else finding.explained,
         is_exact=bool(of_segment.all() and of_segment.sum() == hit.sum()),
         spelling=spelling,
     )

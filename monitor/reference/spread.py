@@ -167,15 +167,12 @@ class PastAlarms:
     healthy: Flags  # these teach
     alarms: Flags  # some alert of the segment was pending or firing after the run
     firing: Flags  # that of this series was
-    far: Flags | None = (
-        None  # it lay farther out than healthy runs do when an alert ends; None: nobody knows
-    )
-    accepted: Sequence[
-        tuple[int, int]
-    ] = ()  # of each level that a person accepted the first row, and the row next then
-    settled: int = (
-        SETTLED_RUNS  # runs in alarm at one level, the present one included, that make it normal
-    )
+    # It lay farther out than healthy runs do when an alert ends; None: nobody knows
+    far: Flags | None = None
+    # Of each level that a person accepted the first row, and the row next then
+    accepted: Sequence[tuple[int, int]] = ()
+    # Runs in alarm at one level, the present one included, that make it normal
+    settled: int = SETTLED_RUNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,8 @@ class Budget:
 
     runs: float
     segments: Sequence[str]
-    looks: Mapping[
-        str, float
-    ]  # weights of what is judged in every segment, such as ``drop mean of extended_tau``
+    # Weights of what is judged in every segment, such as ``drop mean of extended_tau``
+    looks: Mapping[str, float]
 
     def share(self, segment: str, look: str) -> float:
         """Chance of a false alarm that one look at one segment may take in one run.
