@@ -20,6 +20,6 @@ Rows: TypeAlias = npt.NDArray[np.intp]  # positions in another array
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 Ids: TypeAlias = "npt.NDArray[Any] | ExtensionArray"
-"""Ids without nulls: int32, int64, float64, pandas ``str``, a Categorical of one of these, or object.
+"""Ids without nulls: int32, int64, float64, pandas ``str``, a Categorical of these, or object.
 
 `monitor.pairing.ids` defines which ids are equal: 42 and "42" are."""

@@ -101,4 +101,4 @@ class Comparison:
         "baseline",
         "candidate",
     )  # each by its own name in the family: one of several is NAME.KEY
-    item_url: str | None = None  # page of an item, whose id stands for ``{item}``
+    item_url: str | None = None  # page of an item, with ``{item}`` for the id

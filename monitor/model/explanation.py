@@ -135,7 +135,7 @@ class SegmentFall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposedItem:
-    """An item's exposure before and after, 1 on top of every list, and the share of lists with it."""
+    """An item's exposure before and after, 1 on top of every list, and its share of lists."""
 
     item: str
     title: str | None

@@ -74,7 +74,7 @@ class Memory:
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
     accepted: tuple[Transition, ...] = ()  # levels that are normal since somebody said so
     last_lists: KeptLists | None = None  # of the last run that kept any
-    # From which run on rules learn anew, while they have too few runs
+    # Slot from which on rules learn again, while they have too few runs
     anew_since: datetime | None = None
     former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
     former_slot: datetime | None = None

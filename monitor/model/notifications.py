@@ -73,7 +73,7 @@ class MessageStatus(StrEnum):
 
 
 class Updates(StrEnum):
-    """What a receiver gets when alerts join an incident that it knows and nobody has to be paged."""
+    """What a receiver gets if alerts join an incident that it knows without a new page."""
 
     NONE = "none"  # the next message of the incident includes them
     UNPAGED = "unpaged"  # a message that pages nobody

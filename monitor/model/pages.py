@@ -107,7 +107,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentHistory:
-    """The transitions of one incident in the order they were stored, and the attempts to send them."""
+    """The transitions of one incident in the order they were stored, and attempts to send them."""
 
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...] = field(default_factory=tuple)

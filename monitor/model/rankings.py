@@ -68,7 +68,7 @@ class Traces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingTable:
-    """Lists of n users from one arm, as received: possibly longer than k, empty, with duplicates."""
+    """Lists of n users from one arm as received: maybe longer than k, empty, with duplicates."""
 
     users: pd.Index  # n unique ids, from sources pandas ``str``
     # N + 1, ascending int64 from 0: user i has items[offsets[i]:offsets[i + 1]], best first
@@ -90,7 +90,7 @@ class Pull:
     failures: Mapping[str, CoverageReason]
     # What happened, to whom for example, without secrets
     notes: Mapping[CoverageReason, str] = field(default_factory=dict)
-    # Of the model: how many users each answered, where it is told
+    # How many users each version of the model answered, if it is reported
     versions: Mapping[str, int] = field(default_factory=dict)
     unreadable: tuple[Unreadable, ...] = ()
 
@@ -273,7 +273,7 @@ class CoverageNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRow:
-    """One segment's coverage: users asked, users paired, and users by arm and reason (zero counts left out)."""
+    """One segment's coverage: users asked, users paired, and users by arm and reason, without 0."""
 
     segment: str
     asked: int

@@ -228,7 +228,10 @@ Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 
 
 def describe_series(rule: SeriesRule) -> str:
-    """What the rule judges. It changes with the meaning of the values, so that old lessons expire."""
+    """What the rule judges.
+
+    It changes with the meaning of the values, so that old lessons expire.
+    """
     segments = rule.segments if isinstance(rule.segments, str) else ", ".join(rule.segments)
     metric, statistic = rule.subject
     return f"{statistic} of {metric} in {segments} of {rule.min_users} users or more"

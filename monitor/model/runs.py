@@ -96,7 +96,7 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """Requests the top k lists of all users for a slot from both arms, within ``timeout_s`` seconds.
+    """Requests the top k lists of all users from both arms, within ``timeout_s`` seconds.
 
     The ``max_segment_values`` most frequent values of a dimension become segments.
     """
@@ -155,7 +155,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Per-user scores of the paired users: n strings and per metric n float64 (NaN where undefined)."""
+    """Scores of n paired users: their ids, and per metric n float64, NaN if undefined."""
 
     users: pd.Index[str]
     by_metric: Mapping[str, npt.NDArray[np.float64]]

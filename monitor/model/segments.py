@@ -23,7 +23,10 @@ def name_segment(name: str) -> str:
 
 
 def find_nearest(name: str, candidates: Collection[str]) -> str | None:
-    """The most similar candidate of the same dimension, compared by value. None if none is close."""
+    """The most similar candidate of the same dimension, compared by value.
+
+    None if none is close.
+    """
     dimension, _, value = name.rpartition("=")
     nearest, best = None, 0.0
     for candidate in sorted(candidates, key=lambda other: other.rpartition("=")[2]):

@@ -77,7 +77,7 @@ class DerivedMetric(StrEnum):
 
 
 def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
-    """The series and its metric: (over_floor, ``rbo(p=0.9)@10``) for ``over_floor(rbo(p=0.9)@10)``."""
+    """The series and its metric: ``over_floor(ndcg@10)`` gives over_floor and ``ndcg@10``."""
     if match := _DERIVED.fullmatch(name):
         return DerivedMetric(match[1]), match[2]
     return None, name

@@ -14,7 +14,10 @@ from monitor.reference.season import Phases, remove_seasons
 from monitor.reference.spread import PastAlarms, find_levels, measure_spread
 
 WINDOW = 60
-"""Newest runs that a reference uses. More runs hardly change the t quantile, and may be outdated."""
+"""Newest runs that a reference uses.
+
+More runs hardly change the t quantile, and may be outdated.
+"""
 RESOLUTION = 1e-9
 """Least spread, as a share of the center, or of 1 if that is more.
 
@@ -56,7 +59,7 @@ def refer(
     phases: Sequence[Phases] = (),
     alarms: PastAlarms | None = None,
 ) -> Reference:
-    """Reference of m series from past ``values`` and their sampling errors, (runs, m), oldest first.
+    """Reference of m series from past ``values`` and sampling errors, (runs, m), oldest first.
 
     NaN for runs that do not count. Runs that are unhealthy by ``alarms`` count only for seasons
     and new levels. The newest WINDOW healthy runs have the weight 1 / (run-to-run variance + own

@@ -184,7 +184,10 @@ class CountReference:
         return p
 
     def limit(self, users: Floats, share: Floats) -> Floats:
-        """The most normal users (m,): more have at most the chance ``share``. Not rounded, or NaN."""
+        """The most normal users (m,): more have at most the chance ``share``.
+
+        Not rounded, or NaN.
+        """
         low, high = np.zeros(self.rate.shape), np.minimum(users, _MOST_USERS)
         for _ in range(_STEPS):
             middle = (low + high) / 2
@@ -214,7 +217,7 @@ def judge_rare(
 ) -> tuple[Floats, Floats, Flags]:
     """Upper limits as angles, p-values, and whether a series was judged as a count, (m,) each.
 
-    - ``is_share`` (m,): the series that are angles of shares. Only rare shares are judged as counts.
+    - ``is_share`` (m,): the series that are angles of shares. Rare ones are judged as counts.
     - ``past``: angles and errors of past runs, (runs, m); ``now``: those of this run, (m,).
     - ``shares`` (m,): chances of a false alarm.
     - ``by_angle``: limits and p-values of the other series.

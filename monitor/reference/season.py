@@ -30,7 +30,7 @@ raise six times as many false trends. With many series the worst estimate counts
 MOST_CORRELATION = 0.95
 """Largest correlation used. With more, a trend could hardly be detected."""
 DRIFTS = (0.5, 1.0, 1.5, 2.5)
-"""Sizes of a lasting shift that evidence is collected for, in standard deviations of a healthy run."""
+"""Sizes of a lasting shift to detect, in standard deviations of a healthy run."""
 MOST_Z = 3.5
 """Largest z that counts for a trend, because a single bad run is a drop.
 
@@ -48,7 +48,7 @@ class Phases:
     under_way: int = 0
     """Newest runs in the same recurrence as the next run, such as today. They teach no season."""
     is_known_at_once: bool = False
-    """Whether one recurrence in alarm from its first to its last run is a season, as for weekdays."""
+    """Whether one recurrence that is in alarm in all its runs is a season, as for weekdays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,9 +235,9 @@ def _find_ill(
 
 
 def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
-    """RECURRING ill blocks of a phase in a row, (blocks, m), and the phase's runs before, (runs, m).
+    """Find RECURRING ill blocks of a phase in a row.
 
-    Returns the runs first.
+    Returns the earlier runs of the phase, (runs, m), and these blocks, (blocks, m).
     """
     outdated = np.zeros((len(rows), ill.shape[1]), dtype=np.bool_)
     recurring = np.zeros(ill.shape, dtype=np.bool_)
@@ -318,7 +318,7 @@ def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
 
 
 def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
-    """Z values that may be summed over runs: z sqrt((1 - r) / (1 + r)) for lag-1 correlation r >= 0.
+    """Discounted z for sums over runs: z sqrt((1 - r) / (1 + r)) for lag-1 correlation r >= 0.
 
     The variance of a sum is (1 + r) / (1 - r) times as large for an autoregressive series as for
     independent runs. This is an approximation, checked by simulation.

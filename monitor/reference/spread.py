@@ -18,7 +18,10 @@ The rest of such a history varies far too little. At 0.01 the false alarms at 1e
 rise to 3.6 times their rate. At 0.001 they keep it.
 """
 LEAST_RUNS_FOR_OUTLIERS = 5
-"""With fewer runs, none is an outlier. With five, one must be forty times the others' spread off."""
+"""With fewer runs, none is an outlier.
+
+With five, one must be forty times the others' spread off.
+"""
 MOST_REJECTED = 4
 """At most one run in so many (but at least one) may be an outlier. With more, values alone do not
 distinguish bad from normal runs."""
@@ -185,7 +188,10 @@ class Levels:
 
 
 def find_levels(values: Floats, past: PastAlarms) -> Levels:
-    """Find levels in the past runs, (runs, m), that became normal. Each is found without later runs."""
+    """Find levels in the past runs, (runs, m), that became normal.
+
+    Each is found without later runs.
+    """
     teaches = past.healthy & ~np.isnan(values)
     none = np.zeros(values.shape[1])
     levels = Levels(

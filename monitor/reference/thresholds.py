@@ -25,6 +25,10 @@ SHARE_OF_ALL = 0.5
 """Part of the budget for ``all``, if there are other segments."""
 USUALLY, NEARLY_ALWAYS = 0.5, 0.95
 """Chances of detection that a threshold is described by."""
+_MOST_SHARE = 0.5
+"""The chance of a false page must be below this."""
+_LEAST_LEARNED = 2
+"""Least number of healthy runs that define what is normal."""
 _NORMAL_DF = 1e4
 """Degrees of freedom from which on Student's t is normal to four figures."""
 
@@ -37,9 +41,9 @@ class Budget:
     other segments. Either gets everything if the other does not exist.
 
     Promise: the mean time to the first false page is at least SAFETY * ``runs``, however the series
-    depend on each other. The shares sum to 1 / (SAFETY * runs). A drop rule that breaches in healthy
-    runs with at most its share, given the past, and a trend rule that fires at evidence 1 / share
-    are e-detectors with that average run length. Their weighted sum is an e-detector too (Shin,
+    depend on each other. The shares sum to 1 / (SAFETY * runs). A drop rule that breaches in
+    healthy runs with at most its share, given the past, is an e-detector with that average run
+    length. So is a trend rule that fires at evidence 1 / share, and their weighted sum (Shin,
     Ramdas and Rinaldo 2023). So trends of several looks may fire as one, once the sum of
     share * evidence reaches 1. SAFETY covers autocorrelation and tails.
     Nothing is promised if the history is not healthy.
@@ -129,7 +133,8 @@ class DropSearch:
         """Check the ranges. NaN is out of all of them."""
         if not (self.sd >= 0 and self.wander >= 0 and 0 < self.sd + self.wander < math.inf):
             raise InputError("sd and wander must be finite and at least 0, and one of them above")
-        if not (0 < self.share < 0.5 and self.share < self.power < 1 and self.learned >= 2):  # noqa: PLR2004 - see the docstring
+        is_valid_share = 0 < self.share < _MOST_SHARE and self.share < self.power < 1
+        if not (is_valid_share and self.learned >= _LEAST_LEARNED):
             msg = (
                 "the share must be between 0 and 0.5, the power between the share and 1, and the "
                 "number of healthy runs at least 2"
