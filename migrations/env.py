@@ -1,4 +1,4 @@
-"""Alembic's entry: migrates over the connection of monitor.storage.schema_version, inside that connection's transaction."""
+"""Alembic's entry: migrates in the transaction of the connection of schema_version."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Measures of what one arm lists to all users together, each an `ArmMetric` by name: how much, how evenly, how new."""
+"""Metrics of what one arm lists to all users together, each an `ArmMetric` with a name."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,14 +19,14 @@ from monitor.model.statistics import CHURN, Lack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastLists:
-    """What one arm listed in its last run, in the codes of the batch of this run's n users.
+    """What one arm listed in its last run, as codes of the batch of this run's n users.
 
-    Any negative number: not in it.
+    A negative code is an item that is not in the batch.
     """
 
     codes: Codes  # (n, any width), cut to this run's k
     lengths: Codes  # (n,), 0 for a user who was not in that run
-    exposed: Codes  # what the arm listed to anybody, in any order, repeated or not
+    exposed: Codes  # what the arm listed to any user, in any order, possibly repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,55 +35,56 @@ class ArmLists:
 
     codes: Codes  # (n, k) >= 0, below ``items``, padded with -1
     items: int
-    catalogue: int  # how many items could be listed
-    repeated: Integers  # (n,), a number for each list that several users have, -1 for others
-    known: Mapping[str, Floats]  # by name, (n,) of users or (n, k) of places, NaN where not known
-    is_new: Flags | None  # (items,), listed to nobody in the last run
+    catalogue: int  # how many items can be listed
+    repeated: Integers  # (n,), a number for each list that several users have, -1 for other lists
+    values: Mapping[str, Floats]  # by name, (n,) of users or (n, k) of places, NaN if unknown
+    is_new: Flags | None  # (items,), not listed to any user in the last run
 
 
 class Listing:
-    """What an arm lists to a segment's users (``rows``), cut on demand.
+    """What an arm lists to a segment's users (``rows``).
 
-    ``catalogue`` and ``is_new`` stay those of all.
+    ``catalogue`` and ``is_new`` are those of all users.
     """
 
-    def __init__(self, whole: ArmLists, rows: Rows) -> None:
-        self._whole = whole
+    def __init__(self, lists: ArmLists, rows: Rows) -> None:
+        self._lists = lists
         self._rows = rows
-        self.catalogue = whole.catalogue
-        self.is_new = whole.is_new
+        self.catalogue = lists.catalogue
+        self.is_new = lists.is_new
 
     @cached_property
     def n(self) -> int:
-        """Number of lists that hold an item."""
-        return int((self._whole.codes[self._rows, 0] >= 0).sum())
+        """Number of lists that contain an item."""
+        return int((self._lists.codes[self._rows, 0] >= 0).sum())
 
     @cached_property
     def exposure(self) -> tuple[Integers, Integers]:
-        """The m items listed, ascending, and how often each is: two integer arrays (m,), counts at least 1."""
-        return exposure.count_items(self._whole.codes, self._rows, self._whole.items)
+        """The m listed items, ascending, and how often each is listed: two integer arrays (m,)."""
+        return exposure.count_items(self._lists.codes, self._rows, self._lists.items)
 
     @property
     def counts(self) -> Integers:
-        """How often each of the m items listed is: integers (m,), at least 1, in the order of ``exposure``."""
+        """How often each item of ``exposure`` is listed: integers (m,), at least 1."""
         return self.exposure[1]
 
     @property
     def largest_group(self) -> int:
         """How many users have the most common list."""
-        return exposure.largest_group(self._whole.repeated[self._rows])
+        return exposure.largest_group(self._lists.repeated[self._rows])
 
-    def known(self, name: str) -> Floats:
-        """The values of that name that are known: float64, flat, none where nothing is."""
-        values = self._whole.known.get(name)
-        cut = np.empty(0) if values is None else values[self._rows]
-        return cut[~np.isnan(cut)]
+    def values(self, name: str) -> Floats:
+        """The known values of that name: float64, flat, possibly empty."""
+        if name not in self._lists.values:
+            return np.empty(0)
+        values = self._lists.values[name][self._rows]
+        return values[~np.isnan(values)]
 
 
 class ArmNeed(StrEnum):
-    """What a metric needs to know beside the lists.
+    """The data that a metric needs in addition to the lists.
 
-    The word is the configuration key that gives it.
+    The value is the name of the configuration key.
     """
 
     SCORES = "scores"
@@ -93,36 +94,37 @@ class ArmNeed(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmMetric:
-    """A named measure of what one arm lists to all users of a segment.
+    """A named metric of what one arm lists to all users of a segment.
 
-    Without parameters; ``str`` is its name.
+    It has no parameters. ``str`` is its name.
     """
 
     name: str
-    meaning: str  # of a high value; nothing is judged
+    meaning: str  # of a high value, without a judgement
     source: str
-    measure: Callable[
-        [Listing], float | None
-    ]  # of at least one item; None where undefined or what it needs is not known
-    count: Callable[[Listing], int] = lambda listing: listing.n  # lists behind the value
+    # Of at least one item; None if undefined or its data are unknown
+    measure: Callable[[Listing], float | None]
+    count: Callable[[Listing], int] = lambda listing: listing.n  # number of lists in the value
     low: float = 0.0
-    high: float = 1.0  # infinite where it grows with what is listed
+    high: float = 1.0  # infinite if it grows with what is listed
     need: ArmNeed | None = None
-    arms: tuple[Arm, ...] = tuple(Arm)  # those that it is measured for
+    arms: tuple[Arm, ...] = tuple(Arm)  # the arms that it is measured for
 
     def __str__(self) -> str:
         return self.name
 
 
 def _normalized_entropy(listing: Listing) -> float | None:
-    if listing.catalogue < 2:  # noqa: PLR2004 - a single item has nothing to be spread over
+    if listing.catalogue < 2:  # noqa: PLR2004 - the entropy of a single item is always 0
         return None
-    # Rounding may leave a little above 1.
+    # Rounding may give a value a little above 1.
     return min(1.0, exposure.entropy(listing.counts) / math.log2(listing.catalogue))
 
 
-def _mean(known: Floats) -> float | None:
-    return float(known.mean()) if len(known) else None
+def _mean(values: Floats) -> float | None:
+    if not len(values):
+        return None
+    return float(values.mean())
 
 
 def _novelty(listing: Listing) -> float | None:
@@ -133,12 +135,11 @@ def _novelty(listing: Listing) -> float | None:
 
 
 def _score_shift(listing: Listing) -> float | None:
-    baseline, candidate = listing.known("baseline_scores"), listing.known("candidate_scores")
-    return (
-        exposure.kolmogorov_smirnov(baseline, candidate)
-        if len(baseline) and len(candidate)
-        else None
-    )
+    baseline = listing.values("baseline_scores")
+    candidate = listing.values("candidate_scores")
+    if not len(baseline) or not len(candidate):
+        return None
+    return exposure.kolmogorov_smirnov(baseline, candidate)
 
 
 def _mean_over_users(
@@ -149,11 +150,11 @@ def _mean_over_users(
     arms: tuple[Arm, ...] = tuple(Arm),
     need: ArmNeed | None = None,
 ) -> ArmMetric:
-    """The mean of what is known of users by this name, over those of whom it is."""
+    """The mean of the users' known values of this name."""
     return ArmMetric(
         name=name,
-        measure=lambda listing: _mean(listing.known(name)),
-        count=lambda listing: len(listing.known(name)),
+        measure=lambda listing: _mean(listing.values(name)),
+        count=lambda listing: len(listing.values(name)),
         meaning=meaning,
         source=source,
         arms=arms,
@@ -165,7 +166,7 @@ _MEASURES = (
     ArmMetric(
         name="catalogue_coverage",
         measure=lambda listing: exposure.catalogue_coverage(listing.counts, listing.catalogue),
-        meaning="Share of the catalogue that is listed to anybody; high: many items get a chance",
+        meaning="Share of the catalogue that is listed to any user; high: many items are shown",
         source=(
             "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
         ),
@@ -184,21 +185,23 @@ _MEASURES = (
         name="exposure_entropy_normalized",
         measure=_normalized_entropy,
         meaning=(
-            "Variety of what is listed, by that of the whole catalogue listed evenly; high: "
-            "evenly spread"
+            "Variety of what is listed, divided by that of the full catalogue listed evenly; "
+            "high: evenly spread"
         ),
-        source="Shannon (1948), A mathematical theory of communication, section 7: relative entropy",
+        source=(
+            "Shannon (1948), A mathematical theory of communication, section 7: relative entropy"
+        ),
     ),
     ArmMetric(
         name="exposure_gini",
         measure=lambda listing: exposure.gini(listing.counts, listing.catalogue),
         meaning=(
-            "Inequality of the items' exposure, those never listed included; high: few items "
+            "Inequality of the items' exposure, including items never listed; high: few items "
             "have most places"
         ),
         source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
     ),
-    # Both arms' lists in one number, stored for the candidate.
+    # One number for both arms, stored for the candidate.
     _mean_over_users(
         Lack.FIRST_DIFFERS.value,
         meaning=(
@@ -219,11 +222,11 @@ _MEASURES = (
     ),
     ArmMetric(
         name="mean_popularity",
-        measure=lambda listing: _mean(listing.known("weights")),
+        measure=lambda listing: _mean(listing.values("weights")),
         high=math.inf,
         meaning=(
-            "Mean weight (popularity, price) of the item at a listed place; high: leans to "
-            "heavy items"
+            "Mean weight (popularity, price) of the item at a listed place; high: many items "
+            "with large weights"
         ),
         need=ArmNeed.ITEM_WEIGHTS,
         source=(
@@ -231,13 +234,14 @@ _MEASURES = (
             "recommendation, over places"
         ),
     ),
-    # Panels of few users reach few items, so that much looks new which was only listed to users not
-    # asked: compare the arms.
+    # A small panel sees few items. Items that were only listed to other users look new, so compare
+    # the arms.
     ArmMetric(
         name="novelty",
         measure=_novelty,
         meaning=(
-            "Share of places whose item the arm listed to nobody in its last run; high: much is new"
+            "Share of places whose item the arm listed to no user in its last run; high: much is "
+            "new"
         ),
         need=ArmNeed.KEEP_LISTS,
         source=(
@@ -245,20 +249,20 @@ _MEASURES = (
             "against the last run, over places"
         ),
     ),
-    # One number for two arms, stored for the candidate. Models that score on different scales are
-    # at 1: only its change counts.
+    # One number for both arms, stored for the candidate. For models with scores on different scales
+    # it is 1, so only its change matters.
     ArmMetric(
         name="score_shift",
         measure=_score_shift,
-        meaning="Distance between the distributions of the two arms' scores; high: scores lie apart",
+        meaning="Distance between the distributions of the two arms' scores; high: scores differ",
         need=ArmNeed.SCORES,
         arms=(Arm.CANDIDATE,),
         source="Smirnov (1939), two-sample statistic",
     ),
-    # Of those with a list in both runs.
+    # Of users with a list in both runs.
     _mean_over_users(
         CHURN,
-        meaning="Share of a user's list that the arm replaced since its last run; high: restless",
+        meaning="Share of a user's list that the arm replaced since its last run; high: unstable",
         need=ArmNeed.KEEP_LISTS,
         source=(
             "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: "
@@ -279,16 +283,18 @@ _MEASURES = (
     ),
     _mean_over_users(
         Lack.REVERSED.value,
-        meaning="Of the users with the same three first items in both arms, the share for whom at "
-        "least two of the three pairs stand the other way round; high: lists are reordered",
+        meaning=(
+            "Of the users with the same three first items in both arms, the share with at least "
+            "two of the three pairs in opposite order; high: lists are reordered"
+        ),
         arms=(Arm.CANDIDATE,),
         source="Kendall (1938): tau of the three items below 0",
     ),
     _mean_over_users(
         Lack.UNCHANGED.value,
         meaning=(
-            "Share of the users whose list is that of the arm's last run, item by item; "
-            "high: old lists are served"
+            "Share of the users whose list is exactly that of the arm's last run; high: old "
+            "lists are served"
         ),
         need=ArmNeed.KEEP_LISTS,
         source="the discrete metric on lists",
@@ -298,13 +304,16 @@ ARM_METRICS: Mapping[str, ArmMetric] = {metric.name: metric for metric in _MEASU
 
 
 def parse_arm_metric(text: object) -> ArmMetric:
-    """The arm-wide metric of that name; MetricError, with a suggestion, where there is none."""
+    """The arm-wide metric of that name. Raises MetricError, with a suggestion, if there is none."""
     name = text.strip() if isinstance(text, str) else ""
     if name in ARM_METRICS:
         return ARM_METRICS[name]
     near = get_close_matches(name.lower(), ARM_METRICS, n=1)
-    known = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(ARM_METRICS)}"
-    raise MetricError(f"unknown arm-wide metric {text!r}; {known}")
+    if near:
+        advice = f"did you mean {near[0]!r}?"
+    else:
+        advice = f"known: {', '.join(ARM_METRICS)}"
+    raise MetricError(f"unknown arm-wide metric {text!r}; {advice}")
 
 
 def measure_arms(
@@ -317,68 +326,65 @@ def measure_arms(
 ) -> tuple[ArmScore, ...]:
     """Each metric of each arm over each segment, in the order segment, metric, arm.
 
-    ``segments`` hold rows of the batch. ``catalogue_size`` counts the items that could be listed;
-    without it, and where more are, it is what either arm lists to anybody. None, and ``n`` 0, where
-    a value is undefined or cannot be known. Cost: a pass over the places of each segment, one each
-    for popularity and score shift, which sorts; memory for a copy of them.
+    ``segments`` are rows of the batch. ``catalogue_size`` is the number of items that can be
+    listed. The number of items in either arm's lists replaces it if it is missing or smaller. The
+    value is None, and ``n`` is 0, if a value is undefined or unknown.
+
+    Cost: one pass over the places of each segment, one more for popularity, and a sort for score
+    shift. Memory: a copy of the places.
     """
-    # What the catalogue costs is paid once, before the segments.
-    whole = _arm_lists(batch, catalogue_size, last or {})
+    # The catalogue is computed once for all segments.
+    lists = _arm_lists(batch, catalogue_size, last or {})
     scores: list[ArmScore] = []
     for segment, rows in segments.items():
-        listings = {arm: Listing(lists, rows) for arm, lists in whole.items()}
-        scores += (
-            _score(segment, arm, metric, listings[arm]) for metric in metrics for arm in metric.arms
-        )
+        listings = {arm: Listing(lists[arm], rows) for arm in lists}
+        for metric in metrics:
+            scores += [_score(segment, arm, metric, listings[arm]) for arm in metric.arms]
     return tuple(scores)
 
 
 def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmScore:
-    value = metric.measure(listing) if listing.n else None
-    return ArmScore(
-        segment=segment,
-        arm=arm,
-        metric=metric.name,
-        value=value,
-        n=0 if value is None else metric.count(listing),
-    )
+    value, n = None, 0
+    if listing.n:
+        value = metric.measure(listing)
+    if value is not None:
+        n = metric.count(listing)
+    return ArmScore(segment=segment, arm=arm, metric=metric.name, value=value, n=n)
 
 
 def _arm_lists(
     batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]
 ) -> dict[Arm, ArmLists]:
     baseline, candidate, items = exposure.compact_codes(batch.baseline, batch.candidate)
-    scores, weights = batch.scores, batch.weights
-    between = {
-        Lack.REVERSED: exposure.is_top_reversed(baseline, candidate),
-        Lack.FIRST_DIFFERS: exposure.first_differs(baseline, candidate),
-        Lack.IDENTICAL: exposure.is_identical(baseline, candidate),
-        **(
-            {"baseline_scores": scores.baseline, "candidate_scores": scores.candidate}
-            if scores
-            else {}
-        ),
+    # Values of both arms together are stored for the candidate.
+    values: dict[Arm, dict[str, Floats]] = {
+        Arm.BASELINE: {},
+        Arm.CANDIDATE: {
+            Lack.REVERSED: exposure.is_top_reversed(baseline, candidate),
+            Lack.FIRST_DIFFERS: exposure.first_differs(baseline, candidate),
+            Lack.IDENTICAL: exposure.is_identical(baseline, candidate),
+        },
     }
-    return {
-        arm: ArmLists(
+    if batch.scores:
+        values[Arm.CANDIDATE]["baseline_scores"] = batch.scores.baseline
+        values[Arm.CANDIDATE]["candidate_scores"] = batch.scores.candidate
+    lists = {}
+    for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate)):
+        is_new = None
+        if batch.weights:
+            values[arm]["weights"] = batch.weights.of(arm)
+        if arm in last:
+            pair = *batch.of(arm), last[arm].codes, last[arm].lengths
+            values[arm][CHURN] = exposure.churn(*pair)
+            values[arm][Lack.UNCHANGED] = exposure.is_unchanged(*pair)
+            is_new = ~np.isin(items, last[arm].exposed)
+        lists[arm] = ArmLists(
             codes=codes,
             items=len(items),
-            # A catalogue smaller than what is listed would give coverage above 1.
+            # A catalogue that is smaller than what is listed would give a coverage above 1.
             catalogue=max(catalogue_size or 0, len(items)),
             repeated=exposure.number_repeated(codes),
-            known={
-                **(between if arm is Arm.CANDIDATE else {}),
-                **({"weights": weights.of(arm)} if weights else {}),
-                **_against_last(*batch.of(arm), last.get(arm)),
-            },
-            is_new=~np.isin(items, last[arm].exposed) if arm in last else None,
+            values=values[arm],
+            is_new=is_new,
         )
-        for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate))
-    }
-
-
-def _against_last(codes: Codes, lengths: Codes, last: LastLists | None) -> dict[str, Floats]:
-    if last is None:
-        return {}
-    lists = codes, lengths, last.codes, last.lengths
-    return {CHURN: exposure.churn(*lists), Lack.UNCHANGED: exposure.is_unchanged(*lists)}
+    return lists

@@ -1,4 +1,4 @@
-"""The panel of one run: which users it asks for, reproducible and seeded, and their segments. No I/O."""
+"""The panel of one run: its users, reproducible and seeded, and their segments. No I/O."""
 
 from __future__ import annotations
 
@@ -16,77 +16,74 @@ from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.segments import name_value
 
 UNKNOWN_VALUE = "unknown"
-"""Value of a user who has none in a dimension."""
+"""Value of a user without a value in a dimension."""
 OTHER_VALUE = "other"
-"""Value that takes in the rarest values when a dimension has too many."""
+"""Value that replaces the rarest values if a dimension has too many."""
 _LONGEST = 120
-"""Characters of a value that stand in a segment's name; segments become labels and keys."""
+"""Most characters of a value in a segment's name. Segments become labels and keys."""
 
 
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
-    """Panel of the comparison for this slot, sorted by user; everybody without a sample size.
+    """Panel of the comparison for this slot, sorted by user. All users without a sample size.
 
-    Those with the smallest keyed hash are drawn; the key of the ``fixed`` users holds seed and
-    family, that of the ``rotating`` ones also the slot: a draw depends on nothing else, and a user
-    who joins displaces at most one. Where the sample has a minimum, each segment also holds the so
-    many of its users whose hash is smallest. Within a segment and in ``all`` everybody had the same
-    chance, and plain means are unbiased (equal inclusion probabilities; Cochran 1977, ch. 2).
-    Whoever is added weighs 1 in that segment and 0 elsewhere: weights of their own (Horvitz and
-    Thompson 1952) would lower the variance in ``all`` by little, and make quantiles and bets
-    inexact.
+    The users with the smallest keyed hashes are drawn. The key of the ``fixed`` users contains
+    seed and family. The key of the ``rotating`` users also contains the slot. A draw depends on
+    nothing else, and a new user replaces at most one user.
+
+    If the sample has a minimum, each segment also contains that number of its users with the
+    smallest hashes. Within a segment and in ``all`` every user had the same probability, and plain
+    means are unbiased (equal inclusion probabilities; Cochran 1977, ch. 2). An added user weighs 1
+    in that segment and 0 elsewhere. Separate weights (Horvitz and Thompson 1952) would reduce the
+    variance in ``all`` by little, and make quantiles and bets inexact.
     """
     size = comparison.measuring.sample
-    order = (
-        users.users.argsort()
-        if not users.users.is_monotonic_increasing
-        else np.arange(len(users), dtype=np.intp)
-    )
-    drawn = (
-        np.arange(len(order))
-        if size is None
-        else _sample(users.users[order], size, comparison, slot)
-    )
-    is_topped_up = size is not None and size.minimum > 0
-    order = order if is_topped_up else order[drawn]
-    segments = {name: categories.take(order) for name, categories in users.segments.items()}
-    # Judged on all users, not on those drawn: which values have a segment must not change with the
-    # draw.
-    kept = {
-        name: frequent(categories, comparison.measuring.max_segment_values)
-        for name, categories in users.segments.items()
-    }
-    panel = Panel(users=users.users[order], segments=split(len(order), segments, kept))
-    return (
-        panel
-        if size is None or not is_topped_up
-        else _top_up(panel, drawn, size.minimum, _fixed_salt(comparison))
-    )
+    order = np.arange(len(users), dtype=np.intp)
+    if not users.users.is_monotonic_increasing:
+        order = users.users.argsort()
+    drawn = np.arange(len(order))
+    if size is not None:
+        drawn = _sample(users.users[order], size, comparison, slot)
+    minimum = size.minimum if size is not None else 0
+    if not minimum:
+        order = order[drawn]
+    # The segments are chosen by all users, so they do not change with the draw.
+    most = comparison.measuring.max_segment_values
+    frequent_codes = {name: frequent(values, most) for name, values in users.segments.items()}
+    segments = {name: values.take(order) for name, values in users.segments.items()}
+    panel = Panel(users=users.users[order], segments=split(len(order), segments, frequent_codes))
+    if not minimum:
+        return panel
+    return _top_up(panel, drawn, minimum, _fixed_salt(comparison))
 
 
 def _top_up(everybody: Panel, drawn: npt.NDArray[np.intp], minimum: int, salt: str) -> Panel:
-    """Of all users those drawn, in each segment beside them the ``minimum`` whose hash is smallest: positions ascend."""
+    """The drawn users, and in each segment the ``minimum`` users with the smallest hashes.
+
+    Positions ascend.
+    """
     hashes = _hashes(everybody.users.to_numpy(dtype=object), salt)
     is_drawn = np.zeros(len(everybody), dtype=np.bool_)
     is_drawn[drawn] = True
-    found = {ALL: drawn}
+    chosen = {ALL: drawn}
     for segment, rows in everybody.segments.items():
         if segment != ALL:
             first = rows[np.argsort(hashes[rows], kind="stable")[:minimum]]
-            found[segment] = np.union1d(first, rows[is_drawn[rows]])
-    asked = np.unique(np.concatenate([*found.values()]))
-    segments = {segment: np.searchsorted(asked, rows) for segment, rows in found.items()}
-    return Panel(users=everybody.users[asked], segments=segments)
+            chosen[segment] = np.union1d(first, rows[is_drawn[rows]])
+    panel_rows = np.unique(np.concatenate([*chosen.values()]))
+    segments = {segment: np.searchsorted(panel_rows, rows) for segment, rows in chosen.items()}
+    return Panel(users=everybody.users[panel_rows], segments=segments)
 
 
 def kept_among(
     users: pd.Index[str], keep: Keep | int, comparison: Comparison
 ) -> npt.NDArray[np.bool_]:
-    """Which of these users a run keeps scores or lists of: bool (n,).
+    """Of which of these users a run keeps scores or lists: bool (n,).
 
-    A number of them is drawn by the hash that draws the fixed users: the same ones in each run, and
-    drawn of batches and once more the same as drawn of all. ``PANEL`` are a run's fixed users,
-    nobody without a sample. Where users are left out, every fixed one is still found, and for each
-    left out at most one rotating user is taken for one.
+    A number of users is drawn by the hash of the fixed users. So they are the same in each run. A
+    second draw from the draws of batches gives the same users as a draw from all.
+    ``PANEL`` means the run's fixed users, and no users without a sample. If users are missing from
+    ``users``, all remaining fixed users are still chosen. Each missing fixed user is replaced by
+    at most one rotating user.
     """
     sample = comparison.measuring.sample
     if keep is Keep.PANEL:
@@ -101,14 +98,14 @@ def _sample(
     users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime
 ) -> npt.NDArray[np.intp]:
     """Positions of the drawn users, ascending."""
+    positions = np.arange(len(users), dtype=np.intp)
     if size.fixed + size.rotating >= len(users):
-        return np.arange(len(users), dtype=np.intp)
+        return positions
     names = users.to_numpy(dtype=object)
-    fixed = _smallest(names, size.fixed, _fixed_salt(comparison))
-    rest = np.setdiff1d(np.arange(len(users), dtype=np.intp), fixed, assume_unique=True)
-    rotating = rest[
-        _smallest(names[rest], size.rotating, f"{_fixed_salt(comparison)}\0{slot.isoformat()}")
-    ]
+    salt = _fixed_salt(comparison)
+    fixed = _smallest(names, size.fixed, salt)
+    rest = np.setdiff1d(positions, fixed, assume_unique=True)
+    rotating = rest[_smallest(names[rest], size.rotating, f"{salt}\0{slot.isoformat()}")]
     return np.sort(np.concatenate([fixed, rotating]))
 
 
@@ -117,21 +114,26 @@ def _fixed_salt(comparison: Comparison) -> str:
 
 
 def hash_users(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.uint64]:
-    """Hashes of users, the same in each run of the comparison, and independent of who is drawn."""
+    """Hashes of users, the same in each run of the comparison, and independent of the draw."""
     return _hashes(users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
 
 
 def is_sampled(panel: Panel, share: float, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Which users are in a seeded sample of about this share of those who stand for all: bool (n,), by `hash_users`."""
+    """Which users are in a seeded sample of about this share of segment ``all``: bool (n,).
+
+    ``hashes`` are those of `hash_users`.
+    """
     is_drawn = np.zeros(len(panel), dtype=np.bool_)
     is_drawn[panel.segments[ALL]] = True
-    return is_drawn if share >= 1 else is_drawn & (hashes < np.uint64(share * 2**64))
+    if share >= 1:
+        return is_drawn
+    return is_drawn & (hashes < np.uint64(share * 2**64))
 
 
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:
-    """Positions of the ``count`` names whose hash under this salt is smallest.
+    """Positions of the ``count`` names with the smallest hashes under this salt.
 
-    Equal hashes go by position.
+    Equal hashes are ordered by position.
     """
     return np.argsort(_hashes(names, salt), kind="stable")[:count]
 
@@ -142,25 +144,24 @@ def _hashes(names: npt.NDArray[np.object_], salt: str) -> npt.NDArray[np.uint64]
 
 
 def split(
-    n: int, dimensions: Mapping[str, pd.Categorical[Any]], kept: Mapping[str, Collection[int]]
+    n: int,
+    dimensions: Mapping[str, pd.Categorical[Any]],
+    segment_codes: Mapping[str, Collection[int]],
 ) -> dict[str, npt.NDArray[np.intp]]:
     """Positions of n users by segment name, ``all`` first, then by dimension and value.
 
-    No segment is empty.
-
-    ``kept``: codes of each dimension that are segments; others are ``dimension=other``, no value
-    ``dimension=unknown``.
+    No segment is empty. ``segment_codes``: codes of each dimension that are segments. Users with
+    other codes are in ``dimension=other``, users without a value in ``dimension=unknown``.
     """
     segments = {ALL: np.arange(n, dtype=np.intp)}
     for dimension, categories in dimensions.items():
         codes = np.asarray(categories.codes)
         named: dict[str, list[npt.NDArray[np.intp]]] = {}
-        for code in kept[dimension]:
+        for code in segment_codes[dimension]:
             name = _shortened(name_value(str(categories.categories[code])))
             named.setdefault(name, []).append(np.flatnonzero(codes == code))
-        named.setdefault(OTHER_VALUE, []).append(
-            np.flatnonzero((codes >= 0) & ~np.isin(codes, list(kept[dimension])))
-        )
+        is_other = (codes >= 0) & ~np.isin(codes, list(segment_codes[dimension]))
+        named.setdefault(OTHER_VALUE, []).append(np.flatnonzero(is_other))
         named.setdefault(UNKNOWN_VALUE, []).append(np.flatnonzero(codes < 0))
         for value in sorted(named):
             positions = np.sort(np.concatenate(named[value]))
@@ -170,15 +171,17 @@ def split(
 
 
 def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
-    """Codes of the ``most`` most frequent values; equal counts go by the value's text."""
+    """Codes of the ``most`` most frequent values. Equal counts are ordered by the value's text."""
     codes = np.asarray(categories.codes)
     values = [str(value) for value in categories.categories]
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
-    return tuple(sorted(range(len(values)), key=lambda code: (-counts[code], values[code]))[:most])
+    order = sorted(range(len(values)), key=lambda code: (-counts[code], values[code]))
+    return tuple(order[:most])
 
 
 def _shortened(value: str) -> str:
-    """The value, or the begin of a long one with a hash that distinguishes it from others."""
+    """The value, or the beginning of a long one with a hash that makes it unique."""
     if len(value) <= _LONGEST:
         return value
-    return f"{value[: _LONGEST - 9]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    digest = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
+    return f"{value[: _LONGEST - 9]}~{digest[:8]}"

@@ -43,7 +43,8 @@ DELIVERY = ("pending", "sent", "dead")
 
 USER_SCORES = """
 CREATE VIEW user_scores AS
-SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, scores.value, scores.run_id
+SELECT runs.comparison, runs.scheduled_for, scores.user_id,
+    metrics.name AS metric, scores.value, scores.run_id
 FROM runs JOIN scores ON scores.run_id = runs.id JOIN metrics ON metrics.id = scores.metric_id
 """
 

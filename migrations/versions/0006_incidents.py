@@ -129,7 +129,7 @@ def _index_deliveries(*, is_new: bool) -> None:
 
 
 def _copy_outbox(status: tuple[str, ...], *, is_new: bool) -> None:
-    """SQLite cannot change a constraint: both tables are made anew, the one that refers to the other first out, last in."""
+    """Recreate both tables, as SQLite cannot change a constraint; the referring one is the last."""
     for table in ("notifications", "deliveries"):
         op.execute(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}")
         op.drop_table(table)

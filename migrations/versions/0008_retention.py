@@ -15,12 +15,14 @@ INSTANT = sa.DateTime(timezone=True).with_variant(sa.String(27), "sqlite")
 DOCUMENT = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 USER_COLUMNS = """
-    run_id BIGINT NOT NULL, user_id TEXT COLLATE "C" NOT NULL, metric_id INTEGER NOT NULL, value DOUBLE PRECISION
+    run_id BIGINT NOT NULL, user_id TEXT COLLATE "C" NOT NULL, metric_id INTEGER NOT NULL,
+    value DOUBLE PRECISION
 """
 KEY = "CONSTRAINT pk_scores PRIMARY KEY (run_id, user_id, metric_id)"
 USER_SCORES = """
 CREATE VIEW user_scores AS
-SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, scores.value, scores.run_id
+SELECT runs.comparison, runs.scheduled_for, scores.user_id,
+    metrics.name AS metric, scores.value, scores.run_id
 FROM runs JOIN scores ON scores.run_id = runs.id JOIN metrics ON metrics.id = scores.metric_id
 """
 COLUMNS = (
@@ -30,11 +32,13 @@ COLUMNS = (
 KEY = "CONSTRAINT pk_scores PRIMARY KEY (run_id, user_id, metric_id)"
 NEXT_RUN = """
 SELECT 1 + greatest((SELECT max(run_id) FROM scores),
-    (SELECT last_value FROM pg_sequences WHERE quote_ident(schemaname) || '.' || quote_ident(sequencename)
+    (SELECT last_value FROM pg_sequences
+        WHERE quote_ident(schemaname) || '.' || quote_ident(sequencename)
         = pg_get_serial_sequence('runs', 'id')), (SELECT max(id) FROM runs), 0)
 """
 DETACHED = """
-SELECT relname FROM pg_class WHERE relkind = 'r' AND NOT relispartition AND relname ~ '^scores_from_[0-9]+(_[0-9]+)?$'
+SELECT relname FROM pg_class WHERE relkind = 'r' AND NOT relispartition
+    AND relname ~ '^scores_from_[0-9]+(_[0-9]+)?$'
     AND obj_description(oid, 'pg_class') LIKE 'rankwatch: leaves scores,%'
     AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'scores'::regclass)
 """
@@ -74,10 +78,10 @@ def downgrade() -> None:
 
 
 def _divide() -> None:
-    """What is there becomes the first partition as it is: it is read once, to see that it fits, and not written.
+    """The table becomes the first partition: PostgreSQL reads it once, and does not rewrite it.
 
-    Locked before anything is read of it: what runs store until then is in it, and what they store after that waits. The view
-    first, in the order in which those who read it lock.
+    The table is locked before it is read: it has what runs stored until then, and later runs wait.
+    The view is locked first, in the order of those who read it.
     """
     connection = op.get_bind()
     op.execute("DROP VIEW user_scores")

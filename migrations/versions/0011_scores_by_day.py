@@ -20,17 +20,21 @@ OLD_KEY = "CONSTRAINT pk_scores PRIMARY KEY (run_id, user_id, metric_id)"
 NEW_KEY = "CONSTRAINT pk_scores PRIMARY KEY (run_id, user_id, metric_id, day)"
 OLD_VIEW = """
 CREATE VIEW user_scores AS
-SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, scores.value, scores.run_id
+SELECT runs.comparison, runs.scheduled_for, scores.user_id,
+    metrics.name AS metric, scores.value, scores.run_id
 FROM runs JOIN scores ON scores.run_id = runs.id JOIN metrics ON metrics.id = scores.metric_id
 """
 NEW_VIEW = """
 CREATE VIEW user_scores AS
-SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, scores.value, scores.run_id
-FROM runs JOIN scores ON scores.run_id = runs.id AND scores.day = CAST(runs.scheduled_for AT TIME ZONE 'UTC' AS date)
+SELECT runs.comparison, runs.scheduled_for, scores.user_id,
+    metrics.name AS metric, scores.value, scores.run_id
+FROM runs JOIN scores ON scores.run_id = runs.id
+    AND scores.day = CAST(runs.scheduled_for AT TIME ZONE 'UTC' AS date)
 JOIN metrics ON metrics.id = scores.metric_id
 """
 DETACHED = """
-SELECT relname FROM pg_class WHERE relkind = 'r' AND NOT relispartition AND relname ~ '^scores_from_[0-9]+(_[0-9]+)?$'
+SELECT relname FROM pg_class WHERE relkind = 'r' AND NOT relispartition
+    AND relname ~ '^scores_from_[0-9]+(_[0-9]+)?$'
     AND obj_description(oid, 'pg_class') LIKE 'rankwatch: leaves scores,%'
     AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'scores'::regclass)
 """
@@ -40,7 +44,8 @@ WHERE EXISTS (SELECT 1 FROM scores_by_run WHERE scores_by_run.run_id = runs.id) 
 """
 NEXT_RUN = """
 SELECT 1 + greatest((SELECT max(run_id) FROM scores_by_day),
-    (SELECT last_value FROM pg_sequences WHERE quote_ident(schemaname) || '.' || quote_ident(sequencename)
+    (SELECT last_value FROM pg_sequences
+        WHERE quote_ident(schemaname) || '.' || quote_ident(sequencename)
         = pg_get_serial_sequence('runs', 'id')), (SELECT max(id) FROM runs), 0)
 """
 

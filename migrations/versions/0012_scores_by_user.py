@@ -26,7 +26,8 @@ FEW_RUNS = {
 }
 
 NEW_COLUMNS = f"""
-    run_id BIGINT NOT NULL, day DATE NOT NULL, part SMALLINT NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
+    run_id BIGINT NOT NULL, day DATE NOT NULL, part SMALLINT NOT NULL,
+    user_id TEXT COLLATE "C" NOT NULL,
     {", ".join(f"v{place} DOUBLE PRECISION" for place in range(1, PLACES + 1))}
 """
 OLD_COLUMNS = """
@@ -42,18 +43,23 @@ PLACED = (
 )
 NEW_VIEW = f"""
 VIEW user_scores AS
-SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, {PLACED} AS value, scores.run_id
-FROM runs JOIN score_places ON score_places.run_id = runs.id JOIN metrics ON metrics.id = score_places.metric_id
+SELECT runs.comparison, runs.scheduled_for, scores.user_id,
+    metrics.name AS metric, {PLACED} AS value, scores.run_id
+FROM runs JOIN score_places ON score_places.run_id = runs.id
+JOIN metrics ON metrics.id = score_places.metric_id
 JOIN scores ON scores.run_id = runs.id AND scores.part = score_places.part %s
 """
 OLD_VIEW = """
 VIEW user_scores AS
-SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, scores.value, scores.run_id
+SELECT runs.comparison, runs.scheduled_for, scores.user_id,
+    metrics.name AS metric, scores.value, scores.run_id
 FROM runs JOIN scores ON scores.run_id = runs.id %s JOIN metrics ON metrics.id = scores.metric_id
 """
 PARTITIONS = """
-SELECT c.relname AS name, quote_ident(c.relname) AS spelled, pg_get_expr(c.relpartbound, c.oid) AS bounds
-FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'scores_before'::regclass ORDER BY c.relname
+SELECT c.relname AS name, quote_ident(c.relname) AS spelled,
+    pg_get_expr(c.relpartbound, c.oid) AS bounds
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'scores_before'::regclass ORDER BY c.relname
 """
 
 
@@ -127,7 +133,7 @@ def _drop_indexes() -> None:
 
 
 def _set_aside(view: str, change_runs: Callable[[], None]) -> None:
-    """Take the table out of the way, with everybody who uses it or the view ``view`` waiting from now on."""
+    """Rename the table. All users of it or of the view ``view`` wait from now on."""
     if _is_sqlite():
         change_runs()
         op.execute("DROP VIEW user_scores")
@@ -186,13 +192,16 @@ def _join_metrics(run_id: int, day: date | None) -> None:
             op.execute(
                 f"INSERT INTO score_places VALUES ({run_id:d}, {metric:d}, {part:d}, {place:d})"
             )
+        values = [
+            f"max(CASE WHEN metric_id = {metric:d} THEN value END)" for metric in metrics.values()
+        ]
         connection.execute(
             sa.text(
                 f"INSERT INTO scores (run_id, {days}part, user_id, "
                 f"{', '.join(f'v{place}' for place in metrics)})"
                 f" SELECT run_id, {days}{part:d}, user_id,"
                 " "
-                f"{', '.join(f'max(CASE WHEN metric_id = {metric:d} THEN value END)' for metric in metrics.values())}"
+                f"{', '.join(values)}"
                 f" FROM scores_before WHERE {_of_run(day)} AND metric_id IN "
                 f"({', '.join(map(str, metrics.values()))})"
                 f" GROUP BY run_id, {days}user_id"

@@ -1,4 +1,4 @@
-"""An index of runs that holds their ids: PostgreSQL finds the runs of a chart without reading each of them."""
+"""An index with ids of runs, from which PostgreSQL finds the runs of a chart."""
 
 from alembic import op
 

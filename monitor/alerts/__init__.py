@@ -1,4 +1,4 @@
-"""From what a run measured to verdicts, states and transitions, and what is sent of these.
+"""Verdicts, states and transitions from what a run measured, and which of them are sent.
 
 Pure: no I/O, no clock.
 """

@@ -1,7 +1,4 @@
-"""Whether drift can be judged after a run, and if not, why.
-
-`stale`, judged by time for want of runs; arms that stand still.
-"""
+"""Rules on conditions: whether drift can be judged, if runs succeed, and arms that do not change."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,16 +27,19 @@ from monitor.texts.root_causes import write_stale
 _CLEAR_WORDS = {
     Condition.ERROR: "the run did not fail",
     Condition.NO_DATA: "there was data to judge by",
-    Condition.TOO_FEW: "there were users enough to judge by",
+    Condition.TOO_FEW: "there were enough users to judge by",
     Condition.STALE: "a run has succeeded",
 }
 
 JUST_AFTER = timedelta(microseconds=1)
-"""What is judged between runs belongs just after the newest slot that counts, so that any later run moves it on."""
+"""The slot of a verdict between runs is this much later than the newest one that counts."""
 MOVED = 0.02
-"""Share of the items replaced from which on an arm's lists count as changed."""
+"""From this share of replaced items on an arm's lists count as changed."""
 STILL = 0.1
-"""An arm that replaces less than this part of what the other one replaces stands still, and still does under twice it."""
+"""An arm has not changed if it replaces at most this part of what the other arm replaces.
+
+While its alert is firing, at most twice this part.
+"""
 
 
 def judge_condition(
@@ -52,52 +52,58 @@ def judge_condition(
 ) -> Verdict | None:
     """Judge one segment by the ``verdicts`` of the other rules on it.
 
-    None where a run decides nothing about the condition.
+    None if the run decides nothing about the condition.
 
     ``error``: the run failed. ``no_data``: too little was compared as a whole, no rule had data, or
-    nobody asked is in the segment any more (``is_unknown``). ``too_few``: some rule had too few
-    users; one that still learns is neither. A failed run decides neither of these two. A run only
-    ever ends ``stale``, and only when it is ok.
+    the segment has no users any more (``is_unknown``). ``too_few``: a rule had too few users. A
+    rule that is still learning counts for neither. A failed run decides neither of these two. A run
+    can only end ``stale``, and only if it is ok.
     """
     condition = rule.condition
     unjudged = judge_status(status, run_reason)
     if condition is Condition.STALE:
         return _clear(condition) if unjudged is None else None
-    if unjudged is not None and unjudged.outcome.value == condition.value:
-        return _in_condition(unjudged.reason, 0)
     if unjudged is not None:
+        if unjudged.outcome.value == condition.value:
+            return _in_condition(unjudged.reason, 0)
         return _clear(condition) if condition is Condition.ERROR else unjudged
     if condition is Condition.NO_DATA and is_unknown:
         return _in_condition("no user of the panel belongs to the segment any more", 0)
     lacking = [
-        each for each in verdicts if each.outcome.value == condition.value and not each.is_learning
+        verdict
+        for verdict in verdicts
+        if verdict.outcome.value == condition.value and not verdict.is_learning
     ]
-    # Where any rule had data something was judged: what the others lack does not make it a segment
-    # without data.
+    # If any rule had data, the segment has data.
     is_judged = condition is Condition.NO_DATA and len(lacking) < len(verdicts)
     if not lacking or is_judged:
         return _clear(condition)
-    others = f" ({len(lacking):,} rules say so)" if len(lacking) > 1 else ""
-    return _in_condition(f"{lacking[0].reason}{others}", lacking[0].users)
+    reason = lacking[0].reason
+    if len(lacking) > 1:
+        reason += f" ({len(lacking):,} rules say so)"
+    return _in_condition(reason, lacking[0].users)
 
 
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
-    """The verdict; where the configuration ignores the condition that it reports, one that ends pending and firing alerts."""
-    if (
-        verdict.outcome in (Outcome.OK, Outcome.BREACH)
-        or verdict.is_learning
-        or Condition(verdict.outcome) not in ignored
-    ):
+    """The verdict, marked as ignored if the configuration ignores its condition.
+
+    An ignored verdict ends pending and firing alerts, since nobody waits for data any more.
+    """
+    if verdict.is_learning or verdict.outcome in (Outcome.OK, Outcome.BREACH):
         return verdict
-    # The alert ends, as nobody waits for data any more.
-    reason = f"{verdict.reason}; not waited for, since {verdict.outcome} is ignored"
+    if Condition(verdict.outcome) not in ignored:
+        return verdict
     return Verdict(
         outcome=verdict.outcome,
-        reason=reason,
+        reason=_ignored_reason(verdict.reason, verdict.outcome),
         value=verdict.value,
         users=verdict.users,
         is_ignored=True,
     )
+
+
+def _ignored_reason(reason: str, condition: str) -> str:
+    return f"{reason}; not waited for, since {condition} is ignored"
 
 
 def _in_condition(reason: str, users: int) -> Verdict:
@@ -112,18 +118,18 @@ def _clear(condition: Condition) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staleness:
-    """How long a run that succeeds has been waited for."""
+    """How long no run has succeeded."""
 
-    since: datetime  # slot of the newest ok run, or from when the first one was waited for
+    since: datetime  # slot of the newest ok run, or the start of the wait for the first one
     has_succeeded: bool
-    overdue_at: datetime  # by when the last of the runs that may go without success had to end
-    # Monotonic: this process has watched since it began, success, a jump of the clock or sleep
+    overdue_at: datetime  # deadline of the last of the runs that may fail
+    # Monotonic time since this process began, a success, a jump of the clock or a sleep
     seen_s: float
-    needed_s: float  # what that must be until another run was due and had to end
+    needed_s: float  # the least ``seen_s`` after which another run must have ended
     cause: RootCause = field(default_factory=RootCause)
 
     def is_over(self, now: datetime) -> bool:
-        """Whether it has lasted too long, by the clock and by what was seen: a clock that jumps is no run that failed."""
+        """Whether it is too long by both clocks: a jump of the wall clock is no failed run."""
         return now >= self.overdue_at and self.seen_s >= self.needed_s
 
 
@@ -135,32 +141,32 @@ def judge_stale(
     *,
     installation: str = "",
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
-    """The states that change and their transitions while no run succeeds.
+    """The states that change while no run succeeds, and their transitions.
 
-    None before the wait is over.
-
-    The rule on staleness fires, and only the next ok run ends it. Where staleness is ignored other
-    alerts end instead.
+    Nothing before the wait is over. Rules on staleness fire, and only the next ok run ends them. If
+    staleness is ignored, other alerts end.
     """
-    # Two clocks must agree: a wall clock that jumps is no run that failed.
     if not wait.is_over(now):
         return (), ()
     stored = {(state.alert, state.segment): state for state in states}
-    moves = []
+    changed: list[AlertState] = []
+    transitions: list[Transition] = []
     for rule, segment, verdict in _judge_wait(comparison, states, wait):
         before = stored.get((rule.alert, segment))
-        # Runs that failed may have judged it since.
-        slot = max(wait.since, before.judged_slot if before else wait.since) + JUST_AFTER
-        look = Evaluation(
+        # Failed runs may have judged it since.
+        newest = max(wait.since, before.judged_slot) if before else wait.since
+        evaluation = Evaluation(
             comparison=comparison.name,
             segment=segment,
-            slot=slot,
+            slot=newest + JUST_AFTER,
             at=now,
             installation=installation,
         )
-        moves.append(advance(rule, verdict, before, look))
-    changed = [(state, transition) for state, transition in moves if transition is not None]
-    return tuple(state for state, _ in changed), tuple(transition for _, transition in changed)
+        state, transition = advance(rule, verdict, before, evaluation)
+        if transition is not None:
+            changed.append(state)
+            transitions.append(transition)
+    return tuple(changed), tuple(transitions)
 
 
 def _judge_wait(
@@ -172,46 +178,50 @@ def _judge_wait(
     for rule in rules.values():
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
             yield rule, ALL, Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=0)
-    if Condition.STALE in comparison.judging.ignored:
-        waiting = (
-            state for state in states if state.alert in rules and state.state is not State.QUIET
-        )
-        reason = f"{reason}; not waited for, since {Condition.STALE} is ignored"
-        ended = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
-        yield from ((rules[state.alert], state.segment, ended) for state in waiting)
+    if Condition.STALE not in comparison.judging.ignored:
+        return
+    reason = _ignored_reason(reason, Condition.STALE)
+    ended = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
+    for state in states:
+        if state.alert in rules and state.state is not State.QUIET:
+            yield rules[state.alert], state.segment, ended
 
 
 def count_standstills(
     comparison: Comparison, scores: Sequence[ArmScore], past: Sequence[PastRun]
 ) -> tuple[Standstill, ...]:
-    """What each rule on standstill has counted, this run included, in the order of rules."""
-    churn = {arm: each.value or 0.0 for arm, each in _find_churn(scores).items()}
-    last = past[-1] if past else None
-    counts, states = (last.standstills, last.states) if last is not None else ({}, {})
-    found = []
-    for rule in (rule for rule in comparison.judging.rules if isinstance(rule, StandstillRule)):
+    """What each rule on standstill has counted, with this run, in the order of rules."""
+    churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}
+    counts: Mapping[str, Standstill] = {}
+    states: Mapping[tuple[str, str], State] = {}
+    if past:
+        counts, states = past[-1].standstills, past[-1].states
+    counted = []
+    for rule in comparison.judging.rules:
+        if not isinstance(rule, StandstillRule):
+            continue
         before = counts.get(rule.alert)
         if before is None or before.arm is not rule.arm:
-            before = Standstill(
-                alert=rule.alert, arm=rule.arm
-            )  # nothing yet for a rule that is new or was about the other arm
-        found.append(
-            _count(before, churn, was_firing=states.get((rule.alert, ALL)) is State.FIRING)
-        )
-    return tuple(found)
+            # The rule is new, or was about the other arm.
+            before = Standstill(alert=rule.alert, arm=rule.arm)
+        was_firing = states.get((rule.alert, ALL)) is State.FIRING
+        counted.append(_count(before, churn, was_firing=was_firing))
+    return tuple(counted)
 
 
 def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) -> Standstill:
-    # Without lists of the last run nothing is known of either arm.
+    # Without lists of the last run nothing is known about either arm.
     if len(churn) < len(Arm):
         return before
-    own, others = churn[before.arm], churn[before.arm.other]
-    # Twice the part, or an arm of which a tenth is trained would begin and end to fire over and
-    # over.
-    if others >= MOVED and own <= STILL * others * (2 if was_firing else 1):
+    churn_of_arm, churn_of_other = churn[before.arm], churn[before.arm.other]
+    still = STILL * churn_of_other
+    if was_firing:
+        # Otherwise the alert of an arm with a tenth of the churn would start and end repeatedly.
+        still *= 2
+    if churn_of_other >= MOVED and churn_of_arm <= still:
         return replace(before, missed=before.missed + 1)
     # Neither arm was trained.
-    if own < MOVED:
+    if churn_of_arm < MOVED:
         return before
     # A standstill that fired was not normal, so its length is not learned.
     longest = before.longest if was_firing else max(before.longest, before.missed)
@@ -225,14 +235,15 @@ def judge_standstill(
     standstill: Standstill | None,
     run_reason: str | None,
 ) -> Verdict:
-    """Judge whether the arm stands still.
+    """Judge whether the arm's lists stopped changing.
 
-    The value counts the changes of the other arm since its own last one.
+    The value is the number of the other arm's changes since the arm's last one.
 
     ``breach`` beyond the learned limit, recovered with the arm's next change. ``no_data``: the
-    lists of this run or the last cannot be compared; ``too_few``: still learning.
+    lists of this run or of the last one cannot be compared. ``too_few``: still learning.
     """
-    if (unjudged := judge_status(status, run_reason)) is not None:
+    unjudged = judge_status(status, run_reason)
+    if unjudged is not None:
         return unjudged
     churn = _find_churn(scores)
     if rule.arm not in churn or rule.arm.other not in churn or standstill is None:
@@ -244,7 +255,7 @@ def judge_standstill(
             f"{rule.min_users:,} needed"
         )
         return undecided(Outcome.TOO_FEW, few, users)
-    # A rhythm needs two changes to be known.
+    # The usual time between changes is known after two changes.
     if standstill.limit is None:
         seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
         learning = f"learning how often the lists of the {rule.arm} change: {seen}"
@@ -254,19 +265,18 @@ def judge_standstill(
 
 def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most: int) -> Verdict:
     arm, other, missed = standstill.arm, standstill.arm.other, standstill.missed
-    is_breach = missed > most
-    seen = (
-        f"lists of the {arm} have not changed while those of the {other} changed {missed} times"
-        if missed
-        else f"lists of the {arm} change"
-    )
-    replaced = (
-        f"replaced in this run: {churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of "
-        f"the {other}"
-    )
+    seen = f"lists of the {arm} change"
+    if missed:
+        seen = (
+            f"lists of the {arm} have not changed while those of the {other} changed {missed} times"
+        )
+    outcome, limit = Outcome.OK, f"at most {most} is normal"
+    if missed > most:
+        outcome, limit = Outcome.BREACH, f"more than {most} is normal"
+    replaced = f"{churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of the {other}"
     return Verdict(
-        outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason=f"{seen}, {'more than' if is_breach else 'at most'} {most} is normal; {replaced}",
+        outcome=outcome,
+        reason=f"{seen}, {limit}; replaced in this run: {replaced}",
         value=float(missed),
         users=churn[arm].n,
         is_recovered=missed == 0,
@@ -274,8 +284,8 @@ def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most
 
 
 def _find_churn(scores: Sequence[ArmScore]) -> dict[Arm, ArmScore]:
-    return {
-        each.arm: each
-        for each in scores
-        if each.segment == ALL and each.metric == CHURN and each.value is not None
-    }
+    churn = {}
+    for score in scores:
+        if score.segment == ALL and score.metric == CHURN and score.value is not None:
+            churn[score.arm] = score
+    return churn

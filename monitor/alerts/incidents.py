@@ -1,29 +1,36 @@
 """Incidents: which firings are one fault, how many users they concern, how often they page.
 
-In words: README.md beside.
+README.md explains the rules.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
-from itertools import groupby
+from enum import Enum, StrEnum
+from itertools import chain, groupby
 
 from monitor.alerts.machine import stable_key
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.comparison import JudgingPlan
 from monitor.model.rankings import ALL
-from monitor.model.rules import Condition, ConditionRule, CoverageRule, RuleKind, Severity
+from monitor.model.rules import (
+    Condition,
+    ConditionRule,
+    CoverageRule,
+    Rule,
+    RuleKind,
+    Severity,
+)
 from monitor.model.statistics import Lack
 
 GROUP_FOR = timedelta(days=1)
-"""A seventh of the time in which alerts join an incident, unless configured otherwise."""
+"""The default of `group_for`: a seventh of the time in which alerts join an incident."""
 MOST_PERIODS = 7
-"""An incident accepts no firing later than so many times `GROUP_FOR` after its beginning."""
+"""Alerts join an incident until this many times `group_for` after its beginning."""
 
 _CARRIED = 0.2
-"""A segment carries a change alone if that of the other users is at most this share of its own, per user."""
+"""A segment explains a change if the others changed by at most this share of it, per user."""
 _GROWN = 2.0
 _OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 _NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
@@ -47,73 +54,86 @@ def assign_incidents(
 
     ``before`` are the comparison's states as stored.
 
-    What begins to fire joins the newest open incident, if the first of its firings that last began
-    at most `MOST_PERIODS` times ``group_for`` before, else makes a new one together. That no run
-    succeeds is a fault of its own: it joins nothing but conditions, what began since, and an
-    incident of users without a list. Drift does not join it, but alerts on users without a list do.
-    What lasts stays in its incident. Conditions of all users concern as many users as have no list.
+    Starts join the newest open incident. It is open if its first lasting firing began at most
+    `MOST_PERIODS` times ``group_for`` before. Otherwise they begin a new incident together. Lasting
+    firings stay in their incident.
+
+    An outage (no run succeeds) joins only incidents of conditions, of alerts that began since, and
+    of users without a list. Drift does not join an outage, but alerts on users without a list do.
+    Conditions of all users concern as many users as have no list.
     """
+    kinds = {rule.alert: _kind_of(rule) for rule in judging.rules}
+    transitions = _count_users_of_conditions(transitions, states, before, kinds)
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
-    conditions = {
-        rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)
-    }
-    outages = {
-        alert
-        for alert, condition in conditions.items()
-        if condition in (Condition.ERROR, Condition.STALE)
-    }
-    without_list = {
-        rule.alert
-        for rule in judging.rules
-        if isinstance(rule, CoverageRule) and rule.share.lack in _NO_LIST
-    }
-    transitions = _count_users_of_conditions(transitions, states, before, without_list)
+    incidents = {key: state.incident for key, state in lasting.items()}
     members: dict[str | None, list[AlertState]] = defaultdict(list)
     for state in lasting.values():
         members[state.incident].append(state)
-    incidents = {key: state.incident for key, state in lasting.items()}
-    begun_together = [change for change in transitions if change.is_start]
-    of_outages = [change for change in begun_together if change.alert in outages]
-    of_lost_users = [change for change in begun_together if change.alert in without_list]
-    of_drift = [change for change in begun_together if change.alert not in outages | without_list]
-    for starts in (of_drift, of_lost_users, of_outages):
-        if starts:
-            open_ones = [*members.values()]
-            if starts is of_drift:
-                open_ones = [
-                    of_it
-                    for of_it in open_ones
-                    if all(state.alert not in outages for state in of_it)
-                ]
-            if starts is of_outages:
-                begun = min(start.since for start in starts)
-                open_ones = [
-                    of_it
-                    for of_it in open_ones
-                    if any(state.alert in without_list for state in of_it)
-                    or all(state.alert in conditions or state.since >= begun for state in of_it)
-                ]
-            firing = [state for of_it in open_ones for state in of_it]
-            name = _find_open(firing, starts[0].slot, judging.group_for) or stable_key(
-                starts[0].slot, str(starts[0].dedup_key)
-            )
-            incidents |= {start.dedup_key: name for start in starts}
-            # What begins in the same run is joined, too.
-            begun_keys = {start.dedup_key for start in starts}
-            members[name] += [
-                replace(state, incident=name) for state in states if state.dedup_key in begun_keys
-            ]
-    looked_after = {key: state.acknowledged_by for key, state in lasting.items()}
-    return (
-        tuple(
-            replace(
-                state,
-                incident=incidents.get(state.dedup_key),
-                acknowledged_by=looked_after.get(state.dedup_key),
-            )
-            for state in states
-        ),
-        tuple(replace(change, incident=incidents.get(change.dedup_key)) for change in transitions),
+    for group in ((_Kind.DRIFT, _Kind.CONDITION), (_Kind.WITHOUT_LIST,), (_Kind.OUTAGE,)):
+        starts = [
+            change for change in transitions if change.is_start and kinds[change.alert] in group
+        ]
+        if not starts:
+            continue
+        firing: list[AlertState] = []
+        for incident in members.values():
+            if _may_join(starts, incident, kinds):
+                firing += incident
+        slot = starts[0].slot
+        name = _find_open(firing, slot, judging.group_for)
+        name = name or stable_key(slot, str(starts[0].dedup_key))
+        keys = {start.dedup_key for start in starts}
+        incidents |= dict.fromkeys(keys, name)
+        # Later groups of this run can join too.
+        members[name] += [
+            replace(state, incident=name) for state in states if state.dedup_key in keys
+        ]
+    acknowledged_by = {key: state.acknowledged_by for key, state in lasting.items()}
+    states = [
+        replace(
+            state,
+            incident=incidents.get(state.dedup_key),
+            acknowledged_by=acknowledged_by.get(state.dedup_key),
+        )
+        for state in states
+    ]
+    transitions = [
+        replace(change, incident=incidents.get(change.dedup_key)) for change in transitions
+    ]
+    return tuple(states), tuple(transitions)
+
+
+class _Kind(Enum):
+    """What an alert reports."""
+
+    DRIFT = "drift"
+    CONDITION = "condition"
+    OUTAGE = "no run succeeds"
+    WITHOUT_LIST = "users without a list"
+
+
+def _kind_of(rule: Rule) -> _Kind:
+    if isinstance(rule, ConditionRule):
+        is_outage = rule.condition in (Condition.ERROR, Condition.STALE)
+        return _Kind.OUTAGE if is_outage else _Kind.CONDITION
+    if isinstance(rule, CoverageRule) and rule.share.lack in _NO_LIST:
+        return _Kind.WITHOUT_LIST
+    return _Kind.DRIFT
+
+
+def _may_join(
+    starts: Sequence[Transition], incident: Sequence[AlertState], kinds: Mapping[str, _Kind]
+) -> bool:
+    """Whether these starts of one group may join an incident with these firings."""
+    kind = kinds[starts[0].alert]
+    # The rule of a firing may have been removed.
+    incident_kinds = {kinds.get(state.alert) for state in incident}
+    if kind is not _Kind.OUTAGE:
+        return kind is _Kind.WITHOUT_LIST or _Kind.OUTAGE not in incident_kinds
+    since = min(start.since for start in starts)
+    return _Kind.WITHOUT_LIST in incident_kinds or all(
+        kinds.get(state.alert) in (_Kind.CONDITION, _Kind.OUTAGE) or state.since >= since
+        for state in incident
     )
 
 
@@ -121,91 +141,89 @@ def _count_users_of_conditions(
     transitions: Sequence[Transition],
     states: Sequence[AlertState],
     before: Sequence[AlertState],
-    without_list: Collection[str],
+    kinds: Mapping[str, _Kind],
 ) -> tuple[Transition, ...]:
-    """The transitions. Conditions of all users begin with the number of users without a list.
+    """The transitions. Conditions of all users start with the number of users without a list.
 
-    Where that is unknown they concern all users.
+    If it is unknown, they concern all users.
     """
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
-    everybody = max((state.users for state in newest.values()), default=0)
-    counts = [
-        round(state.value * state.users)
-        for state in states
-        if state.segment == ALL and state.alert in without_list and state.value is not None
-    ]
-    lost = max(counts, default=everybody)
+    lost = []
+    for state in states:
+        is_count = state.segment == ALL and kinds.get(state.alert) is _Kind.WITHOUT_LIST
+        if is_count and state.value is not None:
+            lost.append(round(state.value * state.users))
+    if not lost:
+        lost = [state.users for state in newest.values()]
+    users = max(lost, default=0)
     counted = []
     for change in transitions:
-        is_counted = _is_blind(change) and change.segment == ALL and change.is_start
-        counted.append(replace(change, users=lost) if is_counted else change)
+        if _is_blind(change) and change.segment == ALL and change.is_start:
+            change = replace(change, users=users)  # noqa: PLW2901
+        counted.append(change)
     return tuple(counted)
 
 
 def _is_blind(change: Transition) -> bool:
-    """Whether drift cannot be judged for want of lists."""
+    """Whether drift cannot be judged without lists."""
     return change.kind is RuleKind.CONDITION and change.statistic != Condition.TOO_FEW
 
 
 def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timedelta) -> str | None:
-    """The incident of these that what begins in the slot joins."""
+    """The incident of these firings that starts in the slot join, if one is open."""
     beginnings: dict[str, list[datetime]] = defaultdict(list)
     for state in firing:
         if state.incident:
             beginnings[state.incident].append(state.since)
-    # Several may be open, since a firing can outlast the time in which others join it: the newest
-    # is joined.
-    return max(
+    # Several may be open: a firing can last longer than others may join it.
+    newest = max(
         (
-            name
+            (max(began), name)
             for name, began in beginnings.items()
             if slot - min(began) <= MOST_PERIODS * group_for
         ),
-        key=lambda name: (max(beginnings[name]), name),
         default=None,
     )
+    return None if newest is None else newest[1]
 
 
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
-    """The changes that stand for all of these, in their order: of one alert that on all users, else all of its segments.
+    """The changes that represent all of these, in their order.
 
-    A segment that alone carries what was found for all stands for them. Starts, acknowledgements and ends stay apart.
+    An alert is represented by its change on all users, else by the changes of all its segments. If
+    one segment explains the change of all users, it represents them. Starts, acknowledgements and
+    ends are separate.
     """
     by_alert: dict[tuple[object, ...], list[Transition]] = defaultdict(list)
     for change in changes:
         was = State.QUIET if change.is_start else change.from_state
         by_alert[change.alert, was, change.to_state, change.is_new_normal].append(change)
-    return tuple(lead for of_alert in by_alert.values() for lead in _leads_of(of_alert))
+    return tuple(chain.from_iterable(map(_leads_of, by_alert.values())))
 
 
 def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
-    of_all = [change for change in changes if change.segment == ALL]
-    if not of_all:
+    of_all_users = [change for change in changes if change.segment == ALL]
+    if not of_all_users:
         return changes
     # The alert may have ended and begun again: the newest start counts.
-    whole = of_all[-1]
-    return [
-        min(
-            (each for each in changes if _carries(each, whole)),
-            key=lambda each: each.users,
-            default=whole,
-        )
-    ]
+    everybody = of_all_users[-1]
+    segments = [change for change in changes if _explains(change, everybody)]
+    return [min(segments, key=lambda change: change.users, default=everybody)]
 
 
-def _carries(part: Transition, whole: Transition) -> bool:
-    others, is_average = whole.users - part.users, part.statistic == "mean" or _is_share(part)
-    if (
-        others <= 0
-        or not is_average
-        or None in (part.value, part.normal, whole.value, whole.normal)
-    ):
+def _explains(segment: Transition, everybody: Transition) -> bool:
+    """Whether the value of all users changed because of this segment alone."""
+    if segment.value is None or segment.normal is None:
         return False
-    gap, gap_of_all = ((each.value or 0.0) - (each.normal or 0.0) for each in (part, whole))
-    return (
-        gap != 0
-        and abs(gap_of_all * whole.users - gap * part.users) <= _CARRIED * abs(gap) * others
-    )
+    if everybody.value is None or everybody.normal is None:
+        return False
+    others = everybody.users - segment.users
+    if others <= 0 or not (segment.statistic == "mean" or _is_share(segment)):
+        return False
+    gap = segment.value - segment.normal
+    gap_of_all = everybody.value - everybody.normal
+    change_of_others = abs(gap_of_all * everybody.users - gap * segment.users)
+    return gap != 0 and change_of_others <= _CARRIED * abs(gap) * others
 
 
 def _is_share(change: Transition) -> bool:
@@ -213,25 +231,29 @@ def _is_share(change: Transition) -> bool:
 
 
 def count_concerned(starts: Iterable[Transition]) -> float:
-    """Users concerned by these firings: as many as alerts on a share of users say, of several the one that says most.
+    """Users concerned by these firings: the largest count of an alert on a share of users.
 
-    Segments of one dimension are added. Where no alert counts users, they are all of those watched: a count that comes later
-    is no growth then, nor is another order of items.
+    Segments of one dimension are added. If no alert counts users, all users of the alerts count.
+    Then a later count or another order of items is no growth.
     """
-    given = tuple(starts)
-    counts = [(start, users) for start in given if (users := _count_users(start)) is not None]
-    # A segment that began after all users did is counted, although all users stand for it in
-    # messages.
-    counts = counts or [(start, float(start.users)) for start in find_leads(given)]
+    starts = tuple(starts)
+    counts: list[tuple[Transition, float]] = []
+    for start in starts:
+        users = _count_users(start)
+        if users is not None:
+            counts.append((start, users))
+    if not counts:
+        counts = [(start, float(start.users)) for start in find_leads(starts)]
+    # A segment that fired after all users is counted, although they represent it in messages.
     concerned: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for start, users in counts:
-        of_dimension = concerned[start.alert, start.segment.partition("=")[0]]
-        of_dimension[start.segment] = max(of_dimension.get(start.segment, 0.0), users)
-    return max((sum(of_dimension.values()) for of_dimension in concerned.values()), default=0.0)
+        segments = concerned[start.alert, start.segment.partition("=")[0]]
+        segments[start.segment] = max(segments.get(start.segment, 0.0), users)
+    return max((sum(segments.values()) for segments in concerned.values()), default=0.0)
 
 
 def _count_users(start: Transition) -> float | None:
-    """How many users the alert counts; None if it counts none."""
+    """Number of users that the alert counts, None if it does not count."""
     if _is_blind(start):
         return float(start.users)
     if not _is_share(start) or start.value is None or start.statistic.startswith(_OF_ORDER):
@@ -240,7 +262,7 @@ def _count_users(start: Transition) -> float | None:
 
 
 def group_fault(start: Transition) -> FaultGroup | None:
-    """What the alert says of users' lists; None of conditions, which follow from other faults."""
+    """What the alert reports. None for conditions, which follow from other faults."""
     if start.kind is RuleKind.CONDITION:
         return None
     if start.kind is RuleKind.COVERAGE and start.statistic.startswith(_NO_LIST):
@@ -250,10 +272,7 @@ def group_fault(start: Transition) -> FaultGroup | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paging:
-    """How often the alerts of one incident page who is sent them, and why the last time.
-
-    See `count_pages`.
-    """
+    """How often one incident pages, and why it did the last time. See `count_pages`."""
 
     pages: int = 0
     severity: Severity = Severity.INFO
@@ -265,27 +284,29 @@ class Paging:
 def count_pages(starts: Sequence[Transition]) -> Paging:
     """How often these starts of one incident page, in the order in which they were sent.
 
-    The incident pages as it begins, when its severity rises, when a fault of another group joins,
-    and when the users concerned have doubled since the last page.
+    The incident pages when it begins, when its severity rises, when a fault of another group joins,
+    and when the number of concerned users has doubled since the last page.
     """
-    paging, seen = Paging(), list[Transition]()
-    for _, begun in groupby(starts, key=lambda start: start.slot):
-        seen += begun
-        severity, users = (
-            min((start.severity for start in seen), key=_LOUDEST.index),
-            count_concerned(seen),
+    paging = Paging()
+    seen: list[Transition] = []
+    for _, of_slot in groupby(starts, key=lambda start: start.slot):
+        seen += of_slot
+        now = Paging(
+            pages=paging.pages + 1,
+            severity=min((start.severity for start in seen), key=_LOUDEST.index),
+            users=count_concerned(seen),
+            groups=frozenset(filter(None, map(group_fault, seen))),
         )
-        groups = frozenset(group for start in seen if (group := group_fault(start)) is not None)
-        now = Paging(pages=paging.pages + 1, severity=severity, users=users, groups=groups)
+        worse = _why_worse(paging, now)
         if not paging.pages:
             paging = now
-        elif (worse := _why_worse(paging, now)) is not None:
+        elif worse is not None:
             paging = replace(now, worse=worse)
     return paging
 
 
 def _why_worse(before: Paging, now: Paging) -> str | None:
-    """In words, why the incident is worse than at its last page."""
+    """Why the incident is worse than at its last page, None if it is not."""
     if now.severity is not before.severity:
         return f"its severity rose from {before.severity} to {now.severity}"
     if now.users >= max(_GROWN * before.users, 1.0):
@@ -293,6 +314,7 @@ def _why_worse(before: Paging, now: Paging) -> str | None:
             f"it concerns about {now.users:,.0f} users, and about {before.users:,.0f} at the "
             "last page"
         )
-    if before.groups and (new_groups := now.groups - before.groups):
-        return f"another fault joined: {', '.join(new_groups)}"
+    joined = now.groups - before.groups
+    if before.groups and joined:
+        return f"another fault joined: {', '.join(joined)}"
     return None

@@ -1,6 +1,6 @@
 """The state machine of one alert on one segment: quiet, pending, firing.
 
-And the end of those that nothing watches any more.
+It also ends the alerts that nothing watches any more.
 """
 
 import hashlib
@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import ALL
-from monitor.model.rules import Direction, Rule
+from monitor.model.rules import Rule
+from monitor.texts.wording import count_of
 
 INSTALLATION = "installation"
-"""The label of alerts by which installations are told apart where they are named."""
+"""The label of alerts that names the installation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,47 +28,45 @@ class Evaluation:
     slot: datetime
     at: datetime  # when it is judged
     learned_limit: float | None = None  # for this run
-    # Part of keys of firings, where the rule has no label `INSTALLATION`: nobody else has them
+    # Part of the keys of firings if the rule has no label `INSTALLATION`, so that they are unique
     installation: str = ""
 
 
 def advance(
     rule: Rule, verdict: Verdict, previous: AlertState | None, evaluation: Evaluation
 ) -> tuple[AlertState, Transition | None]:
-    """Move the state by one verdict; the transition if it changed, else None.
+    """Move the state by one verdict. Returns the transition too if the state changed.
 
-    ============  ======================================
-    ============================================  ==================== state         breach
-    ok                                            anything else ============
-    ======================================  ============================================
-    ==================== none, quiet   pending, or firing with ``for_runs=1``  quiet
-    quiet pending       firing at the ``for_runs``-th in a row  quiet
-    pending, streak held firing        firing, streak 0                        quiet at the
-    ``resolve_after``-th recovered   firing, streak held
-                                                          in a row; firing, streak 0 if not
-                                                          recovered
-    ============  ======================================
-    ============================================  ====================
+    - quiet: a breach makes it pending, or firing with ``for_runs=1``.
+    - pending: the ``for_runs``-th breach in a row makes it firing, and ok makes it quiet.
+    - firing: the ``resolve_after``-th recovered run in a row makes it quiet. A breach, and an ok
+      that is not recovered, start the count again.
 
-    ``no_data``, ``too_few`` and ``error`` hold the state: they neither reset nor advance the
-    streak, and the state carries their outcome and reason. Where they are ignored they make it
-    quiet, with the reason that nobody saw it recover. A slot that is not newer than ``judged_slot``
-    returns the state as it was. A rule whose threshold or ``for`` was changed goes on from the
-    stored state: what fires keeps firing, under its key and its severity.
+    ``no_data``, ``too_few`` and ``error`` change neither state nor streak. The state then has their
+    outcome and reason. If they are ignored, the state becomes quiet, and the reason says that it
+    was not seen to recover.
+
+    A slot that is not newer than ``judged_slot`` changes nothing. If the threshold or ``for`` of a
+    rule was changed, the stored state continues: a firing alert keeps its key and severity.
     """
     # A slot that is run again, or an older one, must not count a breach twice.
     if previous is not None and evaluation.slot <= previous.judged_slot:
         return previous, None
-    was, streak = (previous.state, previous.streak) if previous else (State.QUIET, 0)
+    was, streak = State.QUIET, 0
+    if previous is not None:
+        was, streak = previous.state, previous.streak
     now, streak = _step(was, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
         verdict = replace(verdict, reason=f"{verdict.reason}: ended, but not seen to recover")
     if now is State.FIRING and verdict.is_recovered:
-        left = rule.resolve_after - streak
-        more = f"it fires still, and ends after {left} more such run{'s' if left > 1 else ''}"
+        left = count_of(rule.resolve_after - streak, "more such run")
+        more = f"it is still firing, and ends after {left}"
         verdict = replace(verdict, reason=f"{verdict.reason}; {more}")
     state = _state(rule, verdict, previous, evaluation, now, streak)
-    return state, None if now is was else _transition(rule, previous, state, evaluation)
+    if now is was:
+        return state, None
+    is_new_normal = was is State.FIRING and verdict.is_new_normal
+    return state, _transition(rule, previous, state, evaluation, is_new_normal=is_new_normal)
 
 
 def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[State, int]:
@@ -75,11 +74,14 @@ def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[Stat
         return (State.QUIET, 0) if verdict.is_ignored else (state, streak)
     # While an alert fires the streak counts recovered runs, before that breaches.
     if state is State.FIRING:
-        recovered = streak + 1 if verdict.outcome is Outcome.OK and verdict.is_recovered else 0
-        return (State.QUIET, 0) if recovered >= rule.resolve_after else (state, recovered)
+        is_recovered = verdict.outcome is Outcome.OK and verdict.is_recovered
+        streak = streak + 1 if is_recovered else 0
+        return (State.QUIET, 0) if streak >= rule.resolve_after else (State.FIRING, streak)
     if verdict.outcome is Outcome.OK:
         return State.QUIET, 0
-    return (State.FIRING, 0) if streak + 1 >= rule.for_runs else (State.PENDING, streak + 1)
+    if streak + 1 < rule.for_runs:
+        return State.PENDING, streak + 1
+    return State.FIRING, 0
 
 
 def _state(
@@ -90,22 +92,26 @@ def _state(
     state: State,
     streak: int,
 ) -> AlertState:
-    # What fires keeps its start, key and severity: receivers know it under these.
-    held = previous if previous is not None and previous.state is state else None
-    firing = held if state is State.FIRING else None
-    names = (
-        evaluation.comparison,
-        rule.alert,
-        evaluation.segment,
-        rule.labels.get(INSTALLATION, evaluation.installation),
-    )
-    key = stable_key(evaluation.slot, *names) if state is State.FIRING else None
+    since, severity, dedup_key = evaluation.slot, rule.severity, None
+    if previous is not None and previous.state is state:
+        since = previous.since
+        if state is State.FIRING:
+            # Receivers know the firing by its severity and key.
+            severity, dedup_key = previous.severity, previous.dedup_key
+    elif state is State.FIRING:
+        dedup_key = stable_key(
+            evaluation.slot,
+            evaluation.comparison,
+            rule.alert,
+            evaluation.segment,
+            rule.labels.get(INSTALLATION, evaluation.installation),
+        )
     return AlertState(
         comparison=evaluation.comparison,
         alert=rule.alert,
         segment=evaluation.segment,
         state=state,
-        since=held.since if held else evaluation.slot,
+        since=since,
         streak=streak,
         judged_slot=evaluation.slot,
         outcome=verdict.outcome,
@@ -113,23 +119,33 @@ def _state(
         value=verdict.value,
         users=verdict.users,
         threshold=rule.threshold if evaluation.learned_limit is None else evaluation.learned_limit,
-        severity=firing.severity if firing else rule.severity,
-        dedup_key=firing.dedup_key if firing else key,
+        severity=severity,
+        dedup_key=dedup_key,
     )
 
 
 def _transition(
-    rule: Rule, previous: AlertState | None, state: AlertState, evaluation: Evaluation
+    rule: Rule,
+    previous: AlertState | None,
+    state: AlertState,
+    evaluation: Evaluation,
+    *,
+    is_new_normal: bool,
 ) -> Transition:
-    # An end goes under the key and severity that the start was sent under.
-    ended = previous if previous is not None and previous.state is State.FIRING else None
+    was, since = State.QUIET, evaluation.slot
+    severity, dedup_key = rule.severity, state.dedup_key
+    if previous is not None and previous.state is not State.QUIET:
+        was, since = previous.state, previous.since
+    if previous is not None and was is State.FIRING:
+        # An end has the severity and key of its start.
+        severity, dedup_key = previous.severity, previous.dedup_key
     return Transition(
         comparison=evaluation.comparison,
         alert=rule.alert,
         segment=evaluation.segment,
         slot=evaluation.slot,
         at=evaluation.at,
-        from_state=previous.state if previous else State.QUIET,
+        from_state=was,
         to_state=state.state,
         reason=state.reason,
         value=state.value,
@@ -138,18 +154,17 @@ def _transition(
         users=state.users,
         metric=rule.subject.metric,
         statistic=rule.subject.statistic,
-        severity=ended.severity if ended else rule.severity,
-        since=evaluation.slot
-        if previous is None or previous.state is State.QUIET
-        else previous.since,
-        dedup_key=ended.dedup_key if ended else state.dedup_key,
+        severity=severity,
+        since=since,
+        dedup_key=dedup_key,
         runbook_url=rule.runbook_url,
         labels=rule.labels,
+        is_new_normal=is_new_normal,
     )
 
 
 def stable_key(slot: datetime, *names: str) -> str:
-    """Key of what begins in the slot under these names: the same whenever and wherever it is computed."""
+    """Key of what begins in the slot with these names. The same on every machine."""
     named = json.dumps([*names, slot.astimezone(UTC).isoformat()])
     return hashlib.sha256(named.encode()).hexdigest()[:32]
 
@@ -161,43 +176,44 @@ def retire_alerts(
     *,
     at: datetime,
 ) -> tuple[Transition, ...]:
-    """Transitions to quiet for every pending or firing state that no rule looks at any more.
+    """Transitions to quiet for every pending or firing state that no rule watches any more.
 
-    Announced as any other end.
-
-    ``comparisons``: all there are now; under ``segments: each`` or ``named`` a segment is never
-    gone. ``causes``: stored transitions, oldest first, whose last has the metric and labels that
-    receivers know. Such an end belongs to no slot; ``at`` stands for it.
+    Receivers are notified as of any other end. ``comparisons`` are all configured ones. Under
+    ``segments: each`` or ``named`` every segment is watched. ``causes`` are stored transitions,
+    oldest first. The last one has the metric and labels that receivers know. The ends have no slot,
+    so ``at`` takes its place.
     """
-    # A rule that only changed keeps its alert; only one that is gone ends it.
+    # A rule that only changed keeps its alert.
     rules = {
         comparison.name: {rule.alert: rule for rule in comparison.judging.rules}
         for comparison in comparisons
     }
     last = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
-    # Quiet states have nothing to end, and would go on from where they are if their rule came back.
-    alarmed = (state for state in states if state.state is not State.QUIET)
-    return tuple(
-        _end(state, last.get((state.comparison, state.alert, state.segment)), why, at)
-        for state in alarmed
-        if (why := _why(state, rules)) is not None
-    )
+    ends = []
+    for state in states:
+        # A quiet state has nothing to end. It continues if its rule comes back.
+        if state.state is not State.QUIET:
+            removed = _find_removed(state, rules)
+            if removed is not None:
+                cause = last.get((state.comparison, state.alert, state.segment))
+                ends.append(_end(state, cause, removed.value, at))
+    return tuple(ends)
 
 
-def _why(state: AlertState, rules: dict[str, dict[str, Rule]]) -> str | None:
+def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Removed | None:
     if state.comparison not in rules:
-        return Removed.COMPARISON.value
+        return Removed.COMPARISON
     rule = rules[state.comparison].get(state.alert)
     if rule is None:
-        return Removed.RULE.value
+        return Removed.RULE
     if rule.segments in ("each", "named"):
         return None
     watched = (ALL,) if rule.segments == "all" else rule.segments
-    return None if state.segment in watched else Removed.SEGMENT.value
+    return None if state.segment in watched else Removed.SEGMENT
 
 
 def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime) -> Transition:
-    return Transition(
+    end = Transition(
         comparison=state.comparison,
         alert=state.alert,
         segment=state.segment,
@@ -206,14 +222,21 @@ def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime)
         from_state=state.state,
         to_state=State.QUIET,
         reason=reason,
-        direction=cause.direction if cause else Direction.BELOW,
         threshold=state.threshold,
-        metric=cause.metric if cause else "unknown",
-        statistic=cause.statistic if cause else "unknown",
+        metric="unknown",
+        statistic="unknown",
         severity=state.severity,
         since=state.since,
         dedup_key=state.dedup_key,
-        runbook_url=cause.runbook_url if cause else None,
-        labels=cause.labels if cause else {},
         incident=state.incident,
+    )
+    if cause is None:
+        return end
+    return replace(
+        end,
+        direction=cause.direction,
+        metric=cause.metric,
+        statistic=cause.statistic,
+        runbook_url=cause.runbook_url,
+        labels=cause.labels,
     )

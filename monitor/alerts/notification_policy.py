@@ -1,4 +1,7 @@
-"""Which deliveries are sent, held back or dropped: matchers, routes, windows, silences, inhibition. Decided at each attempt."""
+"""Which deliveries are sent, held back or dropped, decided at each attempt.
+
+Matchers, routes, maintenance windows, silences, inhibition.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,7 +26,7 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind
 
 NAMES = ("alert", "comparison", "segment", "severity", "metric", "statistic")
-"""What every alert can be matched by, beside the labels of its rule."""
+"""Labels of every alert, in addition to the labels of its rule."""
 
 _MATCHER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
@@ -41,7 +44,10 @@ _MUTING = ("error", "no_data", "stale")
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """``name=value``, ``name!=value``, ``name=~regex`` or ``name!~regex`` (RE2, the whole value); a missing label is empty."""
+    """``name=value``, ``name!=value``, ``name=~regex`` or ``name!~regex``.
+
+    A regular expression (RE2) matches the whole value. A missing label is empty.
+    """
 
     name: str
     sign: str
@@ -50,84 +56,88 @@ class Matcher:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a matcher.
+        """Read a matcher. ConfigError if it is invalid.
 
-        ConfigError when it is none. A value may stand in double quotes, a backslash before inner
-        ones.
+        A value may be in double quotes, with a backslash before inner ones.
         """
-        found = None if len(text) > _MOST_CHARACTERS else _MATCHER.fullmatch(text)
-        if found is None:
+        match = None
+        if len(text) <= _MOST_CHARACTERS:
+            match = _MATCHER.fullmatch(text)
+        if match is None:
             raise ConfigError(
                 f'{text[:80]!r} is no matcher: write name=value, name!=value, name=~"regex" or '
                 'name!~"regex"'
             )
-        name, sign, value = found.groups()
-        if quoted := _QUOTED.fullmatch(value):
-            value = (
-                re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL)
-                if "~" not in sign
-                else quoted[1].replace('\\"', '"')
-            )
-        if "~" in sign and (trouble := _trouble_of(value)):
+        name, sign, value = match.groups()
+        is_regex = "~" in sign
+        quoted = _QUOTED.fullmatch(value)
+        if quoted and is_regex:
+            value = quoted[1].replace('\\"', '"')
+        elif quoted:
+            value = re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL)
+        error = _regex_error(value) if is_regex else None
+        if error:
             raise ConfigError(
-                f"{text[:80]!r}: {value[:60]!r} is no regular expression (RE2): {trouble}"
+                f"{text[:80]!r}: {value[:60]!r} is no regular expression (RE2): {error}"
             )
         return cls(name=name, sign=sign, value=value, text=text)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an alert of these labels is meant."""
+        """Whether it matches an alert with these labels."""
         value = labels.get(self.name, "")
-        is_like_it = _fits(self.value, value) if "~" in self.sign else value == self.value
-        return is_like_it is not self.sign.startswith("!")
+        is_match = _fits(self.value, value) if "~" in self.sign else value == self.value
+        return is_match is not self.sign.startswith("!")
 
     def __str__(self) -> str:
         return self.text.strip()
 
 
 @lru_cache(maxsize=1000)
-def _trouble_of(pattern: str) -> str | None:
+def _regex_error(pattern: str) -> str | None:
     try:
-        _search(pattern, "")  # by itself: within what it is wrapped in, `a)(b` would be one
-        _search(_whole(pattern), "")
+        _search(pattern, "")  # alone, since within a group `a)(b` would be valid
+        _search(_full_match(pattern), "")
     except ValueError as error:
-        # What follows the colon is the pattern again.
+        # The pattern follows after the colon.
         return str(error).removeprefix("Invalid regular expression: ").partition(":")[0]
     return None
 
 
 @lru_cache(maxsize=10_000)
 def _fits(pattern: str, value: str) -> bool:
-    return _search(_whole(pattern), value)
+    return _search(_full_match(pattern), value)
 
 
-def _whole(pattern: str) -> str:
+def _full_match(pattern: str) -> str:
     return rf"(?s)\A(?:{pattern})\z"
 
 
 def _search(pattern: str, text: str) -> bool:
-    from pyarrow import array, compute  # noqa: PLC0415 - takes a while, and only regular expressions need it
+    from pyarrow import array, compute  # noqa: PLC0415 - slow to import, and rarely needed
 
-    # Arrow takes valid UTF-8 only, and names from outside may hold lone surrogates.
+    # Arrow accepts valid UTF-8 only, and names may contain lone surrogates.
     storable = text.encode("utf-8", "replace").decode()
     return bool(compute.match_substring_regex(array([storable]), pattern=pattern)[0].as_py())
 
 
 def matchable_labels(transition: Transition) -> dict[str, str]:
-    """What an alert can be matched by: the labels of its rule, and `NAMES`, which no label overrides."""
+    """The labels of the alert's rule, and `NAMES`, which no label overrides."""
     return {**transition.labels, **{name: str(getattr(transition, name)) for name in NAMES}}
 
 
 def propose_matchers(comparison: str, segments: Collection[str]) -> tuple[str, ...]:
-    """Matchers of an incident's alerts and of those that join it: its comparison, and its segment if it has only one."""
-    names = {"comparison": comparison}
+    """Matchers of an incident's alerts and of alerts that join it.
+
+    Its comparison, and its segment if it has only one.
+    """
+    labels = {"comparison": comparison}
     if len(segments) == 1 and ALL not in segments:
-        names["segment"] = next(iter(segments))
-    most = _MOST_CHARACTERS // 3
-    return tuple(
-        _write_matcher(*each)
-        for each in names.items()
-        if each[1].isprintable() and len(each[1]) < most
-    )
+        (labels["segment"],) = segments
+    matchers = []
+    for name, value in labels.items():
+        if value.isprintable() and len(value) < _MOST_CHARACTERS // 3:
+            matchers.append(_write_matcher(name, value))
+    return tuple(matchers)
 
 
 def _write_matcher(name: str, value: str) -> str:
@@ -148,7 +158,7 @@ def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
 class Route:
     """Alerts that all matchers match are sent to these receivers.
 
-    With ``goes_on`` later routes are looked at too.
+    With ``goes_on`` later routes count too.
     """
 
     matchers: tuple[Matcher, ...]
@@ -174,29 +184,26 @@ class NotificationPolicy:
 
     routes: tuple[Route, ...] = ()
     windows: tuple[MaintenanceWindow, ...] = ()
-    muted: frozenset[tuple[str, str]] = (
-        frozenset()
-    )  # (comparison, alert) of rules that are dry runs
-    fallbacks: Mapping[str, str] = field(
-        default_factory=dict
-    )  # who gets what a receiver rejects permanently
+    muted: frozenset[tuple[str, str]] = frozenset()  # comparison and alert of dry runs
+    # The receiver that gets the messages that another receiver rejected permanently.
+    fallbacks: Mapping[str, str] = field(default_factory=dict)
     shows_items: bool = True  # whether messages name items and show lists
 
     @property
     def selectors(self) -> dict[str, tuple[Matcher, ...]]:
-        """The matchers of each route and window, by what a person calls it."""
+        """The matchers of each route and window by its name in messages."""
         routes = {f"routes[{place}]": route.matchers for place, route in enumerate(self.routes)}
         return routes | {f"maintenance {window.name}": window.matchers for window in self.windows}
 
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
-        """Whether the first route that matches (and further ones if that goes on) leads to the receiver."""
+        """Whether the first matching route, or a later one if it goes on, has the receiver."""
         chosen: set[str] = set()
         for route in self.routes:
             if matches_all(route.matchers, transition):
                 chosen |= route.receivers
                 if not route.goes_on:
                     break
-        # What no route matches goes to every receiver: nothing is lost between routes.
+        # Alerts without a matching route go to every receiver.
         return not chosen or receiver in chosen
 
     def in_maintenance(self, transition: Transition, now: datetime) -> str | None:
@@ -213,7 +220,7 @@ class NotificationPolicy:
 
 
 class Decision(NamedTuple):
-    """What becomes of one delivery: ``pending`` to be sent now, ``held`` or ``dropped`` with the reason."""
+    """The next status of one delivery: ``pending`` is sent now, ``held`` or ``dropped``."""
 
     delivery: Delivery
     status: DeliveryStatus
@@ -222,7 +229,7 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """Decides what one receiver is sent of one comparison at one time."""
+    """Decides what one receiver gets of one comparison at one time."""
 
     snapshot: FiringSnapshot
     policy: NotificationPolicy
@@ -233,30 +240,29 @@ class Dispatch:
     def decide(self, deliveries: Sequence[Delivery]) -> tuple[Decision, ...]:
         """Decide on all deliveries that wait for the receiver, in the order they were stored.
 
-        ================  ===========================  =============================
-        ==================================== of a firing that  start
-        acknowledgement                end ================  ===========================
-        =============================  ==================================== lasts             sent,
-        or held (`why_held`,   sent once the start was sent   (there is none)
-                          acknowledged before)
-        is over: start was sent    (was sent)                   dropped                        sent;
-        held while its incident lasts start may have    dropped                      dropped
-        likewise never sent        dropped                      dropped
-        dropped ================  ===========================  =============================
-        ====================================
+        While a firing lasts:
 
-        What is routed to others and was not sent before is dropped, unless this is the fallback of
-        one that rejected it. Whether starts that are sent page or update: `compose_messages`.
+        - Its start is sent, or held (`why_held`, or acknowledged before it was sent).
+        - Its acknowledgement is sent if the start was sent.
+
+        When it is over:
+
+        - Its end is sent if the start was sent or may have arrived. It is held while other firings
+          of its incident last.
+        - Everything else is dropped.
+
+        Changes that are routed to other receivers and were not sent before are dropped, unless this
+        is the fallback of a receiver that rejected them. `compose_messages` decides which starts
+        page and which are updates.
         """
-        # A start that may have arrived must get its end, or it would stay open there for ever.
-        arrived = {
-            each.transition.dedup_key
-            for each in deliveries
-            if each.transition.is_start and each.may_be_known
-        }
+        # A start that may have arrived must get its end, or it would stay open there.
+        arrived = set()
+        for delivery in deliveries:
+            if delivery.transition.is_start and delivery.may_be_known:
+                arrived.add(delivery.transition.dedup_key)
         delivered: set[str | None] = {*self.snapshot.delivered, *arrived}
         decisions = []
-        # Ends wait for what lasts of their incident, so starts are decided on first.
+        # Ends wait for lasting firings of their incident, so starts come first.
         for delivery in sorted(deliveries, key=lambda each: each.transition.is_end):
             decision = self._decide(delivery, frozenset(delivered))
             if decision.status is _SENT:
@@ -265,7 +271,7 @@ class Dispatch:
         return tuple(sorted(decisions, key=lambda each: each.delivery.transition_id))
 
     def why_held(self, start: Transition) -> str | None:
-        """Why a firing that lasts is held back now, None when it may be sent."""
+        """Why a lasting firing is held back now, None if it may be sent."""
         if self.policy.is_muted(start):
             return DRY_RUN
         for silence in self.snapshot.silences:
@@ -274,141 +280,137 @@ class Dispatch:
                     f"silence {silence.id} of {silence.author} until "
                     f"{silence.ends_at:%Y-%m-%d %H:%M} UTC: {silence.comment}"
                 )
-        if (
-            reason := self.policy.in_maintenance(start, self.now)
-        ) is not None or self.treatment.updates is Updates.EACH:
-            return reason
-        return self._inhibited(start)
+        reason = self.policy.in_maintenance(start, self.now)
+        if reason is None and self.treatment.updates is not Updates.EACH:
+            reason = self._inhibited(start)
+        return reason
 
     def why_not_again(self, start: Transition) -> str | None:
-        """Why a firing that was sent is not repeated now, None when it may be."""
+        """Why a firing that was sent is not repeated now, None if it may be."""
         return self.why_held(start) if self._is_addressed(start) else ELSEWHERE
 
     def _is_addressed(self, change: Transition) -> bool:
-        """Whether it is routed to this receiver, or to one that rejected it and whose fallback this one is."""
-        replaced = (
-            name for name, fallback in self.policy.fallbacks.items() if fallback == self.receiver
-        )
-        is_fallback = any((name, change.dedup_key) in self.snapshot.refused for name in replaced)
-        return is_fallback or self.policy.is_addressed(change, self.receiver)
+        """Whether it is routed to this receiver, or this is the fallback of one that rejected it."""
+        for name, fallback in self.policy.fallbacks.items():
+            key = (name, change.dedup_key)
+            if fallback == self.receiver and key in self.snapshot.refused:
+                return True
+        return self.policy.is_addressed(change, self.receiver)
 
     def _decide(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
         change = delivery.transition
         is_delivered = change.dedup_key in delivered
-        if not is_delivered and not self._is_addressed(change):
-            return Decision(delivery, _DROPPED, ELSEWHERE)
-        if change.is_end:
-            return (
-                self._end(delivery, delivered)
-                if is_delivered
-                else Decision(delivery, _DROPPED, NEVER_SENT)
-            )
-        if change.dedup_key not in {start.dedup_key for start in self.snapshot.firing}:
-            return Decision(delivery, _DROPPED, ENDED_UNSENT)
+        if change.is_end and is_delivered:
+            return self._end(delivery, delivered)
+        why_dropped = self._why_dropped(change, is_delivered=is_delivered)
+        if why_dropped is not None:
+            return Decision(delivery, _DROPPED, why_dropped)
         if change.is_acknowledgement:
-            return (
-                Decision(delivery, _SENT)
-                if is_delivered
-                else Decision(delivery, _DROPPED, NEVER_SENT)
-            )
+            return Decision(delivery, _SENT)
         reason = self.why_held(change)
         if reason is None and not is_delivered and change.dedup_key in self.snapshot.acknowledged:
             reason = ACKNOWLEDGED
-        return Decision(delivery, _SENT) if reason is None else Decision(delivery, _HELD, reason)
+        return Decision(delivery, _SENT if reason is None else _HELD, reason)
+
+    def _why_dropped(self, change: Transition, *, is_delivered: bool) -> str | None:
+        if not is_delivered and not self._is_addressed(change):
+            return ELSEWHERE
+        if change.is_end:
+            return NEVER_SENT
+        if change.dedup_key not in {start.dedup_key for start in self.snapshot.firing}:
+            return ENDED_UNSENT
+        if change.is_acknowledgement and not is_delivered:
+            return NEVER_SENT
+        return None
 
     def _end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
-        name = _incident_of(delivery.transition)
-        of_it = [
-            start
-            for start in self.snapshot.firing
-            if _incident_of(start) == name and start.dedup_key in delivered
-        ]
-        if not of_it or self.treatment.updates is Updates.EACH:
-            return Decision(delivery, _SENT)
-        return Decision(
-            delivery, _HELD, f"waits for the end of its incident, in which {of_it[0].alert} fires"
-        )
+        if self.treatment.updates is not Updates.EACH:
+            name = _incident_of(delivery.transition)
+            for start in self.snapshot.firing:
+                if _incident_of(start) == name and start.dedup_key in delivered:
+                    reason = f"waits for the end of its incident, in which {start.alert} fires"
+                    return Decision(delivery, _HELD, reason)
+        return Decision(delivery, _SENT)
 
     def _inhibited(self, start: Transition) -> str | None:
-        # Whether users have a list is known of runs that failed, too.
-        is_drift = group_fault(start) is FaultGroup.OTHER_LIST
-        for other in self.snapshot.firing if is_drift else ():
+        # Users without a list are counted in failed runs too.
+        if group_fault(start) is not FaultGroup.OTHER_LIST:
+            return None
+        for other in self.snapshot.firing:
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING
-            if (
-                is_muting
-                and other.segment in (ALL, start.segment)
-                and not self.policy.is_muted(other)
-            ):
+            is_here = other.segment in (ALL, start.segment)
+            if is_muting and is_here and not self.policy.is_muted(other):
                 return f"drift cannot be judged while {other.alert} fires"
         return None
 
 
 def is_silenced(silence: Silence, start: Transition) -> bool:
-    """Whether the silence holds the firing back while it is active."""
+    """Whether the silence matches the firing."""
     try:
         return matches_all(map(Matcher.parse, silence.matchers), start)
     except ConfigError:
-        # One that cannot be read matches nothing, so that no alert is missed over it.
+        # An unreadable silence matches nothing, so that no alert is missed.
         return False
 
 
 def compose_messages(
     changes: Sequence[Transition], snapshot: FiringSnapshot
 ) -> tuple[Message, ...]:
-    """One message for each incident, by its first change, without briefing.
+    """One message for each incident, in the order of first changes, without briefing.
 
-    It pages if the incident begins for the receiver with it, becomes worse (`count_pages`), or is
-    over; else it is an update.
+    It pages if the incident begins with it for the receiver, becomes worse (`count_pages`), or is
+    over. Otherwise it is an update.
     """
     by_incident: dict[tuple[str, bool], list[Transition]] = {}
-    # Acknowledgements get a message of their own: behind a start they would be lost on receivers
-    # that show one thing at a time.
+    # Acknowledgements have separate messages: some receivers show only the first change.
     for change in sorted(changes, key=lambda each: each.is_acknowledgement):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
     return tuple(
-        _message(name, tuple(of_it), begun, snapshot) for (name, _), of_it in by_incident.items()
+        _message(name, tuple(members), begun, snapshot)
+        for (name, _), members in by_incident.items()
     )
 
 
 def _message(
     name: str,
-    of_it: tuple[Transition, ...],
+    changes: tuple[Transition, ...],
     begun: Mapping[str | None, Transition],
     snapshot: FiringSnapshot,
 ) -> Message:
     sent = [start for start in snapshot.told if _incident_of(start) == name]
-    told = [start for start in sent if start.dedup_key not in begun]
     sent_keys = {start.dedup_key for start in sent}
-    fresh = [
+    sent_before = [start for start in sent if start.dedup_key not in begun]
+    # In the order of sending, also in a repetition: the first one never changes.
+    starts = sent + [
         start
         for key, start in begun.items()
         if _incident_of(start) == name and key not in sent_keys
     ]
-    # In the order of sending, also in a repetition: what was sent first never changes.
-    starts = [*sent, *fresh]
-    before, now = count_pages(told), count_pages(starts or of_it)
-    is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
-    known = snapshot.delivered | begun.keys()
+    delivered = snapshot.delivered | begun.keys()
+    firing = [
+        start
+        for start in snapshot.firing
+        if _incident_of(start) == name and start.dedup_key in delivered
+    ]
+    before, now = count_pages(sent_before), count_pages(starts or changes)
+    has_begun = any(change.is_start for change in changes)
+    is_page = now.pages > before.pages
     return Message(
         incident=name,
-        comparison=of_it[0].comparison,
+        comparison=changes[0].comparison,
         severity=now.severity,
-        changes=of_it,
-        firing=tuple(
-            each
-            for each in snapshot.firing
-            if _incident_of(each) == name and each.dedup_key in known
-        ),
+        changes=changes,
+        firing=tuple(firing),
         first=tuple(starts[:1]),
         acknowledged=snapshot.acknowledged,
         pages=now.pages,
         pages_before=before.pages,
-        worse=now.worse if is_begun and is_page and before.pages else None,
-        is_update=is_begun and not is_page,
+        worse=now.worse if has_begun and is_page and before.pages else None,
+        is_update=has_begun and not is_page,
     )
 
 
 def _incident_of(change: Transition) -> str:
-    # What was stored before there were incidents is one of its own.
+    # A firing from before there were incidents is an incident.
     return change.incident or change.dedup_key or ""

@@ -1,9 +1,10 @@
-"""What one run measured as rules read it, and the evaluation of all rules of a comparison over all segments."""
+"""What one run measured, and the evaluation of all rules of a comparison on all segments."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Self
 
 from monitor.alerts.conditions import STILL, apply_ignored, judge_condition, judge_standstill
@@ -50,7 +51,7 @@ NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Summaries by segment and metric, coverage by segment where somebody was asked, and the traits that the run tells of."""
+    """Summaries by segment and metric, coverage by segment, and shares of users with a trait."""
 
     summaries: Mapping[tuple[str, str], Summary]
     coverage: Mapping[str, CoverageRow]
@@ -63,28 +64,25 @@ class Figures:
         rows: Iterable[CoverageRow] = (),
         scores: Sequence[ArmScore] = (),
     ) -> Self:
-        """Of a run's summaries, coverage and arm-wide metrics.
-
-        Unchanged lists only where lists of other users changed.
-        """
-        found = {
-            (each.segment, CoverageShare(Lack(each.metric), each.arm)): Reading(
-                each.value, each.n, each.segment
-            )
-            for each in scores
-            if each.metric in TRAITS and each.value is not None
-        }
-        traits = {
-            (segment, share): reading
-            for (segment, share), reading in found.items()
-            if share.lack is not Lack.UNCHANGED
-            or _have_others_moved(reading, found.get((ALL, share)))
-        }
-        by_name = {(each.segment, each.metric): each for each in summaries}
-        return cls(by_name, {row.segment: row for row in rows if row.asked}, traits)
+        """The figures of a run. Unchanged lists only if lists of other users changed."""
+        shares: dict[tuple[str, CoverageShare], Reading] = {}
+        for score in scores:
+            if score.metric in TRAITS and score.value is not None:
+                share = CoverageShare(Lack(score.metric), score.arm)
+                shares[score.segment, share] = Reading(score.value, score.n, score.segment)
+        traits = {}
+        for (segment, share), reading in shares.items():
+            everybody = shares.get((ALL, share))
+            if share.lack is not Lack.UNCHANGED or _have_others_moved(reading, everybody):
+                traits[segment, share] = reading
+        return cls(
+            summaries={(summary.segment, summary.metric): summary for summary in summaries},
+            coverage={row.segment: row for row in rows if row.asked},
+            traits=traits,
+        )
 
     def find_share(self, segment: str, share: CoverageShare) -> Reading | None:
-        """The share in the segment, None where it is not known."""
+        """The share in the segment, None if it is not known."""
         if share.lack in TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
@@ -99,116 +97,113 @@ class Figures:
         return set(self.coverage)
 
 
-def _have_others_moved(part: Reading, whole: Reading | None) -> bool:
-    """Whether lists outside of the segment changed; any list, where it has no outside."""
-    if whole is None:
+def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
+    """Whether lists outside of the segment changed, or any list if it contains all users."""
+    if everybody is None:
         return False
-    rest = part._replace(users=0) if part.users == whole.users else part
-    moved, moved_here = (each.users * (1.0 - each.value) for each in (whole, rest))
-    # Fewer, and the arm was not trained: such lists are no news, and for how long it stands still
-    # another rule tells.
-    return moved - moved_here > STILL * (whole.users - rest.users)
+    others, moved = everybody.users, everybody.users * (1.0 - everybody.value)
+    if segment.users != everybody.users:
+        others -= segment.users
+        moved -= segment.users * (1.0 - segment.value)
+    # If fewer changed, the arm was not trained. Another rule watches for how long.
+    return moved > STILL * others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One run as rules look at it: what it measured, by segment, by alert and segment."""
+    """One run as rules see it."""
 
-    found: Findings
+    findings: Findings
     figures: Figures
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
-    verdicts: Mapping[str, Sequence[Verdict]] = field(
-        default_factory=dict
-    )  # of rules that measure, for conditions
-    awaited: frozenset[str] = (
-        frozenset()
-    )  # segments that rules name, or in which an alert fires that has no data
+    # Verdicts of the rules on drift by segment, for the rules on conditions.
+    verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)
+    # Segments that rules name, or in which an alert without data is firing.
+    awaited: frozenset[str] = frozenset()
 
     def is_unknown(self, segment: str) -> bool:
-        """Whether nobody asked belongs to the segment, although it is known who was asked."""
+        """Whether the coverage is known and the segment has no users."""
         return bool(self.figures.coverage) and segment not in self.figures.coverage
 
 
 def evaluate_rules(
     comparison: Comparison,
-    found: Findings,
+    findings: Findings,
     memory: Memory,
     at: datetime,
     *,
     expectations: Sequence[Expectation] = (),
     standstills: Sequence[Standstill] = (),
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
-    """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
+    """Judge one finished run: the new states and the transitions, by rule and segment.
 
-    Rules on conditions come last: they look at the verdicts of the others. States that no rule looks at are not returned.
+    Rules on conditions come last, since they read the verdicts of the others. States that no rule
+    reads are not returned.
     """
-    measured, rules, states = found.measured, comparison.judging.rules, memory.states
+    measured, rules, states = findings.measured, comparison.judging.rules, memory.states
+    rows = measured.coverage.rows if measured.coverage else ()
     run = _Run(
-        found=found,
-        figures=Figures.of(
-            measured.summaries,
-            measured.coverage.rows if measured.coverage else (),
-            measured.arm_scores,
-        ),
+        findings=findings,
+        figures=Figures.of(measured.summaries, rows, measured.arm_scores),
         thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
     )
-    on_drift = [
-        each
-        for rule in rules
-        if rule.kind is not RuleKind.CONDITION
-        for each in _evaluate(rule, run, states)
-    ]
-    # Where a segment has verdicts on similarity, those on coverage do not decide whether it had
-    # data.
-    run = replace(
-        run,
-        verdicts=_by_segment(on_drift, RuleKind.COVERAGE)
-        | _by_segment(on_drift, RuleKind.SIMILARITY),
-    )
-    # A condition of a segment that nobody belongs to any more matters only while its alert lasts.
+    evaluated: list[tuple[Rule, str, Verdict]] = []
+    for rule in rules:
+        if rule.kind is not RuleKind.CONDITION:
+            evaluated += _evaluate(rule, run, states)
+    verdicts = _by_segment(evaluated, RuleKind.COVERAGE)
+    # If a segment has verdicts on similarity, these decide whether it had data.
+    run = replace(run, verdicts=verdicts | _by_segment(evaluated, RuleKind.SIMILARITY))
+    # A condition of a segment without users matters only while its alert lasts.
     alarmed = [state for state in states if state.state is not State.QUIET]
     run = replace(run, awaited=_find_awaited(rules, run, alarmed))
-    on_conditions = [
-        each
-        for rule in rules
-        if rule.kind is RuleKind.CONDITION
-        for each in _evaluate(rule, run, alarmed)
-    ]
+    for rule in rules:
+        if rule.kind is RuleKind.CONDITION:
+            evaluated += _evaluate(rule, run, alarmed)
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
-    for rule, segment, verdict in (*on_drift, *on_conditions):
-        learned = run.expectations.get((rule.alert, segment)) or run.standstills.get(rule.alert)
+    for rule, segment, verdict in evaluated:
         evaluation = Evaluation(
             comparison=comparison.name,
             segment=segment,
-            slot=found.slot,
+            slot=findings.slot,
             at=at,
-            learned_limit=None
-            if learned is None or learned.limit is None
-            else float(learned.limit),
+            learned_limit=_learned_limit(rule, segment, run),
             installation=memory.installation,
         )
         counted = apply_ignored(verdict, comparison.judging.ignored)
         state, transition = advance(rule, counted, stored.get((rule.alert, segment)), evaluation)
         moved.append(state)
-        transitions.extend([transition] if transition else [])
+        if transition is not None:
+            transitions.append(transition)
     return tuple(moved), tuple(transitions)
 
 
+def _learned_limit(rule: Rule, segment: str, run: _Run) -> float | None:
+    learned = run.expectations.get((rule.alert, segment)) or run.standstills.get(rule.alert)
+    if learned is None or learned.limit is None:
+        return None
+    return float(learned.limit)
+
+
 def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:
-    """Segments of which too small a share was compared, with the figures: they are neither shown nor judged as the whole."""
-    return {
-        row.segment: (
-            f"{row.paired:,} of {row.asked:,} users, under min_paired_share {min_paired_share:.0%}"
-        )
-        for row in (coverage.rows if coverage else ())
-        if row.segment != ALL and row.paired < min_paired_share * row.asked
-    }
+    """Segments of which too few users were compared, with the figures.
+
+    They are neither shown nor judged.
+    """
+    thin = {}
+    for row in coverage.rows if coverage else ():
+        if row.segment != ALL and row.paired < min_paired_share * row.asked:
+            thin[row.segment] = (
+                f"{row.paired:,} of {row.asked:,} users, "
+                f"under min_paired_share {min_paired_share:.0%}"
+            )
+    return thin
 
 
 def _evaluate(
@@ -226,88 +221,79 @@ def _evaluate(
 
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
-    found, summary = run.found, run.figures.summaries.get((segment, rule.metric))
-    if parse_derived(rule.metric)[0] and (doubt := untrusted_floor(found.reason)):
+    findings, summary = run.findings, run.figures.summaries.get((segment, rule.metric))
+    is_derived, _ = parse_derived(rule.metric)
+    doubt = untrusted_floor(findings.reason)
+    if is_derived and doubt:
         return undecided(Outcome.NO_DATA, doubt)
-    if summary is None and run.is_unknown(segment) and found.status is RunStatus.OK:
+    if summary is None and run.is_unknown(segment) and findings.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
     expectation = run.expectations.get((rule.alert, segment))
     reading = read_similarity(
-        rule, segment, found.status, summary, found.reason, run.thin.get(segment)
+        rule, segment, findings.status, summary, findings.reason, run.thin.get(segment)
     )
     verdict = judge_reading(rule, reading, expectation)
-    bounded = (
-        verdict
-        if summary is None
-        else apply_bounds(rule, verdict, summary, run.figures.coverage.get(segment), expectation)
-    )
-    return (
-        bounded
-        if bounded.outcome is verdict.outcome
-        else replace(bounded, reason=with_cause(bounded.reason, found.reason))
-    )
+    if summary is None:
+        return verdict
+    coverage = run.figures.coverage.get(segment)
+    bounded = apply_bounds(rule, verdict, summary, coverage, expectation)
+    if bounded.outcome is verdict.outcome:
+        return bounded
+    return replace(bounded, reason=with_cause(bounded.reason, findings.reason))
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
-    if run.is_unknown(segment) and run.found.status is RunStatus.OK:
+    findings, share = run.findings, run.figures.find_share(segment, rule.share)
+    if run.is_unknown(segment) and findings.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
-    reading = read_coverage(
-        rule,
-        segment,
-        run.found.status,
-        run.figures.find_share(segment, rule.share),
-        run.found.reason,
-    )
-    verdict = judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
-    is_failure = (
-        rule.share.lack in (Lack.FAILED, Lack.UNPAIRED) and verdict.outcome is Outcome.BREACH
-    )
-    return _with_failures(verdict, run.found, rule.share.arm) if is_failure else verdict
+    reading = read_coverage(rule, segment, findings.status, share, findings.reason)
+    failures = None
+    if isinstance(reading, Reading) and rule.share.lack in (Lack.FAILED, Lack.UNPAIRED):
+        failures = partial(_add_run_reason, findings.reason or "", rule.share.arm, reading)
+    expectation = run.expectations.get((rule.alert, segment))
+    return judge_reading(rule, reading, expectation, failures)
 
 
-def _with_failures(verdict: Verdict, found: Findings, arm: Arm | None) -> Verdict:
-    """The verdict with what failed right behind of how many, before what is normal."""
-    (many, _, normal), told = verdict.reason.partition(", "), found.reason or ""
-    if not told.startswith(BOTH_FAILED):
-        # The verdict has said already of how many, the run perhaps of the other arm first.
-        lost = (
-            ""
-            if arm is None
-            else describe_lost(arm, round((verdict.value or 0.0) * verdict.users), verdict.users)
-        )
-        others, _, own = told.rpartition(f"{lost}: ") if lost else ("", "", told)
-        told = with_cause(many, "; ".join(filter(None, (own, others.rstrip("; :")))))
-    return replace(verdict, reason=f"{told}; {normal}")
+def _add_run_reason(run_reason: str, arm: Arm | None, reading: Reading, shown: str) -> str:
+    """The value as ``shown``, with the run's reason without what the value says too."""
+    if run_reason.startswith(BOTH_FAILED):
+        return run_reason
+    if arm is None:
+        return with_cause(shown, run_reason)
+    # The run may name the other arm first.
+    lost = describe_lost(arm, round(reading.value * reading.users), reading.users)
+    others, _, causes = run_reason.rpartition(f"{lost}: ")
+    return with_cause(shown, "; ".join(filter(None, (causes, others.rstrip("; :")))))
 
 
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:
-    found = run.found
+    findings = run.findings
     return judge_standstill(
-        rule, found.status, found.measured.arm_scores, run.standstills.get(rule.alert), found.reason
+        rule,
+        findings.status,
+        findings.measured.arm_scores,
+        run.standstills.get(rule.alert),
+        findings.reason,
     )
 
 
 def _find_awaited(
     rules: Sequence[Rule], run: _Run, alarmed: Iterable[AlertState]
 ) -> frozenset[str]:
-    on_drift = {rule.alert for rule in rules if rule.kind is not RuleKind.CONDITION}
-    firing = {
-        state.segment
-        for state in alarmed
-        if state.state is State.FIRING and state.alert in on_drift
-    }
-    lacking = {
-        name
-        for name in firing
-        if any(each.outcome is Outcome.NO_DATA for each in run.verdicts.get(name, ()))
-    }
-    return frozenset({*lacking, *named_segments(rules)})
+    drift_alerts = {rule.alert for rule in rules if rule.kind is not RuleKind.CONDITION}
+    awaited = set(named_segments(rules))
+    for state in alarmed:
+        if state.state is State.FIRING and state.alert in drift_alerts:
+            verdicts = run.verdicts.get(state.segment, ())
+            if any(verdict.outcome is Outcome.NO_DATA for verdict in verdicts):
+                awaited.add(state.segment)
+    return frozenset(awaited)
 
 
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
     if rule.segments == "named" and segment != ALL:
-        if run.found.status is not RunStatus.OK:
-            return None  # the alert of all users says so
+        if run.findings.status is not RunStatus.OK:
+            return None  # the alert of all users reports it
         if segment not in run.awaited:
             return Verdict(
                 outcome=Outcome.OK, reason=NOT_AWAITED, value=None, users=0, is_recovered=True
@@ -315,8 +301,8 @@ def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | 
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
     return judge_condition(
         rule,
-        run.found.status,
-        run.found.reason,
+        run.findings.status,
+        run.findings.reason,
         run.verdicts.get(segment, ()),
         is_unknown=is_unknown,
     )
@@ -343,24 +329,19 @@ def _by_segment(
 def segments_of(
     rule: Rule, measured: Collection[str], states: Iterable[AlertState]
 ) -> tuple[str, ...]:
-    """Segments that the rule looks at in this run, ``all`` first, then by name.
+    """Segments that the rule judges in this run, ``all`` first, then by name.
 
-    Named ones in the rule's order.
-
-    ``each``: ``all``, those ``measured``, and those in alarm or with data when this rule was judged
-    last.
+    Named segments are in the rule's order. ``each``: ``all``, the ``measured`` ones, and those in
+    alarm or with data when this rule was last judged.
     """
-    if isinstance(rule.segments, str) and rule.segments != "each":
-        return (ALL,)
     if rule.segments != "each":
-        return tuple(dict.fromkeys(rule.segments))
-    # None may go on to read as ok when it has vanished or the run has failed.
-    mine = [state for state in states if state.alert == rule.alert]
-    newest = max((state.judged_slot for state in mine), default=None)
-    had_data = (
-        state
-        for state in mine
-        if state.judged_slot == newest and state.outcome is not Outcome.NO_DATA
-    )
-    alarmed = (state for state in mine if state.state is not State.QUIET)
-    return (ALL, *sorted({*measured, *(state.segment for state in (*had_data, *alarmed))} - {ALL}))
+        return (ALL,) if isinstance(rule.segments, str) else tuple(dict.fromkeys(rule.segments))
+    # A segment that vanished, or whose run failed, must not stay ok.
+    own_states = [state for state in states if state.alert == rule.alert]
+    newest = max((state.judged_slot for state in own_states), default=None)
+    segments = set(measured)
+    for state in own_states:
+        had_data = state.judged_slot == newest and state.outcome is not Outcome.NO_DATA
+        if had_data or state.state is not State.QUIET:
+            segments.add(state.segment)
+    return (ALL, *sorted(segments - {ALL}))

@@ -1,10 +1,9 @@
-"""Rules, routes and silences that can match nothing, each with the nearest name that exists."""
+"""Rules, routes and silences that cannot match anything, each with the nearest name."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
-from monitor.alerts.notification_policy import NAMES, Matcher
+from monitor.alerts.notification_policy import Matcher
 from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState
 from monitor.model.comparison import Comparison
@@ -19,17 +18,19 @@ _OF_STATES = ("alert", "comparison", "segment", "severity")
 
 
 def named_segments(rules: Iterable[Rule]) -> tuple[str, ...]:
-    """The segments that rules on drift name, each once, in their order; not ``all``."""
-    names = [
-        name for rule in rules if rule.kind is not RuleKind.CONDITION for name in _names_of(rule)
-    ]
-    return tuple(dict.fromkeys(names))
+    """The segments that rules on drift name, without ``all``, each once, in their order."""
+    return tuple(_group_alerts(rules))
 
 
-def _names_of(rule: Rule) -> tuple[str, ...]:
-    if isinstance(rule.segments, str):
-        return ()
-    return tuple(name for name in rule.segments if name != ALL)
+def _group_alerts(rules: Iterable[Rule]) -> dict[str, list[str]]:
+    """The alerts of rules on drift by the segment that they name."""
+    alerts: dict[str, list[str]] = {}
+    for rule in rules:
+        if rule.kind is not RuleKind.CONDITION and not isinstance(rule.segments, str):
+            for name in rule.segments:
+                if name != ALL:
+                    alerts.setdefault(name, []).append(rule.alert)
+    return alerts
 
 
 def find_unmatched_segments(
@@ -37,81 +38,67 @@ def find_unmatched_segments(
 ) -> tuple[UnmatchedName, ...]:
     """Segments that rules on drift name and that are not ``present``.
 
-    Rules that name the same one together.
+    Rules that name the same segment are together.
     """
-    owners: dict[str, list[str]] = {}
-    for rule in rules:
-        for name in _names_of(rule) if rule.kind is not RuleKind.CONDITION else ():
-            if name not in present:
-                owners.setdefault(name, []).append(rule.alert)
-    return tuple(
-        _with_known(
-            UnmatchedName(owner=f"rule{'s' * (len(alerts) > 1)} {', '.join(alerts)}", name=name),
-            name,
-            present,
-        )
-        for name, alerts in owners.items()
-    )
+    unmatched = []
+    for name, alerts in _group_alerts(rules).items():
+        if name not in present:
+            owner = f"rule{'s' if len(alerts) > 1 else ''} {', '.join(alerts)}"
+            unmatched.append(_with_known(UnmatchedName(owner=owner, name=name), name, present))
+    return tuple(unmatched)
 
 
 def find_unmatched_matchers(
     owner: str, matchers: Sequence[Matcher], alerts: Sequence[Labels]
 ) -> UnmatchedName | None:
-    """The matcher for which none of these possible alerts, given by labels, is matched by all.
+    """The first matcher after which no alert is left. None if all matchers match an alert.
 
-    None where one is.
+    ``alerts`` are the labels of all possible alerts.
     """
-    left = list(alerts)
     for matcher in matchers:
-        kept = [labels for labels in left if matcher.matches(labels)]
-        if not kept:
-            lack = UnmatchedName(owner=owner, name=str(matcher), is_matcher=True)
+        matched = [labels for labels in alerts if matcher.matches(labels)]
+        if not matched:
+            unmatched = UnmatchedName(owner=owner, name=str(matcher), is_matcher=True)
             if matcher.sign != "=":
-                return lack
-            values = dict.fromkeys(
-                labels[matcher.name] for labels in left if matcher.name in labels
-            )
-            return _with_known(lack, matcher.value, values.keys())
-        left = kept
+                return unmatched
+            values = [labels[matcher.name] for labels in alerts if matcher.name in labels]
+            return _with_known(unmatched, matcher.value, dict.fromkeys(values))
+        alerts = matched
     return None
 
 
 def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[UnmatchedName, ...]:
-    """What rules, routes and maintenance windows of the comparison name and none of the segments ``present`` has."""
-    # A segment that a rule names in vain is told of the rule alone.
-    alerts = list(
-        possible_alerts(comparison, {*present, *named_segments(comparison.judging.rules)})
-    )
-    selectors = comparison.judging.selectors.items()
-    found = (
-        find_unmatched_matchers(owner, list(map(Matcher.parse, texts)), alerts)
-        for owner, texts in selectors
-    )
-    return (*find_unmatched_segments(comparison.judging.rules, present), *filter(None, found))
+    """Names in rules, routes and maintenance windows that match none of the segments ``present``."""
+    rules = comparison.judging.rules
+    # An absent segment that a rule names is reported for the rule only.
+    alerts = list(possible_alerts(comparison, {*present, *named_segments(rules)}))
+    unmatched = list(find_unmatched_segments(rules, present))
+    for owner, expressions in comparison.judging.selectors.items():
+        lack = find_unmatched_matchers(owner, list(map(Matcher.parse, expressions)), alerts)
+        if lack is not None:
+            unmatched.append(lack)
+    return tuple(unmatched)
 
 
 def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterator[Labels]:
-    """What alerts of the comparison can be matched by, in each segment that is present."""
+    """Labels of the comparison's possible alerts, in each segment that is present."""
     for rule in comparison.judging.rules:
-        metric, statistic = rule.subject
-        names = (
-            (ALL,)
-            if rule.segments == "all"
-            else present
-            if isinstance(rule.segments, str)
-            else rule.segments
-        )
-        for segment in names:
+        segments: Collection[str] = present
+        if rule.segments == "all":
+            segments = (ALL,)
+        elif not isinstance(rule.segments, str):
+            segments = rule.segments
+        for segment in segments:
             if segment in present:
-                own = (
-                    rule.alert,
-                    comparison.name,
-                    segment,
-                    str(rule.severity),
-                    metric,
-                    str(statistic),
-                )
-                yield {**rule.labels, **dict(zip(NAMES, own, strict=True))}
+                yield {
+                    **rule.labels,
+                    "alert": rule.alert,
+                    "comparison": comparison.name,
+                    "segment": segment,
+                    "severity": str(rule.severity),
+                    "metric": rule.subject.metric,
+                    "statistic": str(rule.subject.statistic),
+                }
 
 
 def find_unmatched_silences(
@@ -119,43 +106,51 @@ def find_unmatched_silences(
     states: Collection[AlertState],
     comparisons: Mapping[str, Comparison | None],
 ) -> tuple[UnmatchedName, ...]:
-    """What silences name in vain, by the alerts that were judged so far.
+    """Names in silences that match none of the alerts that were judged so far.
 
-    ``comparisons``: those that are configured, None for one whose rules are not known here. Then
-    only alert, comparison, segment and severity are looked at. A comparison that was never judged
-    may have any segment, and any alert without rules.
+    ``comparisons`` are the configured ones, None for one whose rules are not known here. Then only
+    alert, comparison, segment and severity are compared. A comparison that was never judged may
+    have any segment, and any alert if its rules are not known.
     """
     judged = {state.comparison for state in states}
     alerts = [_labels_of(state, comparisons.get(state.comparison)) for state in states]
-    unjudged = list[Labels]()
-    for name, each in comparisons.items():
+    unjudged: list[Labels] = []
+    for name, comparison in comparisons.items():
         if name in judged:
             continue
-        if each is None:
+        if comparison is None:
             unjudged.append({"comparison": name})
         else:
-            unjudged += possible_alerts(each, {ALL, *named_segments(each.judging.rules)})
-    found = []
+            unjudged += _alerts_in_any_segment(comparison)
+    unmatched = []
     for silence in silences:
-        with suppress(ConfigError):  # a matcher of another version, which holds nothing back
+        try:
             matchers = [*map(Matcher.parse, silence.matchers)]
-            if None in comparisons.values():
-                matchers = [matcher for matcher in matchers if matcher.name in _OF_STATES]
-            if not any(_may_match(matchers, labels) for labels in unjudged):
-                found.append(find_unmatched_matchers(f"silence {silence.id}", matchers, alerts))
-    return tuple(filter(None, found))
+        except ConfigError:
+            # A matcher of another version, which silences nothing.
+            continue
+        if None in comparisons.values():
+            matchers = [matcher for matcher in matchers if matcher.name in _OF_STATES]
+        if not any(_may_match(matchers, labels) for labels in unjudged):
+            lack = find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
+            if lack is not None:
+                unmatched.append(lack)
+    return tuple(unmatched)
+
+
+def _alerts_in_any_segment(comparison: Comparison) -> list[Labels]:
+    segments = {ALL, *named_segments(comparison.judging.rules)}
+    return list(possible_alerts(comparison, segments))
 
 
 def may_concern(silence: Silence, comparison: str) -> bool:
-    """Whether alerts of this comparison may be meant."""
-    with suppress(ConfigError):
-        matchers = map(Matcher.parse, silence.matchers)
-        return all(
-            each.matches({"comparison": comparison})
-            for each in matchers
-            if each.name == "comparison"
-        )
-    return False
+    """Whether the silence may be about alerts of this comparison."""
+    try:
+        matchers = [*map(Matcher.parse, silence.matchers)]
+    except ConfigError:
+        return False
+    labels = {"comparison": comparison}
+    return all(matcher.name != "comparison" or matcher.matches(labels) for matcher in matchers)
 
 
 def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
@@ -169,43 +164,41 @@ def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
 
 
 def _may_match(matchers: Iterable[Matcher], labels: Labels) -> bool:
-    """Whether an alert of these labels, in a segment that is not known yet, can be matched."""
-    is_whole = "alert" in labels
-    judged = (
-        matcher
-        for matcher in matchers
-        if matcher.name == "comparison" or (is_whole and matcher.name != "segment")
-    )
-    return all(matcher.matches(labels) for matcher in judged)
+    """Whether the matchers may match an alert with these labels, in some segment."""
+    has_rule = "alert" in labels
+    for matcher in matchers:
+        is_known = matcher.name == "comparison" or (has_rule and matcher.name != "segment")
+        if is_known and not matcher.matches(labels):
+            return False
+    return True
 
 
 def share_selectors(
     selectors: Mapping[str, Sequence[Matcher]], comparisons: Sequence[Comparison]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """The selectors by comparison whose alerts they may match in some segment, where no other comparison's may.
+    """The selectors by comparison, if they may match alerts of this comparison only.
 
-    One that matches no rule of any comparison belongs to all of them.
+    A selector that matches no rule belongs to all comparisons.
     """
-    found: dict[str, dict[str, tuple[str, ...]]] = {each.name: {} for each in comparisons}
-    known = {
-        each.name: list(possible_alerts(each, {ALL, *named_segments(each.judging.rules)}))
-        for each in comparisons
-    }
+    shared: dict[str, dict[str, tuple[str, ...]]] = {each.name: {} for each in comparisons}
+    alerts = {each.name: _alerts_in_any_segment(each) for each in comparisons}
     for owner, matchers in selectors.items():
-        elsewhere = [matcher for matcher in matchers if matcher.name != "segment"]
-        able = [
+        without_segment = [matcher for matcher in matchers if matcher.name != "segment"]
+        matched = [
             name
-            for name, alerts in known.items()
-            if find_unmatched_matchers(owner, elsewhere, alerts) is None
+            for name in alerts
+            if find_unmatched_matchers(owner, without_segment, alerts[name]) is None
         ]
-        if len(able) <= 1:
-            for name in able or found:
-                found[name][owner] = tuple(map(str, matchers))
-    return found
+        if len(matched) <= 1:
+            for name in matched or shared:
+                shared[name][owner] = tuple(map(str, matchers))
+    return shared
 
 
-def _with_known(lack: UnmatchedName, name: str, present: Collection[str]) -> UnmatchedName:
-    """The same with the names that exist: of a segment those of its dimension."""
-    dimension = f"{name.rpartition('=')[0]}="
-    kin = [each for each in present if each.startswith(dimension)] if "=" in name else list(present)
-    return replace(lack, nearest=find_nearest(name, present), known=tuple(kin))
+def _with_known(unmatched: UnmatchedName, name: str, present: Collection[str]) -> UnmatchedName:
+    """The same with the names that exist: for a segment those of its dimension."""
+    kin = tuple(present)
+    if "=" in name:
+        dimension = f"{name.rpartition('=')[0]}="
+        kin = tuple(each for each in present if each.startswith(dimension))
+    return replace(unmatched, nearest=find_nearest(name, present), known=kin)

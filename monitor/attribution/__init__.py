@@ -1,5 +1,5 @@
-"""Why a mean fell: each user's lists held against the same user's before, and what happened to them. No I/O, no metric.
+"""Why a mean fell: compares each user's lists with the user's earlier lists. No I/O.
 
-A run does `split_distances` and, where earlier lists are kept, `compare_pairs`, both per user; `decompose_drop` adds up by
-part and segment, `find_fault` says what happened and to whom.
+A run calls `split_distances` and, with earlier lists, `compare_pairs` for each user.
+`decompose_drop` adds up by part and segment. `find_fault` finds what happened, and to which users.
 """

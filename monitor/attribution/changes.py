@@ -1,4 +1,4 @@
-"""How each user's pair changed against the same user's pair of an earlier run, by arm and part, and the kinds of change."""
+"""How each pair changed since an earlier run: by arm, by part, and by kind of change."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,8 +17,7 @@ from monitor.model.rankings import Arm, PairBatch
 
 _TOP = 3
 
-# Times that an item was listed, at least, before its absence says something, and share of it that
-# may be left.
+# An item counts as removed if it was in at least this many lists, and at most this share is left.
 _LISTED = 10
 _LEFT = 0.02
 
@@ -28,7 +27,10 @@ CHANGES = tuple(Change)
 
 @dataclass(frozen=True, kw_only=True)
 class OwnLists:
-    """One arm's lists of the same n users in an earlier run and in this one: codes (n, k) padded with -1, and lengths (n,)."""
+    """One arm's lists of n users in an earlier run and in this one.
+
+    Codes (n, k) padded with -1, and lengths (n,).
+    """
 
     former: Codes
     former_lengths: Codes
@@ -36,19 +38,16 @@ class OwnLists:
     lengths: Codes
 
     @property
-    def kept(self) -> Floats:
-        """Share of the longer list's items that both lists hold, 0 to 1.
+    def kept_share(self) -> Floats:
+        """Share of the longer list's items that are in both lists, 0 to 1.
 
-        NaN where either is empty.
+        NaN where either list is empty.
         """
         return self._aligned[0]
 
     @property
-    def turned(self) -> Floats:
-        """Share of the pairs of common items that stand the other way around, 0 to 1.
-
-        0 with fewer than two.
-        """
+    def turned_share(self) -> Floats:
+        """Share of the pairs of common items in reversed order, 0 to 1. 0 without pairs."""
         return self._aligned[1]
 
     @cached_property
@@ -57,49 +56,54 @@ class OwnLists:
 
     @cached_property
     def is_same(self) -> Flags:
-        """Whether both lists are one, empty ones included."""
+        """Whether both lists are equal, empty ones included."""
         return np.asarray((self.former == self.present).all(axis=1))
 
     @cached_property
     def has_same_top(self) -> Flags:
-        """Whether the first three items are the same ones in whatever order.
+        """Whether the first three items are the same in any order.
 
-        False of lists of no more than three.
+        False for lists of at most three items.
         """
-        ours, theirs = (np.sort(codes[:, :_TOP], axis=1) for codes in (self.former, self.present))
-        return np.asarray((ours == theirs).all(axis=1) & (self.lengths > _TOP))
+        former_top = np.sort(self.former[:, :_TOP], axis=1)
+        present_top = np.sort(self.present[:, :_TOP], axis=1)
+        return np.asarray((former_top == present_top).all(axis=1) & (self.lengths > _TOP))
 
     @property
     def turned_on_top(self) -> Integers:
-        """Of the three pairs of the first three items how many stand the other way around, where these are the same."""
-        tops = (np.minimum(lengths, _TOP) for lengths in (self.former_lengths, self.lengths))
-        _, share = _align(self.former[:, :_TOP], next(tops), self.present[:, :_TOP], next(tops))
+        """How many of the three pairs of the first three items are reversed, if these are the same."""
+        _, share = _align(
+            self.former[:, :_TOP],
+            np.minimum(self.former_lengths, _TOP),
+            self.present[:, :_TOP],
+            np.minimum(self.lengths, _TOP),
+        )
         return np.rint(_TOP * share).astype(np.int64)
 
     @cached_property
-    def gone(self) -> tuple[Codes, float]:
-        """Items that were listed often and hardly are, and what share of all places they had."""
+    def removed_items(self) -> tuple[Codes, float]:
+        """Items that were listed often and hardly are now, and their share of all former places."""
         former, present, items = compact_codes(self.former, self.present)
-        # The padding's code, -1, is counted first.
-        before, after = (
-            np.bincount(codes.ravel() + 1, minlength=len(items) + 1)[1:]
-            for codes in (former, present)
-        )
-        is_gone = (before >= _LISTED) & (after <= _LEFT * before)
-        return items[is_gone], float(before[is_gone].sum() / max(1, before.sum()))
+        before, after = _count_items(former, len(items)), _count_items(present, len(items))
+        is_removed = (before >= _LISTED) & (after <= _LEFT * before)
+        return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
+
+
+def _count_items(codes: Codes, items: int) -> Integers:
+    # The code of the padding, -1, is counted first.
+    return np.bincount(codes.ravel() + 1, minlength=items + 1)[1:]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairChanges:
-    """What changed of n users' pairs since the ``former`` ones."""
+    """What changed in n users' pairs since the ``former`` ones."""
 
     former: PairBatch
-    is_known: Flags  # (n,), whether they had lists of both arms then
+    is_known: Flags  # (n,), whether the former pair had lists of both arms
     lists: Mapping[Arm, OwnLists]
-    by_arm: Mapping[
-        Arm, Parts
-    ]  # its part in the change of each pair's distance, > 0 where lists moved apart, or NaN
-    is_still: Mapping[Arm, Flags]  # whether the list is as in that run, or the last one
+    # The arm's part in the change of each pair's distance: > 0 where lists moved apart, or NaN.
+    by_arm: Mapping[Arm, Parts]
+    is_still: Mapping[Arm, Flags]  # whether the list is as in that run, or as in the last one
 
     @cached_property
     def parts(self) -> Parts:
@@ -112,135 +116,134 @@ def compare_pairs(
 ) -> PairChanges:
     """Split the change of each pair's distance since an earlier run by arm and part, exactly.
 
-    ``former``: the same users' lists then, in the same codes, empty for who had none; ``last``:
-    those of the last run, where that is yet another one. From the former pair (B', C') to the
-    present one (B, C) lead two ways, over (B, C') and over (B', C). An arm's share is the mean of
-    what its step costs on the two (Shapley 1953), each split by `walk_to`: 0 where its list is as
-    it was, NaN where a score is undefined; the same items have a membership of exactly 0. Only
-    lists are looked at, no scores, weights, grades. Costs two walks and at most 24 scorings, mostly
-    16.
+    ``former``: the same users' earlier lists in the same codes, empty for users without lists.
+    ``last``: the lists of the last run if that is another run. Two ways lead from the former pair
+    (B', C') to the present one (B, C): over (B, C') and over (B', C). An arm's share is the mean
+    cost of its step on the two ways (Shapley 1953), each split by `walk_to`. The share is 0 where
+    the arm's list is unchanged and NaN where a score is undefined. Membership is exactly 0 for the
+    same items. Scores, weights and grades are ignored. Costs two walks and at most 24 scorings,
+    mostly 16.
     """
-    lists = _own_lists(former, present)
+    lists = _pair_runs(former, present)
 
-    def turned(batch: PairBatch) -> Floats:
+    def score_swapped(batch: PairBatch) -> Floats:
         return score(
             _pair(batch.candidate, batch.candidate_lengths, batch.baseline, batch.baseline_lengths)
         )
 
     baseline, candidate = lists.values()
     parts = {
-        Arm.BASELINE: _move(baseline, candidate, turned),
-        Arm.CANDIDATE: _move(candidate, baseline, score),
+        Arm.BASELINE: _split_change(baseline, candidate, score_swapped),
+        Arm.CANDIDATE: _split_change(candidate, baseline, score),
     }
     is_known = (former.baseline_lengths > 0) & (former.candidate_lengths > 0)
-    whole = parts[Arm.BASELINE].whole + parts[Arm.CANDIDATE].whole
-    nothing = np.where(is_known & ~np.isnan(whole), 0.0, np.nan)
-    unknown = Parts(membership=nothing, order=nothing, length=nothing)
-    since = lists if last is None else _own_lists(last, present)
+    total = parts[Arm.BASELINE].total + parts[Arm.CANDIDATE].total
+    # Added to the parts, so that all are NaN where the total is not known.
+    mask = np.where(is_known & ~np.isnan(total), 0.0, np.nan)
+    masks = Parts(membership=mask, order=mask, length=mask)
+    lists_since = lists if last is None else _pair_runs(last, present)
     return PairChanges(
         former=former,
         is_known=is_known,
         lists=lists,
-        by_arm={arm: _add(each, unknown) for arm, each in parts.items()},
-        is_still={arm: own.is_same | since[arm].is_same for arm, own in lists.items()},
+        by_arm={arm: _add(arm_parts, masks) for arm, arm_parts in parts.items()},
+        is_still={arm: lists[arm].is_same | lists_since[arm].is_same for arm in lists},
     )
 
 
 def _align(
     former: Codes, former_lengths: Codes, present: Codes, lengths: Codes
 ) -> tuple[Floats, Floats]:
-    """``kept`` and ``turned`` of `OwnLists`."""
+    """``kept_share`` and ``turned_share`` of `OwnLists`."""
     common, turned = np.zeros(len(lengths)), np.zeros(len(lengths))
     for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
         common[rows] = alignment.common
         pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
-        # Absent items count as last, so that each common one behind an absent one is one inversion
-        # too many.
+        # An absent item counts as the last one, so each common item behind it adds an inversion.
         is_absent = alignment.positions == alignment.k
         behind = (np.cumsum(is_absent, axis=0, dtype=np.int16) * ~is_absent).sum(axis=0)
         turned[rows] = (alignment.inversions - behind) / pairs
-    is_there = (lengths > 0) & (former_lengths > 0)
-    return np.where(
-        is_there, common / np.maximum(1, np.maximum(lengths, former_lengths)), np.nan
-    ), turned
+    has_lists = (lengths > 0) & (former_lengths > 0)
+    longer = np.maximum(1, np.maximum(lengths, former_lengths))
+    return np.where(has_lists, common / longer, np.nan), turned
 
 
-def _own_lists(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
-    k, own = max(former.baseline.shape[1], present.baseline.shape[1]), {}
+def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
+    """Each arm's former and present lists, padded to one width."""
+    k = max(former.baseline.shape[1], present.baseline.shape[1])
+    lists = {}
     for arm in Arm:
-        (then, then_lengths), (now, lengths) = former.of(arm), present.of(arm)
-        own[arm] = OwnLists(
-            former=_widen(then, k),
-            former_lengths=then_lengths,
-            present=_widen(now, k),
+        former_codes, former_lengths = former.of(arm)
+        codes, lengths = present.of(arm)
+        lists[arm] = OwnLists(
+            former=_widen(former_codes, k),
+            former_lengths=former_lengths,
+            present=_widen(codes, k),
             lengths=lengths,
         )
-    return own
+    return lists
 
 
 def _widen(codes: Codes, k: int) -> Codes:
-    return (
-        codes
-        if codes.shape[1] == k
-        else np.pad(codes, ((0, 0), (0, k - codes.shape[1])), constant_values=PAD)
-    )
+    if codes.shape[1] == k:
+        return codes
+    return np.pad(codes, ((0, 0), (0, k - codes.shape[1])), constant_values=PAD)
 
 
-def _pair(ours: Codes, our_lengths: Codes, theirs: Codes, their_lengths: Codes) -> PairBatch:
+def _pair(baseline: Codes, lengths: Codes, candidate: Codes, candidate_lengths: Codes) -> PairBatch:
     return PairBatch(
-        baseline=ours,
-        candidate=theirs,
-        baseline_lengths=our_lengths,
-        candidate_lengths=their_lengths,
+        baseline=baseline,
+        candidate=candidate,
+        baseline_lengths=lengths,
+        candidate_lengths=candidate_lengths,
     )
 
 
-def _move(own: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
-    """What the arm's own change costs, in the mean over the other arm's former lists and its present ones."""
+def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
+    """Cost of the arm's change: the mean over the other arm's former lists and present ones."""
     fixed = (other.former, other.former_lengths)
     walk = walk_to(
-        _pair(*fixed, own.former, own.former_lengths), _pair(*fixed, own.present, own.lengths)
+        _pair(*fixed, lists.former, lists.former_lengths),
+        _pair(*fixed, lists.present, lists.lengths),
     )
-    ways = []
-    for codes, lengths in (fixed, (other.present, other.lengths)):
-        # The walk is the same against other lists; steps that are one stay one.
-        against = {
-            id(step): replace(step, baseline=codes, baseline_lengths=lengths) for step in walk
-        }
-        ways.append(share_steps([against[id(step)] for step in walk], score))
-    return _add(ways[0], ways[1], weight=0.5)
+    # The walk is the same against other lists. Steps that are one object stay one object.
+    steps = {id(step): step for step in walk}
+    against_present = {
+        key: replace(step, baseline=other.present, baseline_lengths=other.lengths)
+        for key, step in steps.items()
+    }
+    over_former = share_steps(walk, score)
+    over_present = share_steps([against_present[id(step)] for step in walk], score)
+    return _add(over_former, over_present, weight=0.5)
 
 
-def _add(ours: Parts, theirs: Parts, weight: float = 1.0) -> Parts:
+def _add(first: Parts, second: Parts, weight: float = 1.0) -> Parts:
     return Parts(
-        membership=weight * (ours.membership + theirs.membership),
-        order=weight * (ours.order + theirs.order),
-        length=weight * (ours.length + theirs.length),
+        membership=weight * (first.membership + second.membership),
+        order=weight * (first.order + second.order),
+        length=weight * (first.length + second.length),
     )
 
 
 def classify(batch: PairBatch) -> Kinds:
-    """Place in `CHANGES` of each pair's kind of change, int8 (n,): the first of these rules that holds.
+    """Index in `CHANGES` of each pair's kind of change, int8 (n,): the first rule that holds.
 
-    ``unchanged``: the same list; two empty lists are. ``replaced``: no item in common. ``cut_short``, ``lengthened``: the
-    candidate's list is shorter, longer. ``mostly_replaced``: fewer than half of the items in common; ``partly_replaced``: at
-    least half, not all. ``reordered``: the same items in another order. Costs an alignment, in blocks.
+    ``unchanged``: the same list, also two empty ones. ``replaced``: no common item. ``cut_short``
+    and ``lengthened``: the candidate's list is shorter or longer. ``mostly_replaced``: fewer than
+    half of the items are common. ``partly_replaced``: at least half, not all. ``reordered``: the
+    same items in another order. Costs an alignment, in blocks.
     """
     kinds = np.empty(len(batch), dtype=np.int8)
     for rows, alignment in blocks(batch):
-        common, ours, theirs = (
-            alignment.common.astype(np.int64),
-            alignment.baseline_lengths,
-            alignment.candidate_lengths,
-        )
-        is_same = (batch.baseline[rows] == batch.candidate[rows]).all(axis=1)
+        common = alignment.common.astype(np.int64)
+        baseline_length, candidate_length = alignment.baseline_lengths, alignment.candidate_lengths
         rules = {
-            Change.UNCHANGED: is_same,
+            Change.UNCHANGED: (batch.baseline[rows] == batch.candidate[rows]).all(axis=1),
             Change.REPLACED: common == 0,
-            Change.CUT_SHORT: theirs < ours,
-            Change.LENGTHENED: theirs > ours,
-            Change.MOSTLY_REPLACED: 2 * common < ours,
-            Change.PARTLY_REPLACED: common < ours,
+            Change.CUT_SHORT: candidate_length < baseline_length,
+            Change.LENGTHENED: candidate_length > baseline_length,
+            Change.MOSTLY_REPLACED: 2 * common < baseline_length,
+            Change.PARTLY_REPLACED: common < baseline_length,
         }
         places = [CHANGES.index(change) for change in rules]
         kinds[rows] = np.select(list(rules.values()), places, CHANGES.index(Change.REORDERED))
@@ -248,12 +251,9 @@ def classify(batch: PairBatch) -> Kinds:
 
 
 def share_kinds(kinds: Kinds) -> dict[Change, float]:
-    """Share of the users in each kind of change, none left out."""
-    counts = np.bincount(kinds, minlength=len(CHANGES))
-    return {
-        change: int(count) / max(1, len(kinds))
-        for change, count in zip(CHANGES, counts, strict=True)
-    }
+    """Share of the users in each kind of change, including kinds without users."""
+    shares = np.bincount(kinds, minlength=len(CHANGES)) / max(1, len(kinds))
+    return dict(zip(CHANGES, shares.tolist(), strict=True))
 
 
 def group_users(
@@ -267,38 +267,41 @@ def group_users(
 ) -> tuple[UserGroup, ...]:
     """Groups of these rows by kind of change.
 
-    Those that grew most first where ``before`` is known, else those that add most.
-
-    Growth is that of the share times the group's mean distance. Users whose parts are unknown
-    belong to no group, but count among all users. ``show``: the lists of a row, of the ``examples``
-    most central users of each group.
+    Groups whose distance grew most come first, or without ``before`` those with most distance.
+    Growth is the growth of the group's share times its mean distance. Users with undefined parts
+    are in no group, but count among all users. ``show`` returns the lists of a row. It is called
+    for the ``examples`` most central users of each group.
     """
-    known = rows[~np.isnan(parts.whole[rows])]
-    found = {change: known[kinds[known] == place] for place, change in enumerate(CHANGES)}
-    groups = [
-        UserGroup(
+    defined = rows[~np.isnan(parts.total[rows])]
+    groups = []
+    for place, change in enumerate(CHANGES):
+        members = defined[kinds[defined] == place]
+        if not len(members):
+            continue
+        central = members[find_central(parts, members)[:examples]]
+        group = UserGroup(
             change=change,
-            users=len(own),
-            share=len(own) / len(rows),
+            users=len(members),
+            share=len(members) / len(rows),
             share_before=None if before is None else before[change],
-            distance=float(parts.whole[own].sum()) / len(rows),
-            examples=tuple(show(int(row)) for row in own[find_central(parts, own)[:examples]]),
+            distance=float(parts.total[members].sum()) / len(rows),
+            examples=tuple(show(int(row)) for row in central),
         )
-        for change, own in found.items()
-        if len(own)
-    ]
+        groups.append(group)
 
-    def grown(group: UserGroup) -> float:
-        # By distance: otherwise a reorder of everybody would hide replaced lists.
+    def growth(group: UserGroup) -> float:
+        # By distance: otherwise a small reorder of every list would come before replaced lists.
         return group.distance * (1 - (group.share_before or 0.0) / group.share)
 
-    return tuple(sorted(groups, key=lambda group: (-grown(group), CHANGES.index(group.change))))
+    return tuple(sorted(groups, key=growth, reverse=True))
 
 
 def find_central(parts: Parts, rows: Rows) -> Rows:
-    """Places in ``rows``, first of the users whose parts lie nearest to the median of each part; equals go by place."""
+    """Places in ``rows``, first of the users with parts near the median of each part.
+
+    Equal users stay in their order.
+    """
     values = np.column_stack([parts.membership[rows], parts.order[rows], parts.length[rows]])
+    distances = np.abs(values - np.median(values, axis=0)).sum(axis=1)
     # Rounded, so that equal distances stay equal.
-    return np.argsort(
-        np.round(np.abs(values - np.median(values, axis=0)).sum(axis=1), 9), kind="stable"
-    )
+    return np.argsort(np.round(distances, 9), kind="stable")

@@ -1,9 +1,9 @@
-"""A drop of the mean as what each user adds to it, by part and by segment, and what gained and lost exposure beside it."""
+"""A drop of the mean: what each user adds to it, by part and segment, and changes of exposure."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 
@@ -15,84 +15,82 @@ from monitor.model.explanation import Cause, ExposedItem, Part, SegmentFall
 from monitor.model.rankings import ALL
 
 OTHERS = "(others)"
-"""Users of no segment of the dimension."""
+"""Users without a segment in the dimension."""
 
-# Standard errors over users below which a drop is not clear: it would not be there for other users.
+# Standard errors over users from which on a drop is clear: other users would show it too.
 _CLEAR = 2.0
 
-# Standard errors by which a segment must have fallen more than so many users drawn at random before
-# it is named.
+# A segment is named if it fell more than random users would, by this many standard errors.
 _SURE = 4.0
 
-# How much of a drop must be a segment's own before it is named: 0 where all fell alike, 1 where
-# nobody else fell.
+# And if this share of the drop is its own: 0 if all fell alike, 1 if only this segment fell.
 _CONCENTRATED = 0.2
 
 AND = " and "
-"""Stands between the names of two segments whose common users are meant."""
-# Share of those hit that a segment must hold before it is named, and how much better it must tell
-# them than all users do.
-_HELD = 0.8
+"""Joins the names of two segments whose common users are meant."""
+# The place of a fault contains this share of the users who were hit, and describes them better
+# than all users do, by this factor of F1.
+_IN_SEGMENT = 0.8
 _BETTER = 1.25
 _NARROWER = 1.1
-# Standard deviations by which it must hold more of them than as many users drawn at random.
+# It contains more of them than random users would, by this many standard deviations.
 _SURE_OF_A_SEGMENT = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanDrop:
-    """A drop of the mean score: the mean distance ``now`` less the one ``before``, which is the sum of ``parts``."""
+    """A drop of the mean score: the growth of the mean distance, which is the sum of ``parts``."""
 
-    before: float
+    before: float  # mean distance
     now: float
-    noise: float  # standard error over users of the change of their lists; runs wander beyond it
+    noise: float  # standard error over users of their changes, without the variation between runs
     parts: Mapping[Part, float]
-    falls: tuple[
-        SegmentFall, ...
-    ]  # sum to it over each dimension, the one that explains most and who fell most first
-    leader: SegmentFall | None  # what fell more than the others beyond doubt and by enough, if any
+    # Each dimension's falls sum to the drop. First the dimension that explains most, and in it the
+    # segment that fell most.
+    falls: tuple[SegmentFall, ...]
+    leader: SegmentFall | None  # the segment that fell clearly more than the others
 
     @property
-    def whole(self) -> float:
-        """The drop: how much farther from identical lists than before, negative for a rise."""
+    def amount(self) -> float:
+        """The drop of the mean score, negative for a rise."""
         return self.now - self.before
 
     @property
     def causes(self) -> tuple[Cause, ...]:
         """Its parts, the largest first."""
-        found = (Cause(part=part, amount=amount) for part, amount in self.parts.items())
-        return tuple(sorted(found, key=lambda cause: -cause.amount))
+        causes = [Cause(part=part, amount=amount) for part, amount in self.parts.items()]
+        return tuple(sorted(causes, key=lambda cause: -cause.amount))
 
     @property
     def is_clear(self) -> bool:
-        """Whether the mean fell by more than chance among users alone could do."""
-        return self.whole > 0 and self.whole >= _CLEAR * self.noise
+        """Whether the mean fell by more than chance among users can explain."""
+        return self.amount > 0 and self.amount >= _CLEAR * self.noise
 
     @property
     def is_rise(self) -> bool:
-        """Whether the mean rose by more than chance among users alone could do."""
-        return self.whole < 0 and -self.whole >= _CLEAR * self.noise
+        """Whether the mean rose by more than chance among users can explain."""
+        return self.amount < 0 and -self.amount >= _CLEAR * self.noise
 
 
 def decompose_drop(
     distance: Floats, changes: PairChanges, segments: Mapping[str, Rows]
 ) -> MeanDrop | None:
-    """The drop in what each user adds, summed by part and segment.
+    """The drop as the sum of what each user adds, by part and segment.
 
-    None where no user's change is known.
+    None if no user's change is known.
 
-    Of n users the ``distance`` of N is known, and of P of these the change by part; m is the mean
-    distance of the P. Each of the P adds a P-th of its change, and by composition a user of
-    distance d adds (d - m) / N, one of the P less (d - m) / P.
+    The ``distance`` of N users is known, and for P of them also the change by part. m is the mean
+    distance of the P. Each of the P adds its change divided by P. By composition, a user at
+    distance d adds (d - m) / N, and each of the P subtracts (d - m) / P.
     """
-    is_scored, change = ~np.isnan(distance), changes.parts.whole
+    is_scored, change = ~np.isnan(distance), changes.parts.total
     is_paired = is_scored & ~np.isnan(change)
     if not is_paired.any():
         return None
     added = _add_by_part(distance, changes, is_scored, is_paired)
     parts = {part: float(values.sum()) for part, values in added.items()}
     noise = float(change[is_paired].std()) / math.sqrt(is_paired.sum())
-    # Dimensions overlap: each is a decomposition by itself, and none adds to another's.
+    # Dimensions overlap: each of them decomposes the drop, and they do not add up.
     dimensions = [
         _list_falls(rows, added, is_scored, is_paired) for rows in _group_by_dimension(segments)
     ]
@@ -103,7 +101,7 @@ def decompose_drop(
         now=now,
         noise=noise,
         parts=parts,
-        falls=tuple(fall for falls in dimensions for fall in falls),
+        falls=tuple(itertools.chain.from_iterable(dimensions)),
         leader=_find_leader(dimensions[0], parts, noise),
     )
 
@@ -114,124 +112,129 @@ def _add_by_part(
     """What each user adds to the drop: float64 (n,) by part."""
     scored, paired = int(is_scored.sum()), int(is_paired.sum())
     beyond = distance - distance[is_paired].mean()
+    composition = np.where(is_scored, beyond / scored, 0.0)
+    composition -= np.where(is_paired, beyond / paired, 0.0)
+    parts = changes.parts
     return {
-        Part.MEMBERSHIP: np.where(is_paired, changes.parts.membership / paired, 0.0),
-        Part.ORDER: np.where(is_paired, changes.parts.order / paired, 0.0),
-        Part.LENGTH: np.where(is_paired, changes.parts.length / paired, 0.0),
-        Part.COMPOSITION: np.where(is_scored, beyond / scored, 0.0)
-        - np.where(is_paired, beyond / paired, 0.0),
+        Part.MEMBERSHIP: np.where(is_paired, parts.membership / paired, 0.0),
+        Part.ORDER: np.where(is_paired, parts.order / paired, 0.0),
+        Part.LENGTH: np.where(is_paired, parts.length / paired, 0.0),
+        Part.COMPOSITION: composition,
     }
 
 
 def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
-    """Rows by segment, dimension by dimension, with `OTHERS` where a dimension leaves users out; of ``all`` without any."""
-    found: dict[str, dict[str, Rows]] = {}
+    """Rows by segment for each dimension, with `OTHERS`. Without a dimension: of ``all``."""
+    dimensions: dict[str, dict[str, Rows]] = {}
     for segment, rows in sorted(segments.items()):
         if segment != ALL:
-            found.setdefault(segment.partition("=")[0], {})[segment] = rows
-    for dimension, of_dimension in found.items():
-        left = np.delete(segments[ALL], np.concatenate([*of_dimension.values()]))
-        if len(left):
-            # A value from outside may bear that name itself: its users are then counted with the
-            # others.
+            dimensions.setdefault(_dimension(segment), {})[segment] = rows
+    for dimension, members in dimensions.items():
+        others = np.delete(segments[ALL], np.concatenate([*members.values()]))
+        if len(others):
+            # A real segment may have this name. Then its users are counted with the others.
             name = f"{dimension}={OTHERS}"
-            of_dimension[name] = np.append(of_dimension.get(name, left[:0]), left)
-    return [*found.values()] or [{ALL: segments[ALL]}]
+            members[name] = np.append(members.get(name, others[:0]), others)
+    return [*dimensions.values()] or [{ALL: segments[ALL]}]
+
+
+def _dimension(segment: str) -> str:
+    return segment.partition("=")[0]
 
 
 def _list_falls(
     segments: Mapping[str, Rows], added: Mapping[Part, Floats], is_scored: Flags, is_paired: Flags
 ) -> list[SegmentFall]:
-    """What each segment adds; first who fell most beyond its share."""
+    """What each segment adds. First the one that fell most beyond its share of the users."""
     change = math.fsum(
         float(values.sum()) for part, values in added.items() if part is not Part.COMPOSITION
     )
     falls = []
     for segment, rows in segments.items():
-        parts = {part: float(values[rows].sum()) for part, values in added.items()}
-        share, share_before = (
-            float(is_known[rows].sum() / is_known.sum()) for is_known in (is_scored, is_paired)
-        )
         fall = SegmentFall(
-            segment=segment, share=share, share_before=share_before, parts=parts, excess=0.0
+            segment=segment,
+            share=float(is_scored[rows].sum() / is_scored.sum()),
+            share_before=float(is_paired[rows].sum() / is_paired.sum()),
+            parts={part: float(values[rows].sum()) for part, values in added.items()},
+            excess=0.0,
         )
-        falls.append(replace(fall, excess=fall.within - share_before * change))
+        falls.append(replace(fall, excess=fall.within - fall.share_before * change))
     return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
 
 
 def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
-    """Squared drop that a dimension explains: how differently its segments fell, less what chance alone would show."""
-    fell = [fall for fall in falls if fall.share_before]
-    return (
-        math.fsum(fall.excess**2 / fall.share_before for fall in fell) - (len(fell) - 1) * noise**2
-    )
+    """Squared drop that a dimension explains by differences of its segments, minus chance."""
+    squares = [fall.excess**2 / fall.share_before for fall in falls if fall.share_before]
+    return math.fsum(squares) - (len(squares) - 1) * noise**2
 
 
 def _find_leader(
     falls: Sequence[SegmentFall], parts: Mapping[Part, float], noise: float
 ) -> SegmentFall | None:
-    """The segment that fell more than the others beyond doubt and by enough.
+    """The segment that fell clearly more than the others. None if all fell.
 
-    None when it was everywhere.
-
-    What one segment wanders by itself is not in ``noise``: hence `_CONCENTRATED` beside `_SURE`.
+    ``noise`` ignores how a segment varies between runs, so `_SURE` alone would not be enough.
     """
     first, others = falls[0], 1 - falls[0].share_before
     is_sure = first.excess > _SURE * noise * math.sqrt(first.share_before * others)
-    # Parts that cancel out leave a small whole, of which anything would be a large share.
+    # Parts that cancel out leave a small total, and anything would be a large share of it.
     moved = max(abs(math.fsum(parts.values())), *map(abs, parts.values()))
     is_own = first.excess >= _CONCENTRATED * others * moved
-    # Others may have risen; a segment that merely did not rise with them explains nothing.
+    # The others may have risen. A segment that did not rise with them explains nothing.
     has_fallen = first.within > 0 and first.within >= first.excess / 2
     return first if len(falls) > 1 and is_sure and is_own and has_fallen else None
 
 
 def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
-    """The segment that tells best who was hit, ``all`` where none does.
+    """The segment that describes best who was hit, or ``all``.
 
-    ``usual``: share of all that would be hit anyhow.
+    ``usual``: share of healthy users that look as if they were hit.
 
-    It has the greatest F1 of the share of those hit that it holds and the share of its users that
-    were hit, if it holds `_HELD` of them and more than chance beyond doubt. Two of different
-    dimensions are named when their common users tell better still.
+    The best segment has the greatest F1 of two shares: the share of the hit users that it contains,
+    and the share of its users that were hit. It must contain `_IN_SEGMENT` of the hit users, and
+    clearly more than random users would. Two segments of different dimensions are named if their
+    common users have a still greater F1.
     """
     n, total = len(segments[ALL]), _beyond(hit, usual, segments[ALL])
     if total <= 0:
         return ALL
 
     def score(rows: Rows) -> float:
-        found, by_chance = _beyond(hit, usual, rows), total * len(rows) / n
-        is_sure = len(rows) == n or found - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
-        return 2 * found / (total + len(rows)) if is_sure and found >= _HELD * total else 0.0
+        inside, by_chance = _beyond(hit, usual, rows), total * len(rows) / n
+        is_sure = inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
+        if inside < _IN_SEGMENT * total or not (len(rows) == n or is_sure):
+            return 0.0
+        return 2 * inside / (total + len(rows))
 
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
-    holding = [
-        name
-        for name in sorted(scores, key=lambda name: -scores[name])
-        if name != ALL and scores[name] > 0
-    ]
-    best = holding[0] if holding and scores[holding[0]] >= _BETTER * scores[ALL] else ALL
-    for first, second in combinations(holding, 2):
-        if first.partition("=")[0] != second.partition("=")[0]:
-            both = AND.join(sorted((first, second)))
-            scores[both] = score(rows_of_place(both, segments))
-            best = both if scores[both] > _NARROWER * scores[best] else best
+    names = [name for name in scores if name != ALL and scores[name] > 0]
+    names.sort(key=lambda name: -scores[name])
+    best = ALL
+    if names and scores[names[0]] >= _BETTER * scores[ALL]:
+        best = names[0]
+    for first, second in itertools.combinations(names, 2):
+        if _dimension(first) == _dimension(second):
+            continue
+        both = AND.join(sorted((first, second)))
+        scores[both] = score(rows_of_place(both, segments))
+        if scores[both] > _NARROWER * scores[best]:
+            best = both
     return best
 
 
 def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
-    """How many of these users were hit that would not have been anyhow."""
+    """How many of these users were hit, without healthy users that look alike."""
     return max(0.0, float(hit[rows].sum()) - usual * len(rows)) / max(1e-9, 1 - usual)
 
 
 def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
-    """Rows of the users of a segment, or of the common ones of two joined by `AND`.
+    """Rows of a segment's users, or of the common users of two segments joined by `AND`.
 
-    None where it is not known.
+    Empty if there is no such segment.
     """
     if name in segments:
         return segments[name]
-    # A name from outside may hold the word itself.
+    # The name of a segment may contain the word too.
     words = name.split(AND)
     for cut in range(1, len(words)):
         first, second = AND.join(words[:cut]), AND.join(words[cut:])
@@ -240,13 +243,13 @@ def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
     return np.empty(0, dtype=np.intp)
 
 
-# Sums over ranks leave up to this where nothing changed.
+# Sums over ranks differ by at most this where nothing changed.
 _DUST = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureShift:
-    """Items by change of exposure, most changed first, and how many items came into the lists and left them altogether."""
+    """Items by change of exposure, most changed first, and how many items entered or left."""
 
     gained: tuple[ExposedItem, ...]
     lost: tuple[ExposedItem, ...]
@@ -257,63 +260,58 @@ class ExposureShift:
 def compare_exposure(
     before: Codes, after: Codes, top: int, name: Callable[[int], str] = str
 ) -> ExposureShift:
-    """The ``top`` items that gained and that lost most exposure from one set of lists to another; equals go by code.
+    """The ``top`` items that gained most exposure and that lost most. Equals go by code.
 
-    Items that are in fewer lists by whole per cents gained nothing, and items in more lists lost nothing.
+    Items in fewer lists, in whole per cent, gained nothing. Items in more lists lost nothing.
 
-    ``before`` (n, k), ``after`` (m, j): codes >= 0, padding -1 at the end, distinct within a row, of one meaning; ``name``: a
-    code's id. An item at rank r (from 1) is exposed by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). A
-    side without lists exposes nothing. O(places + items).
+    ``before`` (n, k) and ``after`` (m, j) are codes >= 0 of one meaning, distinct within a row,
+    with padding -1 at the end. ``name`` returns a code's id. An item at rank r (from 1) is exposed
+    by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). Without lists nothing is
+    exposed. O(places + items).
     """
-    ours, theirs, items = compact_codes(before, after)
+    codes_before, codes_after, items = compact_codes(before, after)
     # Per list, so that sets of different size can be compared.
-    exposures = [_expose(codes, len(items)) for codes in (ours, theirs)]
-    shares = [
-        np.bincount(codes[codes >= 0], minlength=len(items)) / max(1, len(codes))
-        for codes in (ours, theirs)
-    ]
-    change = exposures[1] - exposures[0]
-    # An item that moved up in fewer lists, or down in more, would contradict the shares that are
-    # shown of it.
-    percents = np.rint(100 * shares[0]), np.rint(100 * shares[1])
-    change[(percents[1] - percents[0]) * change < 0] = 0.0
+    exposure_before = _expose(codes_before, len(items))
+    exposure_after = _expose(codes_after, len(items))
+    share_before = _share_of_lists(codes_before, len(items))
+    share_after = _share_of_lists(codes_after, len(items))
+    change = exposure_after - exposure_before
+    # An item that moved up in fewer lists, or down in more, would contradict the shares shown.
+    change_of_share = np.rint(100 * share_after) - np.rint(100 * share_before)
+    change[change_of_share * change < 0] = 0.0
 
-    def describe(places: Rows) -> tuple[ExposedItem, ...]:
-        columns = zip(
-            items[places].tolist(),
-            *(values[places].tolist() for values in (*exposures, *shares)),
-            strict=True,
-        )
-        return tuple(
-            ExposedItem(
-                item=name(code),
-                title=None,
-                before=then,
-                after=now,
-                share_before=share_then,
-                share_after=share_now,
-            )
-            for code, then, now, share_then, share_now in columns
+    def describe(place: int) -> ExposedItem:
+        return ExposedItem(
+            item=name(int(items[place])),
+            title=None,
+            before=float(exposure_before[place]),
+            after=float(exposure_after[place]),
+            share_before=float(share_before[place]),
+            share_after=float(share_after[place]),
         )
 
     return ExposureShift(
-        gained=describe(_highest(change, top)),
-        lost=describe(_highest(-change, top)),
-        entered=int(((shares[0] == 0) & (shares[1] > 0)).sum()),
-        left=int(((shares[0] > 0) & (shares[1] == 0)).sum()),
+        gained=tuple(map(describe, _highest(change, top))),
+        lost=tuple(map(describe, _highest(-change, top))),
+        entered=int(((share_before == 0) & (share_after > 0)).sum()),
+        left=int(((share_before > 0) & (share_after == 0)).sum()),
     )
 
 
 def _expose(codes: Codes, items: int) -> Floats:
     """Mean exposure of each item over the lists."""
     total = np.zeros(items)
-    # Added up rank by rank, so that the order of lists changes no bit.
+    # Added rank by rank, so that the order of lists changes no bit.
     for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
         total += weight * np.bincount(places[places >= 0], minlength=items)
     return total / max(1, len(codes))
 
 
-def _highest(change: Floats, top: int) -> Rows:
+def _share_of_lists(codes: Codes, items: int) -> Floats:
+    return np.bincount(codes[codes >= 0], minlength=items) / max(1, len(codes))
+
+
+def _highest(change: Floats, top: int) -> list[int]:
     """Places of the highest positive changes, highest first, equals in their order."""
     order = np.argsort(-change, kind="stable")[: max(0, top)]
-    return order[change[order] > _DUST]
+    return [int(place) for place in order if change[place] > _DUST]

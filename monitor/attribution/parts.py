@@ -1,4 +1,4 @@
-"""Each pair's distance split into membership, order and length."""
+"""Each pair's distance from identical lists, split into membership, order and length."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,14 +12,17 @@ from monitor.model.explanation import PartMeans
 from monitor.model.rankings import ByArm, PairBatch
 
 ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
-"""Scores of n pairs, float64 (n,), higher for lists that are more alike, NaN where undefined, each of its pair alone."""
+"""Scores n pairs: float64 (n,), higher for lists that are more alike, NaN where undefined.
+
+The score of a pair does not depend on the other pairs.
+"""
 
 _DUST = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What each of n users' distance from identical lists is made of: three float64 (n,), all NaN where one is undefined."""
+    """The parts of n users' distances: three float64 (n,), all NaN where one is undefined."""
 
     membership: Floats  # items replaced
     order: Floats  # items moved
@@ -29,124 +32,128 @@ class Parts:
         return len(self.membership)
 
     @property
-    def whole(self) -> Floats:
-        """The distance itself: the score of identical lists less the score of these."""
+    def total(self) -> Floats:
+        """The distance: the score of identical lists minus the score of these."""
         return self.membership + self.order + self.length
 
 
 def split_distances(batch: PairBatch, score: ScoreBatch) -> Parts:
-    """Split score(B, B) - score(B, C) of each pair exactly, by the walk from the baseline's list B to the candidate's C.
+    """Split score(B, B) - score(B, C) of each pair exactly, by `walk_to` from B to C.
 
-    Positive parts drive lists apart; negative ones come from measures that forgive short lists, such as ``rbo``, or that may
-    prefer a wrong order or item. All NaN where any score is, as with an empty baseline. Relevance is not looked at. O(n k).
+    B is the baseline's list and C the candidate's. Positive parts drive lists apart. Parts are
+    negative for metrics that forgive short lists, such as ``rbo``, or that may prefer a wrong order
+    or item. All parts are NaN where any score is, as with an empty baseline. Relevance is ignored.
+    O(n k).
     """
     return share_steps(walk_to(_with_baseline_twice(batch), batch), score)
 
 
 def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
-    """The steps from one batch to another whose candidate's lists are others, L' and L, what is beside them being the same.
+    """The steps from candidate lists L' (``before``) to L (``after``), and the batch J.
 
-    With s the length of the shorter list, the walk and the part that each step belongs to::
+    Only the candidate's lists of the two batches may differ. With s the length of the shorter
+    list, the walk and the part of each step are::
 
         L'  --length-->  L' cut to s  --membership-->  H  --order-->  L cut to s  --length-->  L
 
-    H holds the items of L cut to s; those of L' cut to s, too, stand in the order of L' on the places that L gives them, the
-    others where L has them: order is what common items do among themselves, membership exactly 0 for the same items.
-    J, the last of the six, has the common items on the places of L' and the new ones on those left. A weight goes with its
-    item, a tie stays where L has it. Other walks would share out interactions otherwise (sequential decomposition: Oaxaca 1973;
-    DiNardo, Fortin and Lemieux 1996).
+    H has the items of L cut to s. Items that L' cut to s has too are on the places that L gives to
+    such items, in the order of L'. The other items are where L has them. So order is the order of
+    common items, and membership is exactly 0 for the same items. J has the common items where L'
+    has them and the new items on the other places. A weight moves with its item, and a tie stays
+    where L has it. Other walks would divide interactions differently (sequential decomposition:
+    Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
     """
-    short = np.minimum(before.candidate_lengths, after.candidate_lengths)
-    start, end = _cut(before, short), _cut(after, short)
-    is_kept, is_held = (
-        np.zeros(start.candidate.shape, dtype=np.bool_),
-        np.zeros(end.candidate.shape, dtype=np.bool_),
-    )
+    shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
+    start, end = _cut(before, shorter), _cut(after, shorter)
+    is_common_at_start = np.zeros(start.candidate.shape, dtype=np.bool_)
+    is_common_at_end = np.zeros(end.candidate.shape, dtype=np.bool_)
     moved = replace(
         start,
         baseline=start.candidate,
         candidate=end.candidate,
-        baseline_lengths=short,
+        baseline_lengths=shorter,
         scores=None,
+        weights=None,
+        labels=None,
     )
-    for rows, alignment in blocks(replace(moved, weights=None, labels=None)):
-        is_kept[rows, : alignment.k] = (alignment.positions < alignment.k).T
-        is_held[rows, : alignment.k] = (alignment.candidate_positions < alignment.k).T
-    is_gone, is_new = ~is_kept & (start.candidate >= 0), ~is_held & (end.candidate >= 0)
-    hybrid = _exchange(end, is_held, start, is_kept)
-    return before, start, hybrid, end, after, _exchange(start, is_gone, end, is_new)
+    for rows, alignment in blocks(moved):
+        k = alignment.k
+        is_common_at_start[rows, :k] = (alignment.positions < k).T
+        is_common_at_end[rows, :k] = (alignment.candidate_positions < k).T
+    is_removed = ~is_common_at_start & (start.candidate >= 0)
+    is_new = ~is_common_at_end & (end.candidate >= 0)
+    hybrid = _exchange(end, is_common_at_end, start, is_common_at_start)
+    return before, start, hybrid, end, after, _exchange(start, is_removed, end, is_new)
 
 
 def share_steps(walk: Sequence[PairBatch], score: ScoreBatch) -> Parts:
-    """What the steps of `walk_to` cost, by part; at most six scorings, fewer where steps are one.
+    """The cost of the steps of `walk_to`, by part. Each different batch is scored once.
 
-    L' to J is what replacing alone costs, H to L what moving common items alone costs; the rest, J
-    to H, is shared between them in proportion: an item put on top of lists that keep their order is
-    replaced, lists turned upside down have moved.
+    L' to J is the cost of replacing items alone, H to L the cost of moving common items alone. The
+    rest, J to H, is divided in proportion to these two.
     """
-    by_step = {
-        id(step): _finite(score(step)) for step in {id(step): step for step in walk}.values()
-    }
-    start, shortened, replaced, moved, end, alone = (by_step[id(step)] for step in walk)
+    scores: dict[int, Floats] = {}
+    for step in walk:
+        if id(step) not in scores:
+            values = score(step)
+            scores[id(step)] = np.where(np.isfinite(values), values, np.nan)
+    start, shortened, replaced, moved, end, alone = (scores[id(step)] for step in walk)
     is_known = ~np.isnan(start + shortened + replaced + moved + end)
     both = _share_of_order(shortened - alone, replaced - moved) * (alone - replaced)
-    steps = (
-        shortened - replaced - both,
-        replaced - moved + both,
-        (start - shortened) + (moved - end),
+    return Parts(
+        membership=np.where(is_known, shortened - replaced - both, np.nan),
+        order=np.where(is_known, replaced - moved + both, np.nan),
+        length=np.where(is_known, (start - shortened) + (moved - end), np.nan),
     )
-    membership, order, length = (np.where(is_known, step, np.nan) for step in steps)
-    return Parts(membership=membership, order=order, length=length)
 
 
 def _share_of_order(replaced: Floats, moved: Floats) -> Floats:
-    """What order has of the two together, 0 to 1; 0 where there is nothing to go by."""
+    """The share of order in the two costs, 0 to 1. 0 where there is no cost."""
     total = np.abs(replaced) + np.abs(moved)
     share = np.divide(np.abs(moved), total, out=np.zeros_like(total), where=total > _DUST)
     return np.where(np.isnan(total), 0.0, share)
 
 
-def _finite(values: Floats) -> Floats:
-    return np.where(np.isfinite(values), values, np.nan)
-
-
 def _with_baseline_twice(batch: PairBatch) -> PairBatch:
     """The baseline against itself."""
+    scores, weights = batch.scores, batch.weights
     return replace(
         batch,
         candidate=batch.baseline,
         candidate_lengths=batch.baseline_lengths,
-        scores=batch.scores
-        and ByArm(baseline=batch.scores.baseline, candidate=batch.scores.baseline),
-        weights=batch.weights
-        and ByArm(baseline=batch.weights.baseline, candidate=batch.weights.baseline),
+        scores=scores and ByArm(baseline=scores.baseline, candidate=scores.baseline),
+        weights=weights and ByArm(baseline=weights.baseline, candidate=weights.baseline),
     )
 
 
 def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
-    """The batch with each candidate list cut to its length; the same one where none is longer."""
+    """The batch with each candidate list cut to its length. The same object if none is longer."""
     if (batch.candidate_lengths <= lengths).all():
         return batch
-    is_kept = np.arange(batch.candidate.shape[1]) < lengths[:, None]
+    is_inside = np.arange(batch.candidate.shape[1]) < lengths[:, None]
 
-    scores, weights = batch.scores, batch.weights
+    def cut(values: ByArm) -> ByArm:
+        return replace(values, candidate=np.where(is_inside, values.candidate, np.nan))
+
     return replace(
         batch,
-        candidate=np.where(is_kept, batch.candidate, np.int32(PAD)),
+        candidate=np.where(is_inside, batch.candidate, np.int32(PAD)),
         candidate_lengths=np.minimum(batch.candidate_lengths, lengths),
-        scores=scores and replace(scores, candidate=np.where(is_kept, scores.candidate, np.nan)),
-        weights=weights
-        and replace(weights, candidate=np.where(is_kept, weights.candidate, np.nan)),
+        scores=batch.scores and cut(batch.scores),
+        weights=batch.weights and cut(batch.weights),
     )
 
 
-def _exchange(batch: PairBatch, places: Flags, other: PairBatch, theirs: Flags) -> PairBatch:
-    """The batch with what stands on these candidate places taken from those of the other, in order: as many in each row."""
+def _exchange(batch: PairBatch, places: Flags, other: PairBatch, other_places: Flags) -> PairBatch:
+    """The batch with the candidate items on these places replaced by the other batch's, in order.
 
-    def take(values: Any, others: Any) -> Any:  # noqa: ANN401 - codes and floats alike
-        taken = values.copy()
-        taken[places] = others[theirs]
-        return taken
+    Both have equally many places in each row.
+    """
+
+    def take(values: Any, other_values: Any) -> Any:  # noqa: ANN401 - codes and floats alike
+        exchanged = values.copy()
+        exchanged[places] = other_values[other_places]
+        return exchanged
 
     weights = batch.weights
     if weights is not None and other.weights is not None:
@@ -155,14 +162,13 @@ def _exchange(batch: PairBatch, places: Flags, other: PairBatch, theirs: Flags) 
 
 
 def average_parts(parts: Parts, rows: Rows) -> PartMeans | None:
-    """Means of the parts over those of these users of whom they are known.
-
-    None where they are known of nobody.
-    """
-    known = rows[~np.isnan(parts.whole[rows])]
-    if not len(known):
+    """Means of the parts over the users of these rows with defined parts. None without such users."""
+    defined = rows[~np.isnan(parts.total[rows])]
+    if not len(defined):
         return None
-    membership, order, length = (
-        float(values[known].mean()) for values in (parts.membership, parts.order, parts.length)
+    return PartMeans(
+        n=len(defined),
+        membership=float(parts.membership[defined].mean()),
+        order=float(parts.order[defined].mean()),
+        length=float(parts.length[defined].mean()),
     )
-    return PartMeans(n=len(known), membership=membership, order=order, length=length)

@@ -1,4 +1,4 @@
-"""The sentences of an explanation and of an alert's message about it: one line each, the same for the same figures."""
+"""The sentences of an explanation and of an alert's text: one line each, made from figures."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
@@ -7,12 +7,13 @@ from monitor.attribution.decomposition import AND, MeanDrop
 from monitor.model.explanation import Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
 from monitor.model.rankings import ALL, Arm
 from monitor.texts.id_mismatches import write_mismatch, write_setting
+from monitor.texts.wording import printable, shorten_to
 
 LONGEST_SENTENCE = 250
-"""Characters of what is said of a run."""
+"""Characters of an explanation's text."""
 
-# Beyond how much of the drop one piece of it is given in amounts: others made up for the rest.
-_WHOLE = 1.15
+# A part larger than this multiple of the drop is written as an amount: other parts made up for it.
+_CANCELLED = 1.15
 
 _LONGEST_NAME, _LONGEST_NOTE = 40, 140
 _LEAST_AMOUNT = 0.00005
@@ -40,16 +41,16 @@ _WHAT: Mapping[FaultKind, str] = {
 _ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
 
 _MOSTLY = 0.5
-"""Share of the users without a list from which on their lists are called empty."""
+"""If at least this share of the missing lists are empty, we write "an empty list"."""
 
-# Share of a shared list's items that must have been among the most listed ones to be called the
-# most popular.
+# Least share of a shared list's items that must have been among the most listed ones, so that we
+# write "the most popular items".
 _POPULAR = 0.5
 
-_WITHOUT_PAST = "No earlier lists to hold this against."
+_WITHOUT_PAST = "No earlier lists to compare with."
 
 MOST_ITEMS = 3
-"""Items of each kind that a message has room for."""
+"""Number of items that gained, and that lost, in an alert's text."""
 
 
 def write_lost(finding: Finding) -> str:
@@ -58,160 +59,153 @@ def write_lost(finding: Finding) -> str:
 
 
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
-    """What happened, to whom, in which arm, and how much of the drop (None: no earlier lists) it explains.
+    """What happened, to whom, in which arm, and how much of the drop it explains.
 
-    ``has_stood``: the other arm did not change at all (True), no more than usual (False), or nothing can be said (None).
+    ``drop``: None without earlier lists. ``has_stood``: the other arm did not change (True), it
+    changed no more than usual (False), or neither is known (None).
     """
-    tail: list[str] = []
+    sentences = [f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}."]
     if finding.spelling is not None and finding.spelling.forms:
-        setting = write_setting(finding.spelling)
-        tail.append(f"{setting[:1].upper()}{setting[1:]}.")
+        sentences.append(f"{_capitalize(write_setting(finding.spelling))}.")
     if finding.kind is FaultKind.IDENTICAL:
-        tail.append("Is the experiment applied?")
+        sentences.append("Is the experiment applied?")
     if drop is None:
-        tail.append(f"({_WITHOUT_PAST})")
+        sentences.append(f"({_WITHOUT_PAST})")
     elif finding.explained is not None:
-        is_all, is_none = finding.explained >= 1 - _LEAST_SHARE, finding.explained < _LEAST_SHARE
-        share = "all" if is_all else "none" if is_none else _percent(finding.explained, 1)
-        tail.append(f"This explains {share} of the drop.")
+        sentences.append(f"This explains {_write_explained(finding.explained)} of the drop.")
     elif drop.is_rise:
-        tail.append(f"The similarity of all users rose by {-drop.whole:.4f}.")
+        sentences.append(f"The similarity of all users rose by {-drop.amount:.4f}.")
     elif not drop.is_clear:
-        tail.append(
-            f"The similarity of all users {'hardly fell' if drop.whole > 0 else 'did not fall'}."
-        )
+        verb = "hardly fell" if drop.amount > 0 else "did not fall"
+        sentences.append(f"The similarity of all users {verb}.")
     if has_stood is not None:
-        (other,) = [arm for arm in Arm if arm not in finding.arms]
-        tail.append(
-            f"The {other} {'did not change' if has_stood else 'changed no more than usual'}."
-        )
-    return _join(
-        [f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}.", *tail]
-    )
+        (other,) = set(Arm) - set(finding.arms)
+        change = "did not change" if has_stood else "changed no more than usual"
+        sentences.append(f"The {other} {change}.")
+    return _join(sentences)
+
+
+def _write_explained(share: float) -> str:
+    if share >= 1 - _LEAST_SHARE:
+        return "all"
+    if share < _LEAST_SHARE:
+        return "none"
+    return _percent(share, 1)
 
 
 def write_drop(drop: MeanDrop) -> str:
-    """What brought the drop about where no fault stands out: where, and by which parts."""
-    moved = f"{abs(drop.whole):.4f}"
-    where = [] if drop.leader is None else [write_fall(drop.leader, drop.whole)]
+    """What the drop consists of where there is no fault: in which segment, and which parts."""
+    amount = f"{abs(drop.amount):.4f}"
+    where = []
+    if drop.leader is not None:
+        where = [write_fall(drop.leader, drop.amount)]
     if drop.is_rise:
-        return _join([f"Similarity rose by {moved}.", *where])
+        return _join([f"Similarity rose by {amount}.", *where])
+    if not drop.is_clear and drop.amount > 0:
+        return _join([f"No clear drop: similarity fell by {amount}.", *where])
     if not drop.is_clear:
-        return _join(
-            [
-                f"No clear drop: similarity fell by {moved}."
-                if drop.whole > 0
-                else f"No drop: similarity rose by {moved}.",
-                *where,
-            ]
-        )
-    # Other users are a cause that is clear.
-    is_of_lists = max(Part, key=drop.parts.__getitem__) is not Part.COMPOSITION
-    everybody = f"Similarity fell by {moved}{_write_parts(drop.parts, drop.whole)}."
-    return _join([*(["No clear cause."] if is_of_lists else []), *where, everybody])
+        return _join([f"No drop: similarity rose by {amount}.", *where])
+    fell = f"Similarity fell by {amount}{_write_parts(drop.parts, drop.amount)}."
+    largest = max(Part, key=drop.parts.__getitem__)
+    if largest is Part.COMPOSITION:
+        # Other users are a clear cause.
+        return _join([*where, fell])
+    return _join(["No clear cause.", *where, fell])
 
 
 def write_distance(means: PartMeans) -> str:
-    """What sets lists apart where nothing earlier is known: how far they lie from identical ones, and by which parts."""
+    """How far lists are from identical ones, and by which parts, if there are no earlier lists."""
     parts = {Part.MEMBERSHIP: means.membership, Part.ORDER: means.order, Part.LENGTH: means.length}
     return (
-        f"{_WITHOUT_PAST} Lists lie {means.whole:.4f} from identical "
-        f"ones{_write_parts(parts, means.whole)}."
+        f"{_WITHOUT_PAST} The distance from identical lists is {means.whole:.4f}"
+        f"{_write_parts(parts, means.whole)}."
     )
 
 
 def write_fall(fall: SegmentFall, drop: float) -> str:
-    """What one segment adds to everybody's ``drop``, in one sentence, also where it has not fallen."""
+    """One sentence on what the segment adds to the ``drop`` of all users, also if it rose."""
     name, within = shorten_name(fall.segment), fall.within
     if not (fall.share_before and within):
         return f"In {name} there is no fall to explain."
-    moved = f"{abs(within) / fall.share_before:.4f}"
+    amount = f"{abs(within) / fall.share_before:.4f}"
     if within < 0:
-        return f"In {name} similarity rose by {moved}."
-    is_shared = 0 < fall.whole <= _WHOLE * drop
-    of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop" if is_shared else ""
-    own = {part: amount / fall.share_before for part, amount in fall.parts.items()}
-    return (
-        f"In {name} similarity fell by "
-        f"{moved}{of_all}{_write_parts(own, fall.whole / fall.share_before)}."
-    )
+        return f"In {name} similarity rose by {amount}."
+    of_all = ""
+    if 0 < fall.whole <= _CANCELLED * drop:
+        of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop"
+    per_user = {part: part_sum / fall.share_before for part, part_sum in fall.parts.items()}
+    parts = _write_parts(per_user, fall.whole / fall.share_before)
+    return f"In {name} similarity fell by {amount}{of_all}{parts}."
 
 
-def _write_parts(parts: Mapping[Part, float], whole: float) -> str:
-    """A colon and the parts, largest first, in shares of the whole where none makes up for another, else in amounts."""
-    is_shared = 0 < max(parts.values()) <= _WHOLE * whole
-    least = max(_LEAST_AMOUNT, _LEAST_SHARE * whole if is_shared else 0.0)
-    shown = [
-        (
-            f"{PART_WORDS[part]} "
-            f"{_percent(min(amount, whole), whole) if is_shared else f'{amount:.4f}'}"
-        )
-        for part, amount in sorted(parts.items(), key=lambda entry: -entry[1])
-        if (amount if is_shared else abs(amount)) >= least
-    ]
+def _write_parts(parts: Mapping[Part, float], total: float) -> str:
+    """A colon and the parts, largest first.
+
+    They are shares of the total, or amounts if parts cancel each other out.
+    """
+    is_shared = 0 < max(parts.values()) <= _CANCELLED * total
+    shown = []
+    for part, amount in sorted(parts.items(), key=lambda entry: -entry[1]):
+        if is_shared and amount >= max(_LEAST_AMOUNT, _LEAST_SHARE * total):
+            shown.append(f"{PART_WORDS[part]} {_percent(min(amount, total), total)}")
+        elif not is_shared and abs(amount) >= _LEAST_AMOUNT:
+            shown.append(f"{PART_WORDS[part]} {amount:.4f}")
     return f": {', '.join(shown)}" if shown else ""
 
 
 def _write_who(finding: Finding) -> str:
-    about = "About " if finding.kind in _ESTIMATED else ""
-    who = f"{about}{finding.users:,} of {finding.compared:,} users ({_percent(finding.share, 1)})"
+    is_estimated = finding.kind in _ESTIMATED
+    who = f"{finding.users:,} of {finding.compared:,} users ({_percent(finding.share, 1)})"
+    if is_estimated:
+        who = f"About {who}"
     if finding.segment == ALL:
         return who
-    if finding.is_exact and not about:
-        return f"{who}, exactly those of {shorten_name(finding.segment)},"
-    return (
-        f"{who}, mostly in {shorten_name(finding.segment)} ({_percent(finding.segment_share, 1)} "
-        "of its users),"
-    )
+    segment = shorten_name(finding.segment)
+    if finding.is_exact and not is_estimated:
+        return f"{who}, exactly those of {segment},"
+    return f"{who}, mostly in {segment} ({_percent(finding.segment_share, 1)} of its users),"
 
 
 def _write_what(finding: Finding, arms: str) -> str:
     detail = finding.detail
     if finding.kind is FaultKind.SHARED_LIST:
-        lists, popular = detail["lists"], detail["popular"] >= _POPULAR
-        what = (
-            f"all get the same list from the {arms}"
-            if lists == 1
-            else f"get one of {lists:.0f} lists from the {arms}"
-        )
-        return f"{what}: the most popular items" if popular else what
+        lists = detail["lists"]
+        what = f"get one of {lists:.0f} lists from the {arms}"
+        if lists == 1:
+            what = f"all get the same list from the {arms}"
+        return f"{what}: the most popular items" if detail["popular"] >= _POPULAR else what
     if finding.kind is FaultKind.MISSING:
         return _write_missing(finding, arms)
     if finding.kind is FaultKind.RESPELLED:
         return _write_respelled(finding, arms)
     if finding.kind is FaultKind.REORDERED:
-        return (
-            f"get the same {'first three ' if detail['top'] else ''}items from the {arms}, "
-            "but in another order"
-        )
-    figures = {
-        name: f"{value:,.0f}" if value > 1 else _percent(value, 1) for name, value in detail.items()
-    }
+        items = "first three items" if detail["top"] else "items"
+        return f"get the same {items} from the {arms}, but in another order"
+    figures = {}
+    for name, value in detail.items():
+        figures[name] = _percent(value, 1)
+        if value > 1:
+            figures[name] = f"{value:,.0f}"
     return _WHAT[finding.kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
 def _write_missing(finding: Finding, arms: str) -> str:
     detail = finding.detail
     lists = "an empty list" if detail.get("empty", 0.0) >= _MOSTLY else "no list"
-    before = f" ({_percent(detail['before'], 1)} before)" if "before" in detail else ""
-    note = (
-        ""
-        if finding.note is None
-        else f": {shorten(finding.note, _LONGEST_NOTE, placeholder=' …').rstrip('.')}"
-    )
-    return f"got {lists} from the {arms}{before}{note}"
+    missing = f"got {lists} from the {arms}"
+    if "before" in detail:
+        missing += f" ({_percent(detail['before'], 1)} before)"
+    if finding.note is not None:
+        missing += f": {shorten(finding.note, _LONGEST_NOTE, placeholder=' …').rstrip('.')}"
+    return missing
 
 
 def _write_respelled(finding: Finding, arms: str) -> str:
     if len(finding.arms) > 1:
-        return (
-            "get items whose ids are spelled otherwise by "
-            f"{arms}{_write_spellings(finding, *finding.arms)}"
-        )
-    return (
-        f"get items from the {arms} whose ids are spelled otherwise than "
-        f"before{_write_spellings(finding, 'before', 'now')}"
-    )
+        spellings = _write_spellings(finding, *finding.arms)
+        return f"get items whose ids are spelled otherwise by {arms}{spellings}"
+    spellings = _write_spellings(finding, "before", "now")
+    return f"get items from the {arms} whose ids are spelled otherwise than before{spellings}"
 
 
 def _write_spellings(finding: Finding, first: str, second: str) -> str:
@@ -222,62 +216,78 @@ def _write_spellings(finding: Finding, first: str, second: str) -> str:
 
 
 def shorten_name(name: str) -> str:
-    """A name from outside on one line of bounded length: nothing unprintable, nothing that steers a terminal or turns text."""
-    return AND.join(_shorten_part(each) for each in name.split(AND, 1))
+    """The name of a segment on one printable line of bounded length."""
+    return AND.join(_shorten_part(part) for part in name.split(AND, 1))
 
 
 def _shorten_part(name: str) -> str:
-    line = " ".join("".join(char if char.isprintable() else " " for char in name).split())
-    return line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…"
+    return shorten_to(" ".join(printable(name).split()), _LONGEST_NAME)
 
 
-def _percent(amount: float, whole: float) -> str:
-    percent = 100 * amount / whole
-    return f"{percent:.1f} %" if 0.05 <= percent < 0.95 else f"{percent:.0f} %"  # noqa: PLR2004 - a decimal where there is no other
+def _percent(amount: float, total: float) -> str:
+    percent = 100 * amount / total
+    # One decimal if the whole number would be 0 or hide half of the value.
+    decimals = 1 if 0.05 <= percent < 0.95 else 0  # noqa: PLR2004
+    return f"{percent:.{decimals}f} %"
+
+
+def _capitalize(sentence: str) -> str:
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def _join(sentences: Sequence[str]) -> str:
-    """As many of the sentences as fit; the first is never left out."""
-    line = sentences[0]
-    for each in sentences[1:]:
-        line = f"{line} {each}" if len(line) + len(each) < LONGEST_SENTENCE else line
-    return line
+    """The first sentence, and as many of the other sentences as fit."""
+    joined = sentences[0]
+    for sentence in sentences[1:]:
+        if len(joined) + len(sentence) < LONGEST_SENTENCE:
+            joined = f"{joined} {sentence}"
+    return joined
 
 
 def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str:
-    """One bounded line for an alert on this metric and segment: the cause (and its metric if another), that fall, items."""
-    by = [] if metric == explanation.metric else [f"By {explanation.metric}:"]
-    return " ".join([*by, *write_falls(explanation, segment), *_write_items(explanation)])
+    """The explanation for an alert on this metric and segment, on one bounded line.
+
+    Names the explained metric if it is another one.
+    """
+    sentences = [*write_falls(explanation, segment), *_write_items(explanation)]
+    if metric != explanation.metric:
+        sentences.insert(0, f"By {explanation.metric}:")
+    return " ".join(sentences)
 
 
 def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
-    """Sentences on everybody's fall, on this segment's where it is known, and on odd ids.
+    """Sentences on the drop of all users, on this segment's fall if it is known, and on odd ids.
 
-    What has a cause comes first.
+    The one with a cause comes first.
     """
     fall = next((each for each in explanation.falls if each.segment == segment), None)
     sentence, hints = explanation.sentence, _write_hints(explanation)
     if segment == ALL or fall is None:
         return (sentence, *hints)
-    own = write_fall(fall, explanation.drop)
+    segment_sentence = write_fall(fall, explanation.drop)
     if explanation.finding:
-        return (sentence, own, *hints)
-    return (own, f"All users: {sentence[:1].lower()}{sentence[1:]}", *hints)
+        return (sentence, segment_sentence, *hints)
+    return (segment_sentence, f"All users: {sentence[:1].lower()}{sentence[1:]}", *hints)
 
 
 def _write_hints(explanation: Explanation) -> list[str]:
-    """What is odd about the ids of the run, but for what the finding says already."""
-    is_told = explanation.finding is not None and explanation.finding.kind is FaultKind.RESPELLED
-    untold = [each for each in explanation.id_mismatches if not (is_told and each.is_spelling)]
-    sentences = map(write_mismatch, untold)
-    return [f"{each[:1].upper()}{each[1:]}." for each in sentences]
+    """What is odd about the ids of the run, without what the finding reports already."""
+    finding = explanation.finding
+    mismatches = explanation.id_mismatches
+    if finding is not None and finding.kind is FaultKind.RESPELLED:
+        mismatches = tuple(mismatch for mismatch in mismatches if not mismatch.is_spelling)
+    return [f"{_capitalize(write_mismatch(mismatch))}." for mismatch in mismatches]
 
 
 def _write_items(explanation: Explanation) -> list[str]:
-    where = "" if explanation.segment == ALL else f" in {shorten_name(explanation.segment)}"
-    pieces = [
-        f"{word}: {', '.join(shorten_name(each.title or each.item) for each in items[:MOST_ITEMS])}"
-        for word, items in (("more", explanation.gained), ("less", explanation.lost))
-        if items
-    ]
-    return [f"Items shown{where} {'; '.join(pieces)}."] if pieces else []
+    pieces = []
+    for word, items in (("more", explanation.gained), ("less", explanation.lost)):
+        if items:
+            names = [shorten_name(item.title or item.item) for item in items[:MOST_ITEMS]]
+            pieces.append(f"{word}: {', '.join(names)}")
+    if not pieces:
+        return []
+    where = ""
+    if explanation.segment != ALL:
+        where = f" in {shorten_name(explanation.segment)}"
+    return [f"Items shown{where} {'; '.join(pieces)}."]

@@ -1,4 +1,6 @@
-"""Charts as server-made SVG: their colours are classes of the style sheet beside this, so that one serves light and dark.
+"""Charts as SVG made on the server.
 
-What is drawn is also told as a table by the page. All text is escaped; numbers that are not finite are left out.
+Colours are classes of the style sheet in this folder, so one drawing serves light and dark.
+The pages show the same values as a table. All text is escaped. Numbers that are not finite are
+left out.
 """

@@ -1,4 +1,4 @@
-"""Bars from a common line, a waterfall from one level to another, histograms, and a heat map of them over time."""
+"""Bars, waterfalls, histograms, and a heat map of histograms over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NAMES, VALUES = 150.0, 150.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar: its amount, the figure that is shown beside it, and a class of the style sheet."""
+    """One bar: its amount, the figure next to it, and a class of the style sheet."""
 
     name: str
     amount: float
@@ -24,13 +24,14 @@ class Bar:
 
 
 def draw_bars(bars: Sequence[Bar], *, label: str) -> Markup:
-    """Bars from 0, to the left where amounts are negative."""
+    """Draw bars from 0, to the left for negative amounts."""
     return _draw(bars, [(0.0, bar.amount) for bar in bars], label)
 
 
 def draw_waterfall(start: Bar, pieces: Sequence[Bar], end: Bar, *, label: str) -> Markup:
-    """From one level to another: each piece begins where the one before ended."""
-    spans, level = [(0.0, start.amount)], start.amount
+    """Draw the way from one level to another. Each piece begins where the one before ended."""
+    level = start.amount
+    spans = [(0.0, level)]
     for piece in pieces:
         spans.append((level, level + piece.amount))
         level += piece.amount
@@ -40,36 +41,26 @@ def draw_waterfall(start: Bar, pieces: Sequence[Bar], end: Bar, *, label: str) -
 def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str) -> Markup:
     if not bars:
         return Markup()
-    edges = [edge for span in spans for edge in span]
-    scale = Axis(min(0.0, *edges), max(0.0, *edges) or 1.0, NAMES, WIDTH - VALUES)
-    rows = (
-        element(
-            "g",
-            element(
-                "text", bar.name, x=NAMES - 8, y=ROW * number + 17, text_anchor="end", class_="item"
-            ),
-            _draw_bar(
-                span, scale, ROW * number, bar.kind or ("worse" if bar.amount > 0 else "better")
-            ),
-            draw_tick(bar.figure, WIDTH - VALUES + 8, ROW * number + 17, None),
+    lowest = min(0.0, *map(min, spans))
+    highest = max(0.0, *map(max, spans)) or 1.0
+    scale = Axis(lowest, highest, NAMES, WIDTH - VALUES)
+    drawn = []
+    for number, (bar, span) in enumerate(zip(bars, spans, strict=True)):
+        top = ROW * number
+        name = element("text", bar.name, x=NAMES - 8, y=top + 17, text_anchor="end", class_="item")
+        kind = bar.kind or ("worse" if bar.amount > 0 else "better")
+        start, end = sorted(map(scale, span))
+        width = max(1.0, end - start)
+        bar_class = f"bar {kind}"
+        drawn_bar = element(
+            "rect", x=start, y=top + 5, width=width, height=ROW - 10, class_=bar_class
         )
-        for number, (bar, span) in enumerate(zip(bars, spans, strict=True))
-    )
+        figure = draw_tick(bar.figure, WIDTH - VALUES + 8, top + 17, None)
+        drawn.append(element("g", name, drawn_bar, figure))
     zero = scale(0.0)
-    line = element("line", x1=zero, x2=zero, y1=0.0, y2=ROW * len(bars), class_="grid")
-    return drawing(WIDTH, ROW * len(bars), label, *rows, line, class_="bars")
-
-
-def _draw_bar(span: tuple[float, float], scale: Axis, top: float, kind: str) -> Markup:
-    start, end = sorted(map(scale, span))
-    return element(
-        "rect",
-        x=start,
-        y=top + 5,
-        width=max(1.0, end - start),
-        height=ROW - 10,
-        class_=f"bar {kind}",
-    )
+    height = ROW * len(bars)
+    line = element("line", x1=zero, x2=zero, y1=0.0, y2=height, class_="grid")
+    return drawing(WIDTH, height, label, *drawn, line, class_="bars")
 
 
 _HISTOGRAM_WIDTH, _HISTOGRAM_HEIGHT = 560.0, 170.0
@@ -79,41 +70,48 @@ _TOP, _BOTTOM, _SIDE, _NAME = 34.0, 20.0, 16.0, 13.0
 def draw_histogram(
     counts: Sequence[int], low: float, high: float, *, label: str, levels: Sequence[Level] = ()
 ) -> Markup:
-    """Counts by equal bins from ``low`` to ``high``; levels beyond these are left out."""
-    x, most = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE), max(counts, default=0) or 1
-    base, width = _HISTOGRAM_HEIGHT - _BOTTOM, (_HISTOGRAM_WIDTH - 2 * _SIDE) / max(1, len(counts))
-    edges = [low + (high - low) * number / len(counts) for number in range(len(counts) + 1)]
-    bars = [
-        element(
+    """Draw counts by equal bins from ``low`` to ``high``. Levels outside are left out."""
+    x = Axis(low, high, _SIDE, _HISTOGRAM_WIDTH - _SIDE)
+    base = _HISTOGRAM_HEIGHT - _BOTTOM
+    width = (_HISTOGRAM_WIDTH - 2 * _SIDE) / max(1, len(counts))
+    highest_count = max(counts, default=0) or 1
+    ground = element("line", x1=_SIDE, x2=_HISTOGRAM_WIDTH - _SIDE, y1=base, y2=base, class_="grid")
+    drawn = [ground]
+    for number, count in enumerate(counts):
+        if not count:
+            continue
+        left = low + (high - low) * number / len(counts)
+        right = low + (high - low) * (number + 1) / len(counts)
+        height = (base - _TOP) * count / highest_count
+        bar = element(
             "rect",
-            element("title", f"{edges[number]:.4g} to {edges[number + 1]:.4g}: {count:,}"),
+            element("title", f"{left:.4g} to {right:.4g}: {count:,}"),
             x=_SIDE + number * width,
-            y=base - (base - _TOP) * count / most,
+            y=base - height,
             width=max(0.5, width - 1),
-            height=(base - _TOP) * count / most,
+            height=height,
             class_="bar total",
         )
-        for number, count in enumerate(counts)
-        if count
-    ]
+        drawn.append(bar)
     marks = ticks(x, 8)
-    axis = [draw_tick(write_value(each, marks), x(each), _HISTOGRAM_HEIGHT - 5) for each in marks]
-    near = [level for level in levels if low <= level.value <= high]
-    lines = [
-        _draw_level(level, x(level.value), _NAME * (number + 1), base)
-        for number, level in enumerate(near)
-    ]
-    ground = element("line", x1=_SIDE, x2=_HISTOGRAM_WIDTH - _SIDE, y1=base, y2=base, class_="grid")
-    return drawing(
-        _HISTOGRAM_WIDTH, _HISTOGRAM_HEIGHT, label, ground, *bars, *axis, *lines, class_="bars"
-    )
+    for mark in marks:
+        drawn.append(draw_tick(write_value(mark, marks), x(mark), _HISTOGRAM_HEIGHT - 5))
+    name_y = 0.0
+    for level in levels:
+        if low <= level.value <= high:
+            name_y += _NAME
+            drawn.append(_draw_level(level, x(level.value), name_y, base))
+    return drawing(_HISTOGRAM_WIDTH, _HISTOGRAM_HEIGHT, label, *drawn, class_="bars")
 
 
-def _draw_level(level: Level, place: float, top: float, base: float) -> Markup:
-    """Each name on a line of its own, and on the side where there is room."""
-    x, anchor = (place - 5, "end") if place > _HISTOGRAM_WIDTH / 2 else (place + 5, "start")
-    line = element("line", x1=place, x2=place, y1=top - 8, y2=base, class_=f"level {level.kind}")
-    return element("g", line, draw_tick(level.name, x, top, anchor))
+def _draw_level(level: Level, place: float, name_y: float, base: float) -> Markup:
+    """Draw a level with its name on the side that has room."""
+    if place > _HISTOGRAM_WIDTH / 2:
+        name = draw_tick(level.name, place - 5, name_y, "end")
+    else:
+        name = draw_tick(level.name, place + 5, name_y, "start")
+    line = element("line", x1=place, x2=place, y1=name_y - 8, y2=base, class_=f"level {level.kind}")
+    return element("g", line, name)
 
 
 _MAP_WIDTH, _MAP_HEIGHT = 960.0, 188.0
@@ -130,36 +128,38 @@ def draw_heat_map(
     label: str,
     ends: tuple[str, str] = ("", ""),
 ) -> Markup:
-    """Counts by bin of each run, oldest first, neighbouring bins added up where many.
+    """Draw the histogram of each run as a column, the oldest first.
 
-    ``ends``: below the outer columns.
+    Neighbouring bins are added up, so that a column has at most 20 rows. ``ends`` is written below
+    the first and the last column.
     """
-    folded = [_fold(column, _MOST_ROWS) for column in columns]
-    if not folded:
+    if not columns:
         return Markup()
-    width = (_MAP_WIDTH - LEFT - RIGHT) / len(folded)
-    height = (_MAP_HEIGHT - TOP - BOTTOM) / len(folded[0])
+    width = (_MAP_WIDTH - LEFT - RIGHT) / len(columns)
     cells: dict[int, list[str]] = {}
-    for number, column in enumerate(folded):
-        total = sum(column) or 1
-        for row, count in enumerate(column):
-            if shade := min(SHADES, round(SHADES * 3 * count / total + 0.3)):
-                x, y = LEFT + number * width, _MAP_HEIGHT - BOTTOM - (row + 1) * height
-                cells.setdefault(shade, []).append(
-                    f"M{x:.1f} {y:.1f}h{width + 0.2:.1f}v{height + 0.2:.1f}h-{width + 0.2:.1f}z"
-                )
-    drawn = [
-        element("path", d="".join(found), class_=f"heat h{shade}")
-        for shade, found in sorted(cells.items())
-    ]
+    for number, column in enumerate(columns):
+        counts = _fold(column)
+        total = sum(counts) or 1
+        height = (_MAP_HEIGHT - TOP - BOTTOM) / len(counts)
+        x = LEFT + number * width
+        for row, count in enumerate(counts):
+            shade = min(SHADES, round(SHADES * 3 * count / total + 0.3))
+            if shade:
+                y = _MAP_HEIGHT - BOTTOM - (row + 1) * height
+                cell = f"M{x:.1f} {y:.1f}h{width + 0.2:.1f}v{height + 0.2:.1f}h-{width + 0.2:.1f}z"
+                cells.setdefault(shade, []).append(cell)
+    drawn = []
     scale = Axis(low, high, _MAP_HEIGHT - BOTTOM, TOP)
     marks = ticks(scale, 4)
-    axis = [draw_tick(write_value(each, marks), LEFT - 6, scale(each) + 4, "end") for each in marks]
-    axis.append(draw_tick(ends[0], LEFT, _MAP_HEIGHT - 8, "start"))
-    axis.append(draw_tick(ends[1], _MAP_WIDTH - RIGHT, _MAP_HEIGHT - 8, "end"))
-    return drawing(_MAP_WIDTH, _MAP_HEIGHT, label, *axis, *drawn)
+    for mark in marks:
+        drawn.append(draw_tick(write_value(mark, marks), LEFT - 6, scale(mark) + 4, "end"))
+    drawn.append(draw_tick(ends[0], LEFT, _MAP_HEIGHT - 8, "start"))
+    drawn.append(draw_tick(ends[1], _MAP_WIDTH - RIGHT, _MAP_HEIGHT - 8, "end"))
+    for shade, paths in sorted(cells.items()):
+        drawn.append(element("path", d="".join(paths), class_=f"heat h{shade}"))
+    return drawing(_MAP_WIDTH, _MAP_HEIGHT, label, *drawn)
 
 
-def _fold(column: Sequence[int], most: int) -> list[int]:
-    group = -(-len(column) // most)
+def _fold(column: Sequence[int]) -> list[int]:
+    group = -(-len(column) // _MOST_ROWS)
     return [sum(column[start : start + group]) for start in range(0, len(column), group)]

@@ -1,4 +1,4 @@
-"""Two lists side by side: items that both have are joined by a line, items of one stand alone."""
+"""Two lists side by side: a line joins the places of each item that both lists have."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,9 +8,9 @@ from monitor.charts.svg import drawing, element, link_to
 
 THUMB_ROW, THUMB_WIDTH = 5.0, 64.0
 _LONGEST = 90
-"""Letters of a name: more than the two lines that the style sheet shows of it hold."""
+"""Letters of a name that are sent. The style sheet shows two lines of it, which are shorter."""
 _FAR = 3
-"""Places from which on an item counts as moved far."""
+"""An item that moved by at least so many places is drawn as moved far."""
 
 
 def draw_slopes(
@@ -21,44 +21,38 @@ def draw_slopes(
     urls: Mapping[str, str] | None = None,
     heads: tuple[str, str] = ("baseline", "candidate"),
 ) -> Markup:
-    """Both lists, best first.
+    """Draw both lists, best first, as text that wraps.
 
-    An item is kept, moved, far, gone (baseline alone) or new (candidate alone). Text wraps.
+    The class of an item is kept, moved, far, gone (only in the baseline) or new (only in the
+    candidate).
     """
-    ranks = {item: rank for rank, item in enumerate(candidate)}
-    before = {item: rank for rank, item in enumerate(baseline)}
-    lines = [
-        element(
-            "line",
-            x1=0,
-            y1=rank + 0.5,
-            x2=1,
-            y2=after + 0.5,
-            class_=f"slope {_class_of(rank, after)}",
-        )
-        for rank, item in enumerate(baseline)
-        if (after := ranks.get(item)) is not None
-    ]
-
-    def draw(rank: int, item: str, kind: str) -> Markup:
-        return _draw_item(rank, item, (titles or {}).get(item, item), kind, (urls or {}).get(item))
-
-    left = [
-        draw(rank, item, _class_of(rank, ranks.get(item))) for rank, item in enumerate(baseline)
-    ]
-    right = [
-        draw(rank, item, _class_of(before.get(item), rank)) for rank, item in enumerate(candidate)
-    ]
+    titles = titles or {}
+    urls = urls or {}
+    baseline_ranks = _rank(baseline)
+    candidate_ranks = _rank(candidate)
+    lines, left, right = [], [], []
+    for item, rank in baseline_ranks.items():
+        after = candidate_ranks.get(item)
+        kind = _class_of(rank, after)
+        left.append(_draw_item(rank, item, titles.get(item, item), kind, urls.get(item)))
+        if after is not None:
+            line_class = f"slope {kind}"
+            lines.append(
+                element("line", x1=0, y1=rank + 0.5, x2=1, y2=after + 0.5, class_=line_class)
+            )
+    for item, rank in candidate_ranks.items():
+        kind = _class_of(baseline_ranks.get(item), rank)
+        right.append(_draw_item(rank, item, titles.get(item, item), kind, urls.get(item)))
     # The picture is stretched to the height of the lists.
     area = {
         "viewBox": f"0 0 1 {max(len(baseline), len(candidate), 1)}",
         "preserveAspectRatio": "none",
     }
     picture = element("svg", *lines, role="img", aria_label=_describe(baseline, candidate), **area)
-    above = (element("p", head, class_="head") for head in heads)
     return element(
         "div",
-        *above,
+        element("p", heads[0], class_="head"),
+        element("p", heads[1], class_="head"),
         element("ol", *left),
         element("div", picture),
         element("ol", *right),
@@ -67,56 +61,62 @@ def draw_slopes(
 
 
 def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
-    """The same in the room of a word: a line an item, without names."""
-    ranks = {item: rank for rank, item in enumerate(candidate)}
+    """Draw both lists in the size of a word: a line for each item, without names."""
+    candidate_ranks = _rank(candidate)
     height = (max(len(baseline), len(candidate), 1) + 1) * THUMB_ROW
     drawn = []
     for rank, item in enumerate(baseline):
-        y, after = (rank + 1) * THUMB_ROW, ranks.get(item)
+        y = (rank + 1) * THUMB_ROW
+        after = candidate_ranks.pop(item, None)
+        line_class = f"slope {_class_of(rank, after)}"
         if after is None:
-            drawn.append(element("circle", cx=6.0, cy=y, r=2.0, class_="slope gone"))
+            drawn.append(element("circle", cx=6.0, cy=y, r=2.0, class_=line_class))
         else:
-            end, kind = (after + 1) * THUMB_ROW, _class_of(rank, after)
+            end = (after + 1) * THUMB_ROW
             drawn.append(
-                element("line", x1=8.0, y1=y, x2=THUMB_WIDTH - 8, y2=end, class_=f"slope {kind}")
+                element("line", x1=8.0, y1=y, x2=THUMB_WIDTH - 8, y2=end, class_=line_class)
             )
-    known = set(baseline)
-    drawn += [
-        element("circle", cx=THUMB_WIDTH - 6, cy=(rank + 1) * THUMB_ROW, r=2.0, class_="slope new")
-        for rank, item in enumerate(candidate)
-        if item not in known
-    ]
+    for rank in candidate_ranks.values():  # the baseline does not have these
+        y = (rank + 1) * THUMB_ROW
+        drawn.append(element("circle", cx=THUMB_WIDTH - 6, cy=y, r=2.0, class_="slope new"))
     return drawing(THUMB_WIDTH, height, _describe(baseline, candidate), *drawn, class_="thumb")
 
 
 def describe_move(before: int | None, after: int | None) -> str:
-    """What became of an item, of its ranks counted from 1, in words: kept, up 2, down 3, gone, new."""
+    """Say in words how an item moved: kept, up 2, down 3, gone or new. Ranks count from 1."""
     if before is None or after is None or before == after:
         return _class_of(before, after)
-    return f"up {before - after}" if after < before else f"down {after - before}"
+    if after < before:
+        return f"up {before - after}"
+    return f"down {after - before}"
+
+
+def _rank(items: Sequence[str]) -> dict[str, int]:
+    return {item: rank for rank, item in enumerate(items)}
 
 
 def _class_of(before: int | None, after: int | None) -> str:
-    if before is None or after is None:
-        return "new" if before is None else "gone"
-    return "kept" if before == after else "far" if abs(before - after) >= _FAR else "moved"
+    if before is None:
+        return "new"
+    if after is None:
+        return "gone"
+    if before == after:
+        return "kept"
+    return "far" if abs(before - after) >= _FAR else "moved"
 
 
-def _draw_item(rank: int, item: str, full: str, kind: str, url: str | None) -> Markup:
-    said = full if len(full) <= _LONGEST else f"{full[: _LONGEST - 1]}…"
-    name = element("span", link_to(url, said), class_=f"item {kind}")
-    return element(
-        "li",
-        element("span", str(rank + 1), class_="rank"),
-        name,
-        title=f"{full} ({item})" if full != item else item,
-    )
+def _draw_item(rank: int, item: str, title: str, kind: str, url: str | None) -> Markup:
+    label = title
+    if len(title) > _LONGEST:
+        label = f"{title[: _LONGEST - 1]}…"
+    name = element("span", link_to(url, label), class_=f"item {kind}")
+    hint = f"{title} ({item})" if title != item else item
+    return element("li", element("span", str(rank + 1), class_="rank"), name, title=hint)
 
 
 def _describe(baseline: Sequence[str], candidate: Sequence[str]) -> str:
     shared = len(set(baseline) & set(candidate))
-    gone, new = len(baseline) - shared, len(candidate) - shared
     return (
-        f"{shared} items in both lists, {gone} only in the baseline's, {new} only in the "
-        "candidate's"
+        f"{shared} items in both lists, {len(baseline) - shared} only in the baseline's, "
+        f"{len(candidate) - shared} only in the candidate's"
     )

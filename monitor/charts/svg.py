@@ -1,4 +1,4 @@
-"""SVG elements as escaped markup, scales from values to places, and charts outside the pages with their style."""
+"""Escaped SVG elements, scales from values to places, and charts that bring their own style."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,26 +11,24 @@ from markupsafe import Markup, escape
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
-    """One element; ``class_`` is `class`, other underscores are hyphens, numbers have one decimal, None leaves out."""
-    known = (
-        (key.rstrip("_").replace("_", "-"), value)
-        for key, value in attributes.items()
-        if value is not None
-    )
-    said = "".join([f' {key}="{_written(value)}"' for key, value in known])
-    inner = "".join(
-        [
-            child if isinstance(child, Markup) else escape(_printable(str(child)))
-            for child in children
-        ]
-    )
-    made = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
-    return Markup(made)  # noqa: S704 - names are ours, all else is escaped
+    """Return one element.
+
+    ``class_`` is written as `class`, other underscores as hyphens, and floats with one decimal.
+    An attribute that is None is left out.
+    """
+    parts = [f"<{name}"]
+    for key, value in attributes.items():
+        if value is not None:
+            attribute = key.rstrip("_").replace("_", "-")
+            parts.append(f' {attribute}="{_escape_value(value)}"')
+    content = "".join(map(_escape_child, children))
+    parts.append(f">{content}</{name}>" if content else "/>")
+    return Markup("".join(parts))  # noqa: S704 - names are ours, all else is escaped
 
 
-def link_to(url: str | None, shown: str) -> str:
-    """What is shown, markup or text, as a link to elsewhere where there is an address."""
-    return element("a", shown, href=url, rel="noreferrer") if url else shown
+def link_to(url: str | None, label: str) -> str:
+    """Return the label, text or markup, as a link to another site if there is an address."""
+    return element("a", label, href=url, rel="noreferrer") if url else label
 
 
 def drawing(
@@ -41,17 +39,17 @@ def drawing(
     class_: str = "chart",
     role: str = "img",
 ) -> Markup:
-    """The whole picture, scaled to its place.
+    """Return a picture that scales to its place.
 
-    ``label`` is for screen readers, ``role`` is `group` where it holds links.
+    Screen readers read ``label``. ``role`` is `group` for a picture with links.
     """
     size = f"0 0 {width:g} {height:g}"
     return element("svg", *children, viewBox=size, role=role, aria_label=label, class_=class_)
 
 
-def draw_tick(said: str, x: float, y: float, anchor: str | None = "middle") -> Markup:
-    """A short text beside what is drawn."""
-    return element("text", said, x=x, y=y, text_anchor=anchor, class_="tick")
+def draw_tick(label: str, x: float, y: float, anchor: str | None = "middle") -> Markup:
+    """Return a short text next to a mark."""
+    return element("text", label, x=x, y=y, text_anchor=anchor, class_="tick")
 
 
 def draw_area(
@@ -61,31 +59,35 @@ def draw_area(
     *children: Markup,
     class_: str,
 ) -> Markup:
-    """What lies between two lines over these places."""
-    edge = [*zip(x, upper, strict=True), *reversed([*zip(x, lower, strict=True)])]
-    return element(
-        "polygon",
-        *children,
-        points=" ".join(f"{px:.1f},{py:.1f}" for px, py in edge),
-        class_=class_,
-    )
+    """Return the area between two lines over the places ``x``."""
+    edge = [*zip(x, upper, strict=True)]
+    edge += reversed([*zip(x, lower, strict=True)])
+    return element("polygon", *children, points=_write_points(edge), class_=class_)
 
 
 def polyline(points: Iterable[tuple[float, float]], **attributes: object) -> Markup:
-    """A line through the points."""
-    return element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), **attributes)
+    """Return a line through the points."""
+    return element("polyline", points=_write_points(points), **attributes)
 
 
-def _written(value: object) -> str:
-    return (
-        f"{value:.1f}".removesuffix(".0")
-        if isinstance(value, float)
-        else escape(_printable(str(value)))
-    )
+def _write_points(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _escape_value(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return escape(_printable(str(value)))
+
+
+def _escape_child(child: object) -> Markup:
+    if isinstance(child, Markup):
+        return child
+    return escape(_printable(str(child)))
 
 
 def _printable(text: str) -> str:
-    """With what steers the writing, and what XML does not know, spelled out."""
+    """Spell out characters that change the direction of writing or are not allowed in XML."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
@@ -93,7 +95,7 @@ def _printable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From values between ``low`` and ``high`` to places between ``start`` and ``end``."""
+    """A linear scale from the values ``low`` to ``high`` to the places ``start`` to ``end``."""
 
     low: float
     high: float
@@ -101,25 +103,28 @@ class Axis:
     end: float
 
     def __call__(self, value: float) -> float:
-        """The place of a value; the middle where the scale holds one value only."""
+        """Return the place of a value: the middle if the scale has one value only."""
         if self.high == self.low:
             return (self.start + self.end) / 2
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
 def axis_of(values: Iterable[float | None], start: float, end: float) -> Axis:
-    """A scale over all finite values, with a little room at both ends.
+    """Return a scale over all finite values, with 6 % of their range free at both ends.
 
-    From 0 to 1 where there are none.
+    Without finite values the scale goes from 0 to 1.
     """
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    finite = [value for value in values if value is not None and math.isfinite(value)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
     room = (high - low) * 0.06 or 0.02
     return Axis(low - room, high + room, start, end)
 
 
 def ticks(scale: Axis, most: int = 5) -> list[float]:
-    """Round values within the scale, 1, 2 or 5 times a power of ten apart, at most so many and one more."""
+    """Return at most ``most`` + 1 round values in the scale.
+
+    Their distance is 1, 2 or 5 times a power of ten.
+    """
     span = scale.high - scale.low
     power = 10.0 ** math.floor(math.log10(span / most))
     step = next(step * power for step in (1, 2, 5, 10) if span / (step * power) <= most)
@@ -128,9 +133,12 @@ def ticks(scale: Axis, most: int = 5) -> list[float]:
 
 
 def write_value(value: float, values: Sequence[float]) -> str:
-    """A tick in as many decimals as tell it from its neighbours."""
-    apart = min((abs(after - before) for before, after in pairwise(values)), default=1.0)
-    return f"{value:,.{max(0, -math.floor(math.log10(apart)))}f}" if apart > 0 else f"{value:g}"
+    """Return a tick with as many decimals as distinguish it from its neighbours."""
+    distance = min((abs(after - before) for before, after in pairwise(values)), default=1.0)
+    if distance <= 0:
+        return f"{value:g}"
+    decimals = max(0, -math.floor(math.log10(distance)))
+    return f"{value:,.{decimals}f}"
 
 
 _ALONE = "& { max-width: 760px; color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }"
@@ -138,13 +146,13 @@ _ALONE = "& { max-width: 760px; color: var(--ink); font: 15px/1.45 system-ui, sa
 
 @cache
 def read_style() -> str:
-    """The style sheet of charts and pages."""
+    """Return the style sheet of charts and pages."""
     return resources.files("monitor.charts").joinpath("rankwatch.css").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Charts as a notebook shows them, light or dark as the reader's system is.
+    """Charts for a notebook, light or dark as the reader's system.
 
     ``html`` is the same as text, to be saved.
     """
@@ -153,9 +161,9 @@ class Plot:
 
     @property
     def html(self) -> str:
-        """A part of a page that holds its own style."""
-        # Nested, so that no rule reaches the rest of the notebook; on a ground of its own, whatever
-        # the notebook's theme is.
+        """A part of a page, with its style."""
+        # The rules are nested, so none applies to the rest of the notebook. The card has its own
+        # background, whatever the theme of the notebook is.
         style = read_style().replace(":root", "&")
         card = '<div class="rankwatch"><div class="card">'
         return f"<style>.rankwatch {{ {style}\n{_ALONE} }}</style>{card}{self.body}</div></div>"

@@ -1,17 +1,28 @@
-"""The command `backtest`: what other rules would have made of stored runs."""
+"""The command `backtest`: judge stored runs by other rules."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli import output
 from monitor.cli.on_call import transition_dict
+from monitor.cli.output import (
+    cells_of,
+    instant,
+    number,
+    print_json,
+    print_line,
+    print_records,
+    print_table,
+    require_writable,
+    write_page,
+)
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_period
 
 if TYPE_CHECKING:
@@ -19,7 +30,7 @@ if TYPE_CHECKING:
 
     from monitor.model.alerts import Transition
     from monitor.model.pages import FiringChange
-    from monitor.model.rules import Subject
+    from monitor.model.rules import Direction, Subject
     from monitor.service.analysis.backtest import Backtest
 
 _CHANGES = "slot alert segment from to value> threshold> reason"
@@ -36,26 +47,24 @@ def backtest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--rules",
             "-r",
-            help="YAML file with rules: (and false_alarm_every:), or a whole configuration.",
+            help="YAML file with rules: (and false_alarm_every:), or a complete configuration.",
         ),
     ],
     start: Annotated[
-        str | None, typer.Option("--from", help="First slot that is listed, ISO 8601.")
+        str | None, typer.Option("--from", help="First slot to list, ISO 8601.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="Last slot, ISO 8601, included.")] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write it to this HTML file too, with charts.")
-    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write an HTML file with charts.")] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
     """List the pages that other rules would have sent.
 
-    Over the stored runs, beside the pages that were sent. Every stored run is judged again in
-    order, those before --from too, since rules learn from them. Nothing is stored or sent. Exit 0
-    whatever is found, 2 for a file or name that is wrong.
+    Shows them next to the pages that were sent. Every stored run is judged again in order,
+    also those before --from, because rules learn from them. Nothing is stored or sent. Exit 0
+    whatever the result, 2 for a wrong file or name.
     """
-    from monitor.service.analysis.backtest import backtest_rules as judge_again
+    from monitor.service.analysis.backtest import backtest_rules
     from monitor.settings.excerpt import load_database_settings
     from monitor.settings.loader import load_with_rules
     from monitor.settings.translation import to_comparison
@@ -63,19 +72,18 @@ def backtest(  # noqa: PLR0913 - the command's options
 
     first, last = parse_period(start, end)
     if html is not None:
-        output.require_writable(html)
-    chosen = [to_comparison(each) for each in load_with_rules(config, rules, comparisons or ())]
+        require_writable(html)
+    compared = list(map(to_comparison, load_with_rules(config, rules, comparisons or ())))
     with opened_store(load_database_settings(config).database) as store:
-        found = [judge_again(each, store, start=first, end=last) for each in chosen]
+        results = [backtest_rules(each, store, start=first, end=last) for each in compared]
     if html is not None:
-        output.write_page(
-            html, f"backtest of {rules.name}", "backtest.html", [_as_page(each) for each in found]
-        )
-    for each in found:
+        pages = list(map(_as_page, results))
+        write_page(html, f"backtest of {rules.name}", "backtest.html", pages)
+    for result in results:
         if as_json:
-            output.print_json(_as_dict(each))
+            print_json(_as_dict(result))
         else:
-            _print(each)
+            _print(result)
 
 
 def _announced(transitions: Iterable[Transition]) -> list[Transition]:
@@ -86,140 +94,150 @@ def _pages(transitions: Iterable[Transition]) -> Counter[str]:
     return Counter(each.alert for each in transitions if each.is_start)
 
 
-def _as_dict(found: Backtest) -> dict[str, object]:
-    would, did = _pages(found.transitions), _pages(found.stored)
+def _as_dict(result: Backtest) -> dict[str, object]:
+    would, did = _pages(result.transitions), _pages(result.stored)
     return {
-        "comparison": found.comparison.name,
-        "runs": {status.value: count for status, count in found.runs.items()},
+        "comparison": result.comparison.name,
+        "runs": {status.value: count for status, count in result.runs.items()},
         "rules": {
             rule.alert: {
                 "pages": would[rule.alert],
-                "runs_not_judged": found.lacking.get(rule.alert, 0),
+                "runs_not_judged": result.lacking.get(rule.alert, 0),
             }
-            for rule in found.comparison.judging.rules
+            for rule in result.comparison.judging.rules
         },
         "stored_rules": {alert: {"pages": count} for alert, count in did.items()},
-        "changes": [transition_dict(each) for each in _announced(found.transitions)],
-        "stored_changes": [transition_dict(each) for each in _announced(found.stored)],
+        "changes": [transition_dict(each) for each in _announced(result.transitions)],
+        "stored_changes": [transition_dict(each) for each in _announced(result.stored)],
     }
 
 
-def _print(found: Backtest) -> None:
-    output.print_line(_runs_line(found))
-    if changes := _announced(found.transitions):
-        output.print_records(
+def _print(result: Backtest) -> None:
+    print_line(_runs_line(result))
+    if changes := _announced(result.transitions):
+        print_records(
             map(transition_dict, changes),
             _CHANGES,
             as_json=False,
             title="These rules would have sent",
         )
-    output.print_table(
-        ("alert", "pages with these rules>", "pages that were sent or shown>"), _page_rows(found)
+    print_table(
+        ("alert", "pages with these rules>", "pages that were sent or shown>"), _page_rows(result)
     )
-    for line in _lacking_lines(found):
-        output.print_line(line)
+    for line in _lacking_lines(result):
+        print_line(line)
 
 
-def _runs_line(found: Backtest) -> str:
-    counts = ", ".join(f"{count:,} {status}" for status, count in found.runs.items())
-    return (
-        f"{found.comparison.name}: {sum(found.runs.values()):,} stored runs judged "
-        f"again{f' ({counts})' if counts else ''}"
-    )
+def _runs_line(result: Backtest) -> str:
+    counts = ", ".join(f"{count:,} {status}" for status, count in result.runs.items())
+    judged = f"{result.comparison.name}: {sum(result.runs.values()):,} stored runs judged again"
+    if counts:
+        return f"{judged} ({counts})"
+    return judged
 
 
-def _page_rows(found: Backtest) -> list[tuple[str, str, str]]:
-    would, did = _pages(found.transitions), _pages(found.stored)
-    known = dict.fromkeys(rule.alert for rule in found.comparison.judging.rules)
-    return [
-        (alert, f"{would[alert]:,}" if alert in known else "-", f"{did[alert]:,}")
-        for alert in known | dict.fromkeys(did)
-    ]
+def _page_rows(result: Backtest) -> list[tuple[str, str, str]]:
+    would, did = _pages(result.transitions), _pages(result.stored)
+    alerts = dict.fromkeys(rule.alert for rule in result.comparison.judging.rules)
+    rows = [(alert, f"{would[alert]:,}", f"{did[alert]:,}") for alert in alerts]
+    for alert, count in did.items():
+        if alert not in alerts:
+            rows.append((alert, "-", f"{count:,}"))
+    return rows
 
 
-def _lacking_lines(found: Backtest) -> Iterator[str]:
-    for alert, count in found.lacking.items():
+def _lacking_lines(result: Backtest) -> Iterator[str]:
+    for alert, count in result.lacking.items():
         metric, statistic = next(
-            each.subject for each in found.comparison.judging.rules if each.alert == alert
+            each.subject for each in result.comparison.judging.rules if each.alert == alert
         )
         yield (
-            f"{alert} could not be judged in {count:,} of them: {statistic} of {metric} was not "
-            "summarized then, and neither the lists nor the scores that it takes are kept"
+            f"{alert} could not be judged in {count:,} of these runs: they have no {statistic} of "
+            f"{metric}, and the lists or scores to compute it from are not stored"
         )
 
 
-def _as_page(found: Backtest) -> dict[str, object]:
-    changes = [
-        ("These rules would have sent", found.transitions),
-        ("What was sent or shown", found.stored),
-    ]
+def _as_page(result: Backtest) -> dict[str, object]:
+    changes = []
+    for title, transitions in (
+        ("These rules would have sent", result.transitions),
+        ("What was sent or shown", result.stored),
+    ):
+        records = map(transition_dict, _announced(transitions))
+        changes.append((title, cells_of(records, _CHANGES)))
+    charts = []
+    for subject in result.measured:
+        title = f"{subject.statistic} of {subject.metric}, all"
+        charts.append((title, _draw(result, subject)))
     return {
-        "found": found,
-        "lines": [_runs_line(found), *_lacking_lines(found)],
-        "pages": _page_rows(found),
-        "charts": [
-            (f"{each.statistic} of {each.metric}, all", _draw(found, each))
-            for each in found.measured
-        ],
-        "changes": [
-            (title, output.cells_of(map(transition_dict, _announced(made)), _CHANGES))
-            for title, made in changes
-        ],
+        "backtest": result,
+        "lines": [_runs_line(result), *_lacking_lines(result)],
+        "pages": _page_rows(result),
+        "charts": charts,
+        "changes": changes,
     }
 
 
-def _draw(found: Backtest, subject: Subject) -> Markup:
-    """What rules look at, over all users, and when alerts about it fire in any segment: with these rules, and then."""
+def _draw(result: Backtest, subject: Subject) -> Markup:
+    """Draw a statistic over all users, and when its alerts fired or would have fired."""
     from monitor.charts.time_chart import Level, Point, Span, draw_series
-    from monitor.model.rules import Direction, FixedLimit
+    from monitor.model.rules import FixedLimit
     from monitor.web.pages.comparison import alert_spans
 
-    slots = list(found.measured[subject].items())
-    rules = [rule for rule in found.comparison.judging.similarity_rules if rule.subject == subject]
-    spans = [
-        Span(
-            start=each.start,
-            end=each.end,
-            name=f"{each.alert} {said} for {each.segment}",
-            kind=kind,
-        )
-        for made, said, kind in (
-            (found.stored, "fired", "silenced"),
-            (found.transitions, "would fire", "firing"),
-        )
-        for each in alert_spans(_firings(made, subject), (), min(found.measured[subject]))
-    ]
-    # Of many runs each group of neighbours is shown by the one that is worst for the rules.
-    step, sign = -(-len(slots) // _MOST_POINTS), -1 if rules[0].direction is Direction.ABOVE else 1
-    groups = [slots[start : start + step] for start in range(0, len(slots), step)]
-    shown = [
-        min(group, key=lambda each: math.inf if each[1] is None else sign * each[1])
-        for group in groups
-    ]
+    values = result.measured[subject]
+    spans = []
+    for transitions, verb, kind in (
+        (result.stored, "fired", "silenced"),
+        (result.transitions, "would fire", "firing"),
+    ):
+        for each in alert_spans(_firings(transitions, subject), (), min(values)):
+            name = f"{each.alert} {verb} for {each.segment}"
+            spans.append(Span(start=each.start, end=each.end, name=name, kind=kind))
+    rules = [rule for rule in result.comparison.judging.similarity_rules if rule.subject == subject]
+    levels = []
+    for rule in rules:
+        if isinstance(rule.limit, FixedLimit):
+            levels.append(Level(value=rule.threshold, name=rule.alert, kind="limit"))
+    points = []
+    for at in _worst_of_groups(values, rules[0].direction):
+        note = f"{instant(at)}: {number(values[at])}"
+        points.append(Point(at=at, value=values[at], note=note))
     return draw_series(
-        [
-            Point(at=at, value=value, note=f"{output.instant(at)}: {output.number(value)}")
-            for at, value in shown
-        ],
-        label=f"{subject.statistic} of {subject.metric} over {len(slots):,} runs",
-        levels=[
-            Level(value=each.threshold, name=each.alert, kind="limit")
-            for each in rules
-            if isinstance(each.limit, FixedLimit)
-        ],
+        points,
+        label=f"{subject.statistic} of {subject.metric} over {len(values):,} runs",
+        levels=levels,
         spans=spans,
     )
 
 
-def _firings(made: Iterable[Transition], subject: Subject) -> Iterator[FiringChange]:
+def _worst_of_groups(
+    values: Mapping[datetime, float | None], direction: Direction
+) -> list[datetime]:
+    """Group neighbours to at most _MOST_POINTS groups, and return the worst slot of each."""
+
+    def worst_first(slot: datetime) -> float:
+        value = values[slot]
+        if value is None:
+            return math.inf
+        return value if direction == "below" else -value
+
+    slots = list(values)
+    step = -(-len(slots) // _MOST_POINTS)
+    groups = (slots[start : start + step] for start in range(0, len(slots), step))
+    return [min(group, key=worst_first) for group in groups]
+
+
+def _firings(transitions: Iterable[Transition], subject: Subject) -> Iterator[FiringChange]:
     from monitor.model.pages import FiringChange
 
-    for each in made:
-        if (each.metric, each.statistic) == subject and (each.is_start or each.is_end):
+    for transition in transitions:
+        if (transition.metric, transition.statistic) == subject and (
+            transition.is_start or transition.is_end
+        ):
             yield FiringChange(
-                alert=each.alert,
-                segment=each.segment,
-                slot=each.slot,
-                is_start=each.is_start,
+                alert=transition.alert,
+                segment=transition.segment,
+                slot=transition.slot,
+                is_start=transition.is_start,
                 key=None,
             )

@@ -1,4 +1,4 @@
-"""The command `compare`: two files, no database."""
+"""The command `compare`: compare two files, without a database."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from monitor.cli import output
+from monitor.cli.output import (
+    cells_of,
+    coverage_dict,
+    number,
+    pick,
+    print_evidence,
+    print_json,
+    print_line,
+    print_records,
+    require_writable,
+    scores_line,
+    write_page,
+)
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError, SourceError
+from monitor.model.instants import utc_now
 
 ALL = "all"
 
@@ -28,7 +41,7 @@ if TYPE_CHECKING:
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 _DRAWN = 6
-"""Worst users of a file where --worst names no number."""
+"""How many of the worst users the HTML file shows without --worst."""
 _COLUMNS = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
 _LEAST_PERCENT = 0.005
 
@@ -40,7 +53,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", help="A metric, see rankwatch metrics; may be given again."),
+        typer.Option("--metric", "-m", help="A metric, see rankwatch metrics; repeatable."),
     ] = None,
     by: Annotated[
         str | None,
@@ -53,7 +66,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         typer.Option(
             min=0,
             max=1000,
-            help="Both lists of the N users that the first metric finds least alike.",
+            help="Show both lists of the N users with the least similar lists by the first metric.",
         ),
     ] = 0,
     user: Annotated[
@@ -63,7 +76,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     item: Annotated[
         str | None,
         typer.Option(
-            help="Column with one item a row; goes with --rank, --scores, both, or --in-order. "
+            help="Column with one item a row; needs --rank, --scores, or --in-order. "
             "Default: item_id or item with rank, in files without --items."
         ),
     ] = None,
@@ -71,19 +84,17 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         str | None, typer.Option(help="Column with the item's rank, lowest first.")
     ] = None,
     in_order: Annotated[
-        bool, typer.Option("--in-order", help="Each user's rows of one --item stand best first.")
+        bool, typer.Option("--in-order", help="The rows of a user are sorted, best --item first.")
     ] = False,
     scores: Annotated[
         str | None,
         typer.Option(
-            help="Column with the models' own scores; equal ones are ties. May stand in for --rank."
+            help="Column with the scores of the models; equal scores are ties. Can replace --rank."
         ),
     ] = None,
     no_item: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A value that only fills up short lists, such as -1; may be given again."
-        ),
+        typer.Option(help="A value that only pads short lists, such as -1; repeatable."),
     ] = None,
     max_unreadable: Annotated[
         float | None,
@@ -95,13 +106,13 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         str | None,
         typer.Option(
             "--item-ids",
-            help="How items are spelled before they are compared, such as '[strip, int]'.",
+            help="How to normalize item ids before the comparison, such as '[strip, int]'.",
         ),
     ] = None,
     user_ids: Annotated[str | None, typer.Option("--user-ids", help="The same for users.")] = None,
     users: Annotated[
         Path | None,
-        typer.Option(help="Compare the users of this file only; it has the --user column."),
+        typer.Option(help="Compare only the users in this file; it needs the --user column."),
     ] = None,
     titles: Annotated[
         Path | None,
@@ -111,18 +122,19 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         int | None,
         typer.Option(
             min=1,
-            help="How many items could be listed, for the score by chance; default: all listed.",
+            help="Number of items that can be recommended, for the score by chance; default: "
+            "the number of listed items.",
         ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(help="Write it to this HTML file too, with charts and worst users."),
+        typer.Option(help="Also write an HTML file with charts and the worst users."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two files of lists for the same users, each with a list a row or an item a row.
+    """Compare two files of lists for the same users, with one list or one item in each row.
 
-    In all, by segment, and side by side for the worst users.
+    Prints all users together, each segment, and both lists of the worst users.
     """
     from monitor.metrics import DEFAULT_METRICS
     from monitor.model.column_names import ITEM_COLUMNS, USER_COLUMNS
@@ -130,95 +142,97 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     from monitor.sources.file import FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
-    allowed = None if max_unreadable is None else str(max_unreadable)  # 0 is given, too
-    forms_of_users = _read_forms("--user-ids", user_ids)
+    most_unreadable = None
+    if max_unreadable is not None:
+        most_unreadable = str(max_unreadable)  # a text, because `_options` drops the number 0
+    user_forms = _read_forms("--user-ids", user_ids)
     common: dict[str, object] = {
         "scores": scores,
         "no_item": no_item,
-        "max_unreadable": allowed,
+        "max_unreadable": most_unreadable,
         "item_ids": _read_forms("--item-ids", item_ids),
-        "user_ids": forms_of_users,
+        "user_ids": user_forms,
     }
-    wide = {**common, "items": items}
+    shapes = [{**common, "items": items}]
     if item or rank or in_order:
-        shapes = [{**common, "item": item, "rank": rank, "in_order": in_order or None}, wide]
+        shapes.insert(0, {**common, "item": item, "rank": rank, "in_order": in_order})
     else:
-        shapes = [wide, *({**common, "item": name, "rank": "rank"} for name in ITEM_COLUMNS)]
+        for name in ITEM_COLUMNS:
+            shapes.append({**common, "item": name, "rank": "rank"})
     arms = (_shaped(baseline, user, shapes), _shaped(candidate, user, shapes))
-    of_users = {"user_ids": forms_of_users, "max_unreadable": allowed}
-    asked = None
+    selected_users = None
     if users is not None:
-        asked = _options(
-            FileUsersOptions, users, {**of_users, "user": user or _find_column(users, USER_COLUMNS)}
-        )
+        columns = {
+            "user_ids": user_forms,
+            "max_unreadable": most_unreadable,
+            "user": user or _find_column(users, USER_COLUMNS),
+        }
+        selected_users = _options(FileUsersOptions, users, columns)
+    count = worst
     if html is not None:
-        output.require_writable(html)
-    count = worst or (_DRAWN if html else 0)
-    found = compare_files(arms, metrics, k, users=asked, by=by, worst=count, catalogue=catalogue)
-    names = {} if titles is None else _read_titles(titles, found.worst)
+        require_writable(html)
+        count = worst or _DRAWN
+    result = compare_files(
+        arms, metrics, k, users=selected_users, by=by, worst=count, catalogue=catalogue
+    )
+    item_titles: Mapping[str, str] = {}
+    if titles is not None:
+        item_titles = _read_titles(titles, result.worst)
     if html is not None:
-        output.write_page(
-            html,
-            f"{baseline.name} and {candidate.name}",
-            "compared.html",
-            [_as_page(found, k, names)],
-        )
-    found = replace(found, worst=found.worst[:worst])
+        page = _as_page(result, k, item_titles)
+        write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
+    result = replace(result, worst=result.worst[:worst])
     if as_json:
-        output.print_json({**_as_dict(found, k), "titles": names})
+        print_json({**_as_dict(result, k), "titles": item_titles})
     else:
-        _print(found, k, by)
-        output.print_evidence(found.worst, names)
+        _print(result, k, by)
+        print_evidence(result.worst, item_titles)
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
-    """Parse the metrics.
-
-    MetricError for one that needs more than these lists, or that is none of two lists.
-    """
+    """Parse the metrics. MetricError if these files do not have what a metric needs."""
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import Need, parse
 
-    if arm_wide := next((name for name in names if name.strip() in ARM_METRICS), None):
-        msg = (
-            f"{arm_wide} measures one arm's lists together and not two lists: name it under "
-            "arm_metrics: of a configuration"
-        )
-        raise MetricError(msg)
-    metrics = [parse(name) for name in names]
-    for metric in metrics:
+    metrics = []
+    for name in names:
+        if name.strip() in ARM_METRICS:
+            raise MetricError(
+                f"{name} measures all lists of one arm, not pairs of lists: name it under "
+                "arm_metrics: in a configuration"
+            )
+        metric = parse(name)
         if metric.need is Need.SCORES and not has_scores:
             raise MetricError(f"{metric} needs scores: add --scores COLUMN")
         if metric.need in {Need.ITEM_WEIGHTS, Need.RELEVANCE}:
-            msg = (
+            raise MetricError(
                 f"{metric} needs {metric.need}: name it in a configuration, or measure it with "
                 "monitor.compare_many in Python"
             )
-            raise MetricError(msg)
+        metrics.append(metric)
     return metrics
 
 
-def _read_forms(option: str, text: str | None) -> list[object] | None:
-    """The forms of ids as a configuration has them, of one alone too.
-
-    InputError for what is no YAML.
-    """
+def _read_forms(option: str, forms: str | None) -> list[object] | None:
+    """Parse the normal forms of ids, one or a list in YAML. InputError if it is no YAML."""
     import yaml
 
+    if forms is None:
+        return None
     try:
-        forms = None if text is None else yaml.safe_load(text)
+        parsed = yaml.safe_load(forms)
     except yaml.YAMLError:
-        msg = (
-            f"{option} {text!r} cannot be read: write forms as in a configuration, such as "
+        raise InputError(
+            f"{option} {forms!r} cannot be read: write forms as in a configuration, such as "
             "'[strip, int]'"
-        )
-        raise InputError(msg) from None
-    return forms if forms is None or isinstance(forms, list) else [forms]
+        ) from None
+    if parsed is None or isinstance(parsed, list):
+        return parsed
+    return [parsed]
 
 
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
     from monitor.model.column_names import ITEM_COLUMNS
-    from monitor.model.instants import utc_now
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import FileTable
@@ -232,8 +246,7 @@ def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
 
 
 def _find_column(path: Path, names: Sequence[str]) -> str:
-    """The first of these columns that the file has, else the first: an error says later what the file has."""
-    from monitor.model.instants import utc_now
+    """Return the first of these columns that the file has, or the first name if it has none."""
     from monitor.sources.file import FileUsersOptions
     from monitor.sources.file.source import FileTable
 
@@ -251,9 +264,11 @@ def _find_column(path: Path, names: Sequence[str]) -> str:
 def _shaped(
     path: Path, user: str | None, shapes: Sequence[Mapping[str, object]]
 ) -> FileSourceOptions:
-    """The options of the first shape whose columns the file has, else of the first: its error says what is missing."""
+    """Return the options of the first shape whose columns the file has.
+
+    Returns the first shape if none matches. The error of its columns appears later.
+    """
     from monitor.model.column_names import USER_COLUMNS
-    from monitor.model.instants import utc_now
     from monitor.sources.file import FileSourceOptions
     from monitor.sources.file.source import FileTable
 
@@ -267,167 +282,167 @@ def _shaped(
 
 
 def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:
+    """Validate the options that are not empty. InputError for a wrong one."""
     from pydantic import ValidationError
 
+    options: dict[str, object] = {"path": str(path), "follow_links": True}
+    for key, value in columns.items():
+        if value:
+            options[key] = value
     try:
-        given = {key: value for key, value in columns.items() if value}
-        return kind.model_validate({"path": str(path), "follow_links": True, **given})
+        return kind.model_validate(options)
     except ValidationError as error:
-        problems = "; ".join(
-            str(each["msg"]).removeprefix("Value error, ")
-            for each in error.errors(include_input=False)
-        )
-        raise InputError(f"{path}: {problems}") from None
+        problems = []
+        for each in error.errors(include_input=False):
+            problems.append(str(each["msg"]).removeprefix("Value error, "))
+        raise InputError(f"{path}: {'; '.join(problems)}") from None
 
 
-def _print(found: FileComparison, k: int, by: str | None) -> None:
-    for line in _who(found, k):
-        output.print_line(line)
-    output.print_records(_metric_records(found, found.coverage.all), _COLUMNS, as_json=False)
-    output.print_line(_chance_line(found))
-    output.print_line(_changes_line(found.apart[ALL]))
-    for row in found.coverage.rows[1:] if by is not None else ():
-        output.print_line()
+def _print(result: FileComparison, k: int, by: str | None) -> None:
+    for line in _coverage_lines(result, k):
+        print_line(line)
+    print_records(_metric_records(result, result.coverage.all), _COLUMNS, as_json=False)
+    print_line(_chance_line(result))
+    print_line(_changes_line(result.apart[ALL]))
+    if by is None:
+        return
+    for row in result.coverage.rows[1:]:
+        print_line()
         title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
-        output.print_records(_metric_records(found, row), _COLUMNS, as_json=False, title=title)
+        print_records(_metric_records(result, row), _COLUMNS, as_json=False, title=title)
         if row.paired:
-            output.print_line(_changes_line(found.apart[row.segment]))
+            print_line(_changes_line(result.apart[row.segment]))
 
 
-def _who(found: FileComparison, k: int) -> list[str]:
-    coverage = found.coverage.all
-    reasons = ", ".join(
-        f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items()
-    )
+def _coverage_lines(result: FileComparison, k: int) -> list[str]:
+    coverage = result.coverage.all
     compared = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}"
-    return [compared + (f" ({reasons})" if reasons else ""), *found.notes, *_mismatch_lines(found)]
+    reasons = []
+    for (arm, reason), count in coverage.reasons.items():
+        reasons.append(f"{count:,} {reason} in {arm}")
+    if reasons:
+        compared += f" ({', '.join(reasons)})"
+    return [compared, *result.notes, *_mismatch_lines(result)]
 
 
-def _mismatch_lines(found: FileComparison) -> list[str]:
+def _mismatch_lines(result: FileComparison) -> list[str]:
     from monitor.texts.id_mismatches import Surface, write_mismatch
 
-    return [write_mismatch(each, Surface.COMMAND) for each in found.id_mismatches]
+    return [write_mismatch(each, Surface.COMMAND) for each in result.id_mismatches]
 
 
-def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, object]]:
+def _metric_records(result: FileComparison, row: CoverageRow) -> list[dict[str, object]]:
     return [
         {"segment": row.segment, "metric": name, **facts}
-        for name, facts in _metric_dicts(found, row).items()
+        for name, facts in _metric_dicts(result, row).items()
     ]
 
 
-def _as_page(found: FileComparison, k: int, names: Mapping[str, str]) -> dict[str, object]:
+def _as_page(result: FileComparison, k: int, titles: Mapping[str, str]) -> dict[str, object]:
     from monitor.charts.bars import Bar, draw_bars
     from monitor.frames.comparison import draw_pair
     from monitor.frames.summary import draw_distribution
 
-    rows = [record for row in found.coverage.rows for record in _metric_records(found, row)]
-    kinds = found.apart[ALL].kinds.items()
-    bars = [
-        Bar(name=kind.replace("_", " "), amount=share, figure=_percent(share), kind="total")
-        for kind, share in kinds
-        if share
-    ]
+    records = []
+    changes = []
+    for row in result.coverage.rows:
+        records += _metric_records(result, row)
+        if row.paired:
+            changes.append((row.segment, _changes_line(result.apart[row.segment])))
+    bars = []
+    for kind, share in result.apart[ALL].kinds.items():
+        if share:
+            name = kind.replace("_", " ")
+            bars.append(Bar(name=name, amount=share, figure=_percent(share), kind="total"))
+    spreads = []
+    for summary in result.summaries:
+        if summary.segment == ALL:
+            spreads.append(draw_distribution(summary, result.by_chance[summary.metric]))
+    users = []
+    for each in result.worst:
+        pair = draw_pair(each.baseline, each.candidate, titles, scores_line(each))
+        users.append((each.user, pair.body))
     return {
-        "lines": (*_who(found, k), _chance_line(found)),
-        "changes": [
-            (row.segment, _changes_line(found.apart[row.segment]))
-            for row in found.coverage.rows
-            if row.paired
-        ],
-        "kinds": draw_bars(bars, label="lists by what became of them"),
-        "spreads": [
-            draw_distribution(each, found.by_chance[each.metric])
-            for each in found.summaries
-            if each.segment == ALL
-        ],
-        "metrics": output.cells_of(rows, f"segment {_COLUMNS}"),
-        "users": [
-            (
-                each.user,
-                draw_pair(each.baseline, each.candidate, names, output.scores_line(each)).body,
-            )
-            for each in found.worst
-        ],
+        "lines": (*_coverage_lines(result, k), _chance_line(result)),
+        "changes": changes,
+        "kinds": draw_bars(bars, label="lists by kind of change"),
+        "spreads": spreads,
+        "metrics": cells_of(records, f"segment {_COLUMNS}"),
+        "users": users,
     }
 
 
-def _chance_line(found: FileComparison) -> str:
-    if found.length is None:
-        return "by chance: unknown, as the lists have no typical length"
+def _chance_line(result: FileComparison) -> str:
+    if result.length is None:
+        return "by chance: unknown, because the lists have no typical length"
     return (
-        f"by chance: what unrelated lists would score on average: {found.length} items each, drawn "
-        f"at random from a catalogue of {found.catalogue:,}"
+        f"by chance: the mean score of unrelated lists of {result.length} items each, drawn at "
+        f"random from a catalogue of {result.catalogue:,}"
     )
 
 
-def _changes_line(apart: ChangeBreakdown) -> str:
-    """The parts of the mean distance from identical lists, and how many lists changed in which way."""
-    kinds = ", ".join(
-        f"{_percent(share)} {kind.replace('_', ' ')}"
-        for kind, share in apart.kinds.items()
-        if share
-    )
-    if apart.parts is None:
-        return f"lists: {kinds}"
-    parts = {
-        "items replaced": apart.parts.membership,
-        "order": apart.parts.order,
-        "length": apart.parts.length,
-    }
-    split = ", ".join(f"{name} {output.number(value)}" for name, value in parts.items())
+def _changes_line(breakdown: ChangeBreakdown) -> str:
+    """Write the parts of the mean distance from identical lists, and the share of each change."""
+    shares = []
+    for kind, share in breakdown.kinds.items():
+        if share:
+            shares.append(f"{_percent(share)} {kind.replace('_', ' ')}")
+    kinds = f"lists: {', '.join(shares)}"
+    parts = breakdown.parts
+    if parts is None:
+        return kinds
     return (
-        f"{apart.metric} is {output.number(apart.parts.whole)} from that of identical lists: "
-        f"{split}; lists: {kinds}"
+        f"{breakdown.metric} is {number(parts.whole)} from that of identical lists: "
+        f"items replaced {number(parts.membership)}, order {number(parts.order)}, "
+        f"length {number(parts.length)}; {kinds}"
     )
 
 
 def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= _LEAST_PERCENT else "<1%"
+    if share < _LEAST_PERCENT:
+        return "<1%"
+    return f"{share:.0%}"
 
 
-def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
-    whole, *segments = found.coverage.rows
+def _as_dict(result: FileComparison, k: int) -> dict[str, object]:
+    all_users, *segments = result.coverage.rows
     return {
         "k": k,
-        **_segment_dict(found, whole),
-        "catalogue": found.catalogue,
-        "typical_length": found.length,
-        "segments": {row.segment: _segment_dict(found, row) for row in segments},
-        "worst": [
-            output.pick(each, "user", "scores", "baseline", "candidate") for each in found.worst
-        ],
-        "notes": [*found.notes, *_mismatch_lines(found)],
-        "id_mismatches": [asdict(each) for each in found.id_mismatches],
+        **_segment_dict(result, all_users),
+        "catalogue": result.catalogue,
+        "typical_length": result.length,
+        "segments": {row.segment: _segment_dict(result, row) for row in segments},
+        "worst": [pick(each, "user", "scores", "baseline", "candidate") for each in result.worst],
+        "notes": [*result.notes, *_mismatch_lines(result)],
+        "id_mismatches": [asdict(each) for each in result.id_mismatches],
     }
 
 
-def _segment_dict(found: FileComparison, row: CoverageRow) -> dict[str, object]:
-    apart = found.apart.get(row.segment)
-    split = (
-        None
-        if apart is None or apart.parts is None
-        else output.pick(apart.parts, "membership", "order", "length")
-    )
+def _segment_dict(result: FileComparison, row: CoverageRow) -> dict[str, object]:
+    apart = None
+    breakdown = result.apart.get(row.segment)
+    if breakdown is not None:
+        parts = None
+        if breakdown.parts is not None:
+            parts = pick(breakdown.parts, "membership", "order", "length")
+        apart = {"metric": breakdown.metric, "parts": parts, "lists": breakdown.kinds}
     return {
         "users": row.asked,
         "paired": row.paired,
-        "coverage": {f"{arm}.{reason}": count for (arm, reason), count in row.reasons.items()},
-        "metrics": _metric_dicts(found, row),
-        "apart": None
-        if apart is None
-        else {"metric": apart.metric, "parts": split, "lists": apart.kinds},
+        "coverage": coverage_dict(row.reasons),
+        "metrics": _metric_dicts(result, row),
+        "apart": apart,
     }
 
 
-def _metric_dicts(found: FileComparison, row: CoverageRow) -> dict[str, dict[str, object]]:
+def _metric_dicts(result: FileComparison, row: CoverageRow) -> dict[str, dict[str, object]]:
     return {
         summary.metric: {
             "mean": summary.mean,
-            "by_chance": found.by_chance[summary.metric],
-            **output.pick(summary, "standard_error", "n", "n_undefined"),
+            "by_chance": result.by_chance[summary.metric],
+            **pick(summary, "standard_error", "n", "n_undefined"),
             **summary.statistics,
         }
-        for summary in found.summaries
+        for summary in result.summaries
         if summary.segment == row.segment
     }

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli import output
+from monitor.cli.output import (
+    SOURCE_EXIT,
+    coverage_dict,
+    instant,
+    log_errors_only,
+    pick,
+    print_error,
+    print_evidence,
+    print_json,
+    print_line,
+)
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
 from monitor.errors import ConfigError
 
@@ -19,7 +29,7 @@ if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
 
 _SOON = timedelta(days=14)
-app = typer.Typer(help="The configuration file's grammar.", no_args_is_help=True)
+app = typer.Typer(help="The grammar of the configuration file.", no_args_is_help=True)
 
 
 @app.command("schema")
@@ -29,9 +39,9 @@ def schema() -> None:
     from monitor.settings.json_schema import json_schema
     from monitor.sources import SOURCES
 
-    output.print_line(json.dumps(json_schema(), indent=2))
+    print_line(json.dumps(json_schema(), indent=2))
     for problem in (*SOURCES.problems(), *RECEIVERS.problems()):
-        output.print_error(problem)
+        print_error(problem)
 
 
 def init(
@@ -40,7 +50,7 @@ def init(
         Path | None, typer.Argument(help="Where to write; default as --config.")
     ] = None,
     config: Config = DEFAULT_CONFIG,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a commented configuration to start from."""
     from monitor.files import replace_file
@@ -54,10 +64,10 @@ def init(
             with target.open("x", encoding="utf-8") as file:
                 file.write(example_text())
     except FileExistsError:
-        raise ConfigError(f"{target} is there already; --force replaces it") from None
+        raise ConfigError(f"{target} exists already; --force replaces it") from None
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from None
-    output.print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
+    print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
 
 
 def check_config(
@@ -69,7 +79,7 @@ def check_config(
     ] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Validate the configuration, and preview a few users' lists.
+    """Validate the configuration, and preview the lists of a few users.
 
     Checks the web configuration file too, asks both arms for the users, and shows their lists side
     by side. Exit 3 when an arm could not be read or when no list could be compared.
@@ -85,89 +95,86 @@ def check_config(
     from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
-    output.log_errors_only()
+    log_errors_only()
     for problem in (*SOURCES.problems(), *RECEIVERS.problems(), *METRICS.problems()):
-        output.print_error(problem)
+        print_error(problem)
     settings = load_settings(config)
-    open_access(
-        settings.access, name=settings.web_config_file
-    )  # an error where certificates cannot be used
-    ending = {
-        told
-        for options in (settings, settings.access)
-        for told in _ends_of(options, SystemClock().now())
+    # Raises an error if a certificate cannot be used.
+    open_access(settings.access, name=settings.web_config_file)
+    now = SystemClock().now()
+    warnings = {
+        *_expiring_certificates(settings, now),
+        *_expiring_certificates(settings.access, now),
     }
     wiring = wire(settings)
-    previews = [
-        preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)
-    ]
+    selected = select_watched(wiring.watched, comparison)
+    previews = [preview_users(watched, users) for watched in selected]
     for preview in previews:
         if as_json:
-            output.print_json(_preview_dict(preview))
+            print_json(_preview_dict(preview))
         else:
             _print_preview(preview)
     if not as_json:
         if (exposed := exposure(parse_url(settings.database))) is not None:
-            output.print_line(f"database: {exposed}")
-        for told in sorted(ending):
-            output.print_line(told)
+            print_line(f"database: {exposed}")
+        for warning in sorted(warnings):
+            print_line(warning)
         if settings.privacy.key_file is not None:
-            output.print_line(
-                "privacy: users go by keyed hashes; what was stored before names them until "
-                "retention deletes it"
+            print_line(
+                "privacy: user ids are stored as keyed hashes; plain ids that were stored before "
+                "remain until retention deletes them"
             )
         if (exposed := settings.privacy.exposure) is not None:
-            output.print_line(f"privacy: {exposed}")
-        output.print_line(
+            print_line(f"privacy: {exposed}")
+        print_line(
             f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} "
             "receiver(s)"
         )
     if not all(preview.evidence for preview in previews):
-        raise typer.Exit(output.SOURCE_EXIT)
+        raise typer.Exit(SOURCE_EXIT)
 
 
-def _ends_of(options: object, now: datetime) -> Iterator[str]:
-    """What is to be said of certificates that end soon. ConfigError where one has ended."""
+def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
+    """Yield a warning for each certificate that ends soon. ConfigError for one that has ended."""
     from pydantic import BaseModel
 
     from monitor.web.access import certificates_end
 
-    for name, value in options if isinstance(options, BaseModel) else ():
-        if (
-            name == "cert_file"
-            and (ends := certificates_end(str(value))) is not None
-            and ends <= now + _SOON
-        ):
-            told = (
-                f"cert_file {value}: its certificate, or one that signed it, "
-                f"end{'ed' if ends <= now else 's'}"
-            )
-            told += f" {output.instant(ends)}: renew it"
-            if ends <= now:
-                raise ConfigError(told)
-            yield told
-        for part in value if isinstance(value, tuple) else (value,):
-            yield from _ends_of(part, now)
+    if not isinstance(options, BaseModel):
+        return
+    for name, value in options:
+        if name == "cert_file":
+            ends = certificates_end(str(value))
+            certificate = f"cert_file {value}: its certificate, or one that signed it,"
+            if ends is not None and ends <= now:
+                raise ConfigError(f"{certificate} ended {instant(ends)}: renew it")
+            if ends is not None and ends <= now + _SOON:
+                yield f"{certificate} ends {instant(ends)}: renew it"
+        parts = value if isinstance(value, tuple) else (value,)
+        for part in parts:
+            yield from _expiring_certificates(part, now)
 
 
 def _print_preview(preview: Preview) -> None:
-    of, slots = (
-        preview.comparison,
-        f"slot {output.instant(preview.slot)}  next {output.instant(preview.next_slot)}",
+    comparison = preview.comparison
+    print_line(
+        f"{comparison.name}  slot {instant(preview.slot)}  "
+        f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
+        "of users in the sample or not"
     )
-    output.print_line(f"{of.name}  {slots}  top {of.measuring.k}  of users in the sample or not")
     for trouble in preview.troubles:
-        output.print_line(f"  {trouble}")
+        print_line(f"  {trouble}")
     if preview.coverage is not None:
-        for (arm, reason), count in preview.coverage.all.reasons.items():
-            told = f" ({note})" if (note := preview.notes.get((arm, reason))) else ""
-            output.print_line(
-                f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}{told}"
-            )
+        coverage = preview.coverage.all
+        for (arm, reason), count in coverage.reasons.items():
+            sentence = f"  {arm}: {count} of {coverage.asked} users {reason}"
+            if note := preview.notes.get((arm, reason)):
+                sentence += f" ({note})"
+            print_line(sentence)
     for sentence in _write_matches(preview):
-        output.print_line(f"  {sentence}")
-    output.print_evidence(preview.evidence, preview.titles)
-    output.print_line()
+        print_line(f"  {sentence}")
+    print_evidence(preview.evidence, preview.titles)
+    print_line()
 
 
 def _write_matches(preview: Preview) -> list[str]:
@@ -183,22 +190,21 @@ def _write_matches(preview: Preview) -> list[str]:
 
 
 def _preview_dict(preview: Preview) -> dict[str, object]:
-    reasons = preview.coverage.all.reasons if preview.coverage else {}
+    coverage: dict[str, int] = {}
+    if preview.coverage is not None:
+        coverage = coverage_dict(preview.coverage.all.reasons)
+    notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
     return {
         "comparison": preview.comparison.name,
-        **output.pick(preview, "slot", "next_slot"),
+        **pick(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
-        "troubles": [
-            *preview.troubles,
-            *(f"{arm}: {note}" for (arm, _), note in preview.notes.items()),
-        ],
+        "troubles": [*preview.troubles, *notes],
         "matches": _write_matches(preview),
-        "unmatched": [asdict(each) for each in preview.unmatched],
-        "id_mismatches": [asdict(each) for each in preview.id_mismatches],
-        "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
+        "unmatched": list(map(asdict, preview.unmatched)),
+        "id_mismatches": list(map(asdict, preview.id_mismatches)),
+        "coverage": coverage,
         "users": [
-            output.pick(each, "user", "scores", "baseline", "candidate")
-            for each in preview.evidence
+            pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence
         ],
         "titles": preview.titles,
     }

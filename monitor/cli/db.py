@@ -1,7 +1,8 @@
-"""Commands around the database: `db`."""
+"""The commands `db`: schema, size and old rows of the database."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,50 +14,51 @@ from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
 if TYPE_CHECKING:
     from monitor.model.retention import KindSize, Pruned
 
-app = typer.Typer(
-    help="The database: its schema, its size, and what is old in it.", no_args_is_help=True
-)
+app = typer.Typer(help="The database: its schema, size and old rows.", no_args_is_help=True)
 
 
-def _require_revision(text: str) -> str:
-    if not text.strip():
+def _require_revision(revision: str) -> str:
+    if not revision.strip():
         raise typer.BadParameter(
             "a revision is a number such as 0007, a step such as -1, or head or base"
         )
-    return text
+    return revision
+
+
+def _database_url(config: Path) -> str:
+    from monitor.settings.excerpt import load_database_settings
+
+    return load_database_settings(config).database.get_secret_value()
 
 
 @app.command("upgrade")
 def upgrade_schema(
     config: Config = DEFAULT_CONFIG,
     revision: Annotated[
-        str, typer.Argument(help="Revision to go up to.", callback=_require_revision)
+        str, typer.Argument(help="The revision to upgrade to.", callback=_require_revision)
     ] = "head",
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Create the tables, or bring them up to this version.
+    """Create the tables, or upgrade them to this version.
 
-    Warns where a daemon works with them meanwhile.
+    Warns if a daemon is using them.
     """
-    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
-    url = load_database_settings(config).database.get_secret_value()
+    url = _database_url(config)
     before = schema_version.current(url)
     user = schema_version.user_of(url)
     schema_version.upgrade(url, revision)
     after = schema_version.current(url)
     if user and before != after:
-        print_error(f"beside {user}: an older version must be replaced by this one now")
+        print_error(f"{user} is using the database: replace an older version by this one now")
     if as_json:
         print_json({"before": before, "after": after})
+    elif before == after:
+        print_line(f"schema {after}: was there already")
     else:
-        print_line(
-            f"schema {after}: was there already"
-            if before == after
-            else f"schema {before or 'none'} -> {after}"
-        )
+        print_line(f"schema {before or 'none'} -> {after}")
 
 
 @app.command("downgrade")
@@ -64,31 +66,28 @@ def downgrade_schema(
     revision: Annotated[
         str,
         typer.Argument(
-            help="Revision to go down to; `base` drops every table and all data.",
+            help="The revision to downgrade to; `base` drops every table and all data.",
             callback=_require_revision,
         ),
     ],
     config: Config = DEFAULT_CONFIG,
     *,
     force: Annotated[
-        bool, typer.Option("--force", help="Also while somebody works with the database.")
+        bool, typer.Option("--force", help="Downgrade also while the database is in use.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take the schema back to an earlier revision.
+    """Downgrade the schema to an earlier revision.
 
-    What only newer versions store is lost: back the database up. Refused while a daemon works with
-    it, or on PostgreSQL a run is under way.
+    Back up the database first: data that only newer versions store is lost. Refused while a daemon
+    uses the database, and on PostgreSQL during a run.
     """
-    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
-    url = load_database_settings(config).database.get_secret_value()
+    url = _database_url(config)
     before = schema_version.current(url)
     if not force and (user := schema_version.user_of(url)):
-        raise DatabaseError(
-            f"the database is being worked with, by {user}: stop it first, or give --force"
-        )
+        raise DatabaseError(f"{user} is using the database: stop it first, or use --force")
     schema_version.downgrade(url, revision)
     after = schema_version.current(url)
     if as_json:
@@ -99,87 +98,90 @@ def downgrade_schema(
 
 @app.command("current")
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Print the schema's revision and the one this version wants."""
-    from monitor.settings.excerpt import load_database_settings
+    """Print the revision of the schema and the one that this version needs."""
     from monitor.storage import schema_version
 
-    found = schema_version.current(load_database_settings(config).database.get_secret_value())
+    current = schema_version.current(_database_url(config))
+    wanted = schema_version.head()
     if as_json:
-        print_json({"schema": found, "wanted": schema_version.head()})
+        print_json({"schema": current, "wanted": wanted})
+        return
+    versions = f"{current or 'none'} (this version wants {wanted})"
+    if current == wanted:
+        print_line(versions)
     else:
-        advice = "" if found == schema_version.head() else f": {schema_version.advise(found)}"
-        print_line(f"{found or 'none'} (this version wants {schema_version.head()}){advice}")
+        print_line(f"{versions}: {schema_version.advise(current)}")
 
 
 @app.command("check")
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Check that a SQLite file is sound, and the tables are what this version expects.
+    """Check that a SQLite file is sound, and that the tables are as this version expects.
 
-    Every page of the file is read, some ten seconds a gigabyte. Exit 0 when all is so, 4 with the
-    damage or the differences otherwise.
+    Reads the complete file, which takes about ten seconds for each gigabyte. Exit 0 if all is well,
+    4 with the damage or the differences otherwise.
     """
-    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
-    url = load_database_settings(config).database.get_secret_value()
-    examined = schema_version.damage_in(url)  # first, as it says most of what is wrong
+    url = _database_url(config)
+    examined = schema_version.damage_in(url)  # first, because damage causes the other errors
     damage, advice = examined or ([], "")
-    found = schema_version.current(url)
+    current = schema_version.current(url)
     wanted = schema_version.head()
-    # Without a version, too: the check raises where the file is missing.
-    differences = schema_version.check(url) if found in {None, wanted} and not damage else []
+    differences = []
+    if current in {None, wanted} and not damage:
+        # The check also raises an error if the file is missing, and there is no version then.
+        differences = schema_version.check(url)
     if as_json:
-        is_right = found == wanted and not differences and not damage
-        shown = {
-            "schema": found,
-            "wanted": wanted,
-            "as_expected": is_right,
-            "differences": differences if found else [],
-        }
-        print_json(shown | {"damage": damage})
+        print_json(
+            {
+                "schema": current,
+                "wanted": wanted,
+                "as_expected": current == wanted and not differences and not damage,
+                "differences": differences if current else [],
+                "damage": damage,
+            }
+        )
     if damage:
         raise DatabaseError(
             f"the database file is damaged: {'; '.join(damage)}: {advice}",
             trouble=DatabaseTrouble.DAMAGED,
         )
-    if found != wanted:
+    if current != wanted:
         raise SchemaError(
-            f"the schema is {found or 'empty'}, this version wants {wanted}: "
-            f"{schema_version.advise(found)}"
+            f"the schema is {current or 'empty'}, this version wants {wanted}: "
+            f"{schema_version.advise(current)}"
         )
     if differences:
         raise SchemaError(
             "the tables differ from what this version expects: " + "; ".join(differences)
         )
     if not as_json:
-        print_line(f"schema {found}: as expected")
+        print_line(f"schema {current}: as expected")
     if examined and not as_json:
         print_line("file: sound")
 
 
 @app.command("size")
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Show what the database takes, by kind of data, and what a run adds."""
+    """Show the size of the database by kind of data, and what each run adds."""
     with opened_database(config) as (store, _):
-        found = store.maintenance.measure()
+        size = store.maintenance.measure()
     if as_json:
-        kinds = [
-            pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in found.kinds
-        ]
-        print_json(pick(found, "used_bytes", "free_bytes") | {"kinds": kinds})
-    else:
-        print_table(
-            ("kind", "size>", "oldest", "a run>"), [_size_row(each) for each in found.kinds]
-        )
-        free = f", and {_bytes(found.free_bytes)} free inside the file" if found.free_bytes else ""
-        print_line(f"\n{_bytes(found.used_bytes)} used{free}")
+        kinds = [pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in size.kinds]
+        print_json(pick(size, "used_bytes", "free_bytes") | {"kinds": kinds})
+        return
+    print_table(("kind", "size>", "oldest", "a run>"), map(_size_row, size.kinds))
+    total = f"\n{_bytes(size.used_bytes)} used"
+    if size.free_bytes:
+        total += f", and {_bytes(size.free_bytes)} free inside the file"
+    print_line(total)
 
 
 @app.command("prune")
 def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Delete now what `retention` lets go.
+    """Delete expired data now.
 
-    As the daemon does every hour; safe beside a daemon.
+    The daemon does this every hour. The command is safe while a daemon runs.
     """
     from monitor.model.instants import utc_now
     from monitor.settings.loader import load_settings
@@ -190,31 +192,32 @@ def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) 
     cutoffs = settings.retention.cutoffs(now)
     with opened_store(settings.database) as store, progress() as shown:
         shown.add_task("deleting", total=None)
-        found = store.maintenance.prune(cutoffs, now=now)
+        pruned = store.maintenance.prune(cutoffs, now=now)
     if as_json:
-        print_json(pick(found, "rows", "by_kind", "put_off", "refused"))
+        print_json(pick(pruned, "rows", "by_kind", "put_off", "refused"))
     else:
-        _print_pruned(found)
+        _print_pruned(pruned)
 
 
-def _print_pruned(found: Pruned) -> None:
-    if found.rows:
-        rows = [(table, f"{number:,}") for table, number in sorted(found.rows.items())]
+def _print_pruned(pruned: Pruned) -> None:
+    if pruned.rows:
+        rows = [(table, f"{number:,}") for table, number in sorted(pruned.rows.items())]
         print_table(("table", "rows>"), rows, title="deleted:")
+    elif pruned.refused:
+        print_line(f"nothing deleted: {pruned.refused}")
     else:
-        print_line(f"nothing deleted: {found.refused}" if found.refused else "nothing deleted")
-    for reason in found.put_off:
+        print_line("nothing deleted")
+    for reason in pruned.put_off:
         print_line(f"put off: {reason}")
 
 
-def _size_row(each: KindSize) -> tuple[str, ...]:
-    oldest = each.oldest.strftime("%Y-%m-%d %H:%M") if each.oldest else "-"
-    return (
-        each.kind.value,
-        _bytes(each.used_bytes),
-        oldest,
-        "-" if each.bytes_per_run is None else _bytes(each.bytes_per_run),
-    )
+def _size_row(size: KindSize) -> tuple[str, ...]:
+    oldest = run = "-"
+    if size.oldest is not None:
+        oldest = size.oldest.strftime("%Y-%m-%d %H:%M")
+    if size.bytes_per_run is not None:
+        run = _bytes(size.bytes_per_run)
+    return size.kind.value, _bytes(size.used_bytes), oldest, run
 
 
 def _bytes(count: float) -> str:

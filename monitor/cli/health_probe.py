@@ -1,4 +1,7 @@
-"""One GET of a daemon's health page, without TLS or with it, and its answer within a time that the server cannot stretch."""
+"""Ask the health page of a daemon once, with or without TLS.
+
+The time limit covers the complete answer, so a slow server cannot extend it.
+"""
 
 import http.client
 import ssl
@@ -20,15 +23,15 @@ _CLOSED = (http.client.HTTPException, ConnectionResetError, ConnectionAbortedErr
 def probe(
     host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float
 ) -> tuple[bool, str]:
-    """Whether the daemon is well (``healthy`` or ``ready``), and its answer.
+    """Return whether the daemon is ``healthy`` or ``ready``, as ``word`` says, and its answer.
 
-    Or why there is none that rankwatch gives.
+    The text says why if there is no answer, or if the answer is not from rankwatch.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     plain = http.client.HTTPConnection(host, port, timeout=timeout_s)
     encrypted = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
     try:
-        # Sockets' own time limits begin anew with every byte, and looking up a name has none.
+        # The time limit of a socket restarts with every byte, and a name lookup has none.
         call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
         status, answer = call.wait(Deadline.after(timeout_s))
     except (OverdueError, TimeoutError):
@@ -37,7 +40,8 @@ def probe(
         return False, f"no answer from {address}: {error}"
     except (OSError, http.client.HTTPException) as error:
         cause = system_cause(error)
-        return False, f"no answer from {address}: {cause.what if cause else type(error).__name__}"
+        what = cause.what if cause else type(error).__name__
+        return False, f"no answer from {address}: {what}"
     if (status, answer) == (_OK, word):
         return True, answer
     if status == _UNAVAILABLE and answer.partition(":")[0] == f"not {word}":
@@ -48,71 +52,70 @@ def probe(
 def _fetch(
     plain: http.client.HTTPConnection, encrypted: http.client.HTTPSConnection, path: str
 ) -> tuple[int, str]:
-    """Status and first text of the answer, without TLS and else with it."""
+    """Return status and text of the answer. Tries TLS if the server ends a plain connection."""
     plain.connect()
     try:
         return _get(plain, path)
-    except _CLOSED as error:  # it may take TLS alone
+    except _CLOSED as error:
         plain_error = error
     try:
         encrypted.connect()
     except (ssl.SSLError, *_CLOSED) as error:
-        raise (
-            _refusal(error) if "ALERT" in (getattr(error, "reason", None) or "") else plain_error
-        ) from None
+        if "ALERT" in _tls_reason(error):
+            raise _refusal(error) from None
+        raise plain_error from None
     try:
         return _get(encrypted, path)
-    except (
-        ssl.SSLError,
-        *_CLOSED,
-    ) as error:  # of TLS 1.3, where certificates are looked at once it has been agreed on
+    except (ssl.SSLError, *_CLOSED) as error:
+        # TLS 1.3 checks the client's certificate only after the handshake.
         raise _refusal(error) from None
 
 
 def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
     with closing(connection):
-        with suppress(
-            BrokenPipeError, ConnectionResetError
-        ):  # what it sent before it closed is there to be read
+        # The server may have sent an answer before it closed the connection.
+        with suppress(BrokenPipeError, ConnectionResetError):
             connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read(_READ_BYTES).decode(errors="replace").strip()
 
 
 class _RefusedError(ConnectionError):
-    """The daemon ended TLS; the text is ours."""
+    """The daemon ended the TLS connection. The text is written here."""
 
 
 def _refusal(error: Exception) -> _RefusedError:
-    how = getattr(error, "reason", None) or "no word"
     return _RefusedError(
-        f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it "
-        "trusts with --cert"
+        f"it uses TLS and ended it ({_tls_reason(error) or 'no word'}): if it requires "
+        "certificates, give one that it trusts with --cert"
     )
 
 
-def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """TLS that verifies nothing, as the answer is no secret, and shows the certificate, if any.
+def _tls_reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or ""
 
-    Wrong usage where it is odd.
+
+def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
+    """Make a TLS context that verifies nothing and shows the certificate, if there is one.
+
+    The answer is no secret, so the server is not verified. BadParameter for an unusable
+    certificate or key.
     """
     context = ssl.create_default_context()
-    # A probe on the same host knows the daemon by its address; certificates name it as others reach
-    # it.
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    # A probe on the same host uses the IP address, which is usually not in the certificate.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     if cert is None:
         return context
     key = key or cert
     for file in (cert, key):
-        if not file.is_file():  # a pipe would be waited for
+        if not file.is_file():  # reading from a pipe would block
             raise typer.BadParameter(f"{file}: is no file")
     try:
-        context.load_cert_chain(
-            cert, key, password=""
-        )  # without it OpenSSL would ask for one on a terminal
-    except OSError:  # ssl.SSLError is one
-        msg = (
+        # Without a password OpenSSL would ask for one on a terminal.
+        context.load_cert_chain(cert, key, password="")
+    except OSError:  # the base class of ssl.SSLError
+        raise typer.BadParameter(
             f"{cert} and {key} must be a certificate and its key in PEM, the key without a password"
-        )
-        raise typer.BadParameter(msg) from None
+        ) from None
     return context

@@ -1,4 +1,4 @@
-"""The command `rankwatch`: its commands in the order of its help, and what becomes of errors."""
+"""The command `rankwatch`: its commands in the order of the help, and the handling of errors."""
 
 import atexit
 import gc
@@ -52,7 +52,7 @@ app = typer.Typer(
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # boxes and colours in help take as long to load as all the rest of it
+    rich_markup_mode=None,  # boxes and colours would double the time that help takes to load
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(serve.demo)
@@ -97,9 +97,7 @@ def _root(
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--config", "-c", help="Configuration file; may also stand behind the command."
-        ),
+        typer.Option("--config", "-c", help="Configuration file; also accepted after the command."),
     ] = None,
 ) -> None:
     """Watch how far two recommenders drift apart."""
@@ -110,12 +108,12 @@ def _root(
 def main() -> None:
     """Run the command line.
 
-    An error that somebody can mend is one line on standard error, never a traceback.
+    An error that a user can fix is one line on standard error, never a traceback.
     """
-    # Nearly everything that is made while a command loads stays: to look for garbage as often as
-    # usual takes a tenth of it.
+    # Almost no object dies while a command loads. The default thresholds of the garbage collector
+    # take a tenth of the loading time.
     gc.set_threshold(50_000, 20, 20)
-    # Its threads spin while they wait, and nothing here multiplies matrices.
+    # Waiting threads of OpenBLAS use CPU time, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -125,7 +123,8 @@ def main() -> None:
         if code == INTERRUPTED_EXIT:
             from monitor.service.interrupts import terminated
 
-            code = TERMINATED_EXIT if terminated.is_set() else code
+            if terminated.is_set():
+                code = TERMINATED_EXIT
         sys.stdout.flush()
     except OSError as error:
         report_unwritten(error)
@@ -134,14 +133,13 @@ def main() -> None:
         code = INTERRUPTED_EXIT
     # From here on an interrupt could only show a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The interpreter would take a quarter of a second to take down what was loaded, and try again
-    # what could not be written.
-    atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to it
+    # A normal end would unload modules for a quarter of a second, and retry failed writes.
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public function
     os._exit(code if isinstance(code, int) else bool(code))
 
 
 def _run() -> str | int | None:
-    """The exit code; OSError when the output could not be written."""
+    """Run the command and return the exit code. OSError if the output could not be written."""
     try:
         app()
     except MonitorError as error:
@@ -150,14 +148,13 @@ def _run() -> str | int | None:
     except KeyboardInterrupt:
         return INTERRUPTED_EXIT
     except SystemExit as end:
-        if isinstance(
-            end.__context__, BrokenPipeError
-        ):  # typer and rich end with 1 then, which may be a verdict
+        # typer and rich end with 1 then, which could be a verdict.
+        if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None
         return end.code
     except OSError:
         raise
-    except Exception as error:  # noqa: BLE001 - the last place before the interpreter's own end, which threads of sources can abort
+    except Exception as error:  # noqa: BLE001 - a traceback could show data
         report_internal(error)
         return INTERNAL_FAILURE_EXIT
     return 0

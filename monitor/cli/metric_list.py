@@ -1,4 +1,4 @@
-"""The command `metrics`: every metric there is, and what it declares."""
+"""The command `metrics`: list every metric and its properties."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ CHANCE_CATALOGUES = (10, 20, 50, 100, 1000)
 def metrics(
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="One metric, all that it declares; parameters may be given: rbo(p=0.8)@5."
-        ),
+        typer.Argument(help="Show one metric in full, also with parameters: rbo(p=0.8)@5."),
     ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List every metric and what it declares.
+    """List every metric and its properties.
 
-    Its range, what identical and disjoint lists score, what it needs, and what it means.
+    Shows the range, the score of identical and disjoint lists, needs and meaning.
     """
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import METRICS
@@ -45,8 +43,8 @@ def metrics(
     if name is not None:
         _show(_find(name), as_json=as_json)
         return
-    pairwise = [_describe(kind()) for kind in {**METRICS, **METRICS.installed()}.values()]
-    arm_wide = [_describe_arm(metric) for metric in ARM_METRICS.values()]
+    pairwise = [_describe(kind()) for kind in (METRICS | METRICS.installed()).values()]
+    arm_wide = list(map(_describe_arm, ARM_METRICS.values()))
     for problem in METRICS.problems():
         print_error(problem)
     if as_json:
@@ -57,60 +55,53 @@ def metrics(
     print_table(ARM_WIDE, map(_row, arm_wide), title="Of one arm's lists together: arm_metrics")
 
 
-def _find(text: str) -> Metric | ArmMetric:
+def _find(expression: str) -> Metric | ArmMetric:
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import METRICS, parse
 
-    name = text.partition("(")[0].partition("@")[0].strip()
+    name = expression.partition("(")[0].partition("@")[0].strip()
     if name in ARM_METRICS:
-        if text.strip() != name:
+        if expression.strip() != name:
             raise MetricError(
-                f"{name} measures one arm's lists together: it takes no parameters and no depth"
+                f"{name} measures all lists of one arm: it takes no parameters and no depth"
             )
         return ARM_METRICS[name]
     if name in METRICS or METRICS.installed(name):
-        return parse(text)
-    near = get_close_matches(name.lower(), [*METRICS, *ARM_METRICS], n=1)
-    msg = f"unknown metric {name!r}" + (
-        f"; did you mean {near[0]!r}?" if near else "; see rankwatch metrics for all"
-    )
-    raise MetricError(msg)
+        return parse(expression)
+    hint = "see rankwatch metrics for all"
+    if near := get_close_matches(name.lower(), [*METRICS, *ARM_METRICS], n=1):
+        hint = f"did you mean {near[0]!r}?"
+    raise MetricError(f"unknown metric {name!r}; {hint}")
 
 
 def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
     from monitor.metrics import Metric
 
-    facts = (
-        _describe(metric) | _chance(metric) if isinstance(metric, Metric) else _describe_arm(metric)
-    )
+    if isinstance(metric, Metric):
+        facts = _describe(metric) | _chance(metric)
+    else:
+        facts = _describe_arm(metric)
     if as_json:
         print_json(facts)
         return
-    rows = [
-        (key.replace("_", " "), _text(value))
-        for key, value in facts.items()
-        if key not in {"metric", "meaning"}
-    ]
-    print_table(("", ""), rows, title=f"{facts['metric']}: {facts['meaning']}")
+    title = f"{facts.pop('metric')}: {facts.pop('meaning')}"
+    rows = [(key.replace("_", " "), _text(value)) for key, value in facts.items()]
+    print_table(("", ""), rows, title=title)
 
 
 def _describe(metric: Metric) -> dict[str, object]:
-    declared = {
-        name: _value_text(getattr(metric, name))
-        for name in ("identical", "disjoint", "one_empty", "both_empty")
-    }
+    summary = (type(metric).__doc__ or "").strip().splitlines()[0]
     return {
         "metric": str(metric),
-        "meaning": (type(metric).__doc__ or "")
-        .strip()
-        .splitlines()[0]
-        .rstrip(".")
-        .replace("`", ""),
+        "meaning": summary.rstrip(".").replace("`", ""),
         "parameters": _parameters(metric),
         **pick(metric, "low", "high"),
         "more_alike": "higher" if metric.higher_is_more_alike else "lower",
         "symmetric": metric.is_symmetric,
-        **declared,
+        "identical": _value_text(metric.identical),
+        "disjoint": _value_text(metric.disjoint),
+        "one_empty": _value_text(metric.one_empty),
+        "both_empty": _value_text(metric.both_empty),
         **pick(metric, "uneven", "ties"),
         "needs": metric.need,
         "source": metric.source,
@@ -129,29 +120,23 @@ def _describe_arm(metric: ArmMetric) -> dict[str, object]:
 def _chance(metric: Metric) -> dict[str, object]:
     from monitor.metrics import expected_by_chance
 
-    found = {str(size): expected_by_chance(metric, CHANCE_K, size) for size in CHANCE_CATALOGUES}
-    return {
-        f"by_chance_k{CHANCE_K}": found
-        if any(value is not None for value in found.values())
-        else None
-    }
+    scores = {str(size): expected_by_chance(metric, CHANCE_K, size) for size in CHANCE_CATALOGUES}
+    has_score = any(score is not None for score in scores.values())
+    return {f"by_chance_k{CHANCE_K}": scores if has_score else None}
 
 
 def _parameters(metric: Metric) -> dict[str, object]:
-    """Value and default of each parameter, and the words that it may be."""
-    return {
-        field.name: {
-            "value": getattr(metric, field.name),
-            "default": None if field.default is MISSING else field.default,
-            **(
-                {"choices": list(metric.choices[field.name])}
-                if field.name in metric.choices
-                else {}
-            ),
-        }
-        for field in fields(metric)
-        if field.name in metric.parameters()
-    }
+    """Return value, default and possible words of each parameter."""
+    parameters: dict[str, object] = {}
+    for field in fields(metric):
+        name = field.name
+        if name in metric.parameters():
+            default = None if field.default is MISSING else field.default
+            parameter = {"value": getattr(metric, name), "default": default}
+            if name in metric.choices:
+                parameter["choices"] = list(metric.choices[name])
+            parameters[name] = parameter
+    return parameters
 
 
 def _value_text(value: float | None) -> float | str:
@@ -161,18 +146,23 @@ def _value_text(value: float | None) -> float | str:
 
 
 def _row(facts: Mapping[str, object]) -> tuple[str, ...]:
-    """The cells of a metric of two lists; of one arm's lists without the two scores."""
+    """Return the cells of a metric. An arm-wide metric has no scores of identical lists."""
     scores = [_text(facts[key]) for key in ("identical", "disjoint") if key in facts]
-    reach = f"{_text(facts['low'])} to {_text(facts['high'])}"
-    return (str(facts["metric"]), reach, *scores, _text(facts["needs"]), str(facts["meaning"]))
+    limits = f"{_text(facts['low'])} to {_text(facts['high'])}"
+    return (str(facts["metric"]), limits, *scores, _text(facts["needs"]), str(facts["meaning"]))
 
 
 def _text(value: object) -> str:
     if isinstance(value, float):
         return "any" if math.isinf(value) else f"{value:.4g}"
     if isinstance(value, dict):
-        return ", ".join(
-            f"{key} ({_text(each)})" if isinstance(each, dict) else f"{key}: {_text(each)}"
-            for key, each in value.items()
-        )
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else cell(value)
+        parts = []
+        for key, part in value.items():
+            if isinstance(part, dict):
+                parts.append(f"{key} ({_text(part)})")
+            else:
+                parts.append(f"{key}: {_text(part)}")
+        return ", ".join(parts)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return cell(value)

@@ -1,4 +1,7 @@
-"""Output of the commands: tables and JSON lines on standard output, errors and progress on standard error, files by name."""
+"""Output of the commands.
+
+Tables and JSON lines go to standard output, errors and progress to standard error.
+"""
 
 from __future__ import annotations
 
@@ -17,32 +20,32 @@ from typing import TYPE_CHECKING, Literal, TextIO
 import typer
 
 from monitor.errors import describe_fault
+from monitor.model.instants import format_instant
 from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from monitor.model.rankings import Arm, CoverageReason
     from monitor.model.runs import Evidence, PullProgress
 
-# rich is imported where it draws: `--version`, `--json` and completion need none of it.
+# rich is imported where it is used: `--version`, `--json` and completion do not need it.
 
 TRACEBACK_VARIABLE = "RANKWATCH_TRACEBACK"
 UNHEALTHY_EXIT = 1
 SOURCE_EXIT = 3
 DELIVERY_EXIT = 5
 OUTPUT_EXIT = 74
-INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143  # as a shell has them
+# The codes that a shell uses.
+INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143
 VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
-USAGE_EXIT, INTERNAL_EXIT = (
-    64,
-    70,
-)  # of `gate`, none of whose errors may end as a verdict does; as in sysexits.h
-
+# Errors of `gate`, which must differ from verdicts. From sysexits.h.
+USAGE_EXIT, INTERNAL_EXIT = 64, 70
 
 _PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12
 _GAP = 2
-_LARGE = 1e4  # evidence of rules that learn may have any size
+_LARGE = 1e4  # the evidence of learned rules can have any size
 _STYLES = {
     "ok": "green",
     "quiet": "green",
@@ -55,7 +58,10 @@ _STYLES = {
 
 
 def print_line(text: str = "") -> None:
-    """Print a line as it is, never folded or coloured, nor obeyed: ids and file contents may hold anything."""
+    """Print a line unchanged, without colours and line breaks.
+
+    Control characters are escaped, because ids and file contents can contain them.
+    """
     sys.stdout.write(escape_controls(text) + "\n")
 
 
@@ -82,18 +88,19 @@ def _shows_tracebacks() -> bool:
 
 
 def report_unwritten(error: OSError) -> None:
-    """Print what could not be written, unless whoever read the output has gone, as ``head`` does."""
+    """Print which output could not be written. Ignores a closed pipe, such as to ``head``."""
     if isinstance(error, BrokenPipeError) and error.filename is None:
         return
     with suppress(OSError):
-        typer.echo(
-            f"rankwatch: {error.filename or 'output'}: {error.strerror or type(error).__name__}",
-            err=True,
-        )
+        cause = error.strerror or type(error).__name__
+        typer.echo(f"rankwatch: {error.filename or 'output'}: {cause}", err=True)
 
 
 def print_json(*values: object) -> None:
-    """Print each as a JSON object on one line; instants as ISO 8601, NaN and infinities as null."""
+    """Print each value as a JSON object on one line.
+
+    Instants are ISO 8601, NaN and infinities are null.
+    """
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     for value in values:
         sys.stdout.write(json.dumps(_plain(value), ensure_ascii=not is_unicode) + "\n")
@@ -101,19 +108,18 @@ def print_json(*values: object) -> None:
 
 
 def indented_json(value: object) -> str:
-    """The same object as the text of a file, one key a line."""
+    """Return the same object as the text of a file, one key in each line."""
     return json.dumps(_plain(value), indent=2) + "\n"
 
 
 def pick(value: object, *names: str) -> dict[str, object]:
-    """These attributes by name, in this order."""
+    """Return these attributes by name, in this order."""
     return {name: getattr(value, name) for name in names}
 
 
-def _format(value: datetime) -> str:
-    from monitor.model.instants import format_instant
-
-    return format_instant(value)
+def coverage_dict(reasons: Mapping[tuple[Arm, CoverageReason], int]) -> dict[str, int]:
+    """Return how many users were not compared, by ``arm.reason``."""
+    return {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()}
 
 
 def _plain(value: object) -> object:
@@ -124,7 +130,7 @@ def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
-        return _format(value)
+        return format_instant(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -135,9 +141,8 @@ def print_table(
 ) -> None:
     """Print a table.
 
-    A column is right-aligned where its name ends in ``>``. Cells are text, never markup.
-
-    On a terminal texts fold, but no number or short word; into a pipe every row is one line.
+    A column is right-aligned if its name ends in ``>``. Cells are text, never markup. On a terminal
+    long texts fold, but no number or short word. In a pipe every row is one line.
     """
     from rich.cells import cell_len
     from rich.console import Console
@@ -153,8 +158,10 @@ def print_table(
     for number, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
         name = column.removesuffix(">")
-        widest = max(map(cell_len, (name, *(row[number] for row in cells))))
-        narrowest = widest if justify == "right" else min(widest, _LEAST_WIDTH)
+        widest = max([cell_len(name), *(cell_len(row[number]) for row in cells)])
+        narrowest = widest
+        if justify == "left":
+            narrowest = min(widest, _LEAST_WIDTH)
         least += narrowest + _GAP
         table.add_column(
             name, justify=justify, overflow="fold", min_width=narrowest, no_wrap=not is_terminal
@@ -170,12 +177,12 @@ def print_table(
             no_wrap=False,
             soft_wrap=least > console.width,
         )
-    # The last column is padded to the widest cell, which into a pipe is of no use.
-    sys.stdout.write(
-        drawn.get()
-        if is_terminal
-        else "".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
-    )
+    if is_terminal:
+        sys.stdout.write(drawn.get())
+        return
+    # rich pads the last column, which makes no sense in a pipe.
+    for row_text in drawn.get().splitlines():
+        sys.stdout.write(f"{row_text.rstrip()}\n")
 
 
 def print_records(
@@ -185,7 +192,10 @@ def print_records(
     as_json: bool,
     title: str | None = None,
 ) -> None:
-    """Print each record as a JSON object, or all of them as a table of these keys, ``>`` behind those of numbers."""
+    """Print each record as a JSON object, or all records as a table of these keys.
+
+    ``>`` after a key marks a column of numbers.
+    """
     if as_json:
         print_json(*records)
     else:
@@ -195,14 +205,14 @@ def print_records(
 def cells_of(
     records: Iterable[Mapping[str, object]], columns: str
 ) -> tuple[list[str], list[list[str]]]:
-    """The names of these columns and a row of text a record."""
-    names = columns.split()
-    rows = [[cell(record.get(name.removesuffix(">"))) for name in names] for record in records]
-    return [name.replace("_", " ") for name in names], rows
+    """Return the titles of these columns, and a row of text for each record."""
+    keys = columns.replace(">", "").split()
+    rows = [[cell(record.get(key)) for key in keys] for record in records]
+    return [column.replace("_", " ") for column in columns.split()], rows
 
 
 def cell(value: object) -> str:
-    """A value as tables show it."""
+    """Return a value as tables show it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -221,17 +231,17 @@ def _one_line(text: str) -> str:
 
 
 def instant(value: datetime) -> str:
-    """ISO 8601 in UTC for people, to the second."""
-    return _format(value.replace(microsecond=0))
+    """Return an instant for people: ISO 8601 in UTC, to the second."""
+    return format_instant(value.replace(microsecond=0))
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A score for a table, ``-`` where there is none."""
+    """Return a score for a table, ``-`` if there is none."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def progress() -> Progress:
-    """A progress bar on standard error that leaves nothing behind, silent where that is no terminal."""
+    """Return a progress bar on standard error that disappears, and is off without a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -253,14 +263,11 @@ def progress() -> Progress:
 
 
 def show_pull(bars: Progress, comparison: str, pull: PullProgress) -> None:
-    """Show how far a pull of a comparison has come, in a bar of its own."""
+    """Show the progress of a pull of a comparison in its own bar."""
     name = f"{comparison} {pull.what}"
-    known = {bar.description: bar.id for bar in bars.tasks}
-    bars.update(
-        known[name] if name in known else bars.add_task(name),
-        completed=pull.answered + pull.failed,
-        total=pull.users,
-    )
+    tasks = {bar.description: bar.id for bar in bars.tasks}
+    task = tasks[name] if name in tasks else bars.add_task(name)
+    bars.update(task, completed=pull.answered + pull.failed, total=pull.users)
 
 
 def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None:
@@ -268,24 +275,30 @@ def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None
     from monitor.presentation import side_by_side
 
     def name(item: str) -> str:
-        return f"{titles[item]} ({item})" if item in titles else item
+        if item in titles:
+            return f"{titles[item]} ({item})"
+        return item
 
-    for each in users:
-        lists = enumerate(side_by_side(each.baseline, each.candidate), start=1)
-        rows = [(str(rank), name(left), name(right), moved) for rank, (left, right, moved) in lists]
+    for user in users:
+        rows = []
+        pairs = side_by_side(user.baseline, user.candidate)
+        for rank, (left, right, moved) in enumerate(pairs, start=1):
+            rows.append((str(rank), name(left), name(right), moved))
         print_line()
-        print_table(
-            ("", "baseline", "candidate", ""), rows, title=f"user {each.user}   {scores_line(each)}"
-        )
+        title = f"user {user.user}   {scores_line(user)}"
+        print_table(("", "baseline", "candidate", ""), rows, title=title)
 
 
 def scores_line(evidence: Evidence) -> str:
-    """The user's scores on one line."""
+    """Return the scores of the user in one line."""
     return "  ".join(f"{metric} {number(value)}" for metric, value in evidence.scores.items())
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write the text whole or not at all, but as it comes to what is open already (``/dev/stdout``); OSError names the path."""
+    """Write the complete text or nothing. OSError names the path.
+
+    Writes at once to a stream that is already open, such as ``/dev/stdout``.
+    """
     from monitor.files import replace_file
 
     stream = _stream_of(path)
@@ -300,26 +313,24 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_page(path: Path, title: str, template: str, pages: Sequence[object]) -> None:
-    """Write what this template makes of each page as one HTML file that needs nothing else, and print where it lies."""
+    """Render each page with the template into one HTML file without links, and print its path."""
     from monitor.web.pages.report import Section, in_one_file
 
-    write_whole(
-        path,
-        in_one_file(
-            title,
-            (Section(address="", title=title, template=template, page=page) for page in pages),
-        ),
-    )
+    sections = [Section(address="", title=title, template=template, page=page) for page in pages]
+    write_whole(path, in_one_file(title, sections))
     print_written(path)
 
 
 def print_written(path: Path) -> None:
-    """Print on standard error where the output lies now: standard output may be a table, or the file itself."""
+    """Print the path of the written file on standard error.
+
+    Standard output may contain a table, or be the file.
+    """
     typer.echo(f"written: {escape_controls(str(path))}", err=True)
 
 
 def require_writable(path: Path) -> None:
-    """OSError now where `write_whole` would fail as things are; nothing is written."""
+    """Raise OSError if `write_whole` would fail now. Writes nothing."""
     from monitor.files import require_replaceable
 
     if _stream_of(path) is None:
@@ -327,7 +338,7 @@ def require_writable(path: Path) -> None:
 
 
 def _stream_of(path: Path) -> TextIO | None:
-    """The stream of this process that writes to the path, None where none does."""
+    """Return the stream of this process that writes to the path, or None."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         with suppress(OSError):
             if os.path.samestat(path.stat(), os.fstat(number)):
@@ -336,7 +347,10 @@ def _stream_of(path: Path) -> TextIO | None:
 
 
 def log_errors_only() -> None:
-    """Log errors alone, for people, on standard error: what a command that runs slots or asks sources does first."""
+    """Log only errors, for people, on standard error.
+
+    Commands that run slots or ask sources call this first.
+    """
     from monitor.service.logs import configure
 
     configure("console", "error", shows_tracebacks=_shows_tracebacks())

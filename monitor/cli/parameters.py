@@ -1,4 +1,4 @@
-"""Options that several commands share, how their values are read, and the database that `--config` names."""
+"""Options that several commands share, the parsing of their values, and the database."""
 
 from __future__ import annotations
 
@@ -36,25 +36,29 @@ OneComparison = Annotated[
         metavar="[COMPARISON]", show_default=False, help="Only this comparison, or its candidates."
     ),
 ]
+ComparisonName = Annotated[str, typer.Argument(help="Name of the comparison.")]
 Author = Annotated[
     str | None,
-    typer.Option("--by", help="Your name; default the account you use.", show_default=False),
+    typer.Option("--by", help="Your name; default: your account.", show_default=False),
 ]
-Comment = Annotated[str, typer.Option("--comment", "-m", help="Why, for colleagues.")]
+Comment = Annotated[str, typer.Option("--comment", "-m", help="The reason, for colleagues.")]
 
 
 class ListingGroup(TyperGroup):
-    """A group of commands that lists when none of them is named."""
+    """A group of commands whose default command is ``ls``."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - of click, which typer keeps to itself
-        """Put ``ls`` before what names no command."""
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - a class of click
+        """Insert ``ls`` if the first argument is no command."""
         is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if is_named else ["ls", *args])
 
 
 @contextmanager
 def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
-    """The store that the configuration names, closed at the end, and the names of the configured comparisons."""
+    """Open the configured store, and close it at the end.
+
+    Yields the store and the names of the configured comparisons.
+    """
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import opened_store
 
@@ -64,19 +68,18 @@ def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
 
 
 def require_known(comparison: str | None, configured: Sequence[str]) -> None:
-    """ConfigError for a comparison of which nothing is stored, and which is not configured: it was mistyped."""
+    """Raise ConfigError for a comparison without stored rows that is not configured: a typo."""
     if comparison is not None and comparison not in configured:
-        msg = (
+        raise ConfigError(
             f"no comparison named {comparison!r}: nothing of it is stored, and the "
             f"configuration has {', '.join(configured)}"
         )
-        raise ConfigError(msg)
 
 
 def author_name(by: str | None) -> str:
-    """The name given with ``--by``, else that of the account.
+    """Return the name in ``--by``, or that of the account.
 
-    Wrong usage where the account has none.
+    BadParameter if the account has no name.
     """
     try:
         author = by or getpass.getuser()
@@ -88,7 +91,7 @@ def author_name(by: str | None) -> str:
 
 
 def parse_address(text: str, name: str) -> tuple[str, int]:
-    """Read ``host:port``; wrong usage, which says of what argument or option, where it is none."""
+    """Parse ``host:port``. BadParameter with the name of the option if it is none."""
     from monitor.settings.addresses import split_address
 
     try:
@@ -98,7 +101,7 @@ def parse_address(text: str, name: str) -> tuple[str, int]:
 
 
 def parse_instant(text: str) -> datetime:
-    """Read an instant, see `read_instant`; wrong usage where it is none."""
+    """Parse an instant, see `read_instant`. BadParameter if it is none."""
     from monitor.model.instants import read_instant
 
     try:
@@ -108,15 +111,16 @@ def parse_instant(text: str) -> datetime:
 
 
 def parse_period(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
-    """Read ``--from`` and ``--to``; wrong usage where the end lies before the beginning."""
-    first, last = (None if text is None else parse_instant(text) for text in (start, end))
+    """Parse ``--from`` and ``--to``. BadParameter if the end is before the start."""
+    first = None if start is None else parse_instant(start)
+    last = None if end is None else parse_instant(end)
     if first is not None and last is not None and last < first:
-        raise typer.BadParameter(f"--to {end} lies before --from {start}")
+        raise typer.BadParameter(f"--to {end} is before --from {start}")
     return first, last
 
 
 def parse_span(text: str) -> timedelta:
-    """Read a length of time as the configuration has it: ``90d``, ``12h``."""
+    """Parse a duration as in the configuration: ``90d``, ``12h``. BadParameter if it is none."""
     from monitor.options import parse_duration
 
     try:

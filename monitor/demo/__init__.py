@@ -1,3 +1,3 @@
-"""`rankwatch demo`: two small recommenders drift apart while you watch, and the ordinary daemon notices."""
+"""`rankwatch demo`: two recommenders drift apart, and the normal daemon notices."""
 
 from monitor.demo.session import run_demo, run_recommenders

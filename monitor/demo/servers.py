@@ -1,4 +1,7 @@
-"""The shop that the demo recommends for, and its web servers: both recommenders, and the on-call who receives webhooks."""
+"""The shop of the demo, and its web servers.
+
+They are both recommenders, and the on-call person who receives webhooks.
+"""
 
 import json
 from collections.abc import Iterator
@@ -21,22 +24,27 @@ COUNTRIES = ("DE", "FR", "UK", "US")
 ACTIVITIES = ("low", "mid", "high")
 BROKEN_COUNTRY = "DE"
 DEPTH = 20
-"""Items in each list."""
+"""The number of items in each list."""
 
 ItemLists = dict[str, list[str]]
 """Item ids of each user, best first."""
 
-_COUNTRY_SHARES, _ACTIVITY_SHARES = (0.25, 0.2, 0.2, 0.35), (0.3, 0.45, 0.25)
+_COUNTRY_SHARES = (0.25, 0.2, 0.2, 0.35)
+_ACTIVITY_SHARES = (0.3, 0.45, 0.25)
 _GENRES = 12
-# How far, in logarithms of appeal, a model is off for users of each activity; and by how much else
-# each time it is trained.
-_MODEL_ERROR, _TRAINING_ERROR = np.array([0.36, 0.28, 0.21]), 0.1
+_MODEL_ERROR = np.array([0.36, 0.28, 0.21])
+"""Standard deviation of a model's error for each activity, in logarithms of appeal."""
+_TRAINING_ERROR = 0.1
+"""Standard deviation of the error that each training adds, in the same unit."""
 
 HOST = "127.0.0.1"
 
 
 class Shop:
-    """A function of (seed, day): no draw depends on which day was asked for first."""
+    """Users, items and two models.
+
+    All lists are a function of (seed, day), whatever the order of the days.
+    """
 
     def __init__(self, *, users: int = 1500, items: int = 800, seed: int = 7) -> None:
         random = np.random.default_rng(seed)
@@ -56,31 +64,30 @@ class Shop:
         self._seed = seed
 
     def lists(self, day: int, *, is_broken: bool) -> dict[Arm, ItemLists]:
-        """Train both models on the day and rank every user's items by each.
+        """Train both models on the day and rank the items of every user by each.
 
-        Broken: the join that looks up what a user bought finds nothing for one country when the
-            candidate is served, so its
-        users are taken for new ones and get the popular items.
+        If it is broken, the candidate looks up purchases with a join that finds nothing for one
+        country. It treats these users as new ones and recommends the popular items.
         """
         random = np.random.default_rng((self._seed, day))
-        trained = {
-            arm: scores + _TRAINING_ERROR * random.standard_normal(scores.shape)
-            for arm, scores in self._models
-        }
-        best = {arm: np.argsort(-scores, axis=1)[:, :DEPTH] for arm, scores in trained.items()}
-        if is_broken:
-            best[Arm.CANDIDATE][self.countries == BROKEN_COUNTRY] = self._popular
-        return {
-            arm: dict(zip(self.ids, self._items[rows].tolist(), strict=True))
-            for arm, rows in best.items()
-        }
+        lists = {}
+        for arm, scores in self._models:
+            trained = scores + _TRAINING_ERROR * random.standard_normal(scores.shape)
+            best = np.argsort(-trained, axis=1)[:, :DEPTH]
+            if is_broken and arm is Arm.CANDIDATE:
+                best[self.countries == BROKEN_COUNTRY] = self._popular
+            lists[arm] = dict(zip(self.ids, self._items[best].tolist(), strict=True))
+        return lists
 
 
 def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.float64]:
-    """Appeal of each item to who likes one genre only: (genres, items), a long tail in each."""
+    """Return the appeal of each item to users who like one genre only: (genres, items).
+
+    Each genre has a few popular items and a long tail.
+    """
     popularity = random.permutation(1.0 / (10.0 + np.arange(items)) ** 0.8)
     fit = random.gamma(1.0, size=(_GENRES, items)) * 0.05
-    # Every item is at home in one genre; the others reach it a little.
+    # Every item belongs to one genre, and fits the other genres a little.
     fit[random.integers(_GENRES, size=items), np.arange(items)] += 1.0
     appeal: npt.NDArray[np.float64] = fit * popularity
     return appeal
@@ -88,9 +95,9 @@ def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.
 
 @contextmanager
 def serve_routes(*routes: BaseRoute, host: str = HOST, port: int = 0) -> Iterator[str]:
-    """Serve the routes while the block lasts, at a free port for 0.
+    """Serve the routes in the block, and yield the address. Port 0 means any free port.
 
-    Gives the address. ConfigError when it cannot be used.
+    ConfigError if the address cannot be used.
     """
     server = WebServer(Starlette(routes=routes), host, port)
     server.start()
@@ -101,27 +108,30 @@ def serve_routes(*routes: BaseRoute, host: str = HOST, port: int = 0) -> Iterato
 
 
 class Recommenders:
-    """Both recommenders of a shop, under ``/baseline`` and ``/candidate``, with the lists of day 0 at first."""
+    """Both recommenders of a shop, under ``/baseline`` and ``/candidate``.
+
+    They begin with the lists of day 0.
+    """
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
         self.retrain(0, is_broken=False)
 
     def retrain(self, day: int, *, is_broken: bool) -> None:
-        """Train both models on the day and serve what they say from then on."""
-        # Replaced as a whole, so that no answer mixes two trainings.
+        """Train both models on the day and serve their lists."""
+        # One assignment, so that no answer mixes two trainings.
         self.lists = self.shop.lists(day, is_broken=is_broken)
 
     @property
     def route(self) -> Route:
-        """Where lists are had: ``/{arm}/api/recommend/{user}``, best items first."""
+        """The address of the lists: ``/{arm}/api/recommend/{user}``, best items first."""
         return Route("/{arm}/api/recommend/{user}", self._recommend)
 
     async def _recommend(self, request: Request) -> Response:
         items = self.lists.get(request.path_params["arm"], {}).get(request.path_params["user"])
-        return (
-            JSONResponse({"error": "no such user"}, 404) if items is None else JSONResponse(items)
-        )
+        if items is None:
+            return JSONResponse({"error": "no such user"}, 404)
+        return JSONResponse(items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,25 +145,24 @@ class ReceivedAlert:
 
 
 class OnCall:
-    """Collects the alerts of webhooks, oldest first."""
+    """Collects the alerts in webhooks, oldest first."""
 
     def __init__(self) -> None:
         self._by_firing: dict[tuple[str, str], ReceivedAlert] = {}
 
     @property
     def received(self) -> tuple[ReceivedAlert, ...]:
-        """All so far; may be read from any thread."""
+        """All alerts so far. Any thread may read them."""
         return tuple(self._by_firing.copy().values())
 
     @property
     def route(self) -> Route:
-        """Where webhooks are taken: ``/on-call/page``."""
+        """The address for webhooks: ``/on-call/page``."""
         return Route("/on-call/page", self._take, methods=["POST"])
 
     async def _take(self, request: Request) -> Response:
         now = utc_now()
-        # A message lists all that fires, and names each firing by a key of its own: what is known
-        # is no news.
+        # A message lists all firing alerts. Only new pairs of key and status are news.
         for alert in json.loads(await request.body())["alerts"]:
             status, labels = alert["status"], alert["labels"]
             new = ReceivedAlert(

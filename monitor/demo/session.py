@@ -1,4 +1,7 @@
-"""`rankwatch demo`: recommenders, on-call and daemon together, from the first run to the last, and the directory they leave."""
+"""`rankwatch demo`: start recommenders, on-call and daemon, and stop them at the end.
+
+Also prepares the directory of the demo.
+"""
 
 import fcntl
 import json
@@ -23,8 +26,8 @@ from monitor.service.interrupts import termination_raised
 DEFAULT_DIRECTORY = Path("rankwatch-demo")
 _MARKER = ".made-by-rankwatch-demo"
 INTERRUPTED = 130
-# How long --fast waits for the end of a story that takes a fifth of that.
 _PATIENCE_S = 180.0
+"""How long --fast waits for the end of the story, which usually takes a fifth of this time."""
 _LOOK_S = 0.2
 _STYLES = {
     "STORY": "cyan",
@@ -42,30 +45,26 @@ def run_demo(
     console: Console,
     daemon_factory: Callable[[Path], Daemon] = Daemon,
 ) -> int:
-    """Run the demo in the directory (``rankwatch-demo`` if None, ConfigError if unusable).
+    """Run the demo in the directory (default: ``rankwatch-demo``), and return the exit code.
 
-    Returns the exit code.
-
-    ``fast``: 0 once exactly the expected story happened, 1 and what was missing when not, 130 when
-    interrupted. Else it goes on until Ctrl-C or SIGTERM, and returns 0.
+    With ``fast`` that is 0 if exactly the expected story happened, 1 if not, and 130 after an
+    interrupt. Otherwise the demo runs until Ctrl-C or SIGTERM and returns 0. ConfigError for an
+    unusable directory.
     """
-    story, workspace = (
-        simulation.FAST_STORY if fast else simulation.NORMAL_STORY,
-        Workspace(directory or DEFAULT_DIRECTORY),
-    )
+    story = simulation.FAST_STORY if fast else simulation.NORMAL_STORY
+    workspace = Workspace(directory or DEFAULT_DIRECTORY)
     try:
         with ExitStack() as stack:
-            # As Ctrl-C, so that the terminal is left in order.
+            # Handle SIGTERM like Ctrl-C, so that the terminal is restored.
             stack.enter_context(termination_raised(signal.default_int_handler))
             stack.enter_context(open_workspace(workspace))
             recommenders, on_call = Recommenders(Shop()), OnCall()
             write_users(workspace, recommenders.shop)
             url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
             write_configuration(workspace, url=url, every=story.every)
-            # Not among the lines of the story.
-            logs.configure(
-                "json", "info", stack.enter_context(workspace.log.open("w", encoding="utf-8"))
-            )
+            # The log goes to a file, so that the terminal shows only the story.
+            log_file = stack.enter_context(workspace.log.open("w", encoding="utf-8"))
+            logs.configure("json", "info", log_file)
             daemon = daemon_factory(workspace.config)
             daemon.start()
             stack.callback(daemon.stop)
@@ -77,7 +76,7 @@ def run_demo(
             return _verify(_simulate(played, console, until_over=fast), workspace, console)
     except KeyboardInterrupt:
         _print(
-            console, f"Stopped. To look at what it left: rankwatch runs --config {workspace.config}"
+            console, f"Stopped. To see the stored runs: rankwatch runs --config {workspace.config}"
         )
         return INTERRUPTED if fast else 0
 
@@ -85,7 +84,7 @@ def run_demo(
 def _simulate(
     played: simulation.Simulation, console: Console, *, until_over: bool
 ) -> simulation.DemoStatus:
-    """Print what happens, and return how it stands at the end.
+    """Print what happens, and return the status at the end.
 
     Without ``until_over`` only an interrupt ends it.
     """
@@ -100,7 +99,7 @@ def _simulate(
 
 
 def print_notes(notes: Iterable[simulation.LogNote], console: Console) -> None:
-    """A line each, whole however long: when, what kind, and what happened."""
+    """Print a line for each note: the time, the kind, and what happened. Long lines do not fold."""
     for note in notes:
         line = f"{note.at.astimezone():%H:%M:%S} {note.kind:<8} {note.text}"
         console.print(Text(line, style=_STYLES[note.kind]), highlight=False, soft_wrap=True)
@@ -123,11 +122,13 @@ def _verify(status: simulation.DemoStatus, workspace: "Workspace", console: Cons
 
 
 def run_recommenders(address: tuple[str, int], *, directory: Path | None, console: Console) -> int:
-    """Serve both arms, retrained every day, and ``users.csv`` until Ctrl-C or SIGTERM.
+    """Serve both arms, retrained every day, and write ``users.csv``, until Ctrl-C or SIGTERM.
 
     ConfigError as in `run_demo`.
     """
-    recommenders, scene, (host, port) = Recommenders(Shop()), simulation.StoryDay(), address
+    host, port = address
+    recommenders = Recommenders(Shop())
+    scene = simulation.StoryDay()
     workspace = Workspace(directory or DEFAULT_DIRECTORY)
     try:
         with (
@@ -136,16 +137,13 @@ def run_recommenders(address: tuple[str, int], *, directory: Path | None, consol
             serve_routes(recommenders.route, host=host, port=port) as url,
         ):
             write_users(workspace, recommenders.shop)
-            _print(
-                console,
-                f"Recommenders serve {url}/baseline and {url}/candidate; users in {workspace.users}",
-            )
+            addresses = f"{url}/baseline and {url}/candidate"
+            _print(console, f"Recommenders serve {addresses}; users in {workspace.users}")
             while True:
-                if scene.since_day == scene.day:  # each chapter's beginning is a line
+                if scene.since_day == scene.day:
                     _print(console, f"day {scene.day}: {simulation.CHAPTER_TEXTS[scene.chapter]}")
                 time.sleep(simulation.UNWATCHED_STORY.day_s)
-                # Whoever watches the recommenders is elsewhere: a chapter ends when its days are
-                # over.
+                # The daemon that watches is elsewhere, so a chapter ends after its days.
                 scene = simulation.next_day(simulation.UNWATCHED_STORY, scene)
                 recommenders.retrain(scene.day, is_broken=scene.is_broken)
     except KeyboardInterrupt:
@@ -169,9 +167,9 @@ class Workspace:
 
 @contextmanager
 def open_workspace(workspace: Workspace) -> Iterator[None]:
-    """Hold a directory, made or emptied.
+    """Create the directory or empty it, and lock it in the block.
 
-    ConfigError when anything else is in it, another demo too, or it cannot be written.
+    ConfigError if it has other files, if another demo uses it, or if it cannot be written.
     """
     directory = workspace.directory
     try:
@@ -179,8 +177,8 @@ def open_workspace(workspace: Workspace) -> Iterator[None]:
         marker = directory / _MARKER
         if not marker.exists() and any(directory.iterdir()):
             raise ConfigError(
-                f"{directory} holds files that the demo did not write: name an empty or new one "
-                "with --dir"
+                f"{directory} has files that the demo did not write: name an empty or new "
+                "directory with --dir"
             )
         lock = marker.open("a", encoding="utf-8")
     except OSError as error:
@@ -191,12 +189,11 @@ def open_workspace(workspace: Workspace) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            msg = (
+            raise ConfigError(
                 f"another demo is running in {directory}: stop it, or name another directory "
                 "with --dir"
-            )
-            raise ConfigError(msg) from None
-        # By name what an earlier demo wrote: whatever else was put there stays.
+            ) from None
+        # Delete only files that an earlier demo wrote.
         for path in (
             workspace.config,
             *directory.glob(f"{workspace.database.name}*"),
@@ -209,16 +206,15 @@ def open_workspace(workspace: Workspace) -> Iterator[None]:
 
 
 def write_users(workspace: Workspace, shop: Shop) -> None:
-    """Write the users file."""
+    """Write the users file in one step, because another process may be reading it."""
     users = pd.DataFrame(
         {"user_id": shop.ids, "activity": shop.activities, "country": shop.countries}
     )
-    # At once: who watches from elsewhere may be reading already.
     replace_file(workspace.users, users.to_csv(index=False).encode())
 
 
 def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
-    """Write the daemon's configuration, for recommenders and on-call under ``url``."""
+    """Write the configuration of the daemon, with recommenders and on-call under ``url``."""
     text = _TEXT.format(
         url=url,
         comparison=simulation.DEMO_COMPARISON,
@@ -230,18 +226,18 @@ def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
 
 _TEXT = """\
 # Written by `rankwatch demo`. While the demo runs, its recommenders answer at the addresses below.
-database: sqlite:///rankwatch.db          # beside this file
-listen: 127.0.0.1:0                       # any port that is free: /metrics, /-/healthy, /-/ready
+database: sqlite:///rankwatch.db          # in the directory of this file
+listen: 127.0.0.1:0                       # any free port: /metrics, /-/healthy, /-/ready
 
 comparisons:
   - name: {comparison}
-    every: {every}                             # a demo's pace; real ones say 15m or 1h
+    every: {every}                             # real configurations use 15m or 1h
     k: 10
 
     baseline:                             # the model in use
       http:
         url: "{url}/baseline/api/recommend/{{user}}"
-        items: "@"                        # the answer itself is the list of items, best first
+        items: "@"                        # the answer is the list of items, best first
     candidate:                            # the model on trial
       http:
         url: "{url}/candidate/api/recommend/{{user}}"
@@ -250,12 +246,12 @@ comparisons:
     users:
       file: {{path: users.csv, user: user_id}}
       segments: [country, activity]       # columns of users.csv
-      sample: 300                         # how many are asked in each run
+      sample: 300                         # how many users each run asks for
 
     metrics: {metrics}
 
     rules:
-      - alert: SimilarityLow              # one segment is enough: an average over everyone hides it
+      - alert: SimilarityLow              # an average over all users can hide one segment
         metric: rbo(p=0.9)
         statistic: mean
         segments: each
@@ -264,7 +260,7 @@ comparisons:
         for: 2                            # runs in a row
         min_users: 30
         severity: critical
-      - alert: ManyUsersApart             # the share of users whose lists have next to nothing in common
+      - alert: ManyUsersApart             # the share of users with almost disjoint lists
         metric: rbo(p=0.9)
         statistic: share_below(0.3)
         above: 0.1

@@ -1,4 +1,7 @@
-"""Days pass while the daemon watches: the story, what happened, read from its store, and whether exactly that story did."""
+"""The story of the demo: days pass while the daemon watches.
+
+Reads what happened from the store of the daemon, and compares it with the expected story.
+"""
 
 import time
 from collections import Counter
@@ -19,15 +22,15 @@ DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 EXPECTED_ALERTS = frozenset(
     {("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("ManyUsersApart", "all")}
 )
-"""The alerts, each with its segment, that the fault should cause: these and no others."""
+"""The alerts that the fault should cause, each with its segment. No others are expected."""
 
 _REMEMBERED_RUNS = 60
 _RUNS_FIRST = 2
-"""So many ok runs are wanted in a chapter before the next may begin, however slow the machine."""
+"""A chapter lasts until it has this number of ok runs, even on a slow machine."""
 
 
 class Chapter(StrEnum):
-    """How things stand with the candidate."""
+    """The health of the candidate."""
 
     HEALTHY = "healthy"
     BROKEN = "broken"
@@ -51,28 +54,27 @@ CHAPTER_TEXTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """The plan: how long a day is, how often a run is due, and least days of each chapter."""
+    """The plan: the length of a day, the interval of runs, and the least days of each chapter."""
 
     day_s: float
     every: str  # as in the configuration
     healthy_days: int
     broken_days: int
-    calm_days: (
-        int | None
-        # After the repair until the fault comes back, so that a demo left alone shows something;
-        # None: never
-    )
+    calm_days: int | None  # from the repair to the next fault; None: no other fault
 
 
 NORMAL_STORY = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
 FAST_STORY = Story(day_s=1.5, every="4s", healthy_days=2, broken_days=2, calm_days=None)
 UNWATCHED_STORY = Story(day_s=120.0, every="1m", healthy_days=6, broken_days=4, calm_days=11)
-"""A fault after 12 minutes, repaired after 8, back after 22: time enough for rules that learn to have learned before it."""
+"""A fault after 12 minutes, repaired after 8, back after 22.
+
+That is enough time for learned rules to learn before the fault.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryDay:
-    """Where the story stands: today, and since which day in which chapter."""
+    """The state of the story: today, the chapter, and the first day of the chapter."""
 
     day: int = 0
     chapter: Chapter = Chapter.HEALTHY
@@ -85,27 +87,26 @@ class StoryDay:
 
 
 def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> StoryDay:
-    """Tomorrow's scene.
+    """Return the state of tomorrow.
 
-    No chapter ends before it ``is_noticed`` by whoever watches, however slow the machine.
+    ``is_noticed``: whether the daemon has noticed the present chapter, which continues until then.
     """
-    day, broken = scene.day + 1, scene.is_broken
+    day = scene.day + 1
+    chapter, since_day = scene.chapter, scene.since_day
     days = {
         Chapter.HEALTHY: story.healthy_days,
         Chapter.BROKEN: story.broken_days,
         Chapter.HEALED: story.calm_days,
-    }
-    lasts = days[scene.chapter]
-    if is_noticed and lasts is not None and day - scene.since_day >= lasts:
-        return StoryDay(
-            day=day, chapter=Chapter.HEALED if broken else Chapter.BROKEN, since_day=day
-        )
-    return StoryDay(day=day, chapter=scene.chapter, since_day=scene.since_day)
+    }[chapter]
+    if is_noticed and days is not None and day - since_day >= days:
+        chapter = Chapter.HEALED if scene.is_broken else Chapter.BROKEN
+        since_day = day
+    return StoryDay(day=day, chapter=chapter, since_day=since_day)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogNote:
-    """Something that happened, for the log. ``kind``: STORY, RUN, FIRING, RESOLVED or NOTIFIED."""
+    """An event for the log. ``kind`` is STORY, RUN, FIRING, RESOLVED or NOTIFIED."""
 
     at: datetime
     kind: str
@@ -114,17 +115,16 @@ class LogNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoStatus:
-    """All that is known at one moment, oldest first."""
+    """Everything that has happened so far, oldest first."""
 
-    chapters: tuple[
-        tuple[datetime, Chapter], ...
-    ]  # those begun, each with the moment just before its lists were served
+    # Each with the moment just before its lists were served.
+    chapters: tuple[tuple[datetime, Chapter], ...]
     elapsed_s: float = 0.0
     scene: StoryDay = field(default_factory=StoryDay)
     runs: tuple[RunRecord, ...] = ()
     alerts: tuple[AlertState, ...] = ()
     transitions: tuple[Transition, ...] = ()
-    received: tuple[ReceivedAlert, ...] = ()  # by on-call
+    received: tuple[ReceivedAlert, ...] = ()
 
     @property
     def firing(self) -> int:
@@ -133,7 +133,7 @@ class DemoStatus:
 
     @property
     def notes(self) -> list[LogNote]:
-        """Everything worth a line in the log, oldest first."""
+        """Every event for the log, oldest first."""
         return sorted(self._notes(), key=lambda note: note.at)
 
     def _notes(self) -> Iterator[LogNote]:
@@ -159,19 +159,21 @@ class DemoStatus:
 
 
 def _run_text(record: RunRecord) -> str:
-    run, known = (
-        record.run,
-        [each for each in record.summaries if each.segment == ALL and each.mean is not None],
-    )
-    # The configuration names metrics without the depth.
-    values = [f"{each.metric.partition('@')[0]} {each.mean:.3f}" for each in known]
-    reason = [run.reason] if run.reason else []
-    return " ".join([f"{run.status} paired {run.paired or 0}/{run.asked or 0}", *values, *reason])
+    run = record.run
+    words = [f"{run.status} paired {run.paired or 0}/{run.asked or 0}"]
+    for summary in record.summaries:
+        if summary.segment == ALL and summary.mean is not None:
+            # The configuration names metrics without the depth.
+            metric = summary.metric.partition("@")[0]
+            words.append(f"{metric} {summary.mean:.3f}")
+    if run.reason:
+        words.append(run.reason)
+    return " ".join(words)
 
 
 @dataclass(slots=True, kw_only=True)
 class Simulation:
-    """One run of the story, which begins when this is made."""
+    """One run of the story, which begins when this object is made."""
 
     recommenders: Recommenders
     on_call: OnCall
@@ -184,14 +186,15 @@ class Simulation:
     _day_began_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Let time count from here."""
+        """Start the clocks of the story and of the day."""
         self._began_s = self._day_began_s = self.monotonic()
         self._status = DemoStatus(chapters=((self.now(), Chapter.HEALTHY),))
 
     def step(self) -> DemoStatus:
-        """Read the daemon's store, begin the next day when this one is over, and return what there is to show."""
-        # On-call first: what it knows by now, the store shows a moment later too.
-        received, runs = self.on_call.received, self._status.runs
+        """Read the store, begin the next day if this one is over, and return the status."""
+        # On-call first, because the store is never behind on-call.
+        received = self.on_call.received
+        runs = self._status.runs
         last = runs[-1].run.slot if runs else None
         ended = self.store.history.run_records(DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS)
         self._status = replace(
@@ -208,28 +211,32 @@ class Simulation:
 
     def _begin_next_day(self) -> None:
         now = self._status
-        ok_runs = sum(
-            each.run.status is RunStatus.OK and each.run.started_at >= now.chapters[-1][0]
-            for each in now.runs
-        )
-        # The fault is repaired only when as many alerts fire as it should cause, and let in only
-        # when all is quiet.
-        is_noticed = now.firing >= len(EXPECTED_ALERTS) if now.scene.is_broken else not now.firing
+        chapter_began, _ = now.chapters[-1]
+        ok_runs = 0
+        for each in now.runs:
+            ok_runs += each.run.status is RunStatus.OK and each.run.started_at >= chapter_began
+        # The fault ends only when all of its alerts fire, and begins only when none fires.
+        if now.scene.is_broken:
+            is_noticed = now.firing >= len(EXPECTED_ALERTS)
+        else:
+            is_noticed = not now.firing
         tomorrow = next_day(self.story, now.scene, is_noticed=is_noticed and ok_runs >= _RUNS_FIRST)
-        begun = () if tomorrow.chapter is now.scene.chapter else ((self.now(), tomorrow.chapter),)
+        chapters = now.chapters
+        if tomorrow.chapter is not now.scene.chapter:
+            chapters += ((self.now(), tomorrow.chapter),)
         self.recommenders.retrain(tomorrow.day, is_broken=tomorrow.is_broken)
-        self._status = replace(now, scene=tomorrow, chapters=(*now.chapters, *begun))
+        self._status = replace(now, scene=tomorrow, chapters=chapters)
         self._day_began_s = self.monotonic()
 
 
 _EXPECTED = {(*alert, "firing", Chapter.BROKEN) for alert in EXPECTED_ALERTS} | {
     (*alert, "resolved", Chapter.HEALED) for alert in EXPECTED_ALERTS
 }
-"""What should happen once, and nothing else: alert, segment, what becomes of it, and while the candidate is how."""
+"""What should happen exactly once: alert, segment, new status, and the chapter."""
 
 
 def is_over(status: DemoStatus) -> bool:
-    """Whether nothing more is to come: healed, all quiet, and on-call was notified of every start and end."""
+    """Whether the story is over: healed, quiet, and on-call notified of every start and end."""
     announced = sum(transition.is_announced for transition in status.transitions)
     return (
         status.scene.chapter is Chapter.HEALED
@@ -239,9 +246,8 @@ def is_over(status: DemoStatus) -> bool:
 
 
 def unmet_expectations(status: DemoStatus) -> Iterator[str]:
-    """What was expected and did not happen, or happened and was not expected; a sentence each."""
-    # A run that reached too few users in time is no fault of the story: an overloaded machine does
-    # that.
+    """Yield a sentence for each expected event that is missing, and for each unexpected one."""
+    # Insufficient runs are allowed: an overloaded machine causes them.
     failed = [each.run for each in status.runs if each.run.status is RunStatus.FAILED]
     if failed:
         yield (
@@ -250,25 +256,21 @@ def unmet_expectations(status: DemoStatus) -> Iterator[str]:
         )
     if not any(each.run.status is RunStatus.OK for each in status.runs):
         yield "No run ended ok."
-    happened = Counter(
-        (
-            change.alert,
-            change.segment,
-            "firing" if change.to_state is State.FIRING else "resolved",
-            begun[-1],
-        )
-        for change in status.transitions
-        for begun in [[chapter for began, chapter in status.chapters if began <= change.at]]
-        if change.is_announced
-    )
-    for alert, segment, became, chapter in sorted(_EXPECTED | happened.keys()):
-        times = happened[alert, segment, became, chapter]
-        if times != (expected := int((alert, segment, became, chapter) in _EXPECTED)):
+    happened: Counter[tuple[str, str, str, Chapter]] = Counter()
+    for change in status.transitions:
+        if change.is_announced:
+            became = "firing" if change.to_state is State.FIRING else "resolved"
+            begun = [chapter for began, chapter in status.chapters if began <= change.at]
+            happened[change.alert, change.segment, became, begun[-1]] += 1
+    for event in sorted(_EXPECTED | happened.keys()):
+        alert, segment, became, chapter = event
+        expected = int(event in _EXPECTED)
+        if happened[event] != expected:
             yield (
-                f"{alert} {segment} became {became} {times} times while the candidate was "
-                f"{chapter}, expected {expected}."
+                f"{alert} {segment} became {became} {happened[event]} times while the candidate "
+                f"was {chapter}, expected {expected}."
             )
-    got = {(each.alert, each.segment, each.status) for each in status.received}
+    notified = {(each.alert, each.segment, each.status) for each in status.received}
     for alert, segment, became, _ in sorted(_EXPECTED):
-        if (alert, segment, became) not in got:
+        if (alert, segment, became) not in notified:
             yield f"On-call was never notified that {alert} {segment} is {became}."

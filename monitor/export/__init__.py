@@ -1,1 +1,1 @@
-"""Shows rankwatch to Prometheus: what each comparison last found, and how the daemon itself is doing."""
+"""Series for Prometheus: the results of each comparison's newest run, and the daemon's state."""

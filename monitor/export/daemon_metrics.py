@@ -1,4 +1,4 @@
-"""Counters, histograms and gauges of the daemon itself, for the comparisons, receivers and pings that it knows."""
+"""Counters, histograms and gauges of the daemon, its comparisons, receivers and pings."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import chain, product
 from threading import Lock
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 
 from monitor.export.exposition import Format, Gauges, LabelValues, Lines, Piece, counted
@@ -17,36 +17,38 @@ from monitor.model.runs import RunResult
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 _OF_PAGES = "collector_errors_total"
 """Counted where pages are made."""
+_Ages = Mapping[str, tuple[int, float]]
+"""By receiver: the number of deliveries, and the age of the oldest in seconds."""
 
 
 class _Counts:
-    """Counters and histograms of one owner, or of the process for None.
+    """Counters and histograms of one owner: a comparison, a receiver or a ping.
 
-    Without a ``name`` those of no owner in particular.
+    ``owner`` is the label that names it, and None for those of the process. Without a ``name`` they
+    have no samples, but their families are shown.
     """
 
     def __init__(self, owner: str | None, *name: str) -> None:
-        names = [
-            each
-            for each, one in SERIES.items()
-            if one.kind in _COUNTED and one.owner == owner and each != _OF_PAGES
-        ]
-        self._metrics = {each: counted(each) for each in names}
+        self._metrics: dict[str, Counter | Histogram] = {}
         self.piece = Piece(self._families)
-        if owner is None or name:
-            for each, metric in self._metrics.items():
-                for labels in product(*SERIES[each].values) if SERIES[each].starts_at_zero else ():
+        for series_name, series in SERIES.items():
+            if series.kind not in _COUNTED or series.owner != owner or series_name == _OF_PAGES:
+                continue
+            metric = self._metrics[series_name] = counted(series_name)
+            if series.starts_at_zero and (owner is None or name):
+                for labels in product(*series.values):
                     metric.labels(*name, *labels)
 
     def add(self, name: str, labels: tuple[str, ...], value: float) -> None:
         """Count or observe."""
         metric = self._metrics[name]
-        one = metric.labels(*labels) if labels else metric
-        if isinstance(one, Counter):
-            one.inc(value)
+        if labels:
+            metric = metric.labels(*labels)
+        if isinstance(metric, Counter):
+            metric.inc(value)
         else:
-            # Not below 0: the wall clock may have turned times around.
-            one.observe(max(0.0, value))
+            # Durations are never negative, but the wall clock may go back.
+            metric.observe(max(0.0, value))
         self.piece.changed()
 
     def _families(self) -> Iterable[Metric]:
@@ -54,152 +56,151 @@ class _Counts:
 
 
 class DaemonMetrics:
-    """What the daemon counts about itself: every name, once ``know`` was called those given.
+    """What the daemon counts about itself, for the names of the last call of ``set_names``, if any.
 
     Safe to share between threads.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # The first ones of each owner hold no samples: they say what there is when nobody owns any.
-        self._counts: dict[tuple[str | None, str], _Counts] = {
-            (owner, ""): _Counts(owner) for owner in (None, *OWNERS)
-        }
+        # Counts without a name: they show which families there are.
+        self._nameless = {(owner, ""): _Counts(owner) for owner in (None, *OWNERS)}
+        self._counts: dict[tuple[str | None, str], _Counts] = dict(self._nameless)
         self._gauges = Gauges()
-        self._known: dict[str, frozenset[str]] = {}
+        self._names: dict[str, frozenset[str]] = {}
         self._gaps: dict[str, Mapping[str, Mapping[str, float]]] = {}
-        self._outbox: Mapping[str, Mapping[str, float]] = {}
+        self._outbox: tuple[_Ages, _Ages, Mapping[str, int]] = ({}, {}, {})
         self._shown: dict[str, float | Callable[[], float | None]] = {}
 
-    def know(
+    def set_names(
         self,
         names: Mapping[str, Sequence[str]],
         intervals: Mapping[str, timedelta],
         stale_after: Mapping[str, timedelta],
     ) -> None:
-        """The known comparisons, receivers and pings by label: new ones start at 0, others vanish with their counts."""
+        """Set the names of comparisons, receivers and pings, by label.
+
+        The counts of a new name start at 0. The counts of a removed name disappear.
+        """
         with self._lock:
             self._gauges.replace("schedule_interval_seconds", _seconds(intervals))
             self._gauges.replace("stale_after_seconds", _seconds(stale_after))
-            kept: dict[tuple[str | None, str], _Counts] = {
-                (owner, ""): self._counts[owner, ""] for owner in (None, *OWNERS)
-            }
+            counts: dict[tuple[str | None, str], _Counts] = dict(self._nameless)
             for owner in OWNERS:
-                self._known[owner] = frozenset(names[owner])
+                self._names[owner] = frozenset(names[owner])
                 for name in names[owner]:
-                    kept[owner, name] = self._counts.get((owner, name)) or _Counts(owner, name)
-            self._counts = kept
+                    counts[owner, name] = self._counts.get((owner, name)) or _Counts(owner, name)
+            self._counts = counts
 
     def count(self, name: str, *labels: str, value: float = 1) -> None:
-        """Count, or observe, in the series of that name (without prefix).
+        """Count or observe in the series ``name`` (without prefix).
 
-        One with an owner has that for its first label.
+        The first label of a series with an owner is the owner's name. Unknown names are ignored.
         """
         owner = SERIES[name].owner
         key = (owner, labels[0] if owner else "")
         with self._lock:
-            if owner in self._known and key[1] not in self._known[owner]:
+            if owner in self._names and key[1] not in self._names[owner]:
                 return
             if key not in self._counts:
                 self._counts = {**self._counts, key: _Counts(*key)}
             self._counts[key].add(name, labels, value)
 
     def run_finished(self, result: RunResult) -> None:
-        """Count a run by status and observe how long it and its stages took."""
-        claim, comparison, took = result.claim, result.claim.comparison, result.pull_seconds
+        """Count a run by status, and observe how long the run and its stages took."""
+        comparison = result.claim.comparison
+        started_at = result.claim.started_at
+        duration_s = (result.finished_at - started_at).total_seconds()
+        lag_s = (started_at - result.claim.slot).total_seconds()
         self.count("runs_total", comparison, result.status)
-        self.count(
-            "run_duration_seconds",
-            comparison,
-            value=(result.finished_at - claim.started_at).total_seconds(),
-        )
-        self.count(
-            "schedule_lag_seconds",
-            comparison,
-            value=(claim.started_at - claim.slot).total_seconds(),
-        )
+        self.count("run_duration_seconds", comparison, value=duration_s)
+        self.count("schedule_lag_seconds", comparison, value=lag_s)
         for stage, seconds in result.stage_seconds.items():
             self.count("stage_duration_seconds", comparison, stage, value=seconds)
-        for arm, seconds in took.items():
+        for arm, seconds in result.pull_seconds.items():
             self.count("pull_duration_seconds", comparison, arm, value=seconds)
         self._gaps[comparison] = result.gap_seconds
-        for (arm, reason), users in (
-            result.coverage.all.reasons if result.coverage else {}
-        ).items():
-            self.count("source_errors_total", comparison, arm, reason, value=users)
+        if result.coverage:
+            for (arm, reason), users in result.coverage.all.reasons.items():
+                self.count("source_errors_total", comparison, arm, reason, value=users)
 
     def pruned(self, pruned: Pruned, *, at: datetime) -> None:
-        """Count what was deleted, and show when that was last done."""
+        """Count deleted rows, and show when rows were last deleted."""
         for kind, count in pruned.by_kind.items():
             self.count("pruned_rows_total", kind, value=count)
         self.show("prune_last_success_timestamp_seconds", at.timestamp())
 
     def outbox(
         self,
-        pending: Mapping[str, tuple[int, float]],
-        held: Mapping[str, tuple[int, float]],
+        pending: _Ages,
+        held: _Ages,
         given_up: Mapping[str, int],
     ) -> None:
-        """Deliveries waiting and held back, each with the oldest's age, and lately given up, by receiver, configured or not."""
-        self._outbox = {
-            "pending": {name: count for name, (count, _) in pending.items()},
-            "oldest_age_seconds": {name: oldest_s for name, (_, oldest_s) in pending.items()},
-            "held": {name: count for name, (count, _) in held.items()},
-            "given_up": given_up,
-        }
+        """Show the deliveries of each receiver, also of one that is no longer configured.
+
+        ``pending`` wait to be sent, ``held`` are silenced or inhibited, and ``given_up`` counts
+        those of the last hour.
+        """
+        self._outbox = (pending, held, given_up)
 
     def show(self, name: str, value: float | Callable[[], float | None]) -> None:
-        """Show this in the series of that name (without prefix), which has no labels.
+        """Set the value of the series ``name`` (without prefix), which has no labels.
 
-        A call is made at each scrape.
+        A function is called at each scrape.
         """
         with self._lock:
             self._shown[name] = value
 
     def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
-        """Show what each kind of data takes."""
+        """Show the size of each kind of data."""
+        samples: dict[LabelValues, float] = {}
+        for kind, size_bytes in used_bytes.items():
+            samples[kind.value,] = size_bytes
         with self._lock:
-            self._gauges.replace(
-                "database_size_bytes", {(kind.value,): used for kind, used in used_bytes.items()}
-            )
+            self._gauges.replace("database_size_bytes", samples)
 
     def reloaded(self, *, ok: bool, at: datetime) -> None:
-        """Show whether the configuration file last read is the one in force.
-
-        The time moves only when it went well.
-        """
+        """Show whether the configuration in force is the one last read, and since when if so."""
         self.show("config_last_reload_successful", ok)
         if ok:
             self.show("config_last_reload_success_timestamp_seconds", at.timestamp())
 
     def lines(self, form: Format) -> list[Lines]:
-        """Everything as it stands now, encoded."""
-        return [
-            form.encode(self.gauges().families()),
-            *(counts.piece.lines(form) for counts in self._counts.values()),
-        ]
+        """Return all series with their present values, encoded."""
+        lines = [form.encode(self.gauges().families())]
+        for counts in self._counts.values():
+            lines.append(counts.piece.lines(form))
+        return lines
 
     def gauges(self) -> Gauges:
-        """What is shown and not counted."""
+        """Return all gauges with their present values."""
         with self._lock:
-            gauges, shown, gaps = deepcopy(self._gauges), dict(self._shown), dict(self._gaps)
-        for receiver in sorted({*chain(*self._outbox.values()), *self._known.get("receiver", ())}):
-            for name in ("pending", "held", "given_up", "oldest_age_seconds"):
-                gauges.set(
-                    f"outbox_{name}", (receiver,), self._outbox.get(name, {}).get(receiver, 0.0)
-                )
-        for comparison in filter(self._known.get("comparison", gaps).__contains__, gaps):
-            for lists, quantiles in gaps[comparison].items():
+            gauges = deepcopy(self._gauges)
+            shown = dict(self._shown)
+            gaps = dict(self._gaps)
+        pending, held, given_up = self._outbox
+        receivers = set(self._names.get("receiver", ())).union(*self._outbox)
+        for receiver in sorted(receivers):
+            count, oldest_s = pending.get(receiver, (0, 0.0))
+            held_count, _ = held.get(receiver, (0, 0.0))
+            gauges.set("outbox_pending", (receiver,), count)
+            gauges.set("outbox_oldest_age_seconds", (receiver,), oldest_s)
+            gauges.set("outbox_held", (receiver,), held_count)
+            gauges.set("outbox_given_up", (receiver,), given_up.get(receiver, 0))
+        comparisons = self._names.get("comparison", gaps)
+        for comparison, quantiles_by_lists in gaps.items():
+            if comparison not in comparisons:
+                continue
+            for lists, quantiles in quantiles_by_lists.items():
                 for q, seconds in quantiles.items():
                     gauges.set("arm_gap_seconds", (comparison, lists, q), seconds)
         for name, value in shown.items():
             gauges.set(name, (), value() if callable(value) else value)
-        if gauges.samples.get("leader") == {
-            (): 0.0
-        }:  # a former leader would go on showing old sizes
+        if gauges.samples.get("leader") == {(): 0.0}:
+            # A former leader does not measure the sizes any more.
             gauges.replace("database_size_bytes", {})
         return gauges
 
 
-def _seconds(times: Mapping[str, timedelta]) -> dict[LabelValues, float]:
-    return {(name,): time.total_seconds() for name, time in times.items()}
+def _seconds(durations: Mapping[str, timedelta]) -> dict[LabelValues, float]:
+    return {(name,): duration.total_seconds() for name, duration in durations.items()}

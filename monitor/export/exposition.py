@@ -1,8 +1,9 @@
-"""Families from the series table, pages of pieces encoded once until they change, and what an ending process leaves behind."""
+"""Metric families: made from the series table, encoded once, and written to a file."""
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,21 +20,21 @@ from monitor.files import replace_file, require_replaceable
 from monitor.redaction import escape_controls
 
 Lines = Mapping[str, tuple[tuple[bytes, bytes], ...]]
-"""By family: what stands above its samples (``# HELP`` and so on), and their lines.
+"""By family: the lines above its samples (``# HELP`` and so on), and the lines of its samples.
 
 Some formats split a family in several.
 """
 
-_HEAD = re.compile(rb"(?:^# .*\n)+", re.MULTILINE)
+_HEAD = re.compile(rb"((?:^# .*\n)+)", re.MULTILINE)
 _END = b"# EOF\n"
 _MOST_FORMATS = 2
-"""In how many formats a piece is kept: Prometheus asks for one, and a person who looks for another."""
+"""A piece is cached in so many formats: one for Prometheus, one for a person's browser."""
 
 LabelValues = tuple[str, ...]
 SampleKey = tuple[str, LabelValues]
 """A series and its labels."""
-# What `visible` writes in place of a character.
-_SPELLED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
+# What `escape_controls` writes in place of a character.
+_ESCAPED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,38 +46,35 @@ class Format:
 
     @classmethod
     def accepted_by(cls, accept: str) -> Self:
-        """The best of those that an Accept header names.
-
-        Plain text where it names none, or makes no sense.
-        """
+        """Return the best format that an Accept header names, plain text if it names none."""
         try:
             return cls(*choose_encoder(accept))
         except (TypeError, ValueError):  # a version such as "1.x"
             return cls(*choose_encoder(""))
 
-    @property
-    def is_open_metrics(self) -> bool:
-        """Whether pages end with a mark."""
-        return self.content_type.startswith("application/openmetrics-text")
-
     def encode(self, families: Iterable[Metric]) -> Lines:
-        """The families' lines."""
-        return {
-            family.name: tuple(_split(self.encoder(FamilyCollector((family,)))))
-            for family in families
-        }
+        """Return the lines of the families."""
+        lines = {}
+        for family in families:
+            page = self.encoder(FamilyCollector((family,))).removesuffix(_END)
+            _, *parts = _HEAD.split(page)
+            lines[family.name] = tuple(zip(parts[::2], parts[1::2], strict=True))
+        return lines
 
     def page(self, pieces: Iterable[Lines], hidden: Container[str] = ()) -> bytes:
-        """One page of all pieces, the lines of each family together, without the ``hidden`` families."""
+        """Return one page of all pieces without the ``hidden`` families.
+
+        The samples of a family are together, also if several pieces have some.
+        """
         joined: dict[bytes, list[bytes]] = {}
         for piece in pieces:
             for name, blocks in piece.items():
                 if name not in hidden:
                     for head, samples in blocks:
                         joined.setdefault(head, [head]).append(samples)
-        return b"".join(part for parts in joined.values() for part in parts) + (
-            _END if self.is_open_metrics else b""
-        )
+        page = b"".join(chain.from_iterable(joined.values()))
+        is_open_metrics = self.content_type.startswith("application/openmetrics-text")
+        return page + _END if is_open_metrics else page
 
 
 class FamilyCollector(Collector):
@@ -86,86 +84,74 @@ class FamilyCollector(Collector):
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """The families."""
+        """Return the families."""
         return self._families
-
-
-def _split(text: bytes) -> Iterable[tuple[bytes, bytes]]:
-    text = text.removesuffix(_END)
-    heads = list(_HEAD.finditer(text))
-    ends = [*(found.start() for found in heads[1:]), len(text)]
-    return ((found[0], text[found.end() : end]) for found, end in zip(heads, ends, strict=True))
 
 
 @dataclass(slots=True)
 class Piece:
-    """Families that belong together, encoded when they are first asked for.
+    """Families that change together. They are encoded for the first page that needs them.
 
     Safe to share between threads.
     """
 
     families: Callable[[], Iterable[Metric]]
-    _kept: dict[str, Lines] = field(default_factory=dict)
+    _encoded: dict[str, Lines] = field(default_factory=dict)
 
     def changed(self) -> None:
-        """Encode them anew next time; to be called after the change."""
-        # A new dict: who encodes at this moment keeps what is out of date in the old one.
-        self._kept = {}
+        """Encode the families again for the next page. Call this after the change."""
+        # A new dict: a thread that encodes now stores its outdated lines in the old one.
+        self._encoded = {}
 
     def lines(self, form: Format) -> Lines:
-        """The families' lines in this format."""
-        kept = self._kept
-        found = kept.get(form.content_type)
-        if found is None:
-            found = form.encode(self.families())
-            if len(kept) >= _MOST_FORMATS:
-                kept.clear()
-            kept[form.content_type] = found
-        return found
+        """Return the lines of the families in this format."""
+        encoded = self._encoded
+        lines = encoded.get(form.content_type)
+        if lines is None:
+            lines = form.encode(self.families())
+            if len(encoded) >= _MOST_FORMATS:
+                encoded.clear()
+            encoded[form.content_type] = lines
+        return lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """How many lie at or below each upper bound, the last of which is ``+Inf``, and the sum over all."""
+    """How many values are at or below each upper bound, the last being ``+Inf``, and their sum."""
 
     buckets: tuple[tuple[str, float], ...]
     total: float
 
 
 class Gauges:
-    """``samples`` gathered by series and labels.
-
-    One given twice is shown once, with the later value.
-    """
+    """``samples`` by series and labels. A later value replaces an earlier one."""
 
     def __init__(self) -> None:
         self.samples: dict[str, dict[LabelValues, Any]] = {}
 
     def set(self, name: str, labels: LabelValues, value: float | Distribution | None) -> None:
-        """Set one sample of the series with that name (without prefix).
-
-        None means there is nothing to show.
-        """
-        if value is not None:
-            self.samples.setdefault(name, {})[labels] = (
-                value if isinstance(value, Distribution) else float(value)
-            )
+        """Set one sample of the series ``name`` (without prefix). None sets nothing."""
+        if value is None:
+            return
+        if not isinstance(value, Distribution):
+            value = float(value)
+        self.samples.setdefault(name, {})[labels] = value
 
     def replace(self, name: str, samples: Mapping[LabelValues, float]) -> None:
-        """Make these the samples of the series, in place of those it had."""
+        """Replace all samples of the series."""
         self.samples[name] = dict(samples)
 
     def families(self, left_out: Container[SampleKey] = ()) -> tuple[Metric, ...]:
-        """The families with at least one sample, in the table's order, without the samples that are left out."""
-        shown = {
-            name: {
-                labels: value
-                for labels, value in self.samples.get(name, {}).items()
-                if (name, labels) not in left_out
-            }
-            for name in SERIES
-        }
-        return tuple(_family(SERIES[name], samples) for name, samples in shown.items() if samples)
+        """Return the families that have samples which are not left out, in the table's order."""
+        families = []
+        for name, series in SERIES.items():
+            samples = {}
+            for labels, value in self.samples.get(name, {}).items():
+                if (name, labels) not in left_out:
+                    samples[labels] = value
+            if samples:
+                families.append(_family(series, samples))
+        return tuple(families)
 
 
 def _family(series: Series, samples: Mapping[LabelValues, float | Distribution]) -> Metric:
@@ -176,24 +162,25 @@ def _family(series: Series, samples: Mapping[LabelValues, float | Distribution])
             raise ValueError(
                 f"{series.name} has the labels {series.labels}, got {len(labels)} values"
             )
-        written = [_written(each) for each in labels]
+        label_values = [*map(_escape_label, labels)]
         if isinstance(value, Distribution):
-            distributions.add_metric(written, list(value.buckets), value.total)
+            distributions.add_metric(label_values, list(value.buckets), value.total)
         else:
-            gauge.add_metric(written, value)
+            gauge.add_metric(label_values, value)
     return distributions if series.kind is Kind.GAUGE_HISTOGRAM else gauge
 
 
-def _written(value: str) -> str:
-    """The label's value without what could steer a terminal."""
-    if escape_controls(value) == value and not _SPELLED.search(value):
+def _escape_label(value: str) -> str:
+    """Escape characters that control a terminal."""
+    escaped = escape_controls(value)
+    if escaped == value and not _ESCAPED.search(value):
         return value
-    # No two values become one, which would make two series one.
+    # Backslashes are doubled, so that two values never become one series.
     return escape_controls(value.replace("\\", r"\\"))
 
 
 def counted(name: str) -> Counter | Histogram:
-    """An unregistered counter or histogram of the table."""
+    """Return a new, unregistered counter or histogram of the table."""
     series = SERIES[name]
     if series.kind is Kind.COUNTER:
         return Counter(series.name, series.help, series.labels, registry=None, unit=series.unit)
@@ -208,74 +195,82 @@ def counted(name: str) -> Counter | Histogram:
 
 
 DAEMON_GAUGES = frozenset({
-    "leader", "lease_epoch", "database_up", "runs_waiting", "database_size_bytes", "certificate_expiry_timestamp_seconds",
-    "config_last_reload_successful", "config_last_reload_success_timestamp_seconds", "prune_last_success_timestamp_seconds",
+    "leader", "lease_epoch", "database_up", "runs_waiting", "database_size_bytes",
+    "certificate_expiry_timestamp_seconds", "config_last_reload_successful",
+    "config_last_reload_success_timestamp_seconds", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
-"""Gauges of a process that goes on."""
-# node_exporter runs under a user of its own.
+"""Gauges that only make sense for a process that goes on."""
+# node_exporter, which reads the file, runs as another user.
 _MODE = 0o644
 
 
 def families_of_comparison(
     families: Iterable[Metric], comparison: str | None
 ) -> tuple[Metric, ...]:
-    """The samples of one comparison; for None, those of no comparison in particular."""
-    kept = (
-        (family, [one for one in family.samples if one.labels.get("comparison") == comparison])
-        for family in families
-    )
-    return tuple(_with(family, samples) for family, samples in kept if samples)
+    """Return the samples of one comparison, or for None the samples without a comparison."""
+    selected = []
+    for family in families:
+        samples = [
+            sample for sample in family.samples if sample.labels.get("comparison") == comparison
+        ]
+        if samples:
+            selected.append(_with_samples(family, samples))
+    return tuple(selected)
 
 
 def write_families(families: Iterable[Metric]) -> bytes:
-    """The families, some of which may share a name, in Prometheus' text format, without timestamps."""
-    text = Format.accepted_by("")
-    return text.page(text.encode([with_counts(family)]) for family in families)
+    """Return the families in Prometheus' text format, without timestamps. Names may repeat."""
+    text_format = Format.accepted_by("")
+    return text_format.page(text_format.encode([with_counts(family)]) for family in families)
 
 
-def _with(family: Metric, samples: Sequence[Sample]) -> Metric:
-    # A copy: the family may be shown elsewhere at the same time.
+def _with_samples(family: Metric, samples: Sequence[Sample]) -> Metric:
+    # A copy: another thread may show the family at the same time.
     copy = Metric(family.name, family.documentation, family.type, family.unit)
     copy.samples = list(samples)
     return copy
 
 
 def with_counts(family: Metric) -> Metric:
-    """The family as node_exporter and Pushgateway take it: a gauge histogram for a histogram, 0 without sum and count."""
+    """Return the family as node_exporter and Pushgateway take it.
+
+    They read a gauge histogram as a histogram, and show 0 unless it has a sum and a count.
+    """
     if family.type != Kind.GAUGE_HISTOGRAM:
         return family
-    ends = {
+    names = {
         f"{family.name}_gsum": f"{family.name}_sum",
         f"{family.name}_gcount": f"{family.name}_count",
     }
-    more = [one._replace(name=ends[one.name]) for one in family.samples if one.name in ends]
-    return _with(family, [*family.samples, *more])
+    samples = list(family.samples)
+    for sample in family.samples:
+        if sample.name in names:
+            samples.append(sample._replace(name=names[sample.name]))
+    return _with_samples(family, samples)
 
 
 def require_textfile(path: Path) -> Path:
-    """The path, if a file can be written there.
+    """Return the path of a textfile for node_exporter.
 
-    ConfigError for a name that node_exporter passes over, or no such place.
+    ConfigError if node_exporter ignores the name, or if no file can be written there.
     """
     if path.suffix != ".prom":
-        msg = (
+        raise ConfigError(
             f"{path} is no textfile for node_exporter, which reads files whose names end in "
             ".prom: give it that ending"
         )
-        raise ConfigError(msg)
     try:
         require_replaceable(path)
     except OSError as error:
-        msg = (
+        raise ConfigError(
             f"{path} cannot be written: {error.strerror}: name a file in a directory that "
             "exists and this user may write to"
-        )
-        raise ConfigError(msg) from None
+        ) from None
     return path
 
 
 def write_textfile(path: Path, page: bytes) -> None:
-    """Replace the file by the page at once, see `replace_file`.
+    """Replace the file by the page in one step.
 
     OSError, with the path, leaves the old file.
     """

@@ -1,18 +1,19 @@
-"""The publisher for Prometheus keeps what the daemon reports.
+"""The publisher for Prometheus: it keeps what the daemon reports, and writes pages of it.
 
-A comparison is rendered once, until it has something new.
+The series of a comparison are made once for each run.
 """
 
 import gzip
 import json
+import math
 import os
 import platform
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, distribution
-from itertools import chain, zip_longest
 
 import prometheus_client
 import structlog
@@ -30,244 +31,203 @@ from monitor.model.rankings import ALL
 from monitor.model.runs import LatestRun
 from monitor.ports import Clock
 
-_PLACES = {
+_SEGMENT_POSITIONS = {
     name: series.labels.index("segment")
     for name, series in SERIES.items()
     if "segment" in series.labels
 }
 
-Known = Mapping[str, datetime | None]
-"""Comparisons that are shown even before they have a run, with the time since when there are."""
+StartTimes = Mapping[str, datetime | None]
+"""The configured comparisons, each with the time since when it is known. None without a clock."""
 log = structlog.get_logger(__name__)
 _VARY = "Accept, Accept-Encoding"
-_LEVEL = 3
-"""Of gzip."""
+_GZIP_LEVEL = 3
 SHOWN_UNCONFIRMED_S = 60.0
-"""How long what was read last is shown while the database cannot be read: a few failures are no reason for gaps."""
+"""How long values read earlier are shown while the database cannot be read.
+
+Short failures then leave no gaps.
+"""
 _OF_PROCESS = DAEMON_GAUGES - {"database_size_bytes"} | {
     "schedule_interval_seconds",
     "stale_after_seconds",
     "arm_gap_seconds",
 }
-# When something happened stays true: what is newer is found by `max`, and how old it is by the
-# reader's clock.
-_FACTS = frozenset({
-    "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds", "run_last_ok_timestamp_seconds",
-    "comparison_since_timestamp_seconds", "prune_last_success_timestamp_seconds",
+# The time of an event stays true without the database. Rules take the newest with `max`, and
+# compute its age from their own clock.
+_EVENT_TIMES = frozenset({
+    "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds",
+    "run_last_ok_timestamp_seconds", "comparison_since_timestamp_seconds",
+    "prune_last_success_timestamp_seconds",
 })  # fmt: skip
 CONFIRMED = frozenset(
-    one.name
-    for name, one in SERIES.items()
-    if one.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM) and name not in _OF_PROCESS | _FACTS
+    series.name
+    for name, series in SERIES.items()
+    if series.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM) and name not in _OF_PROCESS | _EVENT_TIMES
 )
 """Full names of the series that show the state in the database."""
-_Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
-"""What a page is put together from, by the names in `COLLECTORS`."""
 
 
 def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
-    """A comparison's samples that may be left out by segment, the largest first.
+    """Return the samples of a comparison that may be left out, by segment, the largest first.
 
-    Not ``all``, nor what is pending or firing.
+    Samples of the segment ``all`` and of pending or firing alerts are always shown.
     """
     states = gauges.samples.get("alert_state", {})
-    groups: dict[str, list[SampleKey]] = defaultdict(list)
-    for name, place in _PLACES.items():
+    removable: dict[str, list[SampleKey]] = defaultdict(list)
+    for name, position in _SEGMENT_POSITIONS.items():
         for labels in gauges.samples.get(name, {}):
-            is_wanted = name.startswith("alert_") and states.get(labels, 0) > 0
-            if labels[place] != ALL and not is_wanted:
-                groups[labels[place]].append((name, labels))
-    users = {labels[1]: asked for labels, asked in gauges.samples.get("panel_users", {}).items()}
-    return {
-        segment: groups[segment]
-        for segment in sorted(groups, key=lambda each: (-users.get(each, 0), each))
-    }
+            is_active = name.startswith("alert_") and states.get(labels, 0) > 0
+            if labels[position] != ALL and not is_active:
+                removable[labels[position]].append((name, labels))
+    panel = gauges.samples.get("panel_users", {})
+    users = {segment: count for (_, segment), count in panel.items()}
+    by_size = sorted(removable.items(), key=lambda item: (-users.get(item[0], 0), item[0]))
+    return dict(by_size)
 
 
 def choose_segments(
-    found: Mapping[str, Mapping[str, Sequence[SampleKey]]], most: int | None
-) -> dict[str, frozenset[str]]:
-    """Segments to show by comparison, ``most`` series in all: each in turn gets its next one, whole, until one does not fit."""
-    if (
-        most is None
-        or sum(len(each) for of_one in found.values() for each in of_one.values()) <= most
-    ):
-        return {comparison: frozenset(of_one) for comparison, of_one in found.items()}
-    shown: dict[str, set[str]] = {comparison: set() for comparison in found}
-    room = most
-    queues = (
-        [(comparison, *each) for each in of_one.items()]
-        for comparison, of_one in sorted(found.items())
-    )
-    for comparison, segment, samples in filter(None, chain.from_iterable(zip_longest(*queues))):
-        room -= len(samples)
+    removable: Mapping[str, Mapping[str, Sequence[SampleKey]]], most: int | None
+) -> dict[str, set[str]]:
+    """Return the segments to show of each comparison: ``most`` series in all, None for no limit.
+
+    The comparisons take turns, and each turn shows all series of one more segment. The first
+    segment that does not fit ends this.
+    """
+    queue = []
+    for comparison, segments in removable.items():
+        for turn, (segment, samples) in enumerate(segments.items()):
+            queue.append((turn, comparison, segment, len(samples)))
+    shown: dict[str, set[str]] = {comparison: set() for comparison in removable}
+    room = math.inf if most is None else most
+    for _, comparison, segment, size in sorted(queue):
+        room -= size
         if room < 0:
             break
         shown[comparison].add(segment)
-    return {comparison: frozenset(segments) for comparison, segments in shown.items()}
+    return shown
 
 
+@dataclass(eq=False)
 class RunSeries:
-    """The series of one comparison: of its newest run, or None before the first.
+    """The series of a comparison's newest run, or before the first run if ``latest`` is None.
 
-    Made when they are first asked for.
+    They are made for the first page that needs them.
     """
 
-    def __init__(self, comparison: str, latest: LatestRun | None, since: datetime | None) -> None:
-        self.comparison, self.latest, self.since = comparison, latest, since
-        self._made: tuple[frozenset[str], Piece] | None = None
+    comparison: str
+    latest: LatestRun | None
+    since: datetime | None
+    _piece: tuple[set[str], Piece] | None = None
 
     def is_of(self, latest: LatestRun | None, since: datetime | None) -> bool:
-        """Whether these are still the series of this run."""
+        """Whether these are the series of this run."""
         return self.latest is latest and (latest is not None or self.since == since)
 
     @cached_property
     def _gauges(self) -> Gauges:
-        return (
-            gauges_before_runs(self.comparison, self.since)
-            if self.latest is None
-            else gauges_of_run(self.latest)
-        )
+        if self.latest is None:
+            return gauges_before_runs(self.comparison, self.since)
+        return gauges_of_run(self.latest)
 
     @cached_property
     def segments(self) -> Mapping[str, Sequence[SampleKey]]:
-        """The series that may be left out, by segment."""
+        """The samples that may be left out, by segment."""
         return removable_segments(self._gauges)
 
-    def piece(self, shown: frozenset[str]) -> Piece:
-        """The series with those of the ``shown`` segments."""
-        made = self._made
-        if made is None or made[0] != shown:
-            # Without a reference back to this object, which frees all of it once a run follows.
+    def piece(self, shown: set[str]) -> Piece:
+        """Return the series, with the ``shown`` segments."""
+        piece = self._piece
+        if piece is None or piece[0] != shown:
+            # The piece has no reference to this object, so that both are freed after the next run.
             families = partial(
                 _families_of_run, self.comparison, self._gauges, self.segments, shown
             )
-            made = self._made = (shown, Piece(families))
-        return made[1]
-
-    def families(self, shown: frozenset[str]) -> tuple[Metric, ...]:
-        """The same as families."""
-        return _families_of_run(self.comparison, self._gauges, self.segments, shown)
+            piece = (shown, Piece(families))
+            self._piece = piece
+        return piece[1]
 
 
 def _families_of_run(
-    comparison: str,
-    gauges: Gauges,
-    segments: Mapping[str, Sequence[SampleKey]],
-    shown: frozenset[str],
+    comparison: str, gauges: Gauges, segments: Mapping[str, Sequence[SampleKey]], shown: set[str]
 ) -> tuple[Metric, ...]:
-    hidden = (samples for segment, samples in segments.items() if segment not in shown)
-    left_out = set(chain.from_iterable(hidden))
+    left_out: set[SampleKey] = set()
+    for segment, samples in segments.items():
+        if segment not in shown:
+            left_out.update(samples)
     cut = Gauges()
     cut.set("series_cut", (comparison,), len(left_out))
     return (*gauges.families(left_out), *cut.families())
 
 
+@dataclass(frozen=True)
 class Publication:
-    """The newest runs, and ``known`` comparisons without one.
+    """The series of all comparisons at one time. At most ``most`` series of segments are shown."""
 
-    It never changes, and shows ``most`` series of segments.
-    """
-
-    def __init__(
-        self, series: Mapping[str, RunSeries] | None = None, most: int | None = None
-    ) -> None:
-        self._series, self._most = series or {}, most
+    series: Mapping[str, RunSeries] = field(default_factory=dict)
+    most: int | None = None
 
     def followed_by(
-        self, latest: Sequence[LatestRun], known: Known, most: int | None
+        self, latest: Sequence[LatestRun], since: StartTimes, most: int | None
     ) -> "Publication":
-        """The next publication, which takes over the series of each run that it shows already."""
+        """Return the next publication, which takes over the series of unchanged runs.
+
+        It shows the ``latest`` runs, and the comparisons of ``since`` that have no run.
+        """
         runs: dict[str, LatestRun | None] = {one.run.comparison: one for one in latest}
+        for name in since:
+            runs.setdefault(name, None)
         series = {}
-        for name, run in (runs | dict.fromkeys(known.keys() - runs)).items():
-            old, since = self._series.get(name), known.get(name)
-            series[name] = (
-                old if old is not None and old.is_of(run, since) else RunSeries(name, run, since)
-            )
+        for name, run in runs.items():
+            of_run = self.series.get(name)
+            if of_run is None or not of_run.is_of(run, since.get(name)):
+                of_run = RunSeries(name, run, since.get(name))
+            series[name] = of_run
         return Publication(series, most)
 
     @property
     def latest(self) -> list[LatestRun]:
         """The newest runs."""
-        return [one.latest for one in self._series.values() if one.latest is not None]
+        return [series.latest for series in self.series.values() if series.latest is not None]
 
     @cached_property
-    def _shown(self) -> Mapping[str, frozenset[str]]:
-        return choose_segments(
-            {name: one.segments for name, one in self._series.items()}, self._most
-        )
+    def _shown(self) -> Mapping[str, set[str]]:
+        removable = {name: series.segments for name, series in self.series.items()}
+        return choose_segments(removable, self.most)
 
     @property
     def pieces(self) -> list[Piece]:
-        """What a page shows of each comparison."""
-        return [one.piece(self._shown[name]) for name, one in self._series.items()]
-
-    def families(self) -> Iterable[Metric]:
-        """The same as families, those of each comparison by themselves."""
-        return (
-            family
-            for name, one in self._series.items()
-            for family in one.families(self._shown[name])
-        )
+        """One piece of a page for each comparison."""
+        return [series.piece(self._shown[name]) for name, series in self.series.items()]
 
 
 def find_revision() -> str:
-    """The commit, as the image says in RANKWATCH_REVISION, or as pip noted it when it installed from a repository."""
-    if given := os.environ.get("RANKWATCH_REVISION"):
-        return given
+    """Return the commit of this installation.
+
+    The image has it in RANKWATCH_REVISION. pip stores it when it installs from a repository.
+    """
+    revision = os.environ.get("RANKWATCH_REVISION")
+    if revision:
+        return revision
     try:
-        noted = json.loads(distribution("rankwatch").read_text("direct_url.json") or "{}")
+        origin = json.loads(distribution("rankwatch").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
         return "unknown"
-    return str(noted.get("vcs_info", {}).get("commit_id", "unknown"))
-
-
-class _Page:
-    """Parts, each by itself: one that fails is left out of this page, counted, and logged when it begins to fail."""
-
-    def __init__(self, parts: _Parts) -> None:
-        series = SERIES["collector_errors_total"]
-        self._parts, self._errors = (
-            parts,
-            prometheus_client.Counter(series.name, series.help, series.labels, registry=None),
-        )
-        self._failing: frozenset[str] = frozenset()
-        for name in parts:
-            self._errors.labels(name)
-
-    def render(self, form: Format, hidden: Container[str]) -> bytes:
-        """The page without the ``hidden`` families."""
-        found: list[Lines] = []
-        failing = set()
-        for name, part in self._parts.items():
-            try:
-                found.extend(list(part(form)))
-            except Exception:
-                failing.add(name)
-                self._errors.labels(name).inc()
-                if name not in self._failing:
-                    log.exception("metrics left out of the page", collector=name)
-        self._failing = frozenset(failing)
-        found.append(form.encode(self._errors.collect()))
-        return form.page(found, hidden)
+    return str(origin.get("vcs_info", {}).get("commit_id", "unknown"))
 
 
 class PrometheusPublisher(DaemonMetrics):
-    """What the daemon counts and what was published, over a registry of its own.
+    """All series of the daemon. Thread-safe: no method raises or waits.
 
-    Thread-safe; nothing raises or waits.
-
-    Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock`` nothing
-    goes stale.
+    Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock`` values
+    read from the database are shown for ever.
     """
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
         super().__init__()
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # in the text format they would be gauges of their own
+        # In the text format the creation times would be gauges of their own.
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._clock = clock
-        self._monotonic = clock.monotonic if clock else lambda: 0.0
-        self._doubted_at_s: float | None = None
+        self._unconfirmed_since_s: float | None = None
         build = SERIES["build_info"]
         labels = {
             "version": version,
@@ -275,25 +235,26 @@ class PrometheusPublisher(DaemonMetrics):
             "python_version": platform.python_version(),
         }
         self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=labels)
-        self._since: Mapping[str, datetime | None] = {}
+        self._since: StartTimes = {}
         self._most: int | None = None
-        self._publication = (
-            Publication()
-        )  # swapped whole: a scrape sees one publication, never parts of two
-        aside = (
-            prometheus_client.CollectorRegistry()
-        )  # these three insist on a registry of their own
-        of_process = (
-            prometheus_client.ProcessCollector(registry=aside),
-            prometheus_client.PlatformCollector(registry=aside),
-            prometheus_client.GCCollector(registry=aside),
+        # Always replaced as a whole: a scrape never sees parts of two publications.
+        self._publication = Publication()
+        registry = prometheus_client.CollectorRegistry()  # these three collectors need one
+        parts: list[Callable[[Format], Iterable[Lines]]] = [self._results, self.lines]
+        for collector in (
+            prometheus_client.ProcessCollector(registry=registry),
+            prometheus_client.PlatformCollector(registry=registry),
+            prometheus_client.GCCollector(registry=registry),
+        ):
+            parts.append(partial(_collect, collector))
+        self._parts = dict(zip(COLLECTORS, parts, strict=True))
+        self._failing: set[str] = set()
+        errors = SERIES["collector_errors_total"]
+        self._errors = prometheus_client.Counter(
+            errors.name, errors.help, errors.labels, registry=None
         )
-        parts: tuple[Callable[[Format], Iterable[Lines]], ...] = (
-            self._results,
-            self.lines,
-            *(partial(_collected, each) for each in of_process),
-        )
-        self._page = _Page(dict(zip(COLLECTORS, parts, strict=True)))
+        for name in COLLECTORS:
+            self._errors.labels(name)
 
     def watch(
         self,
@@ -305,77 +266,88 @@ class PrometheusPublisher(DaemonMetrics):
         pings: Sequence[str] = (),
         max_series: int | None = None,
     ) -> None:
-        """Set the known names: their counters exist from 0, others vanish.
+        """Set the configured names. Their counters exist from 0, those of other names disappear.
 
-        ``max_series``: most of segments, None for all.
-
-        ``intervals``: the longest time between slots, ``stale_after``: how long no run may end ok;
-        alert rules use both.
+        ``max_series`` limits the series of segments, None for no limit. Alert rules use
+        ``intervals``, the longest time between slots, and ``stale_after``, the longest time without
+        an ok run.
         """
         now = self._clock.now() if self._clock else None
-        self._since, self._most = (
-            {name: self._since.get(name, now) for name in comparisons},
-            max_series,
-        )
+        self._since = {name: self._since.get(name, now) for name in comparisons}
+        self._most = max_series
         names = {"comparison": comparisons, "receiver": receivers, "ping": pings}
-        self.know(names, intervals or {}, stale_after or {})
-        self._show([one for one in self._publication.latest if one.run.comparison in self._since])
+        self.set_names(names, intervals or {}, stale_after or {})
+        latest = self._publication.latest
+        self._show([one for one in latest if one.run.comparison in self._since])
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
-        """Replace everything shown about comparisons by these.
-
-        A comparison that is not among them disappears.
-        """
+        """Replace all results by these. The series of other comparisons disappear."""
         self._show(latest)
-        # What is published was just read: it passes for the present again.
-        self._doubted_at_s = None
+        # These were just read from the database.
+        self._unconfirmed_since_s = None
 
     def _show(self, latest: Sequence[LatestRun]) -> None:
         self._publication = self._publication.followed_by(latest, self._since, self._most)
 
     def _results(self, form: Format) -> list[Lines]:
-        return [
-            form.encode((self._build,)),
-            *(piece.lines(form) for piece in self._publication.pieces),
-        ]
+        lines = [form.encode((self._build,))]
+        for piece in self._publication.pieces:
+            lines.append(piece.lines(form))
+        return lines
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
         """Count an error of the database by its kind."""
-        # Everything but a conflict among writers puts what was read before in doubt.
-        if trouble is not DatabaseTrouble.CONFLICT and self._doubted_at_s is None:
-            self._doubted_at_s = self._monotonic()
+        # After a conflict between writers the values read before are still right.
+        if (
+            self._clock
+            and trouble is not DatabaseTrouble.CONFLICT
+            and self._unconfirmed_since_s is None
+        ):
+            self._unconfirmed_since_s = self._clock.monotonic()
         self.count("database_errors_total", trouble)
 
     @property
     def _hidden(self) -> Container[str]:
-        """Families that the database neither confirms nor did until `SHOWN_UNCONFIRMED_S` ago."""
-        doubted_at_s = self._doubted_at_s
-        return (
-            ()
-            if doubted_at_s is None or self._monotonic() - doubted_at_s < SHOWN_UNCONFIRMED_S
-            else CONFIRMED
-        )
+        """Families whose values the database did not confirm for `SHOWN_UNCONFIRMED_S`."""
+        since_s = self._unconfirmed_since_s
+        if not self._clock or since_s is None:
+            return ()
+        is_recent = self._clock.monotonic() - since_s < SHOWN_UNCONFIRMED_S
+        return () if is_recent else CONFIRMED
 
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
-        """The page for these request headers, and its own."""
+        """Return the page for these request headers, and the headers of the answer.
+
+        A part that fails is left out and counted. It is logged when it begins to fail.
+        """
         form = Format.accepted_by(accept)
-        body, headers = (
-            self._page.render(form, self._hidden),
-            {"Content-Type": form.content_type, "Vary": _VARY},
-        )
+        lines = []
+        failing = set()
+        for name, part in self._parts.items():
+            try:
+                lines += list(part(form))
+            except Exception:
+                failing.add(name)
+                self._errors.labels(name).inc()
+                if name not in self._failing:
+                    log.exception("metrics left out of the page", collector=name)
+        self._failing = failing
+        lines.append(form.encode(self._errors.collect()))
+        body = form.page(lines, self._hidden)
+        headers = {"Content-Type": form.content_type, "Vary": _VARY}
         if gzip_accepted(accept_encoding):
-            return gzip.compress(body, compresslevel=_LEVEL, mtime=0), {
-                **headers,
-                "Content-Encoding": "gzip",
-            }
+            body = gzip.compress(body, compresslevel=_GZIP_LEVEL, mtime=0)
+            headers["Content-Encoding"] = "gzip"
         return body, headers
 
     def final(self) -> tuple[Metric, ...]:
-        """What a process leaves behind when it ends: see `monitor.export.exposition`."""
+        """Return the families that make sense after the process has ended."""
         of_daemon = {SERIES[name].name for name in DAEMON_GAUGES}
-        families = (self._build, *self._publication.families(), *self.gauges().families())
+        families = [self._build, *self.gauges().families()]
+        for piece in self._publication.pieces:
+            families += piece.families()
         return tuple(family for family in families if family.name not in of_daemon)
 
 
-def _collected(collector: Collector, form: Format) -> Iterable[Lines]:
+def _collect(collector: Collector, form: Format) -> Iterable[Lines]:
     return (form.encode(collector.collect()),)

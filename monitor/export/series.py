@@ -15,11 +15,11 @@ from monitor.model.runs import RunStatus
 
 PREFIX = "rankwatch_"
 COLLECTORS = ("results", "daemon", "process", "platform", "gc")
-"""What a page is put together from, each by itself: one that fails takes none of the others with it."""
+"""The parts of a page. A page leaves out a part that fails, and shows the others."""
 FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
-"""Statuses that a finished run can have."""
+"""Statuses of a finished run."""
 OWNERS = ("comparison", "receiver", "ping")
-"""First labels that name something in the configuration."""
+"""First labels whose values are names in the configuration."""
 
 
 class Kind(StrEnum):
@@ -41,49 +41,58 @@ class Series:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()  # upper bounds of a histogram
-    values: tuple[
-        Iterable[str], ...
-    ] = ()  # all that each label behind the `owner` can hold: then a counter exists from 0
+    values: tuple[Iterable[str], ...] = ()
+    """All values of each label after the `owner`. With them a counter can be shown from 0."""
 
     @property
     def owner(self) -> str | None:
-        """Which of `OWNERS` is the first label."""
-        return next((owner for owner in OWNERS if self.labels[:1] == (owner,)), None)
+        """The first label, if it is one of `OWNERS`."""
+        if self.labels and self.labels[0] in OWNERS:
+            return self.labels[0]
+        return None
 
     @property
     def starts_at_zero(self) -> bool:
-        """Whether it is shown before anything was counted: what may appear later cannot be seen to rise."""
+        """Whether it is shown before the first count, so that Prometheus sees the first rise."""
         return bool(self.labels) and len(self.labels) == len(self.values) + (self.owner is not None)
 
     @property
     def unit(self) -> str:
-        """The unit that the name ends in; empty where it has none."""
+        """The unit at the end of the name, or an empty string."""
         stem = self.name.removesuffix("_total")
-        return next(
-            (unit for unit in ("seconds", "ratio", "bytes") if stem.endswith(f"_{unit}")), ""
-        )
+        for unit in ("seconds", "ratio", "bytes"):
+            if stem.endswith(f"_{unit}"):
+                return unit
+        return ""
 
 
 def _series(
     kind: Kind,
     labels: str,
-    text: str,
+    meaning: str,
     buckets: tuple[float, ...] = (),
     values: tuple[Iterable[str], ...] = (),
 ) -> Callable[..., Series]:
-    """A series that wants its name; ``{}`` in the text stands for the values of its last label."""
-    known = ", ".join(f"`{value}`" for value in (values[-1] if values else ()))
+    """Return a series without its name.
+
+    ``{}`` in the meaning is replaced by the values of the last label.
+    """
+    last_values: Iterable[str] = ()
+    if values:
+        last_values = values[-1]
+    listed = ", ".join(f"`{value}`" for value in last_values)
     return partial(
         Series,
         kind=kind,
-        help=text.format(known),
+        help=meaning.format(listed),
         labels=tuple(labels.split()),
         buckets=buckets,
         values=values,
     )
 
 
-_G, _C, _H, _D, _I = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM, Kind.GAUGE_HISTOGRAM, Kind.INFO
+_GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+_DISTRIBUTION, _INFO = Kind.GAUGE_HISTOGRAM, Kind.INFO
 _SIMILARITY = "comparison segment metric"
 _ALERT = "comparison alert segment severity"
 _RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -92,319 +101,296 @@ _STAGE_S = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 
 _TABLE = {
     "build_info": _series(
-        _I,
+        _INFO,
         "version revision python_version",
-        (
-            "Always 1; the labels name the version of rankwatch, the commit it was built from, and "
-            "the Python it runs on."
-        ),
+        "Always 1; the labels name the version of rankwatch, the commit it was built from, and "
+        "the Python it runs on.",
     ),
     # What the newest finished run measured. Absent unless that run is ok.
     "similarity_mean": _series(
-        _G, _SIMILARITY, "Mean similarity of baseline and candidate over the users compared."
+        _GAUGE, _SIMILARITY, "Mean similarity of baseline and candidate over the users compared."
     ),
-    "similarity_standard_error": _series(_G, _SIMILARITY, "Standard error of the mean similarity."),
-    "similarity_quantile": _series(_G, f"{_SIMILARITY} q", "Quantile q of the users' similarity."),
+    "similarity_standard_error": _series(
+        _GAUGE, _SIMILARITY, "Standard error of the mean similarity."
+    ),
+    "similarity_quantile": _series(
+        _GAUGE, f"{_SIMILARITY} q", "Quantile q of the users' similarity."
+    ),
     "similarity_share_below_ratio": _series(
-        _G,
+        _GAUGE,
         f"{_SIMILARITY} floor",
         "Share of users, from 0 to 1, whose similarity is strictly below the floor.",
     ),
     "similarity_users": _series(
-        _G, _SIMILARITY, "Users behind the similarity: those with a defined score."
+        _GAUGE, _SIMILARITY, "Users behind the similarity: those with a defined score."
     ),
     "similarity_distribution": _series(
-        _D,
+        _DISTRIBUTION,
         "comparison metric",
-        (
-            "Users of segment all by similarity, in buckets up to `le`; `_gsum` and `_gcount` give "
-            "the mean."
-        ),
+        "Users of segment all by similarity, in buckets up to `le`; `_gsum` and `_gcount` give "
+        "the mean.",
     ),
     "similarity_undefined_users": _series(
-        _G, _SIMILARITY, "Users compared whose score is undefined."
+        _GAUGE, _SIMILARITY, "Users compared whose score is undefined."
     ),
     "similarity_by_chance": _series(
-        _G,
+        _GAUGE,
         "comparison metric",
-        (
-            "Similarity to expect of two random lists of k items from the catalogue. Absent where "
-            "it is not known."
-        ),
+        "Similarity to expect of two random lists of k items from the catalogue. Absent if it is "
+        "unknown.",
     ),
     "noise_floor_mean": _series(
-        _G, _SIMILARITY, "Mean similarity of the baseline to itself (noise floor)."
+        _GAUGE, _SIMILARITY, "Mean similarity of the baseline to itself (noise floor)."
     ),
     "noise_floor_users": _series(
-        _G, _SIMILARITY, "Users with a candidate list and two baseline lists."
+        _GAUGE, _SIMILARITY, "Users with a candidate list and two baseline lists."
     ),
     "noise_floor_untrusted": _series(
-        _G,
+        _GAUGE,
         "comparison",
-        "1 where the noise floor is not to be trusted, and so is neither shown nor judged, else 0.",
+        "1 if the noise floor is not trusted, and therefore neither shown nor judged, else 0.",
     ),
     "over_floor_mean": _series(
-        _G,
+        _GAUGE,
         _SIMILARITY,
-        (
-            "Mean over noise_floor_users: how much farther the candidate is from the baseline than "
-            "that from itself."
-        ),
+        "Mean excess over noise_floor_users: distance from candidate to baseline minus distance "
+        "from the baseline to itself.",
     ),
     "over_floor_standard_error": _series(
-        _G, _SIMILARITY, "Standard error of over_floor_mean, users being paired."
+        _GAUGE, _SIMILARITY, "Standard error of over_floor_mean, from differences within each user."
     ),
     "arm_metric": _series(
-        _G,
+        _GAUGE,
         "comparison segment arm metric",
-        (
-            "Value of a metric of one arm as a whole, such as its coverage of the catalogue. "
-            "Absent where it is undefined."
-        ),
+        "Value of a metric of one arm, such as its coverage of the catalogue. Absent if it is "
+        "undefined.",
     ),
     "unlabelled_runs": _series(
-        _G,
+        _GAUGE,
         "comparison",
-        "Ok runs whose measures of relevance are missing because labels have not arrived.",
+        "Ok runs without metrics of relevance, because labels have not arrived.",
     ),
     "model_version_info": _series(
-        _G,
+        _GAUGE,
         "comparison arm model_version",
-        (
-            "Always 1; the version of an arm's model as of the newest finished run. Absent where "
-            "nothing tells it."
-        ),
+        "Always 1; the version of an arm's model in the newest finished run. Absent if it is "
+        "unknown.",
     ),
-    # How much of the panel the newest finished run could compare. Absent when the run failed before
-    # it knew.
-    "panel_users": _series(_G, "comparison segment", "Users asked for by the newest finished run."),
-    "paired_users": _series(_G, "comparison segment", "Users whose two lists could be compared."),
+    # Coverage of the newest finished run. Absent if the run failed before it was measured.
+    "panel_users": _series(
+        _GAUGE, "comparison segment", "Users asked for by the newest finished run."
+    ),
+    "paired_users": _series(
+        _GAUGE, "comparison segment", "Users whose two lists could be compared."
+    ),
     "coverage_users": _series(
-        _G,
+        _GAUGE,
         "comparison segment arm reason",
-        (
-            "Users whose list was absent or imperfect. Segment all has every reason; other "
-            "segments only reasons that occurred."
-        ),
+        "Users whose list was absent or imperfect. Segment all has every reason; other segments "
+        "only reasons that occurred.",
     ),
-    # Where alerts stand.
-    "alert_state": _series(_G, _ALERT, "0 quiet, 1 pending, 2 firing."),
+    # States of alerts.
+    "alert_state": _series(_GAUGE, _ALERT, "0 quiet, 1 pending, 2 firing."),
     "alert_judged": _series(
-        _G,
+        _GAUGE,
         _ALERT,
-        (
-            "1 when the newest finished run could judge the rule; 0 on no data, too few users, an "
-            "error or a run that is not ok."
-        ),
+        "1 when the newest finished run could judge the rule; 0 on no data, too few users, an "
+        "error or a run that is not ok.",
     ),
     "alert_value": _series(
-        _G, _ALERT, "Value the rule last judged. Absent unless the newest finished run is ok."
+        _GAUGE, _ALERT, "Value the rule last judged. Absent unless the newest finished run is ok."
     ),
     "alert_users": _series(
-        _G, _ALERT, "Users behind the value the rule last judged. Absent together with it."
+        _GAUGE, _ALERT, "Users behind the value the rule last judged. Absent together with it."
     ),
-    "alert_threshold": _series(_G, _ALERT, "Threshold beyond which the rule is in breach."),
+    "alert_threshold": _series(_GAUGE, _ALERT, "Threshold beyond which the rule is in breach."),
     "alert_expected": _series(
-        _G,
+        _GAUGE,
         _ALERT,
-        "Value that a rule that learns expected of the newest finished run. Absent while it learns.",
+        "Value that a learned rule expected of the newest finished run. Absent while it learns.",
     ),
     "alert_normal_lower": _series(
-        _G,
+        _GAUGE,
         _ALERT,
-        (
-            "Lower end of what a rule that learns held for normal in the newest finished run. "
-            "Absent while it learns."
-        ),
+        "Lower end of the range that a learned rule expected of the newest finished run. Absent "
+        "while it learns.",
     ),
-    "alert_normal_upper": _series(_G, _ALERT, "Upper end of the same."),
+    "alert_normal_upper": _series(_GAUGE, _ALERT, "Upper end of that range."),
     # Runs.
     "run_status": _series(
-        _G,
+        _GAUGE,
         "comparison status",
         "1 for the status of the newest finished run, 0 for the others; all 0 before the first.",
     ),
     "run_last_slot_timestamp_seconds": _series(
-        _G, "comparison", "Slot of the newest finished run."
+        _GAUGE, "comparison", "Slot of the newest finished run."
     ),
     "run_last_finished_timestamp_seconds": _series(
-        _G, "comparison", "When the newest finished run ended."
+        _GAUGE, "comparison", "When the newest finished run ended."
     ),
     "run_last_ok_timestamp_seconds": _series(
-        _G, "comparison", "When a run last ended ok. Absent until one has."
+        _GAUGE, "comparison", "When a run last ended ok. Absent until one has."
     ),
     "comparison_since_timestamp_seconds": _series(
-        _G,
+        _GAUGE,
         "comparison",
-        (
-            "Since when there is the comparison: slot of its oldest stored run; without one, when "
-            "this process first read of it."
-        ),
+        "Start of the comparison: slot of its oldest stored run. Without a run, when this process "
+        "first read its configuration.",
     ),
     "stale_after_seconds": _series(
-        _G,
+        _GAUGE,
         "comparison",
-        (
-            "How long no run may end ok before `Stale` fires where it is not ignored: "
-            "`conditions.stale.after` runs, one deadline."
-        ),
+        "Time without an ok run after which `Stale` fires, unless it is ignored: "
+        "`conditions.stale.after` runs and one deadline.",
     ),
     "schedule_interval_seconds": _series(
-        _G,
+        _GAUGE,
         "comparison",
-        "Longest time between two slots of the schedule. Absent where the schedule does not say.",
+        "Longest time between two slots of the schedule. Absent if it is unknown.",
     ),
     "runs_total": _series(
-        _C,
+        _COUNTER,
         "comparison status",
-        "Runs ended by this process, or found abandoned by it.",
+        "Runs that this process ended or marked as abandoned.",
         values=(FINISHED,),
     ),
     "slots_skipped_total": _series(
-        _C,
+        _COUNTER,
         "comparison reason",
-        "Slots that did not run: missed (no daemon was there), overlap (the last run had not "
+        "Slots without a run: missed (no daemon was running), overlap (the last run had not "
         "ended) or busy (too many runs waited for `concurrent_runs`).",
         values=(("missed", "overlap", "busy"),),
     ),
     "runs_waiting": _series(
-        _G, "", "Runs that are due and wait until fewer than `concurrent_runs` are under way."
+        _GAUGE, "", "Runs that are due and wait because `concurrent_runs` are running."
     ),
-    "run_duration_seconds": _series(_H, "comparison", "Time from claim to end of a run.", _RUN_S),
+    "run_duration_seconds": _series(
+        _HISTOGRAM, "comparison", "Time from claim to end of a run.", _RUN_S
+    ),
     "stage_duration_seconds": _series(
-        _H, "comparison stage", "Time spent in each stage of a run.", _STAGE_S
+        _HISTOGRAM, "comparison stage", "Time spent in each stage of a run.", _STAGE_S
     ),
     "schedule_lag_seconds": _series(
-        _H, "comparison", "Time from a slot to the start of its run.", _LAG_S
+        _HISTOGRAM, "comparison", "Time from a slot to the start of its run.", _LAG_S
     ),
     "pull_duration_seconds": _series(
-        _H,
+        _HISTOGRAM,
         "comparison arm",
-        "Time an arm took to answer for all users; over HTTP all keep step.",
+        "Time an arm took to answer for all users. Over HTTP the arms wait for each other.",
         _STAGE_S,
         values=(Arm,),
     ),
     "arm_gap_seconds": _series(
-        _G,
+        _GAUGE,
         "comparison lists q",
-        (
-            "Quantile q of the time between a user's baseline and `candidate` or `noise_floor` "
-            "lists, as they came over HTTP."
-        ),
+        "Quantile q of the time between the HTTP answers with a user's baseline list and with the "
+        "`candidate` or `noise_floor` list.",
     ),
     "source_errors_total": _series(
-        _C,
+        _COUNTER,
         "comparison arm reason",
-        "Users whose list could not be had or was imperfect: {}.",
+        "Users whose list was absent or imperfect: {}.",
         values=(Arm, CoverageReason),
     ),
-    # Leading.
-    "leader": _series(
-        _G, "", "1 while this daemon is sure to lead, 0 while it stands by or cannot be sure."
-    ),
+    # Leadership.
+    "leader": _series(_GAUGE, "", "1 while this daemon is certain that it leads, else 0."),
     "lease_epoch": _series(
-        _G, "", "Epoch of the leader's lease, as this daemon last saw it; grows at each takeover."
+        _GAUGE,
+        "",
+        "Epoch of the leader's lease that this daemon last read. It grows at each takeover.",
     ),
     # Delivery and configuration.
     "notifications_total": _series(
-        _C,
+        _COUNTER,
         "receiver outcome",
-        (
-            "Deliveries: sent, retry (will be tried again), dead (given up for good) or dropped "
-            "(need not be sent any more)."
-        ),
+        "Deliveries: sent, retry (will be tried again), dead (given up) or dropped (no longer "
+        "needed).",
         values=(("sent", "retry", "dead", "dropped"),),
     ),
     "delivery_errors_total": _series(
-        _C, "receiver reason", "Attempts to deliver that failed: {}.", values=(DeliveryTrouble,)
+        _COUNTER,
+        "receiver reason",
+        "Attempts to deliver that failed: {}.",
+        values=(DeliveryTrouble,),
     ),
     "pings_total": _series(
-        _C,
+        _COUNTER,
         "ping outcome",
-        "Dead-man pings: sent, failed (given up) or dropped (pushed out by newer ones).",
+        "Dead-man pings: sent, failed (given up) or dropped (replaced by newer ones).",
         values=(("sent", "failed", "dropped"),),
     ),
-    "outbox_pending": _series(_G, "receiver", "Deliveries waiting to be sent."),
+    "outbox_pending": _series(_GAUGE, "receiver", "Deliveries that wait to be sent."),
     "outbox_held": _series(
-        _G,
+        _GAUGE,
         "receiver",
-        "Firings held back: silenced, in maintenance, muted, or inhibited by another alert.",
+        "Firings that wait: silenced, in maintenance, muted, or inhibited by another alert.",
     ),
     "outbox_given_up": _series(
-        _G, "receiver", "Deliveries that were given up for good within the last hour."
+        _GAUGE, "receiver", "Deliveries that were given up within the last hour."
     ),
     "outbox_oldest_age_seconds": _series(
-        _G, "receiver", "Age of the oldest delivery waiting; 0 when none waits."
+        _GAUGE, "receiver", "Age of the oldest delivery that waits, 0 if none waits."
     ),
-    "database_up": _series(_G, "", "1 while the database can be read and written, else 0."),
+    "database_up": _series(_GAUGE, "", "1 while the database can be read and written, else 0."),
     "database_errors_total": _series(
-        _C, "reason", "Errors of the database: {}.", values=(DatabaseTrouble,)
+        _COUNTER, "reason", "Errors of the database: {}.", values=(DatabaseTrouble,)
     ),
     "database_size_bytes": _series(
-        _G,
+        _GAUGE,
         "kind",
-        (
-            "Bytes on disk that each kind of data takes, looked up every hour: {}. Shown by the "
-            "daemon that leads."
-        ),
+        ("Bytes on disk of each kind of data, measured every hour: {}. Only the leader shows it."),
         values=(DataKind,),
     ),
     "pruned_rows_total": _series(
-        _C,
+        _COUNTER,
         "kind",
-        (
-            "Old rows that were deleted. On PostgreSQL, where scores are deleted by partition, "
-            "about how many."
-        ),
+        "Old rows that were deleted. An estimate on PostgreSQL, where scores are deleted by "
+        "partition.",
         values=(DataKind,),
     ),
     "prune_last_success_timestamp_seconds": _series(
-        _G, "", "When old rows were last deleted. Absent until they first were."
+        _GAUGE, "", "When old rows were last deleted. Absent before the first time."
     ),
     "clock_jumps_total": _series(
-        _C, "", "Jumps of the wall clock by more than 5 s, a machine's sleep among them."
+        _COUNTER, "", "Jumps of the wall clock by more than 5 s, also when the machine sleeps."
     ),
     "watchdog_restarts_total": _series(
-        _C,
+        _COUNTER,
         "part",
-        "What hung and was begun anew: {}.",
+        "Parts that hung and were restarted: {}.",
         values=(("run", "scheduler", "delivery", "housekeeping"),),
     ),
     "series_cut": _series(
-        _G, "comparison", "Series of segments that this page leaves out because of `max_series`."
+        _GAUGE,
+        "comparison",
+        "Series of segments that this page leaves out because of `max_series`.",
     ),
     "collector_errors_total": _series(
-        _C, "collector", "Parts of this page that could not be made: {}.", values=(COLLECTORS,)
+        _COUNTER, "collector", "Errors of the parts of this page: {}.", values=(COLLECTORS,)
     ),
     "config_last_reload_successful": _series(
-        _G, "", "1 when the configuration file last read is the one in force, else 0."
+        _GAUGE, "", "1 if the configuration in force is the one last read, else 0."
     ),
     "config_last_reload_success_timestamp_seconds": _series(
-        _G, "", "When a configuration was last put in force."
+        _GAUGE, "", "When the configuration was last put in force."
     ),
     "certificate_expiry_timestamp_seconds": _series(
-        _G,
+        _GAUGE,
         "",
-        (
-            "When the first of the certificates that are shown with these pages ends. Absent "
-            "without TLS."
-        ),
+        ("When the first certificate of this server expires. Absent without TLS."),
     ),
 }
 
 SERIES: dict[str, Series] = {
     name: series(name=f"{PREFIX}{name}") for name, series in _TABLE.items()
 }
-"""The table by name without prefix."""
+"""The series by name without prefix."""
 
 
 def series_reference() -> str:
-    """The table as Markdown, one line a series, for the README."""
-    head = "| series | type | labels | meaning |\n|---|---|---|---|\n"
-    return head + "".join(
-        (
-            f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | "
-            f"{one.help} |\n"
-        )
-        for one in SERIES.values()
-    )
+    """Return the table as Markdown for the README."""
+    lines = ["| series | type | labels | meaning |\n|---|---|---|---|\n"]
+    for series in SERIES.values():
+        labels = ", ".join(f"`{label}`" for label in series.labels)
+        lines.append(f"| `{series.name}` | {series.kind} | {labels} | {series.help} |\n")
+    return "".join(lines)

@@ -1,4 +1,4 @@
-"""`compare` and `compare_many`: two lists, or many users' lists, to scores."""
+"""`compare` and `compare_many`: scores of two lists, or of many users' lists."""
 
 import sys
 import warnings
@@ -34,7 +34,7 @@ from monitor.metrics import (
     score_all,
     typical_length,
 )
-from monitor.model.arrays import Floats, Rows
+from monitor.model.arrays import Rows
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, RankingTable
 from monitor.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
@@ -62,7 +62,7 @@ Numbers = Sequence[float | None] | npt.NDArray[Any] | pd.Series | pd.Index
 class PairScores(dict[str, float]):
     """A dict of scores by metric.
 
-    ``lists`` are the baseline's and the candidate's as they were measured, ids as text.
+    ``lists`` are the baseline's and the candidate's list as they were compared, with ids as text.
     """
 
     lists: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
@@ -77,29 +77,32 @@ class PairScores(dict[str, float]):
 
 
 def draw_pair(
-    baseline: Sequence[str], candidate: Sequence[str], titles: Mapping[str, str], said: str
+    baseline: Sequence[str], candidate: Sequence[str], titles: Mapping[str, str], caption: str
 ) -> Plot:
-    """The slope chart of two lists, of long ones the first items, below what is said of them."""
+    """The slope chart of two lists, with a caption above. Long lists are cut."""
     longest = max(len(baseline), len(candidate))
-    said += f"; the first {_SHOWN} of {longest:,} places" if longest > _SHOWN else ""
+    if longest > _SHOWN:
+        caption += f"; the first {_SHOWN} of {longest:,} places"
     chart = draw_slopes(baseline[:_SHOWN], candidate[:_SHOWN], titles=titles)
-    return Plot(Markup().join((element("p", said), chart)))
+    return Plot(Markup().join((element("p", caption), chart)))
 
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
-    """The metrics meant by one or several names.
+    """The metrics of one or several names.
 
-    MetricError for an unknown one, InputError for none at all.
+    Raises MetricError for an unknown metric, and InputError if there is none.
     """
+    if isinstance(metrics, str | Metric):
+        metrics = (metrics,)
     try:
-        given = (metrics,) if isinstance(metrics, str | Metric) else tuple(metrics)
+        names = tuple(metrics)
     except TypeError:
         raise InputError(
             f"metrics must be a name or several, such as rbo(p=0.9), not {metrics!r}"
         ) from None
-    if not given:
+    if not names:
         raise InputError("metrics is empty: name at least one, such as rbo(p=0.9)")
-    return tuple(metric if isinstance(metric, Metric) else parse(metric) for metric in given)
+    return tuple(name if isinstance(name, Metric) else parse(name) for name in names)
 
 
 def require_needs(
@@ -108,9 +111,9 @@ def require_needs(
     item_weights: object,
     relevance: object,
 ) -> None:
-    """MetricError for a metric that needs what was not given, saying how to give it."""
+    """Raise MetricError for a metric whose data are missing, with the argument to pass."""
     is_given = {
-        Need.SCORES: any(part.scores is not None for part in lists),
+        Need.SCORES: any(table.scores is not None for table in lists),
         Need.ITEM_WEIGHTS: item_weights is not None,
         Need.RELEVANCE: relevance is not None,
     }
@@ -120,27 +123,29 @@ def require_needs(
 
 
 def read_k(k: int | None) -> int | None:
-    """How many items to look at, None for all.
+    """How many items of each list to compare, None for all.
 
-    InputError for what is no whole number of at least 1.
+    Raises InputError unless it is an integer of at least 1.
     """
-    return None if k is None else min(_read_count(k, "k", "use None for whole lists"), sys.maxsize)
+    if k is None:
+        return None
+    return min(_read_count(k, "k", "use None for whole lists"), sys.maxsize)
 
 
 def read_catalogue(catalogue: int | None, listed: int) -> int:
-    """How many items could be listed: as given, else as many as are.
+    """How many items can be listed. The default is the number of listed items.
 
-    InputError when it is fewer.
+    Raises InputError if ``catalogue`` is less than that.
     """
     if catalogue is None:
         return listed
     size = _read_count(
-        catalogue, "catalogue", "give the number of items that could be listed, or None"
+        catalogue, "catalogue", "give the number of items that can be listed, or None"
     )
     if size < listed:
         raise InputError(
-            f"catalogue is {size}, but {listed} different items are listed: give how many could "
-            "be, or None"
+            f"catalogue is {size}, but {listed} different items are listed: give the number of "
+            "items that can be listed, or None"
         )
     return size
 
@@ -154,7 +159,7 @@ def _read_count(value: object, name: str, otherwise: str) -> int:
 
 
 @refuses_broken_text
-def compare(  # noqa: PLR0913 - what is known beside the lists, one argument each
+def compare(  # noqa: PLR0913 - one argument for each kind of data
     a: Ranking,
     b: Ranking,
     metrics: str | Metric | Sequence[str | Metric] = DEFAULT_METRICS,
@@ -165,95 +170,102 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     relevance: Any = None,  # noqa: ANN401 - item -> grade, or items
     no_item: Collection[int | str] = (),
 ) -> PairScores:
-    """How alike two best-first lists of item ids are: a dict of one number by canonical metric name, NaN where undefined.
+    """Compare two best-first lists of item ids: a dict of scores by canonical metric name.
 
-    A notebook shows it with both lists; see `plot_pair`.
+    A score is NaN if it is undefined. A notebook shows the result with both lists; see `plot_pair`.
 
-    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Ids are integers or text, also as
-    UTF-8 bytes, UUIDs, and whole decimals and floats that are exact in their type. A whole number equals the text that spells
-    it: 1, 1.0 and "1" are one item, "01" is another. There is a warning where one list's ids are numbers, the other's text, and
-    not one is in both. Lists are cut to ``k`` (None, or a k beyond the lists: not at all), then later duplicates are dropped.
+    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Ids are
+    integers or text. Text may be UTF-8 bytes or UUIDs. Integers may be decimals and floats that are
+    exact in their type. A whole number equals the text that spells it: 1, 1.0 and "1" are one item,
+    "01" is another. There is a warning if one list's ids are numbers, the other's are text, and no
+    id is in both. Lists are cut to ``k`` (None, or a k beyond the lists: not at all). Then later
+    duplicates are dropped.
 
-    ``scores``: a score for each item of both lists, NaN or None where there is none, or None for a list without. They never
-    reorder a list. Neighbours with equal scores are tied: what is left of the lists is measured with tied items in the order of
-    their ids (ascending as text, then by the name of their type), or as tied by a metric that handles ties. Where scores rise
-    down the list the list rules all the same. Any number may be a score, negative and infinite ones too.
+    ``scores``: a score for each item of both lists. A score is NaN or None if there is none. A list
+    without scores has None. Scores never reorder a list, even if they rise down the list.
+    Neighbours with equal scores are tied. Most metrics take tied items in the order of their ids:
+    ascending as text, then by the name of their type. Metrics that handle ties use the ties. Any
+    number may be a score, including negative and infinite ones.
 
-    ``item_weights``: item -> weight, as a dict, a Series or a frame of two columns. Every listed item must have a weight above
-    0, from 1e-50 to 1e50; items that are not listed may have any.
+    ``item_weights``: item -> weight, as a dict, a Series or a frame of two columns. Every listed
+    item must have a weight above 0, from 1e-50 to 1e50. Weights of items that are not listed are
+    ignored.
 
-    ``relevance``: the user's {item: grade}, or the relevant items, grade 1 each; grades are finite and at least 0. The ideal
-    list is made of all graded items, cut to ``k`` and to a metric's depth.
+    ``relevance``: the user's {item: grade}, or the relevant items, with grade 1 each. Grades are
+    finite and at least 0. The ideal list contains all graded items, cut to ``k`` and to a metric's
+    depth.
 
-    ``no_item``: values that only fill up short lists, such as -1. They are left out, with their scores.
+    ``no_item``: values that only pad short lists, such as -1. They are dropped with their scores.
 
-    InputError for what is no list (a string, a set, a generator, a list of lists), a value that is no id, k under 1, and
-    scores, weights or grades that cannot be read so; MetricError for an unknown metric, or one that needs what was not given.
+    Raises InputError for a value that is no list, such as a string, a set, a generator or a list of
+    lists. It also raises InputError for a value that is no id, for k below 1, and for scores,
+    weights or grades that cannot be read. Raises MetricError for an unknown metric, or a metric
+    whose data are missing.
 
     >>> compare(["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
     {'overlap': 1.0}
     """
-    wanted, depth, lists = read_metrics(metrics), read_k(k), _read_pair(a, b, scores, no_item)
+    wanted = read_metrics(metrics)
+    depth = read_k(k)
+    lists = _read_pair(a, b, scores, no_item)
     require_needs(wanted, lists, item_weights, relevance)
+    row = np.zeros(1, dtype=np.intp)
     pairs = encode_pairs(
         lists,
-        (np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)),
+        (row, row),
         depth,
         None if item_weights is None else read_item_weights(item_weights),
         None if relevance is None else read_graded_items(relevance),
     )
     _warn_of_mismatches(pairs)
     _, batch, _ = next(chunks_of_pairs(pairs))
-    found = PairScores(
-        {name: float(values[0]) for name, values in score_all(batch, wanted).items()}
-    )
-    found.lists = (
+    pair_scores = PairScores()
+    for name, values in score_all(batch, wanted).items():
+        pair_scores[name] = float(values[0])
+    pair_scores.lists = (
         decode(batch.baseline[0], pairs.vocabulary),
         decode(batch.candidate[0], pairs.vocabulary),
     )
-    return found
+    return pair_scores
 
 
 def plot_pair(
     a: Ranking, b: Ranking, k: int | None = None, *, titles: Mapping[Hashable, str] | None = None
 ) -> Plot:
-    """Both lists side by side as `compare` measures them.
+    """Both lists side by side, as `compare` compares them.
 
-    ``titles`` by item replace ids. ``html`` of it can be saved.
+    ``titles`` replace ids, by item. The ``html`` of the result can be saved.
     """
-    found = compare(a, b, k=k)
-    return draw_pair(
-        *found.lists, {str(item): title for item, title in (titles or {}).items()}, found.words
-    )
+    scores = compare(a, b, k=k)
+    titles_by_id = {str(item): title for item, title in (titles or {}).items()}
+    return draw_pair(*scores.lists, titles_by_id, scores.words)
 
 
 def _read_pair(
     a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None, no_item: Collection[int | str]
 ) -> tuple[RankingTable, RankingTable]:
-    first, second = read_rows([a], "the first list"), read_rows([b], "the second list")
-    scores = (None, None) if scores is None else scores
-    if not isinstance(scores, tuple | list) or len(scores) != 2:  # noqa: PLR2004 - the two arms
-        raise InputError(
-            "scores must be two lists of numbers, one for each list; None for a list without scores"
-        )
-    first, second = (
-        _with_scores(first, scores[0], "the first list"),
-        _with_scores(second, scores[1], "the second list"),
-    )
+    first = read_rows([a], "the first list")
+    second = read_rows([b], "the second list")
+    if scores is not None:
+        if not isinstance(scores, tuple | list) or len(scores) != 2:  # noqa: PLR2004 - the two arms
+            raise InputError(
+                "scores must be two lists of numbers, one for each list; None for a list without "
+                "scores"
+            )
+        first = _with_scores(first, scores[0], "the first list")
+        second = _with_scores(second, scores[1], "the second list")
     return without_items(first, no_item), without_items(second, no_item)
 
 
 def _with_scores(lists: RankingTable, scores: Numbers | None, what: str) -> RankingTable:
-    found = (
-        None
-        if scores is None
-        else read_scores([scores], np.diff(lists.offsets), f"scores of {what}")
-    )
-    return replace(lists, scores=found)
+    if scores is None:
+        return lists
+    values = read_scores([scores], np.diff(lists.offsets), f"scores of {what}")
+    return replace(lists, scores=values)
 
 
 @refuses_broken_text
-def compare_many(  # noqa: PLR0913 - half of them only rename columns
+def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     baseline: Rankings,
     candidate: Rankings,
     metrics: str | Metric | Sequence[str | Metric] = DEFAULT_METRICS,
@@ -271,93 +283,116 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     no_item: Collection[int | str] = (),
     progress: Callable[[int], object] | None = None,
 ) -> pd.DataFrame:
-    """How alike the two lists of each user are: a frame indexed by user with one float column a metric, NaN where undefined.
+    """Compare the two lists of each user: a frame indexed by user with a float column a metric.
 
-    Each arm is a dict or Series of user -> list, a long frame (columns ``user``, ``item``, ``rank``, smallest rank best;
-    with ``rank=None`` rows stand best first), a wide frame (``user`` and a list column ``items``, or a column a rank:
-    ``rec_0``, ``rec_1`` and so on under any name), a 2-D array or a sequence of lists (users are then the row numbers). A
-    frame is one of pandas, an Arrow table or record batch, or whatever has the Arrow PyCapsule protocol, such as a polars
-    frame. ``user_id`` and ``item_id`` stand for ``user`` and ``item`` in frames that have no such column, and the other way
-    round. The arms may differ in shape. Lists may be of any length (rows of a 2-D array are as long as it is wide: -1 is an
-    id like any other, unless ``no_item=[-1]`` says that it is none); they are cut to ``k`` (None: not at all), then later
-    duplicates are dropped. Ids of items and users are equal as in `compare`: 1 and "1" are one. Ids are coded once: whole
-    numbers from 0 to 2**31 - 1 and categorical or dictionary columns almost for nothing, text that Arrow holds (tables, ``str``
-    columns) in 30 to 200 nanoseconds an id,
-    in 10 to 60 by machine code.
+    A score is NaN if it is undefined. Each arm is one of
 
-    Scores are read where a long frame has a column ``score`` or a wide one a list column ``scores``, each list as long as the
-    items' (None: do not look). See `compare` for what they mean. A long frame with scores and without ranks is ordered by
-    them, best first, where none may be missing; equal ones by id. An arm without scores has no ties.
+    - a dict or Series of user -> list,
+    - a long frame with columns ``user``, ``item``, ``rank``. The smallest rank is best. With
+      ``rank=None`` the rows of a user are best first,
+    - a wide frame with ``user`` and a list column ``items``, or a column a rank: ``rec_0``,
+      ``rec_1`` and so on, under any name,
+    - a 2-D array or a sequence of lists, with the row numbers as users.
 
-    ``item_weights`` as in `compare`. ``relevance``: user -> {item: grade}, user -> items (grade 1 each), or a long frame with
-    columns ``user``, ``item`` and, if grades differ, ``grade`` or ``relevance``; of an item
-    that a user graded twice the highest counts. A user whom it does not know is undefined to the metrics that need it.
+    A frame is one of pandas, an Arrow table or record batch, or an object with the Arrow PyCapsule
+    protocol, such as a polars frame. ``user_id`` and ``item_id`` replace ``user`` and ``item`` in
+    frames without such a column, and the other way round. The arms may differ in shape.
 
-    The index is named as the baseline's users are: ``user``, or its index where it is a Series that names it. Rows come in
-    the baseline's order. Users of one arm alone are left out, with a warning; ``frame.attrs`` has them as ``only_baseline`` and
-    ``only_candidate`` (tuples of users), beside ``duplicated_baseline`` and ``duplicated_candidate`` (how many of the
-    compared lists held duplicates), ``id_mismatches`` (as dicts: why hardly any id is in both arms, and items that fill
-    up lists; there is a warning of each), ``catalogue`` (the items that could be listed: as given, else as many as either arm
-    lists), and ``by_chance`` (by metric the mean that unrelated lists would have: of the length that nine in ten of the
-    compared lists have, drawn from the catalogue; None where lists are more ragged than that or longer than 1000, or the
-    metric needs more than lists). ``progress`` is called with the number of users done since the last call.
+    Lists may have any length. Rows of a 2-D array have its width: -1 is an id unless
+    ``no_item=[-1]`` excludes it. Lists are cut to ``k`` (None: not at all), then later duplicates
+    are dropped. Ids of items and users are equal as in `compare`: 1 and "1" are one. Integers from
+    0 to 2**31 - 1 and categorical or dictionary columns cost almost no time to code. Text in Arrow
+    (tables, ``str`` columns) costs 30 to 200 nanoseconds an id, or 10 to 60 with machine code.
 
-    InputError for shapes, columns, ids or users that cannot be read so, when both arms have users and share none, and for two
-    2-D arrays of different height; MetricError for an unknown metric, or one that needs what was not given.
+    Scores are in a column ``score`` of a long frame, or in a list column ``scores`` of a wide one.
+    Each list of scores has the length of the list of items. None means to ignore such columns.
+    `compare` describes the meaning of scores. A long frame with scores and without ranks is ordered
+    by its scores, best first, equal ones by id. No score may be missing then. An arm without scores
+    has no ties.
+
+    ``item_weights`` is as in `compare`. ``relevance`` is user -> {item: grade}, user -> items
+    (grade 1 each), or a long frame with columns ``user``, ``item`` and optionally ``grade`` or
+    ``relevance``. If a user graded an item twice, the highest grade counts. Metrics that need
+    relevance are undefined for users without grades.
+
+    The index has the name of the baseline's user column, or of its index if it is a Series with a
+    named index. Rows are in the baseline's order. Users of only one arm are left out, with a
+    warning. ``frame.attrs`` contains
+
+    - ``only_baseline`` and ``only_candidate``: the users that were left out (tuples),
+    - ``duplicated_baseline`` and ``duplicated_candidate``: the number of compared lists with
+      duplicates,
+    - ``id_mismatches``, as dicts: why hardly any id is in both arms, and items that pad lists.
+      There is a warning for each,
+    - ``catalogue``: the number of items that can be listed, by default the number of items in
+      either arm's lists,
+    - ``by_chance``: by metric the mean score of unrelated lists, drawn from the catalogue, of the
+      length that nine in ten of the compared lists have. It is None if there is no such length, if
+      lists are longer than 1000, or if the metric needs more than lists.
+
+    ``progress`` is called with the number of users done since the last call.
+
+    Raises InputError for shapes, columns, ids or users that cannot be read, and for two 2-D arrays
+    of different height. It also raises InputError if both arms have users and share none. Raises
+    MetricError for an unknown metric, or a metric whose data are missing.
     """
-    wanted, depth = read_metrics(metrics), read_k(k)
+    wanted = read_metrics(metrics)
+    depth = read_k(k)
     columns = FrameColumns(user=user, item=item, rank=rank, items=items, score=score, scores=scores)
-    given = zip(Arm, (baseline, candidate), strict=True)
-    first, second = (without_items(read_lists(data, columns, arm), no_item) for arm, data in given)
-    lists = (first, second)
-    if all(isinstance(data, np.ndarray) for data in (baseline, candidate)) and len(lists[0]) != len(
-        lists[1]
-    ):
-        msg = (
-            f"baseline has {len(lists[0])} rows and candidate {len(lists[1])}: 2-D arrays need "
-            "a row for each user"
+    lists = (
+        without_items(read_lists(baseline, columns, Arm.BASELINE), no_item),
+        without_items(read_lists(candidate, columns, Arm.CANDIDATE), no_item),
+    )
+    heights = len(lists[0]), len(lists[1])
+    are_arrays = isinstance(baseline, np.ndarray) and isinstance(candidate, np.ndarray)
+    if are_arrays and heights[0] != heights[1]:
+        raise InputError(
+            f"baseline has {heights[0]} rows and candidate {heights[1]}: 2-D arrays need a row for "
+            "each user"
         )
-        raise InputError(msg)
     require_needs(wanted, lists, item_weights, relevance)
     pairs = encode_pairs(
         lists,
-        _join(*lists),
+        _join_users(*lists),
         depth,
         None if item_weights is None else read_item_weights(item_weights),
         None if relevance is None else read_relevance(relevance, user, item),
     )
     mismatches = _warn_of_mismatches(pairs)
     size = read_catalogue(catalogue, len(distinct_items(*(arm.codes for arm in pairs.arms))))
-    frame = _frame(lists, pairs, *_score(pairs, wanted, progress))
+    frame = _score_pairs(lists, pairs, wanted, progress)
     _warn_of_users_alone(frame)
-    own = baseline.index.name if isinstance(baseline, pd.Series) else None
-    frame.index.name = user if own is None else own
-    frame.attrs["id_mismatches"] = tuple(
-        map(asdict, (*mismatches, *_warn_of_unlike_users(lists, pairs)))
-    )
+    frame.index.name = user
+    if isinstance(baseline, pd.Series) and baseline.index.name is not None:
+        frame.index.name = baseline.index.name
+    mismatches += _warn_of_unlike_users(lists, pairs)
+    length = typical_length(np.concatenate(pairs.lengths))
+    frame.attrs["id_mismatches"] = tuple(map(asdict, mismatches))
     frame.attrs["catalogue"] = size
-    frame.attrs["by_chance"] = chance_scores(wanted, typical_length(pairs.lengths), size)
+    frame.attrs["by_chance"] = chance_scores(wanted, length, size)
     return frame
 
 
 def _warn_of_users_alone(frame: pd.DataFrame) -> None:
-    if counts := {
-        arm: len(frame.attrs[f"only_{arm}"]) for arm in Arm if frame.attrs[f"only_{arm}"]
-    }:
-        told = " and ".join(
-            f"{count:,} in {arm} alone (attrs['only_{arm}'])" for arm, count in counts.items()
-        )
+    counts = []
+    for arm in Arm:
+        count = len(frame.attrs[f"only_{arm}"])
+        if count:
+            counts.append(f"{count:,} in {arm} alone (attrs['only_{arm}'])")
+    if counts:
         warnings.warn(
-            f"{len(frame):,} users were compared, and left out {told}", UserWarning, stacklevel=4
+            f"{len(frame):,} users were compared, and left out {' and '.join(counts)}",
+            UserWarning,
+            stacklevel=4,
         )
 
 
 def _warn_of_mismatches(pairs: CodedPairs) -> tuple[IdMismatch, ...]:
-    compares = IdComparison()
-    compares.add(pairs.arms, pairs.vocabulary, pairs.k)
-    for each in compares.mismatches:
-        warnings.warn(write_mismatch(each, Surface.PYTHON), UserWarning, stacklevel=4)
-    return compares.mismatches
+    compared = IdComparison()
+    compared.add(pairs.arms, pairs.vocabulary, pairs.k)
+    for mismatch in compared.mismatches:
+        warnings.warn(write_mismatch(mismatch, Surface.PYTHON), UserWarning, stacklevel=4)
+    return compared.mismatches
 
 
 def _warn_of_unlike_users(
@@ -365,52 +400,44 @@ def _warn_of_unlike_users(
 ) -> tuple[IdMismatch, ...]:
     if len(pairs.rows[0]) >= LEAST_COMMON * min(map(len, lists)):
         return ()
-    found = find_user_mismatch(lists[0].users, lists[1].users)
-    if found is None:
+    mismatch = find_user_mismatch(lists[0].users, lists[1].users)
+    if mismatch is None:
         return ()
-    warnings.warn(write_mismatch(found, Surface.PYTHON), UserWarning, stacklevel=4)
-    return (found,)
+    warnings.warn(write_mismatch(mismatch, Surface.PYTHON), UserWarning, stacklevel=4)
+    return (mismatch,)
 
 
-def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
+def _join_users(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
     """Rows of the users that both arms have, in the baseline's order."""
-    found = find_users(baseline.users, candidate.users)
-    shared = np.flatnonzero(found >= 0)
+    rows = find_users(baseline.users, candidate.users)
+    shared = np.flatnonzero(rows >= 0)
     if len(baseline) and len(candidate) and not len(shared):
         mismatch = find_user_mismatch(baseline.users, candidate.users)
-        raise InputError(
-            "no user is in both arms"
-            if mismatch is None
-            else write_mismatch(mismatch, Surface.PYTHON)
-        )
-    return shared, found[shared]
+        if mismatch is None:
+            raise InputError("no user is in both arms")
+        raise InputError(write_mismatch(mismatch, Surface.PYTHON))
+    return shared, rows[shared]
 
 
-def _score(
-    pairs: CodedPairs, metrics: Sequence[Metric], progress: Callable[[int], object] | None
-) -> tuple[dict[str, Floats], npt.NDArray[np.int64]]:
-    """Scores of the pairs, and how many lists of each arm held duplicates."""
-    scores = {str(metric): np.empty(len(pairs.rows[0])) for metric in metrics}
-    duplicated = np.zeros(2, dtype=np.int64)
-    for rows, batch, repeats in chunks_of_pairs(pairs):
-        for name, values in score_all(batch, metrics).items():
-            scores[name][rows] = values
-        duplicated += repeats
-        if progress is not None:
-            progress(len(rows))
-    return scores, duplicated
-
-
-def _frame(
+def _score_pairs(
     lists: tuple[RankingTable, RankingTable],
     pairs: CodedPairs,
-    scores: dict[str, Floats],
-    duplicated: npt.NDArray[np.int64],
+    metrics: Sequence[Metric],
+    progress: Callable[[int], object] | None,
 ) -> pd.DataFrame:
+    """Scores of the pairs, with the users of one arm and the number of duplicated lists."""
+    scores = {str(metric): np.empty(len(pairs.rows[0])) for metric in metrics}
+    duplicated = np.zeros(2, dtype=np.int64)
+    for rows, batch, counts in chunks_of_pairs(pairs):
+        for name, values in score_all(batch, metrics).items():
+            scores[name][rows] = values
+        duplicated += counts
+        if progress is not None:
+            progress(len(rows))
     frame = pd.DataFrame(scores, index=lists[0].users[pairs.rows[0]])
-    for arm, part, taken, count in zip(Arm, lists, pairs.rows, duplicated.tolist(), strict=True):
-        alone = np.ones(len(part), dtype=np.bool_)
-        alone[taken] = False
-        frame.attrs[f"only_{arm}"] = tuple(part.users[alone].tolist())
-        frame.attrs[f"duplicated_{arm}"] = count
+    for place, arm in enumerate(Arm):
+        is_alone = np.ones(len(lists[place]), dtype=np.bool_)
+        is_alone[pairs.rows[place]] = False
+        frame.attrs[f"only_{arm}"] = tuple(lists[place].users[is_alone].tolist())
+        frame.attrs[f"duplicated_{arm}"] = int(duplicated[place])
     return frame

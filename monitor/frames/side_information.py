@@ -1,4 +1,4 @@
-"""What is known beside the lists: weights of items, and what users found relevant."""
+"""Read data about items and users: weights of items, and what users found relevant."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -30,49 +30,47 @@ _ITEM_WEIGHTS = "item_weights"
 _SHOWN = 5
 
 Weights = Mapping[Any, float] | pd.Series | pd.DataFrame | ArrowTable
-"""Item -> weight, a Series with items for its index, or a frame or Arrow table of two columns: items and weights."""
+"""Item -> weight, a Series with items as index, or a frame or Arrow table of items and weights."""
 
 
 _RELEVANCE = "relevance"
 _GRADES = ("grade", "relevance")
 Graded = Mapping[Any, Any] | pd.DataFrame | ArrowTable
-"""User -> {item: grade}, user -> items (grade 1 each), or a long frame or Arrow table of users, items and grades (optional)."""
+"""User -> {item: grade}, user -> items (grade 1 each), or a long frame or Arrow table.
+
+A table has users, items and optionally grades.
+"""
 
 
 def read_item_weights(data: Weights) -> ItemWeights:
-    """Weights from any of the shapes; InputError for anything else, or for an item that has two."""
+    """Weights from any of the shapes.
+
+    Raises InputError for anything else, and for an item with two weights.
+    """
     if isinstance(data, Mapping):
-        items, weights = (
-            from_objects(list(data), _ITEM_WEIGHTS),
-            pd.Series(list(data.values()), dtype=object),
-        )
+        items: Ids = from_objects(list(data), _ITEM_WEIGHTS)
+        weights = pd.Series(list(data.values()), dtype=object)
     elif isinstance(data, pd.Series):
-        items, weights = from_array(data.index.to_series(), _ITEM_WEIGHTS), data
+        items = from_array(data.index.to_series(), _ITEM_WEIGHTS)
+        weights = data
     else:
         items, weights = _read_weights_frame(data)
-    index = (
-        pd.Index(list(map(equality_key, items)), dtype=object, tupleize_cols=False)
-        if items.dtype == object
-        else pd.Index(items)
-    )
+    index: pd.Index = pd.Index(items)
+    if items.dtype == object:
+        index = pd.Index(list(map(equality_key, items)), dtype=object, tupleize_cols=False)
     if index.has_duplicates:
-        msg = (
-            f"item_weights: item {index[index.duplicated()].tolist()[0]!r} stands twice: give "
-            "each item one weight"
-        )
-        raise InputError(msg)
+        twice = index[index.duplicated()].tolist()[0]
+        raise InputError(f"item_weights: item {twice!r} has two weights: give each item one weight")
     return ItemWeights(items=items, weights=as_scores(weights, _ITEM_WEIGHTS))
 
 
 def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
     frame = as_frame(data, _ITEM_WEIGHTS)
     if not isinstance(frame, pd.DataFrame):
-        kind = type(data).__name__
-        msg = (
-            f"item_weights is of type {kind}: expected a dict of item -> weight, a Series or a "
-            "frame of two columns"
+        raise InputError(
+            f"item_weights is of type {type(data).__name__}: expected a dict of item -> weight, a "
+            "Series or a frame of two columns"
         )
-        raise InputError(msg)
     item = find_column("item", frame.columns)
     if {item, "weight"} <= set(frame.columns):
         frame = frame[[item, "weight"]]
@@ -87,33 +85,33 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
 def require_weights(
     listed: Sequence[Integers], weighted: Codes, weights: Floats, vocabulary: pd.Index | None
 ) -> None:
-    """InputError, with how many and which, unless every listed item (both arms' codes) has a valid weight."""
-    good = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
-    missing = pd.unique(
-        np.concatenate([codes[~np.isin(codes, weighted[good])] for codes in listed])
-    )
+    """Raise InputError unless every listed item (both arms' codes) has a valid weight.
+
+    The error names the number of items without one, and the first of them.
+    """
+    is_valid = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
+    items = distinct_items(*listed)
+    missing = items[~np.isin(items, weighted[is_valid])]
     if not len(missing):
         return
-    bad = {
-        int(code): f"{weight:g}"
-        for code, weight in zip(weighted[~good], weights[~good], strict=True)
-    }
-    some = zip(ids_of(missing[:_SHOWN], vocabulary), missing[:_SHOWN].tolist(), strict=True)
-    shown_items = ", ".join(f"{item!r} ({bad.get(code, 'no weight')})" for item, code in some)
+    weight_of = dict(zip(weighted.tolist(), weights.tolist(), strict=True))
+    examples = []
+    first = missing[:_SHOWN]
+    for item, code in zip(ids_of(first, vocabulary), first.tolist(), strict=True):
+        weight = f"{weight_of[code]:g}" if code in weight_of else "no weight"
+        examples.append(f"{item!r} ({weight})")
     raise InputError(
-        f"item_weights: {len(missing)} of {len(distinct_items(*listed))} listed items have no "
-        f"weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, such as {shown_items}: give every "
-        "listed item one, or leave such items out of the lists"
+        f"item_weights: {len(missing)} of {len(items)} listed items have no weight from "
+        f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, such as {', '.join(examples)}: give every listed "
+        "item one, or leave such items out of the lists"
     )
 
 
 def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTable:
     """Graded items of each user, from any of the shapes.
 
-    Of an item graded twice the highest grade counts.
-
-    A frame's grades are in ``grade`` or ``relevance``, else 1. InputError for any other shape, or a
-    grade below 0.
+    If an item is graded twice, the highest grade counts. A frame's grades are in ``grade`` or
+    ``relevance``, else they are 1. Raises InputError for any other shape, and for a grade below 0.
     """
     if isinstance(data, Mapping):
         graded = _read_mapping(data)
@@ -126,19 +124,20 @@ def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTab
             )
         graded = _read_frame(frame, user, item)
     _check_grades(graded)
-    has_each_once = isinstance(data, Mapping) and graded.items.dtype != object
-    return graded if has_each_once else _keep_highest(graded)
+    if isinstance(data, Mapping) and graded.items.dtype != object:
+        return graded  # a mapping grades no item twice
+    return _keep_highest(graded)
 
 
 def read_graded_items(data: Any) -> RelevanceTable:  # noqa: ANN401 - item -> grade, or items
-    """The same for one user: {item: grade}, or the items."""
+    """Graded items of one user: {item: grade}, or the items."""
     graded = _read_mapping({0: data})
     _check_grades(graded, is_one_user=True)
     return _keep_highest(graded)
 
 
 def _keep_highest(graded: RelevanceTable) -> RelevanceTable:
-    """The highest grade of each item that a user graded."""
+    """Each item that a user graded once, with its highest grade."""
     (codes,), _ = encode(graded.items)
     owners = np.repeat(np.arange(len(graded)), np.diff(graded.offsets))
     order = best_of_each(owners, codes, graded.grades)
@@ -166,8 +165,8 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
     if isinstance(row, Mapping):
         return row
     if isinstance(row, str | bytes | pd.Series | pd.DataFrame) or not isinstance(row, Iterable):
-        # A Series may hold the items or, by item, the grades; guessing wrong would look like
-        # nothing relevant.
+        # A Series may contain items, or grades by item. A wrong guess would look like no relevant
+        # items.
         msg = (
             f"relevance: found a value of type {type(row).__name__} where a user's items, or "
             "item -> grade, were expected"
@@ -183,10 +182,10 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
 
 
 def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> RelevanceTable:
-    named = [name for name in _GRADES if name in frame.columns]
-    if len(named) > 1:
+    names = [name for name in _GRADES if name in frame.columns]
+    if len(names) > 1:
         raise InputError("relevance has both columns grade and relevance: drop one")
-    grade = named[0] if named else None
+    grade = names[0] if names else None
     columns = FrameColumns(user=user, item=item, rank=None, items=item, score=grade, scores=None)
     lists = read_long(frame, columns, _RELEVANCE)
     grades = np.ones(len(lists.items)) if lists.scores is None else lists.scores
@@ -197,13 +196,15 @@ def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> Relevanc
 
 def _check_grades(graded: RelevanceTable, *, is_one_user: bool = False) -> None:
     grades = graded.grades
-    if not len(odd := np.flatnonzero(~(np.isfinite(grades) & (grades >= 0)))):
+    wrong = np.flatnonzero(~(np.isfinite(grades) & (grades >= 0)))
+    if not len(wrong):
         return
-    row = int(np.searchsorted(graded.offsets, odd[0], side="right")) - 1
-    user, item = graded.users[row : row + 1].tolist()[0], graded.items.take(odd[:1]).tolist()[0]
+    row = int(np.searchsorted(graded.offsets, wrong[0], side="right")) - 1
+    user = graded.users[row : row + 1].tolist()[0]
+    item = graded.items.take(wrong[:1]).tolist()[0]
     whose = "" if is_one_user else f" for user {user!r}"
     raise InputError(
-        f"relevance: {len(odd)} grades are not finite numbers of at least 0, such as "
-        f"{grades[odd[0]]:g} of item {item!r}{whose}: use 0 for what is known to be irrelevant, "
+        f"relevance: {len(wrong)} grades are not finite numbers of at least 0, such as "
+        f"{grades[wrong[0]]:g} of item {item!r}{whose}: use 0 for what is known to be irrelevant, "
         "and leave out what is not known"
     )

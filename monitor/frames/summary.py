@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from markupsafe import Markup
+from pandas.api.extensions import ExtensionArray
 
 from monitor.charts.bars import draw_histogram
 from monitor.charts.svg import Plot, element
@@ -34,85 +35,82 @@ SegmentsBy = (
     | Sequence[Any]
     | Hashable
 )
-"""Segment by user, a table of users, or one a row of the frame, or the name of a column or index level of the frame."""
+"""Segment by user, a table of users, a segment a row, or the name of a column or index level."""
 
 
 @refuses_broken_text
 def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame:
     """Summary of the scores of `compare_many`: a row a metric, or a metric and segment.
 
-    Columns: ``n`` users with a score, ``n_undefined`` without, ``mean``, ``standard_error`` (s /
-        sqrt(n), NaN for n under 2),
-    ``p05``, ``p25``, ``median``, ``p75``, ``p95`` (interpolated linearly), and ``by_chance``, the
-        mean that unrelated lists
-    would have, where the frame has it. All numbers are NaN where n is 0.
+    Columns: ``n`` users with a score, ``n_undefined`` without, ``mean``, ``standard_error``
+    (s / sqrt(n), NaN for n below 2), ``p05``, ``p25``, ``median``, ``p75`` and ``p95``. Quantiles
+    are interpolated linearly. ``by_chance`` is the mean of unrelated lists, if the frame has it.
+    All numbers are NaN if n is 0.
 
-    ``by``: the users' segments, as a dict or Series of user -> segment, an array or list of one
-    segment a row, the name of a column or index level of the frame, or a table of users (pandas,
-    Arrow, polars): each further column splits them anew, into segments such as ``country=DE``. Its
-    users stand in the column that is named as the scores' index (``user`` and ``user_id`` are one
-    name), else in its index. The index is then metric and segment, ``all`` first, segments in the
-    order of their text; users without a segment (None, NaN, or not in the dict) count in ``all``
-    only.
+    ``by``: the users' segments. It is a dict or Series of user -> segment, or an array or list with
+    one segment a row. It may also be the name of a column or index level of the frame, or a table
+    of users (pandas, Arrow, polars). In a table, each column makes segments such as ``country=DE``.
+    The column with the users has the name of the scores' index (``user`` and ``user_id`` are one
+    name). Without such a column the users are the table's index.
 
-    InputError for a ``by`` that names nothing, is not as long as the frame, or knows none of its
-    users, and for a column of scores that holds no numbers.
+    The index is then metric and segment. ``all`` comes first, and segments are in the order of
+    their text. Users without a segment (None, NaN, or not in the dict) count in ``all`` only.
+
+    Raises InputError if ``by`` names nothing, differs in length from the frame, or has none of its
+    users. It also raises InputError for a column of scores without numbers.
     """
-    columns, segments = _read(frame, by)
+    columns, segments = _read_frame(frame, by)
     chance = frame.attrs.get("by_chance", {})
     rows, keys = [], []
     for name, values in columns.items():
-        for segment, chosen in segments.items():
+        for segment, segment_rows in segments.items():
             keys.append((name, segment))
-            rows.append({**_row(values[chosen]), "by_chance": chance.get(name)})
-    found = pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(keys, names=["metric", "segment"]))
-    found["by_chance"] = found["by_chance"].astype(np.float64)
-    return found.droplevel("segment") if by is None else found
+            rows.append({**_summary_row(values[segment_rows]), "by_chance": chance.get(name)})
+    table = pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(keys, names=["metric", "segment"]))
+    table = table.astype(dict.fromkeys(table.columns.drop(["n", "n_undefined"]), np.float64))
+    return table.droplevel("segment") if by is None else table
 
 
 @refuses_broken_text
 def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
-    """How the scores of `compare_many` are distributed over users: a chart a metric, or a metric and segment (``by``).
+    """Histograms of the scores of `compare_many`: a chart a metric, or a metric and segment.
 
-    A notebook shows it; ``html`` can be saved. The frame does not draw itself: a filter or join of it would be drawn too.
+    ``by`` is as in `summarize`. A notebook shows the result, and its ``html`` can be saved. The
+    frame does not draw itself, because a filtered or joined frame would be drawn too.
     """
-    columns, segments = _read(frame, by)
+    columns, segments = _read_frame(frame, by)
     chance: Mapping[Hashable, float | None] = frame.attrs.get("by_chance", {})
     charts: list[Markup] = []
     for name, values in columns.items():
-        ends = _ends(name)
-        for segment, chosen in segments.items():
+        ends = _metric_range(name)
+        for segment, rows in segments.items():
             if len(charts) < MOST_CHARTS:
-                found = summarize_one(str(segment), str(name), values[chosen], ends)
-                ends = (
-                    found.histogram.low,
-                    found.histogram.high,
-                )  # those of everybody, who come first
-                charts.append(draw_distribution(found, chance.get(name)))
-    if more := len(columns) * len(segments) - len(charts):
+                summary = summarize_one(str(segment), str(name), values[rows], ends)
+                # All users come first, and their range is that of each segment.
+                ends = summary.histogram.low, summary.histogram.high
+                charts.append(draw_distribution(summary, chance.get(name)))
+    more = len(columns) * len(segments) - len(charts)
+    if more:
         charts.append(element("p", f"and {more:,} more: choose columns, or fewer segments"))
     return Plot(Markup().join(charts))
 
 
-def draw_distribution(found: Summary, by_chance: float | None) -> Markup:
-    """One metric's scores over the users of one segment, below what they are."""
-    known = [("mean", found.mean, "mean"), ("by chance", by_chance, "chance")]
-    levels = [
-        Level(value=value, name=f"{name} {value:.4f}", kind=kind)
-        for name, value, kind in known
-        if value is not None
-    ]
-    said = f"{found.metric}, {found.segment}: {found.n:,} users" + (
-        f", {found.n_undefined:,} without" * bool(found.n_undefined)
-    )
-    bins = found.histogram
-    return element("h2", said) + draw_histogram(
-        bins.counts, bins.low, bins.high, label=said, levels=levels
-    )
+def draw_distribution(summary: Summary, by_chance: float | None) -> Markup:
+    """A histogram of one metric over the users of one segment, with a title."""
+    levels = []
+    for name, value, kind in (("mean", summary.mean, "mean"), ("by chance", by_chance, "chance")):
+        if value is not None:
+            levels.append(Level(value=value, name=f"{name} {value:.4f}", kind=kind))
+    title = f"{summary.metric}, {summary.segment}: {summary.n:,} users"
+    if summary.n_undefined:
+        title += f", {summary.n_undefined:,} without"
+    bins = summary.histogram
+    histogram = draw_histogram(bins.counts, bins.low, bins.high, label=title, levels=levels)
+    return element("h2", title) + histogram
 
 
-def _ends(name: Hashable) -> tuple[float, float]:
-    """The range of the metric of that name, infinite for what is none."""
+def _metric_range(name: Hashable) -> tuple[float, float]:
+    """The range of the metric of that name, infinite if there is no such metric."""
     try:
         metric = parse(str(name))
     except MetricError:
@@ -120,33 +118,33 @@ def _ends(name: Hashable) -> tuple[float, float]:
     return metric.low, metric.high
 
 
-def _read(
+def _read_frame(
     frame: pd.DataFrame, by: SegmentsBy | None
 ) -> tuple[dict[Any, npt.NDArray[np.float64]], dict[Any, Rows]]:
-    """Scores by metric, and rows by segment, everybody first."""
+    """Scores by metric, and rows by segment, all users first."""
     if not hasattr(frame, "columns"):
         raise InputError(f"frame is of type {type(frame).__name__}: give the frame of compare_many")
-    segments, without = _segments(frame, by)
-    columns = {
-        name: _values(frame, name) for name in frame.columns if without is None or name != without
-    }
+    segments, segment_column = _segments(frame, by)
+    columns = {}
+    for name in frame.columns:
+        if segment_column is None or name != segment_column:
+            columns[name] = _values(frame, name)
     if not columns:
         raise InputError("frame has no column of scores: give the frame of compare_many")
     return columns, segments
 
 
-def _row(values: npt.NDArray[np.float64]) -> dict[str, float]:
-    found = summarize_one("", "", values, (-math.inf, math.inf))
-    return {
-        "n": found.n,
-        "n_undefined": found.n_undefined,
-        "mean": np.nan if found.mean is None else found.mean,
-        "standard_error": np.nan if found.standard_error is None else found.standard_error,
-        **{
-            name: found.statistics.get(statistic, np.nan)
-            for name, statistic in SUMMARY_COLUMNS.items()
-        },
+def _summary_row(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
+    summary = summarize_one("", "", values, (-math.inf, math.inf))
+    row = {
+        "n": summary.n,
+        "n_undefined": summary.n_undefined,
+        "mean": summary.mean,
+        "standard_error": summary.standard_error,
     }
+    for name, statistic in SUMMARY_COLUMNS.items():
+        row[name] = summary.statistics.get(statistic)
+    return row
 
 
 def _values(frame: pd.DataFrame, name: Hashable) -> npt.NDArray[np.float64]:
@@ -162,47 +160,45 @@ def _values(frame: pd.DataFrame, name: Hashable) -> npt.NDArray[np.float64]:
 def _segments(
     frame: pd.DataFrame, by: SegmentsBy | None
 ) -> tuple[dict[Any, Rows], Hashable | None]:
-    """Rows of each segment, and the column that they come from, if any."""
+    """Rows of each segment, and the column of the frame with the segments, if any."""
     everybody = {ALL: np.arange(len(frame), dtype=np.intp)}
     if by is None:
         return everybody, None
     table = by if isinstance(by, pd.Series | Mapping) else as_frame(by, "by")
     if isinstance(table, pd.DataFrame):
         return everybody | _segments_of_table(frame, table), None
-    labels, without = _labels(frame, by)
-    found = _rows_by_label(labels)
-    if ALL in found:
+    labels, segment_column = _labels(frame, by)
+    segments = _rows_by_label(labels)
+    if ALL in segments:
         raise InputError(
-            f"by has a segment named {ALL!r}, which stands for all users: give it another name"
+            f"by has a segment named {ALL!r}, the name for all users: give it another name"
         )
-    return everybody | found, without
+    return everybody | segments, segment_column
 
 
 def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Rows]:
-    """Rows of ``column=value``, by every column but that of the users."""
+    """Rows of ``column=value``, by every column except that of the users."""
     user = find_column(frame.index.name, [*table.columns, *table.index.names])
-    known = table.set_index(user) if user in table.columns else table
-    if (
-        user not in known.index.names
-        and not known.index.isin(frame.index).any()
-        and len(frame)
-        and len(known)
-    ):
-        absent = write_absent("user" if user is None else user, table.columns)
+    if user in table.columns:
+        table = table.set_index(user)
+    elif user not in table.index.names:
+        has_users = table.index.isin(frame.index).any()
+        if not has_users and len(frame) and len(table):
+            absent = write_absent("user" if user is None else user, table.columns)
+            raise InputError(
+                f"by: the table of users has no column {absent}: give the column with the users "
+                "the name of the scores' index"
+            )
+    if not len(table.columns) or table.columns.has_duplicates:
         raise InputError(
-            f"by: the table of users has no column {absent}: name the column with the users as "
-            "that of the scores"
+            "by: the table of users needs columns of segments, each named once, next to the "
+            "column of the users"
         )
-    if not len(known.columns) or known.columns.has_duplicates:
-        raise InputError(
-            "by: the table of users needs columns of segments, each named once, beside that of "
-            "the users"
-        )
-    return {
-        f"{column}={label}": rows
-        for column in known.columns
-        for label, rows in _rows_by_label(_by_user(frame, known[column])).items()
-    }
+    segments = {}
+    for column in table.columns:
+        for label, rows in _rows_by_label(_by_user(frame, table[column])).items():
+            segments[f"{column}={label}"] = rows
+    return segments
 
 
 def _rows_by_label(labels: pd.Series) -> dict[Any, Rows]:
@@ -210,20 +206,19 @@ def _rows_by_label(labels: pd.Series) -> dict[Any, Rows]:
         codes, names = pd.factorize(labels)
     except TypeError:
         raise InputError(
-            "by has segments that are no text or number: give each user one name of a segment"
+            "by has segments that are neither text nor number: give each user the name of one "
+            "segment"
         ) from None
     by_text = sorted(range(len(names)), key=lambda code: str(names[code]))
     return {names[code]: np.flatnonzero(codes == code) for code in by_text}
 
 
-def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]:  # noqa: ANN401 - whatever tells them
+def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]:  # noqa: ANN401
     if isinstance(by, Mapping):
         by = pd.Series(list(by.values()), index=pd.Index(list(by), tupleize_cols=False))
     if isinstance(by, pd.Series):
         return _by_user(frame, by), None
-    if isinstance(by, str) or not isinstance(
-        by, np.ndarray | pd.Index | pd.api.extensions.ExtensionArray | list | tuple
-    ):
+    if not isinstance(by, np.ndarray | pd.Index | ExtensionArray | list | tuple):
         return _by_name(frame, by)
     if isinstance(by, np.ndarray) and by.ndim != 1:
         raise InputError(
@@ -231,27 +226,23 @@ def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]: 
             "-> segment"
         )
     if len(by) != len(frame):
-        msg = (
-            f"by has {len(by)} segments for {len(frame)} users: give one a row of the frame, "
-            "or a dict of user -> segment"
+        raise InputError(
+            f"by has {len(by)} segments for {len(frame)} users: give one a row of the frame, or a "
+            "dict of user -> segment"
         )
-        raise InputError(msg)
     return pd.Series(by), None
 
 
 def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
     if by.index.has_duplicates:
-        raise InputError(
-            f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each user "
-            "one segment"
-        )
-    found = by.reindex(frame.index)
+        twice = by.index[by.index.duplicated()].tolist()[0]
+        raise InputError(f"by has user {twice!r} twice: give each user one segment")
     if len(frame) and len(by) and not by.index.isin(frame.index).any():
         raise InputError(
             f"by knows none of the users: it has users such as {by.index.tolist()[0]!r}, the frame "
             f"{frame.index.tolist()[0]!r}; ids must be of one type"
         )
-    return found
+    return by.reindex(frame.index)
 
 
 def _by_name(frame: pd.DataFrame, name: Hashable) -> tuple[pd.Series, Hashable | None]:
@@ -259,9 +250,8 @@ def _by_name(frame: pd.DataFrame, name: Hashable) -> tuple[pd.Series, Hashable |
         return frame[name], name
     if name in frame.index.names:
         return frame.index.get_level_values(frame.index.names.index(name)).to_series(), None
-    absent = write_absent(
-        name, [each for each in (*frame.index.names, *frame.columns) if each is not None]
-    )
+    names = [each for each in (*frame.index.names, *frame.columns) if each is not None]
+    absent = write_absent(name, names)
     raise InputError(
         f"by: the frame has no column or index level {absent}: name one of these, or give a table "
         "of users, a dict of user -> segment, or one segment a row"

@@ -1,6 +1,7 @@
-"""Numpy in, numpy out: how alike two top-k lists are, for all users at once, on arrays laid out (k, users).
+"""Numpy in, numpy out: the similarity of two top-k lists, for all users at once.
 
-`align` finds once where each baseline item stands in the candidate's list; every measure is a small function of that.
+Arrays have the layout (k, users). `align` finds the position of each baseline item in the
+candidate's list once. Every metric is a small function of that alignment.
 """
 
 from monitor.kernels.alignment import Alignment, align, blocks

@@ -1,4 +1,4 @@
-"""Alignment: the one pass over pairs of lists that every pairwise measure shares, and the items in common by their ranks."""
+"""Alignment: the pass over pairs of lists that all pairwise metrics share, and shared items."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,27 +22,26 @@ from monitor.model.rankings import ByArm, Labels, PairBatch
 
 Value = TypeVar("Value")
 
-# Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does
-# not count.
+# Ranks aligned at once: small enough for the cache, large enough that the cost of a numpy call does
+# not matter.
 BLOCK_CELLS = 1 << 18
 
-# Below this many pairs numpy's call a depth costs more than the work in it. Measured at k = 300 and
-# 1000.
+# With fewer pairs a numpy call for each depth costs more than the work in it. Measured at k = 300
+# and 1000.
 _FEW_PAIRS = 128
 
 
 @dataclass(eq=False, repr=False)
 class Alignment:
-    """Where the baseline's items of n users stand in the candidate's lists.
+    """Positions of the baseline's items of n users in the candidate's lists.
 
-    Never changes; what is derived is kept.
-
-    Each of ``scores``, ``weights``, ``labels`` is what the batch holds, rank by rank like
-    ``positions``: (k, n), or None.
+    An alignment never changes. Derived values are cached. ``scores``, ``weights`` and ``labels``
+    are those of the batch, ordered by rank like ``positions``: (k, n), or None.
     """
 
-    # (k, n), from 0, in the candidate's list of each baseline rank's item, k where absent
-    positions: Ranks
+    positions: (
+        Ranks  # (k, n): rank from 0 in the candidate's list of each baseline item, k if absent
+    )
     baseline_lengths: Codes  # (n,), at most k
     candidate_lengths: Codes
     scores: ByArm | None = field(default=None, kw_only=True)
@@ -88,42 +87,44 @@ class Alignment:
 
     @cached_property
     def candidate_positions(self) -> Ranks:
-        """The way back, (k, n): position from 0 in the baseline's list of the item at each candidate rank, k where absent."""
+        """The inverse, (k, n): rank from 0 in the baseline's list of each candidate item.
+
+        It is k for an absent item.
+        """
         n = self.positions.shape[1]
         back = np.full((self.k + 1, n), self.k, dtype=self.positions.dtype)
-        back.ravel()[self.positions * np.intp(n) + np.arange(n)] = np.arange(
-            self.k, dtype=back.dtype
-        )[:, None]
+        cells = self.positions * np.intp(n) + np.arange(n)
+        back.ravel()[cells] = np.arange(self.k, dtype=back.dtype)[:, None]
         return back[:-1]
 
     @cached_property
     def inversions(self) -> Integers:
-        """Pairs of baseline ranks in the wrong order in the candidate's list, absent items last and tied."""
+        """Pairs of baseline ranks in the wrong order in the candidate's list.
+
+        Absent items are last and tied.
+        """
         return inversions(self.positions)
 
     @cached_property
     def agreement(self) -> Ranks:
         """(k, n): how many items the two top d's share, for d = 1 to k."""
-        return (
-            _agree_by_pairs(self.positions)
-            if self.k <= ALL_PAIRS_MAX_K
-            else _agree_by_counting(self.positions)
-        )
+        if self.k <= ALL_PAIRS_MAX_K:
+            return _agree_by_pairs(self.positions)
+        return _agree_by_counting(self.positions)
 
     def sum_by_depth(self, weights: Floats) -> Floats:
         """Sum over common items of ``weights[d]``, d the larger of the item's two positions.
 
-        K weights, one a depth.
+        There are k weights, one for each depth.
         """
-        # By depth from the top, so that the sum depends neither on the engine nor on the other
-        # pairs.
+        # By depth from the top, so the sum depends neither on the engine nor on the other pairs.
         steps = -np.diff(weights, append=0.0)
-        if self.k <= MAX_K and (machine := choice.compiled()) is not None:
-            weighed: Floats = machine.weigh_counts(self.agreement, steps)
-            return weighed
+        compiled = choice.compiled() if self.k <= MAX_K else None
+        if compiled is not None:
+            weighted: Floats = compiled.weigh_counts(self.agreement, steps)
+            return weighted
         if self.positions.shape[1] < _FEW_PAIRS:
-            # The same sums in the same order; a call a depth would cost more than the sum. Adding 0
-            # takes the sign from -0.
+            # The same sums in the same order. Adding 0 replaces -0 by 0.
             sums: Floats = np.add.accumulate(steps[:, None] * self.agreement, axis=0)[-1] + 0.0
             return sums
         total = np.zeros(self.positions.shape[1], dtype=np.float64)
@@ -134,7 +135,7 @@ class Alignment:
     def common_within(self, depths: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[Any]:
         """Number of items that the top ``depths[i]`` of both lists of pair i share.
 
-        Depths from 0 to k.
+        Depths are from 0 to k.
         """
         cells = (np.maximum(depths, 1) - 1) * np.intp(len(depths)) + np.arange(len(depths))
         within: npt.NDArray[Any] = self.agreement.take(cells) * (depths > 0)
@@ -144,14 +145,17 @@ class Alignment:
         """The alignment of the same lists cut to their first ``depth`` items."""
         if depth >= self.k and (self.labels is None or depth >= len(self.labels.ideal)):
             return self
+
+        def cut_ranks(ranks: Floats) -> Floats:
+            return ranks[:depth]
+
         cut = Alignment(
             np.minimum(self.positions[:depth], self.positions.dtype.type(min(depth, self.k))),
             np.minimum(self.baseline_lengths, depth),
             np.minimum(self.candidate_lengths, depth),
-            scores=self.scores and self.scores.map(lambda ranks: ranks[:depth]),
-            weights=self.weights and self.weights.map(lambda ranks: ranks[:depth]),
-            labels=self.labels
-            and _each_label(self.labels, lambda ranks: ranks[:depth], lambda ideal: ideal[:depth]),
+            scores=self.scores and self.scores.map(cut_ranks),
+            weights=self.weights and self.weights.map(cut_ranks),
+            labels=self.labels and _change_labels(self.labels, cut_ranks, cut_ranks),
         )
         if "agreement" in self.__dict__:
             cut.agreement = self.agreement[:depth]
@@ -159,16 +163,16 @@ class Alignment:
 
 
 def derive_once(derive: Callable[[Alignment], Value]) -> Callable[[Alignment], Value]:
-    """A function of alignments that several measures share: each alignment keeps its result, which nobody may change."""
+    """Cache a function of alignments in each alignment. Callers must not change the result."""
 
     @wraps(derive)
-    def kept(alignment: Alignment) -> Value:
+    def cached(alignment: Alignment) -> Value:
         if derive not in alignment.derived:
             alignment.derived[derive] = derive(alignment)
-        found: Value = alignment.derived[derive]
-        return found
+        value: Value = alignment.derived[derive]
+        return value
 
-    return kept
+    return cached
 
 
 def _agree_by_pairs(positions: Ranks) -> Ranks:
@@ -188,7 +192,7 @@ def _agree_by_counting(positions: Ranks) -> Ranks:
     return np.cumsum(counts[:-1], axis=0, dtype=positions.dtype)
 
 
-def _each_label(
+def _change_labels(
     labels: Labels, change: Callable[[Floats], Floats], change_ideal: Callable[[Floats], Floats]
 ) -> Labels:
     return Labels(
@@ -197,31 +201,31 @@ def _each_label(
 
 
 def align(batch: PairBatch) -> Alignment:
-    """Align a batch as a whole.
+    """Align a batch at once. Memory grows with the batch, so use `blocks` for a large one.
 
-    Memory grows with it, so that `blocks` is the way to go through a large one.
-
-    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond, or machine code's.
-    All-padding columns are left out.
+    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond, or the cost of
+    machine code. Columns of only padding are skipped.
     """
     longest = max(
         1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0))
     )
-    found: AlignedRanks | None = None
-    if (
-        longest <= MAX_K
-        and (machine := choice.compiled(len(batch) * longest * longest)) is not None
-    ):
-        lengths = batch.baseline_lengths, batch.candidate_lengths
-        found = machine.find(batch.baseline, batch.candidate, lengths, longest)
-    positions = (
-        find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest])
-        if found is None
-        else found.positions
-    )
+    aligned: AlignedRanks | None = None
+    if longest <= MAX_K:
+        compiled = choice.compiled(len(batch) * longest * longest)
+        if compiled is not None:
+            lengths = batch.baseline_lengths, batch.candidate_lengths
+            aligned = compiled.find(batch.baseline, batch.candidate, lengths, longest)
+    if aligned is None:
+        positions = find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest])
+    else:
+        positions = aligned.positions
 
     def by_rank(places: Floats) -> Floats:
         return np.ascontiguousarray(places[:, :longest].T)
+
+    # The ideal has the depth of the batch: it must not depend on the longest list of a block.
+    def ideal_by_rank(ideal: Floats) -> Floats:
+        return np.ascontiguousarray(ideal.T)
 
     alignment = Alignment(
         positions,
@@ -229,37 +233,35 @@ def align(batch: PairBatch) -> Alignment:
         batch.candidate_lengths,
         scores=batch.scores and batch.scores.map(by_rank),
         weights=batch.weights and batch.weights.map(by_rank),
-        # The ideal stays as deep as the batch: it must not follow the longest list of a block.
-        labels=batch.labels
-        and _each_label(batch.labels, by_rank, lambda ideal: np.ascontiguousarray(ideal.T)),
+        labels=batch.labels and _change_labels(batch.labels, by_rank, ideal_by_rank),
     )
-    if found is not None:  # what the engine found in its pass is not derived again
-        alignment.agreement, alignment.inversions = found.agreement, found.inversions
-        alignment.position_sums = found.position_sums
+    if aligned is not None:  # the compiled pass has computed these already
+        alignment.agreement, alignment.inversions = aligned.agreement, aligned.inversions
+        alignment.position_sums = aligned.position_sums
     return alignment
 
 
 def row_blocks(batch: PairBatch) -> Iterator[slice]:
-    """The rows of cache-sized blocks, in order, each to be taken and aligned by itself."""
+    """The rows of cache-sized blocks, in order. Each block is aligned separately."""
     step = max(1, BLOCK_CELLS // max(1, batch.baseline.shape[1]))
     for low in range(0, len(batch), step):
         yield slice(low, min(low + step, len(batch)))
 
 
 def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
-    """Go through a batch in cache-sized blocks: the rows of each and their alignment."""
+    """Go through a batch in cache-sized blocks: the rows of each block and their alignment."""
     for rows in row_blocks(batch):
         yield rows, align(batch.take(rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """The items in common at the baseline's ranks, arrays (k, n) that hold 0 (False) where an item is absent or padding."""
+    """The common items at the baseline's ranks: arrays (k, n), 0 (False) for absent items."""
 
     is_common: npt.NDArray[np.bool_]
-    baseline: Integers  # its rank from 0 among the items in common, in either list
-    candidate: Integers
-    count: Integers  # (n,), how many there are
+    baseline: Integers  # the item's rank from 0 among the common items of the baseline's list
+    candidate: Integers  # the same for the candidate's list
+    count: Integers  # (n,), number of common items
 
 
 @derive_once
@@ -268,14 +270,13 @@ def rank_shared(alignment: Alignment) -> Shared:
     k = alignment.k
     is_common = alignment.positions < k
     ours = np.cumsum(is_common, axis=0, dtype=np.int32)
-    theirs = np.cumsum(alignment.candidate_positions < k, axis=0, dtype=np.int32)
-    found = np.take_along_axis(
-        theirs, np.minimum(alignment.positions, k - 1).astype(np.intp), axis=0
-    )
+    theirs_by_rank = np.cumsum(alignment.candidate_positions < k, axis=0, dtype=np.int32)
+    places = np.minimum(alignment.positions, k - 1).astype(np.intp)
+    theirs = np.take_along_axis(theirs_by_rank, places, axis=0)
     return Shared(
         is_common=is_common,
         baseline=np.where(is_common, ours - 1, 0),
-        candidate=np.where(is_common, found - 1, 0),
+        candidate=np.where(is_common, theirs - 1, 0),
         count=ours[-1].astype(np.int64),
     )
 
@@ -286,14 +287,17 @@ def count_shared(alignment: Alignment) -> Integers:
 
 
 def pairs(count: Integers) -> Integers:
-    """Number of pairs among so many items."""
+    """Number of pairs among ``count`` items."""
     chosen: Integers = count * (count - 1) // 2
     return chosen
 
 
 @derive_once
 def count_discordant(alignment: Alignment) -> Integers:
-    """Pairs of items in common in opposite order: int64 (n,), `Alignment.inversions` less those of absent items."""
+    """Pairs of common items in opposite order, int64 (n,).
+
+    These are `Alignment.inversions` minus the inversions of absent items.
+    """
     is_common = alignment.positions < alignment.k
     places = np.add.reduce(is_common * np.arange(alignment.k, dtype=np.int64)[:, None], axis=0)
     absent_ahead: Integers = places - pairs(np.add.reduce(is_common, axis=0, dtype=np.int64))
@@ -301,7 +305,7 @@ def count_discordant(alignment: Alignment) -> Integers:
 
 
 def reverse(alignment: Alignment) -> Alignment:
-    """The same pairs with their arms exchanged; labels are left out."""
+    """The same pairs with their arms exchanged, without labels."""
     return Alignment(
         alignment.candidate_positions,
         alignment.candidate_lengths,
@@ -312,13 +316,13 @@ def reverse(alignment: Alignment) -> Alignment:
 
 
 def measure_both_ways(measure: Callable[[Alignment], Floats], alignment: Alignment) -> Floats:
-    """Mean of a measure and itself with the arms exchanged: the same bits in either order, whatever rounding does."""
+    """Mean of a metric and itself with exchanged arms, with the same bits in either order."""
     mean: Floats = (measure(alignment) + measure(reverse(alignment))) / 2
     return mean
 
 
 def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
-    """Values of the baseline's items moved to the ranks that the items hold in the candidate's list; 0 at the others'."""
+    """Values of the baseline's items moved to the candidate's ranks of the items, else 0."""
     moved = np.zeros((alignment.k + 1, values.shape[1]))
     np.put_along_axis(moved, alignment.positions.astype(np.intp), values, axis=0)
     return moved[:-1]
@@ -326,8 +330,10 @@ def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
 
 def sum_ranks(places: Floats) -> Floats:
     """Sum of each column from the top rank down."""
-    # numpy adds a lone column in another order, which would change the last bit.
-    total: Floats = places.cumsum(axis=0)[-1] if places.shape[1] == 1 else places.sum(axis=0)
+    if places.shape[1] == 1:
+        # numpy sums a single column in another order, which would change the last bit.
+        return places.cumsum(axis=0)[-1]
+    total: Floats = places.sum(axis=0)
     return total
 
 

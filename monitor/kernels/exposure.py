@@ -1,7 +1,4 @@
-"""Items of one arm's lists: how often and how evenly they are listed.
-
-Whole lists that are shared, kept or turned round.
-"""
+"""Items of one arm's lists: how often and how evenly they are listed, and repeated lists."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,18 +14,19 @@ from monitor.model.rankings import PairBatch
 _BLOCK_CELLS = 1 << 20
 _CACHED_CELLS = 1 << 15
 
-# Codes count as dense while there are fewer of them than this many for each place: a table then
-# costs less than sorting.
+# Codes count as dense while there are fewer than this many for each place. A table then costs less
+# than a sort.
 _DENSE = 4
 
 
 def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
-    """Both arms' codes as places in the ascending, distinct codes that either arm lists, and these; padding stays -1.
+    """Both arms' codes as indexes into the listed codes, and the listed codes.
 
-    O(places) by a table while codes are dense, O(places log places) by sorting else. Memory: the results, and a block.
+    The listed codes are distinct and ascending. Padding stays -1. Time is O(places) by a table if
+    the codes are dense, else O(places log places). Memory is the result and a block.
     """
     items = distinct_items(baseline, candidate)
-    top = int(items[-1]) if len(items) else PAD
+    top = int(items.max(initial=PAD))
     if not _is_dense(top, baseline, candidate):
         return _search(baseline, items), _search(candidate, items), items
     # The padding's code, -1, takes the last entry.
@@ -38,7 +36,7 @@ def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Code
 
 
 def distinct_items(*parts: Integers) -> Codes:
-    """The distinct codes in all parts together, each of any shape, ascending; padding left out."""
+    """The distinct codes of all parts, ascending, without padding. A part may have any shape."""
     top = max((int(part.max(initial=PAD)) for part in parts), default=PAD)
     if not _is_dense(top, *parts):
         items = np.unique(np.concatenate(parts, axis=None))
@@ -55,16 +53,14 @@ def _is_dense(top: int, *parts: Integers) -> bool:
 
 
 def _blocks(codes: Integers) -> Iterator[Rows]:
-    # Widened by hand: where numpy does so in a look-up it takes twice as long. A block at a time
-    # stays in the cache.
-    return (
-        codes[low : low + _CACHED_CELLS].astype(np.intp)
-        for low in range(0, len(codes), _CACHED_CELLS)
-    )
+    # A block fits into the cache. Converting it first takes half the time of numpy's conversion in
+    # the look-up.
+    for low in range(0, len(codes), _CACHED_CELLS):
+        yield codes[low : low + _CACHED_CELLS].astype(np.intp)
 
 
 def look_up(place: Codes, codes: Integers) -> Codes:
-    """``place[codes]``, of the shape of the codes."""
+    """``place[codes]`` in the shape of the codes."""
     places = np.empty(codes.size, dtype=np.int32)
     for low, block in zip(range(0, codes.size, _CACHED_CELLS), _blocks(codes.ravel()), strict=True):
         places[low : low + len(block)] = place[block]
@@ -80,42 +76,46 @@ def _search(codes: Codes, items: Codes) -> Codes:
 def count_items(
     codes: Codes, rows: npt.NDArray[np.intp], items: int
 ) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
-    """Items in these rows' lists, ascending, and how often.
+    """Items in these rows' lists, ascending, and how often each is listed.
 
-    Codes below ``items``, -1 padding. O(places + items), or a sort.
+    Codes are below ``items``, or -1 for padding. Cost: O(places + items), or a sort.
     """
     # A small segment must not pay for a large catalogue.
     if items >= _DENSE * len(rows) * codes.shape[1]:
-        found, counts = np.unique(codes[rows], return_counts=True)
-        return found[found >= 0], counts[found >= 0]
+        values, times = np.unique(codes[rows], return_counts=True)
+        return values[values >= 0], times[values >= 0]
     total = np.zeros(items + 1, dtype=np.int64)
     step = max(1, _BLOCK_CELLS // max(1, codes.shape[1]))
     for low in range(0, len(rows), step):
         total += np.bincount(codes[rows[low : low + step]].ravel() + 1, minlength=items + 1)
-    listed = np.flatnonzero(total[1:])
-    return listed, total[1:][listed]
+    counts = total[1:]
+    listed = np.flatnonzero(counts)
+    return listed, counts[listed]
 
 
 def catalogue_coverage(counts: Integers, catalogue: int) -> float:
-    """Share of the catalogue that is listed at all, in [0, 1].
+    """Share of the catalogue that is listed, in [0, 1].
 
-    ``catalogue`` >= the number of counts, and at least 1.
+    ``catalogue`` is at least the number of counts, and at least 1.
     """
     return len(counts) / catalogue
 
 
 def gini(counts: Integers, catalogue: int) -> float:
-    """Gini coefficient of the exposure of all N items of the catalogue, those never listed included: in [0, 1 - 1/N].
+    """Gini coefficient of the exposure of all N items of the catalogue, in [0, 1 - 1/N].
 
-    With x the exposures in ascending order, zeros first::
+    Items that are never listed count with exposure 0. With x the exposures in ascending order::
 
         G = sum_i sum_j |x_i - x_j| / (2 N sum_i x_i) = sum_i (2 i - N - 1) x_i / (N sum_i x_i)
 
-    0: all listed equally often. ``counts``: the m exposures above 0, at least one. O(m log m). Not corrected for small samples:
-    a few lists cannot reach many items, so that G falls as users are added, down to its true value.
-    Gini (1912); for recommendations Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management Science, 2009.
+    0 means that all items are listed equally often. ``counts``: the m exposures above 0, at least
+    one.
+    Cost: O(m log m). The value is not corrected for small samples. A few lists reach few items, so
+    G falls to its true value as users are added.
+    Source: Gini (1912); for recommendations Fleder and Hosanagar, Blockbuster culture's next rise
+    or fall, Management Science, 2009.
     """
-    # The N - m zeros shift each of the others by so many places, and need not be written out.
+    # The N - m zeros shift each other place by N - m, so they need not be written out.
     ordered = np.sort(counts).astype(np.float64)
     m = len(ordered)
     spread = float((2 * np.arange(1.0, m + 1) - m - 1) @ ordered)
@@ -123,7 +123,10 @@ def gini(counts: Integers, catalogue: int) -> float:
 
 
 def entropy(counts: Integers) -> float:
-    """Shannon entropy (1948, section 6) of the exposure in bits, -sum p log2 p over the listed items: in [0, log2 N]."""
+    """Shannon entropy of the exposure in bits, -sum p log2 p over the listed items: in [0, log2 N].
+
+    Source: Shannon (1948), section 6.
+    """
     share = counts / counts.sum()
     return max(0.0, float(-(share @ np.log2(share))))
 
@@ -131,10 +134,11 @@ def entropy(counts: Integers) -> float:
 def kolmogorov_smirnov(
     baseline: npt.NDArray[np.float64], candidate: npt.NDArray[np.float64]
 ) -> float:
-    """Largest distance between the two samples' distribution functions, in [0, 1]: 0 for equal samples, 1 for separate ones.
+    """Largest distance between the distribution functions of two samples, in [0, 1].
 
-    sup_x |F_b(x) - F_c(x)|, F(x) the share of values <= x, of at least one value each, without NaN. Smirnov (1939), as scipy's
-    ks_2samp; O(n log n).
+    Equal samples have distance 0, separate ones 1. It is sup_x |F_b(x) - F_c(x)|, with F(x) the
+    share of values <= x. Each sample has at least one value and no NaN. Cost: O(n log n).
+    Source: Smirnov (1939), as scipy's ks_2samp.
     """
     values = np.concatenate((np.sort(baseline), np.sort(candidate)))
     # A stable sort merges two sorted runs in one pass.
@@ -148,16 +152,19 @@ def kolmogorov_smirnov(
 
 
 def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) -> Floats:
-    """1 - overlap of each user's list with the last one, 1 - |A ∩ B| / max(|A|, |B|): float64 (n,) in [0, 1].
+    """1 - overlap of each user's list with the last one: float64 (n,) in [0, 1].
 
-    ``codes`` (n, k) padded with -1. ``last_codes`` (n, any width): any negative number above ``last_lengths`` is an item that
-    cannot be in this run's list; what stands below the first k places is left out. Distinct items within a list.
-    Equal sets: 0, in any order. Nothing kept: 1. Either list empty: NaN. A list that shrank or grew churns by what is missing.
+    It is 1 - |A ∩ B| / max(|A|, |B|). ``codes`` (n, k) are padded with -1. ``last_codes`` (n, any
+    width): a negative number within ``last_lengths`` is an item that cannot be in this run's list.
+    Items of the last list after its first k places are ignored. Items within a list are distinct.
+
+    Equal sets give 0 in any order. 1 means that every item was replaced. An empty list gives NaN. A
+    list that became shorter or longer churns by the missing items.
     """
     k = codes.shape[1]
-    packed, held = _pack(last_codes[:, :k], last_lengths, k)
+    packed, packed_lengths = _pack(last_codes[:, :k], last_lengths, k)
     batch = PairBatch(
-        baseline=packed, candidate=codes, baseline_lengths=held, candidate_lengths=lengths
+        baseline=packed, candidate=codes, baseline_lengths=packed_lengths, candidate_lengths=lengths
     )
     common = np.empty(len(codes), dtype=np.int64)
     for rows, alignment in blocks(batch):
@@ -169,48 +176,50 @@ def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) 
 
 
 def _pack(codes: Codes, lengths: Codes, k: int) -> tuple[Codes, Codes]:
-    """Codes >= 0 within ``lengths`` pushed to the left of k columns, padding behind them.
-
-    And how many there are.
-    """
-    is_held = (codes >= 0) & (np.arange(codes.shape[1]) < lengths[:, None])
-    held = is_held.sum(axis=1, dtype=np.int32)
+    """Codes >= 0 within ``lengths``, moved to the left of k columns, and their number."""
+    is_item = (codes >= 0) & (np.arange(codes.shape[1]) < lengths[:, None])
+    counts = is_item.sum(axis=1, dtype=np.int32)
     packed = np.full((len(codes), k), PAD, dtype=np.int32)
-    packed[np.arange(k) < held[:, None]] = codes[is_held]
-    return packed, held
+    packed[np.arange(k) < counts[:, None]] = codes[is_item]
+    return packed, counts
 
 
 FIRST = 3
-"""Items at the top whose order is looked at."""
+"""Items at the top whose order `is_top_reversed` compares."""
 _SEED = 16
 
 
 def number_repeated(codes: Codes) -> Integers:
-    """A number for each list that two users have or more, item by item, -1 for any other or empty list, (n,). O(n log n)."""
-    # Distinct lists meet in a hash of 64 bits once in 10^9 times even where 100,000 users are
-    # looked at.
+    """A number for each list that two or more users have, else -1: (n,).
+
+    Lists are equal if they have the same items in the same order. Empty lists get -1.
+    Cost: O(n log n).
+    """
+    # The 64-bit hashes of 100,000 users' distinct lists collide about once in 10^9 runs.
     keys = np.frombuffer(np.random.default_rng(_SEED).bytes(8 * codes.shape[1]), dtype="<u8")
     hashes = np.zeros(len(codes), dtype=np.uint64)
     for place, key in enumerate(keys):
         hashes += (codes[:, place] + 1).astype(np.uint64) * key
         hashes ^= hashes >> np.uint64(29)
-    found, numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    is_repeated = (counts > 1)[numbers] & (codes[:, 0] >= 0)
-    numbered: Integers = np.where(is_repeated, np.arange(len(found))[numbers], -1)
-    return numbered
+    _, numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    is_repeated = (counts[numbers] > 1) & (codes[:, 0] >= 0)
+    return np.where(is_repeated, numbers, -1)
 
 
 def largest_group(numbers: Integers) -> int:
-    """How many users have the most common list, 1 where each has another.
+    """How many users have the most common list, 1 if no list is repeated.
 
-    ``numbers`` of `number_repeated`, of some users.
+    ``numbers`` are those of `number_repeated` for the users.
     """
     repeated = numbers[numbers >= 0]
     return int(np.unique(repeated, return_counts=True)[1].max(initial=1))
 
 
 def is_unchanged(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) -> Floats:
-    """1 for a user with the last list (cut to k), item by item, else 0, NaN where either is empty: float64 (n,)."""
+    """1 for a user whose list equals the last one (cut to k), else 0: float64 (n,).
+
+    Order counts. The value is NaN if either list is empty.
+    """
     k = codes.shape[1]
     before = np.minimum(last_lengths, k)
     last = np.full(codes.shape, -1, dtype=codes.dtype)
@@ -221,28 +230,32 @@ def is_unchanged(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: 
 
 
 def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
-    """Of users with the same FIRST items in both arms, 1 where more than half of their pairs stand the other way round, else 0.
+    """1 for a user with most pairs of the first `FIRST` items in opposite order: float64 (n,).
 
-    Float64 (n,), NaN for users whose first items differ and for shorter lists. Codes (n, k), padded with -1.
+    Other users with the same first items have 0. Users with other first items or shorter lists
+    have NaN. Codes are (n, k), padded with -1.
     """
-    one, other = baseline[:, :FIRST], candidate[:, :FIRST]
-    if one.shape[1] < FIRST:
-        return np.full(len(one), np.nan)
-    meets = one[:, :, np.newaxis] == other[:, np.newaxis, :]
-    same = (meets.any(axis=2) & (one >= 0)).all(axis=1)
-    places = meets.argmax(axis=2)
-    pairs = [(i, j) for i in range(FIRST) for j in range(i + 1, FIRST)]
-    swapped = sum((places[:, i] > places[:, j]).astype(np.intp) for i, j in pairs)
-    return np.where(same, swapped > len(pairs) / 2, np.nan)
+    ours, theirs = baseline[:, :FIRST], candidate[:, :FIRST]
+    if ours.shape[1] < FIRST:
+        return np.full(len(ours), np.nan)
+    is_equal = ours[:, :, np.newaxis] == theirs[:, np.newaxis, :]
+    has_same_items = (is_equal.any(axis=2) & (ours >= 0)).all(axis=1)
+    places = is_equal.argmax(axis=2)
+    first, second = np.triu_indices(FIRST, 1)
+    swapped = (places[:, first] > places[:, second]).sum(axis=1)
+    return np.where(has_same_items, swapped > len(first) / 2, np.nan)
 
 
 def is_identical(baseline: Codes, candidate: Codes) -> Floats:
-    """1 for a user with the same list in both arms, item by item, else 0, NaN where either list is empty: float64 (n,)."""
+    """1 for a user with the same list in both arms, in the same order, else 0: float64 (n,).
+
+    It is NaN if either list is empty.
+    """
     same = (baseline == candidate).all(axis=1)
     return np.where((baseline[:, 0] >= 0) & (candidate[:, 0] >= 0), same, np.nan)
 
 
 def first_differs(baseline: Codes, candidate: Codes) -> Floats:
-    """1 for a user whose first items differ, else 0, NaN where either list is empty: float64 (n,)."""
-    one, other = baseline[:, 0], candidate[:, 0]
-    return np.where((one >= 0) & (other >= 0), one != other, np.nan)
+    """1 for a user whose first items differ, else 0, NaN if a list is empty: float64 (n,)."""
+    ours, theirs = baseline[:, 0], candidate[:, 0]
+    return np.where((ours >= 0) & (theirs >= 0), ours != theirs, np.nan)

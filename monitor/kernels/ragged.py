@@ -1,6 +1,6 @@
-"""Lists of unequal length into one padded matrix: cut to k, drop duplicates.
+"""Convert lists of unequal length into one padded matrix: cut to k, without duplicates.
 
-Knows codes and offsets only, no users, no ids.
+This module works on codes and offsets only, without users and ids.
 """
 
 from collections.abc import Iterable
@@ -22,10 +22,11 @@ def pad(
 ) -> tuple[Codes, Codes, Flags]:
     """Cut each list to its first k items, drop later duplicates, and pad with -1 on the right.
 
-    List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``, codes from 0 to 2**31 - 1. Returns the
-    matrix (n, k), the lengths (n,) after dropping (0 for an empty list), and whether a list's first
-    k items held a duplicate (n,). O(n k), but lists with duplicates are sorted; memory for the
-    result and one block. ValueError for k < 1 or offsets that do not describe ``codes``.
+    List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``. Codes are from 0 to 2**31 - 1. Returns the
+    matrix (n, k), the lengths (n,) without duplicates, and flags (n,). A flag is set if the first k
+    items contain a duplicate. An empty list has length 0. Time is O(n k), plus a sort for lists
+    with duplicates. Memory is the result and one block. Raises ValueError for k < 1 and for offsets
+    that do not describe ``codes``.
     """
     _check(codes, offsets, k)
     n = len(offsets) - 1
@@ -42,28 +43,32 @@ def pad(
 
 def offsets_of(lengths: Iterable[int] | npt.NDArray[Any]) -> Offsets:
     """Where each list begins and the last one ends."""
-    counts = lengths if isinstance(lengths, np.ndarray) else np.fromiter(lengths, dtype=np.int64)
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+    if not isinstance(lengths, np.ndarray):
+        lengths = np.fromiter(lengths, dtype=np.int64)
+    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
 def take_lists(
     codes: npt.NDArray[_Number], offsets: Offsets, rows: Rows
 ) -> tuple[npt.NDArray[_Number], Offsets]:
-    """The lists of these rows, in this order, as codes and offsets of their own."""
-    lengths, first = np.diff(offsets), int(offsets[0])
+    """Codes and offsets of the lists of these rows, in this order."""
+    lengths = np.diff(offsets)
+    first = int(offsets[0])
     width = int(lengths[0]) if len(lengths) else 0
     if width and (lengths == width).all():
-        whole = codes[first : first + width * len(lengths)].reshape(-1, width)
-        return whole[rows].ravel(), width * np.arange(len(rows) + 1)
-    cells, taken = find_cells(offsets, rows)
-    return codes[cells], taken
+        matrix = codes[first : first + width * len(lengths)].reshape(-1, width)
+        return matrix[rows].ravel(), width * np.arange(len(rows) + 1)
+    cells, row_offsets = find_cells(offsets, rows)
+    return codes[cells], row_offsets
 
 
 def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
-    """Where the items of these rows' lists stand, one list behind the other, and the lists' offsets among them."""
-    starts, lengths = offsets[rows], np.diff(offsets)[rows]
-    taken = offsets_of(lengths)
-    return np.repeat(starts - taken[:-1], lengths) + np.arange(taken[-1]), taken
+    """Places of the items of these rows' lists, one list after another, and the lists' offsets."""
+    starts = offsets[rows]
+    lengths = np.diff(offsets)[rows]
+    row_offsets = offsets_of(lengths)
+    cells = np.repeat(starts - row_offsets[:-1], lengths) + np.arange(row_offsets[-1])
+    return cells, row_offsets
 
 
 def _check(
@@ -86,7 +91,7 @@ def _fill(
     starts: npt.NDArray[np.int64],
     lengths: Codes,
 ) -> None:
-    """Copy the first ``lengths[i]`` codes from ``starts[i]`` on into row i, and -1 behind them."""
+    """Copy ``lengths[i]`` codes from ``starts[i]`` on into row i, and pad the rest with -1."""
     n, k = block.shape
     if (lengths == k).all() and (np.diff(starts) == k).all():
         block[:] = codes[starts[0] : starts[0] + n * k].reshape(n, k)
@@ -100,15 +105,12 @@ def _fill(
 
 
 def _drop_duplicates(block: Codes, lengths: Codes) -> Flags:
-    """Drop duplicates from a block in place, shortening ``lengths``.
-
-    Returns which rows held any.
-    """
-    found = _has_duplicates(block)
-    rows = np.flatnonzero(found)
+    """Drop duplicates from a block in place, shorten ``lengths``, and return the changed rows."""
+    has_duplicates = _has_duplicates(block)
+    rows = np.flatnonzero(has_duplicates)
     if len(rows):
         block[rows], lengths[rows] = _keep_first(block[rows])
-    return found
+    return has_duplicates
 
 
 def _has_duplicates(block: Codes) -> Flags:
@@ -118,17 +120,18 @@ def _has_duplicates(block: Codes) -> Flags:
         same = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != PAD)
         return np.asarray(np.logical_or.reduce(same, axis=1))
     ranks = block.T.copy()
-    # Padding stands for no item: give each column its own negative code, so that it equals nothing.
+    # Padding is no item: each column gets its own negative code, which equals no other.
     if ranks[-1].min(initial=0) < 0:
         np.subtract(ranks, np.arange(k, dtype=np.int32)[:, None], out=ranks, where=ranks < 0)
-    flat, equal = ranks.ravel(), np.zeros(n * k, dtype=np.bool_)
+    flat = ranks.ravel()
+    equal = np.zeros(n * k, dtype=np.bool_)
     for shift in range(1, k):
         equal[shift * n :] |= flat[shift * n :] == flat[: (k - shift) * n]
     return np.asarray(np.logical_or.reduce(equal.reshape(k, n), axis=0))
 
 
 def find_first_places(rows: npt.NDArray[np.signedinteger[Any]]) -> Flags:
-    """Which places of padded rows (n, k) hold an item that does not stand before them in their row."""
+    """Which places of padded rows (n, k) contain the first occurrence of an item in their row."""
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)
     is_first: Flags = rows != PAD
@@ -140,8 +143,8 @@ def find_first_places(rows: npt.NDArray[np.signedinteger[Any]]) -> Flags:
 
 def _keep_first(rows: Codes) -> tuple[Codes, Codes]:
     """Rows without later duplicates, padded again, and their lengths."""
-    keep = find_first_places(rows)
-    lengths = keep.sum(axis=1, dtype=np.int32)
-    kept = np.full_like(rows, PAD)
-    kept[np.arange(rows.shape[1]) < lengths[:, None]] = rows[keep]
-    return kept, lengths
+    is_first = find_first_places(rows)
+    lengths = is_first.sum(axis=1, dtype=np.int32)
+    shortened = np.full_like(rows, PAD)
+    shortened[np.arange(rows.shape[1]) < lengths[:, None]] = rows[is_first]
+    return shortened, lengths

@@ -16,48 +16,45 @@ from monitor.metrics.metric import (
 
 
 class Footrule(OrderDistance):
-    """How far the items in common move among each other, summed up."""
+    """How far the common items move among each other, summed up."""
 
     kernel = staticmethod(footrule.footrule)
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to half the square of k, rounded down."""
-        return 0.0, max(1.0, k * k // 2)  # a histogram needs some width, for lists of one item too
+        # A histogram needs a range above 0, also for lists of one item.
+        return 0.0, max(1.0, k * k // 2)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """(z² - 1) / 3 for z items in common, where there are two; None where there cannot be."""
+        """(z² - 1) / 3 for z common items. None if there cannot be two common items."""
         z = np.arange(k + 1.0)
         return expect_over_shared(k, catalogue, (z * z - 1) / 3, least=2)
 
 
 class FootruleNormalized(OrderDistance):
-    """How far the items in common move among each other, as a share of the most they could."""
+    """How far the common items move among each other, as a share of the maximum."""
 
     kernel = staticmethod(footrule.footrule_normalized)
     high = 1.0
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """(z² - 1) / 3 by floor(z² / 2) for z items in common, where there are two.
-
-        None where there cannot be.
-        """
+        """(z² - 1) / 3 / floor(z² / 2) for z common items. None if there cannot be two."""
         z = np.arange(k + 1.0)
-        return expect_over_shared(
-            k, catalogue, (z * z - 1) / 3 / np.maximum(z * z // 2, 1), least=2
-        )
+        shares = (z * z - 1) / 3 / np.maximum(z * z // 2, 1)
+        return expect_over_shared(k, catalogue, shares, least=2)
 
 
 class TopkFootrule(Distance):
-    """How far the items of either list move, absent ones ranked right behind the list."""
+    """How far the items of either list move. Absent items have the rank after the list's end."""
 
     kernel = staticmethod(footrule.topk_footrule)
     disjoint = None
     one_empty = math.nan
     uneven = (
-        "each list's own length gives the rank of its absent items; a list that lacks only "
-        "the last item has distance 0"
+        "absent items have the rank after the list's end; a list that lacks only the last "
+        "item has distance 0"
     )
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
 
@@ -66,7 +63,7 @@ class TopkFootrule(Distance):
         return 0.0, k * (k + 1.0)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Exact: an item of one list stands at each of the other's ranks with chance 1 / N."""
+        """Exact: an item of one list is at each rank of the other with probability 1 / N."""
         return k * (k * k - 1) / (3 * catalogue) + (1 - k / catalogue) * k * (k + 1)
 
 
@@ -78,31 +75,31 @@ class TopkFootruleNormalized(Distance):
     disjoint = 1.0
     one_empty = 1.0
     uneven = (
-        "each list's own length gives the rank of its absent items; a list that lacks only "
-        "the last item has distance 0"
+        "absent items have the rank after the list's end; a list that lacks only the last "
+        "item has distance 0"
     )
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Exact: an item of one list stands at each of the other's ranks with chance 1 / N."""
+        """Exact: an item of one list is at each rank of the other with probability 1 / N."""
         return (k - 1) / (3 * catalogue) + 1 - k / catalogue
 
 
 class ElementWeightedFootrule(WeightedOrderDistance):
-    """How much weight the items in common move past, each counting its own weight."""
+    """How much weight the common items move past, each weighted by its weight."""
 
     kernel = staticmethod(footrule.element_weighted_footrule)
 
 
 class ElementWeightedFootruleNormalized(WeightedOrderDistance):
-    """How much weight the items in common move past, as a share of the most they could."""
+    """How much weight the common items move past, as a share of the maximum."""
 
     kernel = staticmethod(footrule.element_weighted_footrule_normalized)
     high = 1.0
 
 
 class GeneralizedFootrule(PositionWeighted):
-    """How far the items in common move, weighted by the items and by how near the top they move."""
+    """How far the common items move, weighted by the items and by their ranks."""
 
     kernel = staticmethod(footrule.generalized_footrule)
     need = Need.ITEM_WEIGHTS

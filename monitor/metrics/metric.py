@@ -1,6 +1,6 @@
-"""Metric: the contract that every measure of two lists keeps, and the grammar of its name.
+"""Metric: the interface of all metrics of two lists, and the grammar of their names.
 
-`monitor.kernels` computes it.
+`monitor.kernels` computes the scores.
 """
 
 import math
@@ -18,10 +18,8 @@ from monitor.kernels.kendall.element_weighted import DISCOUNTS
 from monitor.model.arrays import Floats
 from monitor.plugins import Guard, PluginError, Registry
 
-STRICT = "none: tied items are taken in the order of their ids"
-ON_COMMON_ITEMS = (
-    "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-)
+STRICT = "ignored: tied items are in the order of their ids"
+ON_COMMON_ITEMS = "exact on the common items, for any lengths; NaN with fewer than two common items"
 
 
 _DECLARED = ("__doc__", "low", "high", "identical", "disjoint", "one_empty", "uneven", "source")
@@ -33,9 +31,9 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 class Need(StrEnum):
-    """What a metric needs to know beside the lists.
+    """The data that a metric needs in addition to the lists.
 
-    The word is the argument and the configuration key that gives it.
+    The value is the name of the argument and of the configuration key.
     """
 
     SCORES = "scores"
@@ -45,18 +43,20 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(ABC):
-    """A named measure with its parameters; equal to another of the same name, parameters and depth.
+    """A named metric with its parameters, equal if name, parameters and depth are equal.
 
-    ``str(metric)`` is the canonical name: all parameters written out, then ``@depth``. Later
-    duplicates never reach a metric. Every metric declares its ``kernel``, whose docstring has the
-    formula and every corner, and whose name it goes by unless it declares a ``name``; ``low`` and
-    ``high``, the range over all parameters and lists (infinite where it grows with the lists;
-    `bounds` narrows it for lists of at most k); and its exact value on ``identical`` and
-    ``disjoint`` lists of one length, on ``one_empty`` and ``both_empty``: NaN where undefined, None
-    where it depends on the lists or parameters.
+    ``str(metric)`` is the canonical name: the name, all parameters, and ``@depth``. The lists of a
+    metric contain no duplicates. Every metric declares
+
+    - its ``kernel``. The kernel's docstring has the formula and all special cases. The metric has
+      the kernel's name unless it declares a ``name``;
+    - ``low`` and ``high``, the range over all parameters and lists. It is infinite if it grows with
+      the lists; `bounds` narrows it for lists of at most k items;
+    - its exact value on ``identical`` and ``disjoint`` lists of one length, and for ``one_empty``
+      and ``both_empty`` lists: NaN if undefined, None if it depends on the lists or parameters.
     """
 
-    depth: int | None = None  # lists are cut to their first ``depth`` items before measuring
+    depth: int | None = None  # lists are cut to their first ``depth`` items first
 
     name: ClassVar[str]
     kernel: ClassVar[Callable[..., Floats]]
@@ -68,60 +68,61 @@ class Metric(ABC):
     disjoint: ClassVar[float | None]
     one_empty: ClassVar[float | None]
     both_empty: ClassVar[float | None] = math.nan
-    uneven: ClassVar[str]  # what lists of unequal length mean to it,
-    ties: ClassVar[str] = STRICT  # and items of equal score
+    uneven: ClassVar[str]  # how it treats lists of unequal length
+    ties: ClassVar[str] = STRICT  # how it treats items with equal scores
     need: ClassVar[Need | None] = None
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     source: ClassVar[str]
-    guard: ClassVar[Guard | None] = None  # of one that an installed package brings
+    guard: ClassVar[Guard | None] = None  # for a metric of an installed package
 
     def __init_subclass__(cls) -> None:
-        """Name the metric as its kernel is named."""
+        """Give the metric the name of its kernel."""
         if "kernel" in vars(cls) and "name" not in vars(cls):
             cls.name = cls.kernel.__name__
 
     def __post_init__(self) -> None:
-        """MetricError for a parameter out of range."""
+        """Raise MetricError for a parameter out of range."""
         if self.depth is not None and self.depth < 1:
             raise MetricError(f"{self.name}@{self.depth}: the depth must be at least 1")
-        for name, known in self.choices.items():
-            if getattr(self, name) not in known:
+        for name, words in self.choices.items():
+            if getattr(self, name) not in words:
                 raise MetricError(
                     f"{self.name}({name}={getattr(self, name)}): {name} must be one of "
-                    f"{', '.join(known)}"
+                    f"{', '.join(words)}"
                 )
 
     @classmethod
     def parameters(cls) -> tuple[str, ...]:
-        """Names of the metric's own parameters: words where `choices` lists them, numbers otherwise."""
+        """Names of the metric's parameters: words if `choices` lists them, else numbers."""
         return tuple(field.name for field in fields(cls) if field.name != "depth")
 
     def __str__(self) -> str:
-        values = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in self.parameters())
-        return (
-            self.name
-            + (f"({values})" if values else "")
-            + ("" if self.depth is None else f"@{self.depth}")
-        )
+        name = self.name
+        values = [f"{each}={_write_value(getattr(self, each))}" for each in self.parameters()]
+        if values:
+            name += f"({', '.join(values)})"
+        if self.depth is not None:
+            name += f"@{self.depth}"
+        return name
 
-    def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - for measures that depend on it
-        """Lowest and highest possible score of lists of at most k items (at most ``depth``, where there is one)."""
+    def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - metrics override it
+        """Lowest and highest possible score of lists of at most min(k, ``depth``) items."""
         return self.low, self.high
 
     def measure(self, alignment: Alignment) -> Floats:
-        """Scores of the aligned pairs, which have been cut to ``depth`` already: float64 (n,)."""
+        """Scores of the aligned pairs, already cut to ``depth``: float64 (n,)."""
         return type(self).kernel(alignment, *(getattr(self, name) for name in self.parameters()))
 
-    def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - for measures of which it is known
-        """Mean score of two lists of k items drawn at random from a catalogue.
-
-        None where it is not known.
-        """
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - default
+        """Mean score of two lists of k items drawn at random from a catalogue, None if unknown."""
         return None
 
 
 class Similarity(Metric, ABC):
-    """From 0 to 1: 1 for identical lists, 0 for disjoint ones and where one is empty, unless a measure declares otherwise."""
+    """From 0 to 1: 1 for identical lists, 0 for disjoint lists and one empty list.
+
+    A metric may declare other values.
+    """
 
     low = 0.0
     high = 1.0
@@ -139,19 +140,19 @@ class Correlation(Metric, ABC):
 
 
 class OrderCorrelation(Correlation, ABC):
-    """A correlation of the order of the items in common, and of nothing else."""
+    """A correlation of the order of the common items only."""
 
     disjoint = math.nan
     one_empty = math.nan
     uneven = ON_COMMON_ITEMS
 
-    def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - the base's signature
-        """0: the order of the items in common is random. None where there cannot be two."""
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - as base
+        """0, because the order is random. None if there cannot be two common items."""
         return 0.0 if k > 1 else None
 
 
 class Distance(Metric, ABC):
-    """From 0, for identical lists, to no end unless a measure is normalized."""
+    """From 0, for identical lists, to infinity unless the metric is normalized."""
 
     low = 0.0
     high = math.inf
@@ -160,7 +161,7 @@ class Distance(Metric, ABC):
 
 
 class OrderDistance(Distance, ABC):
-    """A distance between the orders of the items in common, and of nothing else."""
+    """A distance between the orders of the common items only."""
 
     disjoint = math.nan
     one_empty = math.nan
@@ -168,7 +169,7 @@ class OrderDistance(Distance, ABC):
 
 
 class WeightedOrderDistance(OrderDistance, ABC):
-    """One in which items have weights."""
+    """A distance in which items have weights."""
 
     need = Need.ITEM_WEIGHTS
     source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
@@ -176,46 +177,45 @@ class WeightedOrderDistance(OrderDistance, ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionWeighted(OrderDistance, ABC):
-    """One in which ranks have weights, and where a measure needs them items, too."""
+    """A distance in which ranks have weights, and in some metrics items too."""
 
-    # A rank's worth, 1 / log2(rank + 1) or 1 / rank for ``hyperbolic``; a move costs the difference
+    # The worth of a rank: 1 / log2(rank + 1), or 1 / rank for ``hyperbolic``. A move costs the
+    # difference.
     discount: str = "dcg"
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
     source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
-def _shown(value: float | str) -> str:
-    # Numbers as floats, so that p=1 and p=1.0 are one name.
-    return value if isinstance(value, str) else repr(float(value))
+def _write_value(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return repr(float(value))  # p=1 and p=1.0 are one name
 
 
-def read_kind(found: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 - whatever an entry point holds
-    """The metric of an installed package, kept from doing harm. PluginError for what is none."""
+def read_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 - of an entry point
+    """The metric of an installed package, guarded. Raises PluginError if it is no valid metric."""
     is_metric = (
-        isinstance(found, type)
-        and issubclass(found, Metric)
-        and getattr(found, "name", None) == name
+        isinstance(kind, type)
+        and issubclass(kind, Metric)
+        and getattr(kind, "name", None) == name
+        and all(getattr(kind, attribute, "") != "" for attribute in _DECLARED)
+        and kind.low < kind.high
     )
-    if (
-        not is_metric
-        or any(getattr(found, each, "") == "" for each in _DECLARED)
-        or not found.low < found.high
-    ):
+    if not is_metric:
         raise PluginError(
             f"must be a Metric that is named {name}, has a docstring, and declares "
             f"{', '.join(_DECLARED[1:])}"
         )
-    # Its range is all that is asked: what else it could say is nothing that a run can go on
-    # without.
-    found.bounds, found.expected_by_chance = Metric.bounds, Metric.expected_by_chance
-    found.guard = Guard(who, MetricError)
-    kind: type[Metric] = found
-    return kind
+    # A run needs only the range of a plugin's metric.
+    kind.bounds, kind.expected_by_chance = Metric.bounds, Metric.expected_by_chance
+    kind.guard = Guard(who, MetricError)
+    metric: type[Metric] = kind
+    return metric
 
 
 def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
-    """The metric of that name; MetricError with the nearest known name or parameter otherwise."""
+    """The metric of that name. Raises MetricError with the nearest name or parameter otherwise."""
     if isinstance(text, str) and len(text) > _LONGEST:
         raise MetricError(
             f"cannot read metric {text[:_SHOWN]!r}...: it has {len(text):,} characters, and no "
@@ -230,17 +230,20 @@ def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
     name, arguments, depth = match.groups()
     kind = registry.get(name) or registry.installed(name).get(name)
     if kind is None:
-        raise MetricError(
-            f"unknown metric {name!r}{_suggest(name, [*registry, *registry.installed()])}"
-        )
-    values = _read_arguments(text, kind, arguments or "")
-    return kind(depth=None if depth is None else int(depth), **values)
+        suggestion = _suggest(name, [*registry, *registry.installed()])
+        raise MetricError(f"unknown metric {name!r}{suggestion}")
+    values: dict[str, Any] = _read_arguments(text, kind, arguments or "")
+    if depth is not None:
+        values["depth"] = int(depth)
+    return kind(**values)
 
 
 def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, float | str]:
     values: dict[str, float | str] = {}
-    for argument in arguments.split(",") if arguments.strip() else ():
-        name, equals, number = (part.strip() for part in argument.partition("="))
+    if not arguments.strip():
+        return values
+    for argument in arguments.split(","):
+        name, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
             raise MetricError(
                 f"cannot read {name!r} in metric {text!r}: write parameters as "
@@ -251,8 +254,8 @@ def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, 
                 f"metric {kind.name} has no parameter {name!r}{_suggest(name, kind.parameters())}"
             )
         if name in values:
-            raise MetricError(f"parameter {name!r} stands twice in metric {text!r}")
-        values[name] = _read_value(text, kind, name, number)
+            raise MetricError(f"metric {text!r} has parameter {name!r} twice")
+        values[name] = _read_value(text, kind, name, value)
     return values
 
 
@@ -272,17 +275,19 @@ def _read_value(text: str, kind: type[Metric], name: str, value: str) -> float |
     return value
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
+def _suggest(name: str, candidates: Iterable[str]) -> str:
+    names = sorted(candidates)
     if not names:
         return "; it takes none"
     near = get_close_matches(name.lower(), names, n=1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return (
-        f"; known: {', '.join(names)}" if len(names) <= _FEW else "; `rankwatch metrics` lists all"
-    )
+    if len(names) <= _FEW:
+        return f"; known: {', '.join(names)}"
+    return "; `rankwatch metrics` lists all"
 
 
 def _example(kind: type[Metric]) -> str:
-    return f", such as {kind()}" if kind.parameters() else f"; {kind.name} takes none"
+    if kind.parameters():
+        return f", such as {kind()}"
+    return f"; {kind.name} takes none"

@@ -24,94 +24,94 @@ from monitor.metrics.metric import Need, Similarity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persistent(Similarity, ABC):
-    """A measure that weighs depth d with (1-p) p^(d-1)."""
+    """A metric that weighs depth d with (1-p) p^(d-1)."""
 
-    # Chance to look at the next rank; at 0.9 the top ten carry 86 % of the weight, see
-    # `rbo_persistence`
+    # Probability of looking at the next rank. At 0.9 the top ten have 86 % of the weight, see
+    # `rbo_persistence`.
     p: float = 0.9
 
     def __post_init__(self) -> None:
-        """MetricError unless 0 < p < 1."""
+        """Raise MetricError unless 0 < p < 1."""
         Similarity.__post_init__(self)
         if not 0 < self.p < 1:
             msg = (
-                f"{self.name}(p={self.p!r}): p must lie between 0 and 1, both excluded, such "
+                f"{self.name}(p={self.p!r}): p must be between 0 and 1, both excluded, such "
                 f"as {self.name}(p=0.9)"
             )
             raise MetricError(msg)
 
     def score_full(self, k: int, *, is_same: bool) -> float:
-        """Score of two lists of k items, identical or disjoint: where the bounds of these measures are attained."""
+        """Score of two lists of k items, identical or disjoint: the bounds of these metrics."""
         k = min(k, self.depth or k)
         places = np.arange(k) if is_same else np.full(k, k)
         length = np.array([k], dtype=np.int32)
-        return float(
-            self.measure(Alignment(places.astype(rank_dtype(k))[:, None], length, length))[0]
-        )
+        alignment = Alignment(places.astype(rank_dtype(k))[:, None], length, length)
+        return float(self.measure(alignment)[0])
 
 
 class TieAware(Persistent, ABC):
-    """A measure that knows which items are tied."""
+    """A metric that uses ties."""
 
-    uneven = (
-        "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
-    )
+    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless its end cuts a tied group"
     need = Need.SCORES
 
 
 class Rbo(Persistent):
-    """Agreement at every depth, the top weighing most."""
+    """Agreement at every depth, with most weight at the top."""
 
     kernel = staticmethod(rbo)
     uneven = (
-        "exact, by equation 32: agreement seen is taken to go on below the shorter list; a "
-        "prefix scores 1"
+        "exact, by equation 32: the agreement is assumed to stay the same below the shorter "
+        "list; a prefix scores 1"
     )
     source = (
         "Webber, Moffat and Zobel (2010), A similarity measure for indefinite rankings, equation 32"
     )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """Agreement at depth d is d / catalogue on average, k / catalogue below: together (1 - p^k) / (1 - p) / catalogue."""
+        """(1 - p^k) / (1 - p) / catalogue.
+
+        The mean agreement is d / catalogue at depth d, and k / catalogue below the lists.
+        """
         return float((1 - self.p**k) / (1 - self.p) / catalogue)
 
 
 class RboA(TieAware):
-    """RBO where a tie leaves the order open: the mean over all orders.
+    """RBO where a tie means an unknown order: the mean over all orders.
 
-    A list with ties scores under 1 against itself.
+    A list with ties scores below 1 against itself.
     """
 
     kernel = staticmethod(rbo_a)
     identical = None
     ties = (
-        "the mean over all orders of the tied items; the part of a tied group that the cut at "
-        "k leaves is the group"
+        "the mean over all orders of the tied items; only the part of a tied group before the "
+        "cut at k counts"
     )
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^a"
 
 
 class RboB(TieAware):
-    """RBO where a tie leaves the order open, normalised as tau-b is.
+    """RBO where a tie means an unknown order, normalised as tau-b is.
 
-    A list scores 1 against itself, ties and all; never below `rbo_a`.
+    A list scores 1 against itself, even with ties. The score is never below `rbo_a`.
     """
 
     kernel = staticmethod(rbo_b)
     ties = (
-        "chances of each order, normalised by the ties; the part of a tied group that the cut "
-        "at k leaves is the group"
+        "the probability of each order, normalised by the ties; only the part of a tied group "
+        "before the cut at k counts"
     )
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^b"
 
 
 class RboMax(Persistent):
-    """The most RBO that the lists can have, however they go on."""
+    """The most RBO that the lists can have if they continue."""
 
     kernel = staticmethod(rbo_max)
     disjoint = None
     one_empty = 1.0
-    uneven = "exact: what is below either list may be in the other; a prefix scores 1"
+    uneven = "exact: items below the end of a list may be in the other; a prefix scores 1"
     source = (
         "Webber, Moffat and Zobel (2010), section 4.3 and equation 30: the lower bound and "
         "the residual"
@@ -122,21 +122,19 @@ class RboMax(Persistent):
         return self.score_full(k, is_same=False), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The sum of what chance gives of the lower bound and of the residual."""
-        return min(
-            1.0,
-            RboMin(p=self.p).expected_by_chance(k, catalogue)
-            + RboRes(p=self.p).expected_by_chance(k, catalogue),
-        )
+        """The sum of the expected lower bound and the expected residual."""
+        least = RboMin(p=self.p).expected_by_chance(k, catalogue)
+        return min(1.0, least + RboRes(p=self.p).expected_by_chance(k, catalogue))
 
 
 class RboMin(Persistent):
-    """The least RBO that the lists can have, however they go on."""
+    """The least RBO that the lists can have if they continue."""
 
     kernel = staticmethod(rbo_min)
     identical = None
     uneven = (
-        "exact: nothing below either list is in the other; a prefix scores the weight of its ranks"
+        "exact: no item below the end of a list is in the other; a prefix scores the weight of "
+        "its ranks"
     )
     source = "Webber, Moffat and Zobel (2010), equation 11"
 
@@ -145,17 +143,17 @@ class RboMin(Persistent):
         return 0.0, self.score_full(k, is_same=True)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """Overlap at depth d is d^2 / catalogue on average, and stays k^2 / catalogue below the lists."""
+        """Mean overlap is d^2 / catalogue at depth d, and k^2 / catalogue below the lists."""
         seen = (1 - self.p**k) / (1 - self.p) - k * self.p**k
         below = k * (rbo_weight(self.p, k) - (1 - self.p**k))
         return float((seen + below) / catalogue)
 
 
 class RboRes(Persistent):
-    """How much of RBO is still open below the lists, `rbo_max` - `rbo_min`.
+    """How much RBO can still grow below the lists, `rbo_max` - `rbo_min`.
 
-    No similarity: it falls as lists grow and as they share more items. Read it as the width of what
-    `rbo` guesses in.
+    This is no similarity: it falls as lists become longer and as they share more items. It is the
+    width of the range that `rbo` extrapolates in.
     """
 
     kernel = staticmethod(rbo_res)
@@ -167,7 +165,7 @@ class RboRes(Persistent):
     source = "Webber, Moffat and Zobel (2010), equation 30"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """What two identical lists of k items leave open, and 1, as an empty list does."""
+        """The value of two identical lists of k items, and 1, the value of an empty list."""
         return self.score_full(k, is_same=True), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
@@ -178,7 +176,7 @@ class RboRes(Persistent):
 class RboTruncated(Persistent):
     """RBO@k, the sum over the depths seen: identical lists score 1 - p^k.
 
-    Known elsewhere as plain RBO. It mixes how alike lists are with how long they are; `rbo` does
+    Other libraries call it RBO. It mixes the similarity of the lists with their length; `rbo` does
     not.
     """
 
@@ -192,20 +190,18 @@ class RboTruncated(Persistent):
         return 0.0, self.score_full(k, is_same=True)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """Agreement at depth d is d / catalogue on average, and the depths below count nothing."""
+        """Mean agreement is d / catalogue at depth d. The depths below add nothing."""
         return float(((1 - self.p**k) / (1 - self.p) - k * self.p**k) / catalogue)
 
 
 class RboW(TieAware):
     """RBO where a tie means equality: tied items share one rank.
 
-    A list scores 1 against itself, ties and all.
+    A list scores 1 against itself, even with ties.
     """
 
     kernel = staticmethod(rbo_w)
-    ties = (
-        "tied items share one rank; the part of a tied group that the cut at k leaves is the group"
-    )
+    ties = "tied items share one rank; only the part of a tied group before the cut at k counts"
     source = (
         "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^w; "
         "Webber, Moffat and Zobel, equation 28"

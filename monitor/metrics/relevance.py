@@ -1,4 +1,4 @@
-"""Measures of one arm's lists against what users found relevant."""
+"""Metrics of one arm's lists against the items that users found relevant."""
 
 import math
 from abc import ABC
@@ -9,13 +9,15 @@ from typing import ClassVar
 from monitor.kernels import Alignment, relevance
 from monitor.metrics.metric import Metric, Need, Similarity
 from monitor.model.arrays import Floats
+from monitor.model.rankings import Labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfArm(Metric, ABC):
-    """A measure of one arm's lists: of the candidate's, of the baseline's, or the ``difference`` candidate - baseline.
+    """A metric of one arm's lists, or the ``difference`` candidate - baseline.
 
-    Above 0 the candidate is better, and identical lists give 0. Undefined for users of whom no relevance is known.
+    A difference above 0 means that the candidate is better. Identical lists give 0. The metric is
+    undefined for users without relevant items.
     """
 
     arm: str = relevance.DIFFERENCE
@@ -30,18 +32,22 @@ class OfArm(Metric, ABC):
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS}
 
     def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - the base's signature
-        """From 0 up for one arm, the whole range for the difference."""
-        return (self.low if self.arm == relevance.DIFFERENCE else 0.0), self.high
+        """From 0 up for one arm, the full range for the difference."""
+        if self.arm == relevance.DIFFERENCE:
+            return self.low, self.high
+        return 0.0, self.high
 
     def measure(self, alignment: Alignment) -> Floats:
-        """What each user's list is worth, in the arm or as a difference.
+        """Score of each user's list in the arm, or the difference.
 
-        Kernels take grades, labels and own parameters.
+        Kernels take grades, labels, and the parameters other than ``arm``.
         """
-        own = [getattr(self, name) for name in self.parameters() if name != "arm"]
-        return relevance.of_arm(
-            alignment, self.arm, lambda grades, labels: type(self).kernel(grades, labels, *own)
-        )
+        parameters = [getattr(self, name) for name in self.parameters() if name != "arm"]
+
+        def score(grades: Floats, labels: Labels) -> Floats:
+            return type(self).kernel(grades, labels, *parameters)
+
+        return relevance.of_arm(alignment, self.arm, score)
 
 
 class Cg(OfArm):
@@ -60,7 +66,7 @@ class Cg(OfArm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discounted(OfArm, ABC):
-    """A measure of gains that are worth less the lower they stand."""
+    """A metric of gains that are discounted by rank."""
 
     gain: str = relevance.LINEAR
 
@@ -75,7 +81,7 @@ class Discounted(OfArm, ABC):
 
 
 class Dcg(Discounted):
-    """Gains of the items listed, the top counting most.
+    """Gains of the listed items, with most weight at the top.
 
     ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``).
     """
@@ -88,23 +94,24 @@ class Dcg(Discounted):
 
 
 class Ndcg(Discounted):
-    """DCG by that of the user's best possible list.
+    """DCG divided by the DCG of the user's best possible list.
 
-    ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``). The ideal holds the user's
+    ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``). The ideal contains the user's
     best items, listed or not.
     """
 
     name = "ndcg"
     kernel = staticmethod(lambda grades, labels, gain: relevance.ndcg(grades, labels.ideal, gain))
-    uneven = "exact: the ideal is as deep as the metric, so that a list too short loses by it"
+    uneven = "exact: the ideal has the depth of the metric, so a shorter list scores less"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NdcgVsBaseline(Similarity):
-    """NDCG of the candidate's list, the baseline's ranks being the grades.
+    """NDCG of the candidate's list, with the baseline's ranks as grades.
 
-    ``gain``: grades l down to 1 (``linear``) or 2**grade - 1 (``exponential``). No labels needed,
-    and none replaced: a candidate better than its baseline loses by it like one that is worse.
+    ``gain``: grades l down to 1 (``linear``) or 2**grade - 1 (``exponential``). It needs no labels
+    and does not replace them: a candidate that is better than its baseline scores less, as a worse
+    one.
     """
 
     gain: str = relevance.LINEAR
@@ -112,8 +119,7 @@ class NdcgVsBaseline(Similarity):
     kernel = staticmethod(relevance.ndcg_vs_baseline)
     is_symmetric = False
     uneven = (
-        "exact: a candidate cut short loses what it lacks; items beyond the baseline's "
-        "length add nothing"
+        "exact: a shorter candidate scores less; items beyond the baseline's length add nothing"
     )
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"gain": relevance.GAINS}
     source = "NDCG of Järvelin and Kekäläinen (2002) with the baseline's ranks as grades"
@@ -126,14 +132,14 @@ class NdcgVsBaseline(Similarity):
 class Map(OfArm):
     """Average precision, whose mean is the MAP.
 
-    Divided by the number of the user's relevant items, as trec_eval does, not by min(that, k).
+    It is divided by the number of the user's relevant items, as in trec_eval, not by min(that, k).
     """
 
     name = "map"
     kernel = staticmethod(
         lambda grades, labels: relevance.average_precision(grades, labels.relevant)
     )
-    uneven = "exact: a relevant item that a short list lacks adds nothing"
+    uneven = "exact: a relevant item that is not listed adds nothing"
     source = (
         "Buckley and Voorhees (2000), Evaluating evaluation measure stability; trec_eval, map_cut"
     )
@@ -153,5 +159,5 @@ class Recall(OfArm):
 
     name = "recall"
     kernel = staticmethod(lambda grades, labels: relevance.recall(grades, labels.relevant))
-    uneven = "exact: a shorter list has fewer places to be right in"
+    uneven = "exact: a shorter list has fewer places for relevant items"
     source = "recall@k, relevant items listed / relevant items"

@@ -1,4 +1,4 @@
-"""Scores of many pairs by many metrics: one alignment a block, blocks shared out among the processors."""
+"""Scores of many pairs by many metrics: one alignment for each block, blocks in several threads."""
 
 import copy
 import os
@@ -15,7 +15,7 @@ from monitor.model.arrays import Floats
 from monitor.model.rankings import PairBatch
 
 MEASURING_S = 60.0
-"""How long a plugin's metric may take for one block of pairs, some 26,000 of ten items."""
+"""Timeout of a plugin's metric for one block of pairs, about 26,000 pairs of ten items."""
 
 
 def score_all(
@@ -25,11 +25,15 @@ def score_all(
     threads: int | None = None,
     failed: dict[str, str] | None = None,
 ) -> dict[str, Floats]:
-    """Scores of every pair by canonical metric name, in the order of ``metrics``: float64 (n,), NaN where undefined.
+    """Scores of every pair by canonical metric name, in the order of ``metrics``.
 
-    MetricError for a metric that needs what the batch does not hold; and for one that a package brings and that fails, unless
-    ``failed`` is given: there a sentence about it is kept by name, and its scores are NaN, as are those of earlier failures.
-    Rows do not depend on each other, nor on ``threads`` (default: the processors). Memory: the scores, and one block a thread.
+    Scores are float64 (n,), NaN if undefined. Rows depend neither on each other nor on ``threads``
+    (default: the number of processors). Memory is the scores, and one block a thread.
+
+    Raises MetricError for a metric that needs data that the batch does not have. A metric of a
+    plugin may fail. Without ``failed`` that raises MetricError. Otherwise ``failed`` gets a
+    sentence by metric name, and the scores are NaN. Metrics that are in ``failed`` already are
+    skipped and have NaN too.
     """
     for metric in metrics:
         if not can_score(metric, batch):
@@ -37,70 +41,79 @@ def score_all(
     kinds = {str(metric): metric for metric in metrics}
     scores = {name: np.empty(len(batch), dtype=np.float64) for name in kinds}
 
-    # Rows do not depend on each other, so that blocks may end in any order.
+    # Rows do not depend on each other, so blocks may end in any order.
     def score(rows: slice) -> None:
-        for name, found in _measure(batch.take(rows), kinds, failed):
-            scores[name][rows] = found
+        for name, values in _measure(batch.take(rows), kinds, failed):
+            scores[name][rows] = values
 
-    # A container may use fewer than the machine has.
-    processors = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    _share_out(score, list(row_blocks(batch)), threads or processors)
+    if threads is None:
+        # A container may use fewer processors than the machine has.
+        if hasattr(os, "sched_getaffinity"):
+            threads = len(os.sched_getaffinity(0))
+        else:
+            threads = os.cpu_count() or 1
+    _share_out(score, list(row_blocks(batch)), threads)
     return scores
 
 
 def can_score(metric: Metric, batch: PairBatch) -> bool:
-    """Whether the batch holds what the metric needs beside the lists."""
-    given = {
+    """Whether the batch has the data that the metric needs."""
+    data = {
+        None: batch,
         Need.SCORES: batch.scores,
         Need.ITEM_WEIGHTS: batch.weights,
         Need.RELEVANCE: batch.labels,
     }
-    return metric.need is None or given[metric.need] is not None
+    return data[metric.need] is not None
 
 
 def _measure(
     batch: PairBatch, kinds: dict[str, Metric], failed: dict[str, str] | None
 ) -> Iterator[tuple[str, Floats | float]]:
     alignment = align(batch)
-    # Aligned once and cut for each depth: to align costs more than most measures do.
+    # Align once and cut for each depth: an alignment costs more than most metrics.
     by_depth: dict[int | None, Alignment] = {None: alignment}
     for name, metric in kinds.items():
+        if failed and name in failed:
+            yield name, np.nan
+            continue
         if metric.depth not in by_depth:
             by_depth[metric.depth] = alignment.cut(metric.depth or alignment.k)
-        found: Floats | float = np.nan
         try:
-            found = (
-                found if failed and name in failed else _measure_one(metric, by_depth[metric.depth])
-            )
+            yield name, _measure_one(metric, by_depth[metric.depth])
         except MetricError as error:
-            why = f"{name} not measured: {error}"
+            failure = f"{name} not measured: {error}"
             if failed is None:
-                raise MetricError(why) from None
-            failed[name] = why
-        yield name, found
+                raise MetricError(failure) from None
+            failed[name] = failure
+            yield name, np.nan
 
 
 def _measure_one(metric: Metric, alignment: Alignment) -> Floats:
     """Scores of the pairs.
 
-    MetricError where a plugin's metric gives none, or not one number a pair, in its range or NaN.
+    Raises MetricError if a plugin's metric fails, or does not return one number a pair that is in
+    its range or NaN.
     """
     if metric.guard is None:
         return metric.measure(alignment)
-    own = copy.deepcopy(alignment)  # what a plugin writes there reaches no other metric
-    scores = metric.guard.call(lambda: np.array(metric.measure(own), dtype=np.float64), MEASURING_S)
-    is_odd, expected = (
-        np.isinf(scores) | (scores < metric.low) | (scores > metric.high),
-        alignment.baseline_lengths.shape,
+    alignment = copy.deepcopy(alignment)  # a plugin must not change the alignment of other metrics
+
+    def measure() -> Floats:
+        return np.array(metric.measure(alignment), dtype=np.float64)
+
+    scores = metric.guard.call(measure, MEASURING_S)
+    shape = alignment.baseline_lengths.shape
+    wrong = scores[np.isinf(scores) | (scores < metric.low) | (scores > metric.high)]
+    if len(wrong):
+        problem = f"{wrong[0]:g}"
+    elif scores.shape != shape:
+        problem = f"an array of shape {scores.shape}"
+    else:
+        return scores
+    raise MetricError(
+        f"gave {problem}, expected {shape[0]} numbers from {metric.low:g} to {metric.high:g}"
     )
-    if scores.shape != expected or is_odd.any():
-        odd = f"{scores[is_odd][0]:g}" if is_odd.any() else f"an array of shape {scores.shape}"
-        raise MetricError(
-            f"gave {odd}, expected {expected[0]} numbers from {metric.low:g} to {metric.high:g}"
-        )
-    return scores
 
 
 def _share_out(score: Callable[[slice], None], rows: Sequence[slice], threads: int) -> None:
@@ -108,9 +121,9 @@ def _share_out(score: Callable[[slice], None], rows: Sequence[slice], threads: i
         for block in rows:
             score(block)
         return
-    # Threads, not processes: numpy and the machine code release the lock where they work long.
+    # Threads, not processes: numpy and the machine code release the lock during long operations.
     with ThreadPoolExecutor(min(threads, len(rows)), thread_name_prefix="score") as pool:
         try:
             list(pool.map(score, rows))
-        finally:  # the caller may stop in the middle, by an interrupt
+        finally:  # an interrupt may stop the caller
             pool.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Measures of the items that two lists have in common."""
+"""Metrics of the items that two lists have in common."""
 
 import numpy as np
 
@@ -7,12 +7,12 @@ from monitor.metrics.metric import Similarity
 
 
 class AverageOverlap(Similarity):
-    """Overlap averaged over the depths, so that the top counts more."""
+    """Overlap averaged over the depths, so the top counts more."""
 
     kernel = staticmethod(average_overlap)
     uneven = (
-        "exact: the mean of overlap@1 to overlap@l of the longer list's length l; a prefix "
-        "scores under 1"
+        "exact: the mean of overlap@1 to overlap@l, l the length of the longer list; a prefix "
+        "scores below 1"
     )
     source = (
         "Wu and Crestani (2003), average accuracy; Webber, Moffat and Zobel (2010), section 3.3"
@@ -24,25 +24,25 @@ class AverageOverlap(Similarity):
 
 
 class Jaccard(Similarity):
-    """Membership alone: common items by the items of both lists together."""
+    """Membership only: common items divided by the items of both lists together."""
 
     kernel = staticmethod(jaccard)
-    uneven = "exact: common items by all items; a prefix scores its share of the longer list"
+    uneven = "exact: common items / all items; a prefix scores its share of the longer list"
     source = "Jaccard (1901), Étude comparative de la distribution florale"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The mean of x / (2k - x), x the common items of two random lists, which is hypergeometric."""
+        """The mean of x / (2k - x) over the number x of common items of two random lists."""
         common = np.arange(k + 1)
         return float(common_by_chance(k, catalogue) @ (common / (2 * k - common)))
 
 
 class Overlap(Similarity):
-    """Membership alone: common items by the length of the longer list."""
+    """Membership only: common items divided by the length of the longer list."""
 
     kernel = staticmethod(overlap)
-    uneven = "exact: common items by the longer length; a prefix scores under 1"
+    uneven = "exact: common items / the longer length; a prefix scores below 1"
     source = "overlap@k, |A ∩ B| / k"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """Each of the k items is in the other list with chance k / catalogue."""
+        """Each of the k items is in the other list with probability k / catalogue."""
         return k / catalogue

@@ -134,6 +134,7 @@ class Verdict:
     # There is no value for what the rule has not learned, not for want of data
     is_learning: bool = False
     is_ignored: bool = False  # there is no value for a condition that the configuration ignores
+    is_new_normal: bool = False  # judged by a new level that nobody has accepted yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +190,8 @@ class Transition:
     normal: float | None = None  # what was expected of the healthy runs before
     # Names firings of one comparison and severity that are notified as one; given when stored
     incident: str | None = None
+    # Whether it ended at a new level, which somebody has to accept or roll back
+    is_new_normal: bool = False
 
     @property
     def kind(self) -> RuleKind:
@@ -224,11 +227,6 @@ class Transition:
             self.is_start and self.kind is RuleKind.CONDITION and self.statistic == Condition.STALE
         )
         return self.slot != self.at and not is_stale
-
-    @property
-    def is_new_normal(self) -> bool:
-        """Whether it ended at a new level, which somebody has to accept or roll back."""
-        return self.is_end and NEW_NORMAL in self.reason
 
     @property
     def is_acknowledgement(self) -> bool:

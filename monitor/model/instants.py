@@ -3,7 +3,6 @@
 import math
 import time
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,6 +45,8 @@ def _parse_instant(text: str) -> datetime:
 
 def retry_after_s(text: str | None, now: datetime) -> float | None:
     """Seconds that a ``Retry-After`` header requests, as seconds or a date. None if unreadable."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - slow, and rare
+
     if text is None:
         return None
     try:

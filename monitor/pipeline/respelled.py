@@ -6,7 +6,7 @@ import numpy as np
 
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import find_place, rows_of_place
-from monitor.attribution.faults import Scene
+from monitor.attribution.hypotheses import Scene
 from monitor.kernels.exposure import distinct_items
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.id_mismatches import IdKind, IdMismatch

@@ -26,8 +26,9 @@ from monitor.attribution.decomposition import (
     decompose_drop,
     rows_of_place,
 )
-from monitor.attribution.faults import Scene, find_fault, find_missing
+from monitor.attribution.faults import find_fault, find_missing
 from monitor.attribution.habits import pool_bins, share_bins
+from monitor.attribution.hypotheses import Scene
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.attribution.sentences import (
     write_alert_text,
@@ -149,7 +150,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     changes = _compare_metric(sample.pairing.batch, metric, former, last)
     drop = None
     if changes is not None:
-        drop = decompose_drop(parts.whole, changes, sample.segments)
+        drop = decompose_drop(parts.total, changes, sample.segments)
     past = [split for split in past if split.metric == str(metric)]
     scene = Scene(
         batch=sample.pairing.batch,
@@ -159,7 +160,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         is_older=former is not last,
         habits=_pool_habits(past),
         usually_missing=_share_missing(past),
-        drop=drop.whole if drop is not None and drop.is_clear else None,
+        drop=drop.amount if drop is not None and drop.is_clear else None,
     )
     split = Split(
         metric=str(metric),
@@ -297,7 +298,7 @@ def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | 
         return None
     if finding is not None:
         return finding.arms[0]
-    baseline, candidate = (abs(float(np.nansum(changes.by_arm[arm].whole))) for arm in Arm)
+    baseline, candidate = (abs(float(np.nansum(changes.by_arm[arm].total))) for arm in Arm)
     return Arm.BASELINE if baseline > candidate else Arm.CANDIDATE
 
 

@@ -1,4 +1,4 @@
-"""Receivers of notifications: one module for each vendor, its options beside its code, and its line in `RECEIVERS`."""
+"""Receivers of notifications: one module with options and code for each vendor."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +14,7 @@ from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
-# Every kind of receiver, by the key that stands for it in the configuration: its options, and what
-# they open.
+# Every kind of receiver by its key in the configuration: its options, and the class to open.
 BUILT_IN: Mapping[str, ReceiverKind] = {
     "alertmanager": (AlertmanagerOptions, Alertmanager),
     "pagerduty": (PagerDutyOptions, PagerDuty),
@@ -27,17 +26,21 @@ BUILT_IN: Mapping[str, ReceiverKind] = {
 RECEIVERS = Registry("receivers", BUILT_IN, read_kind)
 
 
-@with_kinds(
-    RECEIVERS, lambda kinds: {name: (options, None) for name, (options, _) in kinds.items()}
-)
+def _options_by_kind(
+    kinds: Mapping[str, ReceiverKind],
+) -> dict[str, tuple[type[ReceiverEntry], None]]:
+    return {name: (options, None) for name, (options, _) in kinds.items()}
+
+
+@with_kinds(RECEIVERS, _options_by_kind)
 class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
         """Names of the receivers that this entry opens."""
-        given: ReceiverEntry = self.given
-        return given.names(self.kind)
+        entry: ReceiverEntry = self.given
+        return entry.names(self.kind)
 
 
 def open_receivers(
@@ -47,8 +50,9 @@ def open_receivers(
 
     Messages link to pages at ``external_url``.
     """
-    return tuple(
-        RECEIVERS[entry.kind][1](entry.given, name, external_url=external_url)
-        for entry in options
-        for name in entry.receiver_names
-    )
+    receivers = []
+    for entry in options:
+        _, open_receiver = RECEIVERS[entry.kind]
+        for name in entry.receiver_names:
+            receivers.append(open_receiver(entry.given, name, external_url=external_url))
+    return tuple(receivers)

@@ -1,4 +1,4 @@
-"""Prometheus Alertmanager, API v2: one receiver for each peer, told again every ``resend_every`` of what fires (README.md)."""
+"""Prometheus Alertmanager, API v2: one receiver for each peer. README.md has the details."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from monitor.model.notifications import Message, Treatment, Updates
 from monitor.options import Duration, HeaderSecret, LabelName, Options, must
 from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver
-from monitor.receivers.message.identity import alert_annotations, alert_labels
+from monitor.receivers.message.identity import alert_annotations, alert_labels, started_at
 from monitor.receivers.message.safe_text import clean, page_url
 
 PATH = "/api/v2/alerts"
@@ -28,7 +28,7 @@ _are_once = must(
 )
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
-# So that a thousand alerts are sent well within a lease.
+# So that a thousand alerts are sent within a lease.
 _BATCH = 250
 _LONGEST_TEXT = 500
 
@@ -43,7 +43,7 @@ class BasicAuth(Options):
 
 
 class AlertmanagerOptions(HttpReceiverEntry):
-    """Notify every peer of a Prometheus Alertmanager, each by itself."""
+    """Notify every peer of a Prometheus Alertmanager separately."""
 
     urls: Annotated[tuple[_PeerUrl, ...], _are_once] = Field(
         description="Every peer of the cluster, http://host:9093 each; never a load balancer.",
@@ -80,26 +80,26 @@ class AlertmanagerOptions(HttpReceiverEntry):
     def names(self, kind: str) -> tuple[str, ...]:
         """One name a peer, in the order of ``urls``."""
         base = self.name or kind
-        return (
-            (base,)
-            if len(self.urls) == 1
-            else tuple(f"{base}-{number}" for number in range(len(self.urls)))
-        )
+        if len(self.urls) == 1:
+            return (base,)
+        return tuple(f"{base}-{number}" for number in range(len(self.urls)))
 
 
 def group_alerts(
     changes: Iterable[Transition], firing: Iterable[Transition] = ()
 ) -> list[tuple[Transition, ...]]:
-    """The starts and ends of each alert there that changed: one for each rule of an incident, whatever its segments.
+    """The starts and ends of each alert there that changed.
 
-    ``firing``: what fires in these incidents. So an alert there ends with the last of its segments.
+    One rule of an incident is one alert, in whatever segments. ``firing``: what is firing in these
+    incidents, so that an alert ends with the last of its segments.
     """
     groups: dict[tuple[tuple[str, str], ...], dict[str | None, Transition]] = {}
     for change in changes:
         groups.setdefault(_identity(change), {})[change.dedup_key] = change
     for start in firing:
-        if (group := groups.get(_identity(start))) is not None:
-            group[start.dedup_key] = start
+        identity = _identity(start)
+        if identity in groups:
+            groups[identity][start.dedup_key] = start
     return [tuple(group.values()) for group in groups.values()]
 
 
@@ -111,7 +111,7 @@ def _labels_of(transition: Transition) -> dict[str, str]:
     labels = alert_labels(transition)
     if not transition.incident:
         return labels
-    # Segments join and leave while the alert fires, and labels may not change.
+    # Segments join and leave while the alert is firing, but labels must not change.
     del labels["segment"]
     return {"incident": transition.incident, **labels}
 
@@ -122,18 +122,20 @@ def alert_of(
     external_url: str,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """One alert of `group_alerts` with these labels besides.
+    """One alert of `group_alerts`, with these further labels.
 
     It starts with the first of its firings.
     """
-    firing = [each for each in members if each.is_start]
-    told = firing or members
-    lead = max(find_leads(told), key=lambda each: each.users)
-    starts_at = min(each.at if each.is_start else min(each.since, each.at) for each in told)
-    ends_at = max(firing_ends_at, starts_at) if firing else max(each.at for each in told)
+    firing = [member for member in members if member.is_start]
+    shown = firing or members
+    lead = max(find_leads(shown), key=lambda member: member.users)
+    starts_at = min(map(started_at, shown))
+    ends_at = max(firing_ends_at, starts_at)
+    if not firing:
+        ends_at = max(member.at for member in members)
     return {
         "labels": {**(labels or {}), **_labels_of(lead)},
-        "annotations": _annotations(lead, [each.segment for each in told]),
+        "annotations": _annotations(lead, [member.segment for member in shown]),
         "startsAt": format_instant(starts_at),
         "endsAt": format_instant(ends_at),
         "generatorURL": page_url(lead, external_url),
@@ -142,22 +144,17 @@ def alert_of(
 
 def _annotations(lead: Transition, segments: Sequence[str]) -> dict[str, str]:
     """At most 4,000 characters, of which the segments have 500."""
-    found = alert_annotations(lead)
+    annotations = alert_annotations(lead)
+    if len(annotations.get("runbook_url", "")) > _LONGEST_TEXT:
+        del annotations["runbook_url"]
     if len(segments) > 1:
-        found["summary"] = (
-            f"{clean(found['summary'], _LONGEST_TEXT // 2)} (and {len(segments) - 1:,} more "
-            "segments)"
-        )
-        found["segments"] = ", ".join(segments)
-    lines = {
-        name: text.splitlines()
-        for name, text in found.items()
-        if name != "runbook_url" or len(text) <= _LONGEST_TEXT
-    }
-    return {
-        name: "\n".join(clean(line, _LONGEST_TEXT) for line in of_it)
-        for name, of_it in lines.items()
-    }
+        summary = clean(annotations["summary"], _LONGEST_TEXT // 2)
+        annotations["summary"] = f"{summary} (and {len(segments) - 1:,} more segments)"
+        annotations["segments"] = ", ".join(segments)
+    for name, annotation in annotations.items():
+        lines = [clean(line, _LONGEST_TEXT) for line in annotation.splitlines()]
+        annotations[name] = "\n".join(lines)
+    return annotations
 
 
 class Alertmanager(HttpReceiver):
@@ -165,24 +162,24 @@ class Alertmanager(HttpReceiver):
 
     def __init__(self, options: AlertmanagerOptions, name: str, *, external_url: str) -> None:
         url = options.urls[options.names("alertmanager").index(name)].rstrip("/") + PATH
-        # Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself.
+        # Alertmanager drops alerts that are not sent again. It groups, inhibits and repeats.
         treatment = Treatment(
             resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH
         )
         super().__init__(url, name, options, treatment=treatment)
         self._options, self._external_url = options, external_url
         self.intervals: Mapping[str, timedelta] = {}
-        """How often `run-once` is started for each comparison. Empty in a daemon, which sends again by itself."""
+        """How often `run-once` is started for each comparison. Empty in a daemon."""
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post starts and ends in batches, no acknowledgements.
 
-        DeliveryError when the peer did not accept one.
+        DeliveryError if the peer did not accept a batch.
         """
         every = max(self._options.resend_every, self.intervals.get(message.comparison, timedelta()))
         ends_at = now + max(_RESENDS_AHEAD * every, _SHORTEST_END)
-        # A message without changes says again what fires.
+        # A message without changes sends again what is firing.
         changes = [
             change for change in message.changes or message.firing if not change.is_acknowledgement
         ]

@@ -1,4 +1,4 @@
-"""Apprise, an extra: chat and mail services without a receiver of their own, each by a URL.
+"""Apprise, an extra: chat and mail services that have no receiver here, each by a URL.
 
 README.md says what is retried.
 """
@@ -31,15 +31,18 @@ _NEVER_SENT = frozenset({"nomatch"})
 
 
 def open_service(name: str, url: str) -> apprise.Apprise:
-    """One service. ConfigError, without the URL, when Apprise is not there or knows no service of that form."""
+    """One service. ConfigError if Apprise is not installed or cannot read the URL.
+
+    The error does not contain the URL.
+    """
     try:
         import apprise  # noqa: PLC0415 - an extra, and slow to import
     except ModuleNotFoundError:
         raise ConfigError("needs Apprise: pip install 'rankwatch[apprise]'") from None
-    # Apprise logs what it cannot read, and answers of services, which may hold what is secret.
+    # Apprise logs unreadable URLs and answers of services, which may contain secrets.
     logging.getLogger("apprise").setLevel(_SILENT)
-    # No plugins from files, nothing kept on disk, no redirects, no templates, no emoji or escapes
-    # made of the text.
+    # No plugins from files, nothing stored on disk, no redirects, no templates, and no emojis or
+    # escapes made from the text.
     asset = apprise.AppriseAsset(
         plugin_paths=(),
         storage_mode=apprise.PersistentStoreMode.MEMORY,
@@ -60,10 +63,9 @@ def open_service(name: str, url: str) -> apprise.Apprise:
             f"{name} is no URL that Apprise can read: see its list of services for the form"
         )
     if "overflow=" not in url.lower():
-        # By itself Apprise sends what is too long for a service, which then refuses it; what
-        # matters comes first.
-        for each in service:
-            each.overflow_mode = apprise.OverflowMode.TRUNCATE
+        # Otherwise services refuse long messages. What matters comes first.
+        for plugin in service:
+            plugin.overflow_mode = apprise.OverflowMode.TRUNCATE
     return service
 
 
@@ -76,7 +78,10 @@ def notify_service(
     timeout_s: float,
     picture: bytes | None = None,
 ) -> str:
-    """Notify a service, with a picture if it takes files: ``success``, ``failure``, ``partial``, ``nomatch`` or ``timeout``."""
+    """Notify a service, with a picture if it accepts files.
+
+    Returns ``success``, ``failure``, ``partial``, ``nomatch`` or ``timeout``.
+    """
     import apprise  # noqa: PLC0415 - likewise
     from apprise.attachment.memory import AttachMemory  # noqa: PLC0415 - likewise
 
@@ -95,7 +100,7 @@ def notify_service(
 
 
 def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    # Apprise reads each of them now, so that what it cannot read is an error of the configuration.
+    # Apprise reads each URL now, so that an unreadable one is an error of the configuration.
     for name, url in urls.items():
         try:
             open_service(name, url.get_secret_value())
@@ -105,7 +110,7 @@ def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 
 
 class AppriseOptions(ReceiverEntry):
-    """Notify services that have no receiver of their own here through Apprise.
+    """Notify services that have no receiver here through Apprise.
 
     Needs the extra ``apprise``.
     """
@@ -135,53 +140,59 @@ class AppriseReceiver:
             name: open_service(name, url.get_secret_value()) for name, url in options.urls.items()
         }
         self._delivered = DeliveredRecipients()
-        self._refusing: set[str] = set()
+        self._without_picture: set[str] = set()  # services that may refuse pictures
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Send a message to the services that do not have it yet.
 
-        DeliveryError when one of them did not accept it.
+        DeliveryError if a service did not accept it.
         """
         key, names = message_key(message, now), tuple(self._services)
-        waiting = self._delivered.without(key, names)
-        outcomes = self._notify_each(message, waiting)
-        self._delivered.add(
-            key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS]
-        )
+        outcomes = self._notify_each(message, self._delivered.without(key, names))
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
-        # What fails with a picture gets none, until it fails without one too.
-        self._refusing ^= failed.keys() if message.picture else self._refusing & failed.keys()
-        if failed:
-            ended = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
-            taken = len(names) - len(failed)
-            may_be_known = taken > 0 or not _NEVER_SENT.issuperset(failed.values())
-            msg = (
-                f"{self.name}: {ended}; {taken} of {len(names)} services have the message, and "
-                "it will be tried again"
-            )
-            raise DeliveryError(
-                msg,
-                permanent=False,
-                may_be_known=may_be_known,
-                of_message=message.picture is not None,
-            )
+        self._delivered.add(key, outcomes.keys() - failed.keys())
+        # A service that failed with a picture gets none until it fails without one too.
+        if message.picture:
+            self._without_picture ^= failed.keys()
+        else:
+            self._without_picture -= failed.keys()
+        if not failed:
+            return
+        ended = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
+        accepted = len(names) - len(failed)
+        raise DeliveryError(
+            f"{self.name}: {ended}; {accepted} of {len(names)} services have the message, and "
+            "it will be tried again",
+            permanent=False,
+            may_be_known=accepted > 0 or not _NEVER_SENT.issuperset(failed.values()),
+            of_message=message.picture is not None,
+        )
 
-    def _notify_each(self, message: Message, waiting: Sequence[str]) -> dict[str, str]:
-        """The outcome for each, one after the other until the time is over."""
+    def _notify_each(self, message: Message, names: Sequence[str]) -> dict[str, str]:
+        """Outcome by name, one service after the other until the deadline."""
         content = content_of(message, self._external_url)
         title, body = defuse(content.title), defuse(plain_text(content, has_title=False))
-        # With a picture half of the time: who does not take it is notified once more without.
-        deadline = Deadline.after(self._timeout_s / (2 if message.picture else 1))
-        is_bad = message.status is not MessageStatus.RESOLVED
+        timeout_s = self._timeout_s
+        if message.picture:
+            # Leaves time to notify services that refuse pictures once more without one.
+            timeout_s /= 2
+        deadline = Deadline.after(timeout_s)
         outcomes = {}
-        for name in waiting:
-            outcomes[name] = "timeout" if deadline.is_past else notify_service(
-                self._services[name], title=title, body=body, is_bad=is_bad, timeout_s=deadline.remaining_s,
-                picture=None if name in self._refusing else message.picture,
-            )  # fmt: skip
+        for name in names:
+            if deadline.is_past:
+                outcomes[name] = "timeout"
+                continue
+            outcomes[name] = notify_service(
+                self._services[name],
+                title=title,
+                body=body,
+                is_bad=message.status is not MessageStatus.RESOLVED,
+                timeout_s=deadline.remaining_s,
+                picture=None if name in self._without_picture else message.picture,
+            )
         return outcomes
 
 
 def defuse(text: str) -> str:
-    """Text in which no chat service finds a mention or a link of its own: a blank of no width follows each @ and each <."""
+    """Text without mentions or links for chat services: a zero-width blank follows each @ and <."""
     return re.sub(r"[@<](?=\S)", "\\g<0>\u200b", text)

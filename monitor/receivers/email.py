@@ -1,12 +1,12 @@
 """E-mail over SMTP: a mail for each message, one thread for each incident.
 
-README.md says what addresses get it again.
+README.md says which addresses get it again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -46,11 +46,18 @@ _ADDRESS = rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*
 _HOST = r"^[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$"
 
 MailAddress = Annotated[str, Field(pattern=_ADDRESS, max_length=254)]
-_are_once = must(lambda to: len({each.lower() for each in to}) == len(to), "list no address twice")
-_is_plain = must(
-    lambda text: text and text.isascii() and text.isprintable(),
-    "must be printable ASCII text on one line",
-)
+
+
+def _are_unique(addresses: Sequence[str]) -> bool:
+    return len({address.lower() for address in addresses}) == len(addresses)
+
+
+def _is_printable(password: str) -> bool:
+    return password != "" and password.isascii() and password.isprintable()
+
+
+_are_once = must(_are_unique, "list no address twice")
+_is_plain = must(_is_printable, "must be printable ASCII text on one line")
 
 
 class EmailOptions(ReceiverEntry):
@@ -106,7 +113,7 @@ class EmailOptions(ReceiverEntry):
 
     @property
     def port_in_use(self) -> int:
-        """The port, given or usual."""
+        """The configured port, else the usual one."""
         return self.port or PORTS[self.tls]
 
 
@@ -118,13 +125,15 @@ class Email:
 
         self._options, self._external_url = options, external_url
         self.name, self.treatment = name, repeated(options.repeat_every, shows_pictures=True)
-        user, password = options.username, options.password
+        login = None
+        if options.username is not None and options.password is not None:
+            login = (options.username, options.password.get_secret_value())
         self._client = SmtpClient(
             host=options.host,
             port=options.port_in_use,
             tls=options.tls,
             context=trust_context(options.ca_file),
-            login=None if user is None or password is None else (user, password.get_secret_value()),
+            login=login,
             who=f"{self.name} at {options.host}:{options.port_in_use}",
             timeout_s=options.timeout.total_seconds(),
         )
@@ -133,7 +142,7 @@ class Email:
     def send(self, message: Message, *, now: datetime) -> None:
         """Mail a message to the addresses that do not have it yet.
 
-        DeliveryError when one was refused.
+        DeliveryError if an address was refused.
         """
         key, options = message_key(message, now), self._options
         content = content_of(message, self._external_url)
@@ -151,8 +160,8 @@ class Email:
             raise self._refused_by_some(refused)
 
     def _refused_by_some(self, refused: Mapping[str, Refusal]) -> DeliveryError:
-        # The others have the mail. As long as one refusal may pass, it is tried again, for these
-        # addresses alone.
+        # The other addresses have the mail. The refused ones are tried again if a refusal is
+        # temporary.
         is_permanent = all(refusal.is_permanent for refusal in refused.values())
         named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
         advice = "check these addresses" if is_permanent else "it will be tried again for these"
@@ -173,7 +182,7 @@ def compose_mail(
     key: str,
     now: datetime,
 ) -> EmailMessage:
-    """The mail; the same ``key`` makes the same Message-ID."""
+    """The mail. The same ``key`` gives the same Message-ID."""
     mail = EmailMessage(policy=SMTP)
     domain = sender.rpartition("@")[2]
     thread = f"<{_digest(message.incident)}@{domain}>"
@@ -203,19 +212,15 @@ def compose_mail(
 
 
 def mail_subject(message: Message) -> str:
-    """Status and severity in brackets, and what stays the same: mail programs make threads of equal subjects.
+    """Status and severity in brackets, and a constant part: programs thread equal subjects.
 
-    That is the comparison, why the first alert of the incident fired, and a mark of the incident.
+    The constant part is the comparison, the cause of the incident's first alert, and a mark.
     """
-    name, first = (
-        clean(message.comparison, _LONGEST_NAME),
-        message.first or message.firing or message.changes,
-    )
     status = message.status.upper() if is_watched(message) else "NO LONGER WATCHED"
-    return (
-        f"[{status}] [{message.severity}] {name}: {cause_of(first[0])} (incident "
-        f"{_digest(message.incident)[:8]})"
-    )
+    name = clean(message.comparison, _LONGEST_NAME)
+    first, *_ = message.first or message.firing or message.changes
+    mark = _digest(message.incident)[:8]
+    return f"[{status}] [{message.severity}] {name}: {cause_of(first)} (incident {mark})"
 
 
 def _digest(text: str) -> str:
@@ -223,9 +228,9 @@ def _digest(text: str) -> str:
 
 
 def mail_page(content: MessageContent, cid: str | None = None) -> str:
-    """The content as an HTML page: everything escaped, nothing loaded from anywhere, few tags.
+    """The content as an HTML page. Everything is escaped and nothing is loaded.
 
-    ``cid``: of its picture.
+    ``cid`` is the id of its picture.
     """
     return _template().render(
         content=content, colour=_COLOURS[content.status], cid=cid, legend=LEGEND

@@ -1,6 +1,6 @@
-"""What options of receivers share: the base of every entry, URLs, header values, time-outs.
+"""What the options of receivers share: the base of every entry, URLs, headers, time-outs.
 
-Messages never echo a secret.
+Error texts never contain a secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,38 +19,45 @@ from monitor.plugins import OPENING_S, Guard, PluginError
 from monitor.ports import Receiver
 from monitor.web_proxy import Proxy
 
-# Deliveries are leased for longer than this, so that no other daemon sends them meanwhile.
+# The lease of a delivery is longer, so that no other daemon sends it meanwhile.
 LONGEST_TIMEOUT = timedelta(seconds=30)
 GRACE_S = 1.0
-"""How much longer than its time-out a plugin may take."""
+"""Seconds that a plugin may take beyond its time-out."""
+
+
+def _has_no_credentials(url: str) -> bool:
+    parts = urlsplit(url)
+    return "@" not in parts.netloc and not parts.fragment
+
 
 _is_url = must(web_url_of, "not a URL: write http://host:port/path or https://host/path")
 _is_bare = must(
-    lambda url: "@" not in urlsplit(url).netloc and not urlsplit(url).fragment,
-    "must not hold a user, a password or a #fragment: credentials have their own keys",
+    _has_no_credentials,
+    "must not contain a user, a password or a #fragment: credentials have their own keys",
 )
 
 
 def without_path(path: str, advice: str) -> AfterValidator:
-    """The check of a URL behind which this path is put."""
-    reason = f"must not hold a ?query and must not end in {path}: {advice}"
-    return must(
-        lambda url: not urlsplit(url).query and not urlsplit(url).path.rstrip("/").endswith(path),
-        reason,
-    )
+    """The check of a URL to which this path will be appended."""
+
+    def has_no_path(url: str) -> bool:
+        parts = urlsplit(url)
+        return not parts.query and not parts.path.rstrip("/").endswith(path)
+
+    return must(has_no_path, f"must not contain a ?query and must not end in {path}: {advice}")
 
 
 def check_further_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    """Refuse names that are none, and headers that the program itself sets."""
+    """Refuse invalid names, and headers that rankwatch sets."""
     for name in check_headers(headers):
-        if name.lower() in _OURS or name.lower().startswith("x-rankwatch-"):
-            raise ValueError(f"{name} is set by rankwatch itself: leave it out")
+        if name.lower() in _RESERVED or name.lower().startswith("x-rankwatch-"):
+            raise ValueError(f"{name} is set by rankwatch: leave it out")
     return headers
 
 
-_OURS = frozenset({
-    "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host", "idempotency-key", "te",
-    "trailer", "transfer-encoding", "upgrade",
+_RESERVED = frozenset({
+    "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host",
+    "idempotency-key", "te", "trailer", "transfer-encoding", "upgrade",
 })  # fmt: skip
 
 ReceiverName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
@@ -60,7 +67,7 @@ SecretUrl = Annotated[SecretStr, _is_url, _is_bare]
 Timeout = Annotated[
     Duration, must(LONGEST_TIMEOUT.__ge__, f"must be at most {LONGEST_TIMEOUT.total_seconds():g}s")
 ]
-"""How long one request may take from first to last byte."""
+"""Time for one request, from first to last byte."""
 CaFile = Annotated[
     ConfigPath | None,
     Field(description="PEM file of the authorities to trust instead of the usual ones."),
@@ -69,8 +76,8 @@ RepeatEvery = Annotated[
     Duration | None,
     Field(
         description=(
-            "How often an incident that lasts and nobody has acknowledged is notified "
-            "again; `null` for never."
+            "How often an incident is notified again while it lasts without an "
+            "acknowledgement; `null` for never."
         )
     ),
 ]
@@ -95,7 +102,7 @@ class ReceiverEntry(Options):
 
 
 class HttpReceiverEntry(ReceiverEntry):
-    """What every kind of receiver over HTTP has besides."""
+    """What every kind of receiver over HTTP has too."""
 
     ca_file: CaFile = None
     proxy: Proxy = None
@@ -104,33 +111,36 @@ class HttpReceiverEntry(ReceiverEntry):
 def repeated(
     every: timedelta | None, updates: Updates = Updates.NONE, *, shows_pictures: bool = False
 ) -> Treatment:
-    """The treatment of a receiver that gets the messages of incidents, and repetitions this often."""
+    """The treatment of a receiver of incidents, with a repetition every so often."""
     every_s = None if every is None else every.total_seconds()
     return Treatment(repeat_every_s=every_s, updates=updates, shows_pictures=shows_pictures)
 
 
 ReceiverKind = tuple[type[ReceiverEntry], Callable[..., Receiver]]
-"""The options of a kind, and what opens it: ``opens(options, name, external_url=...)``, without I/O."""
+"""A kind's options, and a function that opens it without I/O.
+
+Its arguments are ``(options, name, external_url=...)``.
+"""
 
 
-def read_kind(found: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - whatever an entry point holds
-    """The kind of an installed package, kept from doing harm. PluginError for what is none."""
+def read_kind(kind: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - of an entry point
+    """The kind of an installed package, with guards around it. PluginError if it is invalid."""
     if (
-        not isinstance(found, tuple)
-        or not issubclass(found[0], ReceiverEntry)
+        not isinstance(kind, tuple)
+        or not issubclass(kind[0], ReceiverEntry)
         or hasattr(OneOf, name)
     ):
         raise PluginError(
             "must be a pair of a ReceiverEntry and what opens its receiver, and its name no "
             "attribute of Options"
         )
-    return found[0], partial(_PluginReceiver, who, found[1])
+    return kind[0], partial(_PluginReceiver, who, kind[1])
 
 
 class _PluginReceiver:
-    """Hands messages on to a plugin.
+    """Passes messages to a plugin.
 
-    Port: Receiver. What goes wrong may pass, and the message may have arrived.
+    Port: Receiver. Failures count as temporary, and the message may have arrived.
     """
 
     def __init__(
@@ -142,16 +152,15 @@ class _PluginReceiver:
         *,
         external_url: str,
     ) -> None:
-        opening, self._guard = (
-            Guard(who, ConfigError),
-            Guard(f"{name}: {who}", DeliveryError, permanent=False, may_be_known=True),
-        )
+        opening = Guard(who, ConfigError)
         self._opened = opening.call(
-            lambda: opens(entry, name, external_url=external_url), OPENING_S
+            partial(opens, entry, name, external_url=external_url), OPENING_S
         )
-        self.name, self.treatment = name, opening.run(lambda: replace(self._opened.treatment))
+        self.name = name
+        self.treatment = opening.run(lambda: replace(self._opened.treatment))
+        self._guard = Guard(f"{name}: {who}", DeliveryError, permanent=False, may_be_known=True)
         self._timeout_s = entry.timeout.total_seconds() + GRACE_S
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Deliver this message. DeliveryError when it was not accepted."""
-        self._guard.call(lambda: self._opened.send(message, now=now), self._timeout_s)
+        self._guard.call(partial(self._opened.send, message, now=now), self._timeout_s)

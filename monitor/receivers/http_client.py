@@ -1,7 +1,8 @@
-"""POST and PUT over HTTP under one deadline, and what the status of the answer means for a delivery.
+"""POST over HTTP under one deadline, and the meaning of the answer's status.
 
-The deadline holds for the whole exchange, from looking up the name on. Bodies are never unpacked, redirects not followed,
-certificates verified; cookies, .netrc and the environment's proxies are not used. The option `proxy` names a proxy.
+The deadline is for the whole exchange, from the lookup of the host name on. Certificates are
+verified. Bodies are never decompressed and redirects never followed. Cookies, .netrc and the
+environment's proxies are not used; the option `proxy` names a proxy.
 """
 
 from collections.abc import Mapping
@@ -31,21 +32,24 @@ _ADVICE = {
     413: "the message is too large for it",
 }
 _RETRYABLE = frozenset({408, 421, 425, 429})
-# Statuses that are about the message, not about sender or address.
+# Statuses about the message, not about its sender or address.
 _OF_MESSAGE = frozenset({400, 413, 422})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """Status and headers of an answer, and its body, which may echo secrets: receivers show only what they know to be none."""
+    """Status and headers of an answer, and its body, which may echo secrets.
+
+    Receivers show only parts of the body that cannot be secret.
+    """
 
     status: int
     headers: Mapping[str, str]
-    body: bytes | None = None  # its first 16 KiB; None where it did not come to its end
+    body: bytes | None = None  # its first 16 KiB, None if it did not arrive completely
 
     @property
     def status_name(self) -> str:
-        """The status with the words that belong to it."""
+        """The status and its phrase."""
         try:
             return f"{self.status} {HTTPStatus(self.status).phrase}"
         except ValueError:
@@ -53,9 +57,9 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """Posts to one URL, each time over a new connection, from any thread.
+    """Posts to one URL over a new connection each time. Thread-safe.
 
-    ``self.who`` is name and origin, for messages.
+    ``who`` has the name and the origin, for error texts.
     """
 
     def __init__(
@@ -71,18 +75,15 @@ class HttpClient:
         self._proxy = open_proxy(proxy)
         self.who = f"{who} at {origin(url)}"
 
-    def post(
-        self, content: bytes, headers: Mapping[str, str], *, method: str = "POST"
-    ) -> HttpAnswer:
-        """Send, and wait for status, headers, perhaps the body.
+    def post(self, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+        """Send, and wait for status, headers and perhaps the body.
 
-        DeliveryError for none, ``may_be_known`` once it is sent.
+        DeliveryError without an answer, with ``may_be_known`` if everything was sent.
         """
-        from monitor.receivers import http_transport as http  # noqa: PLC0415 - requests is imported where something is sent
+        from monitor.receivers import http_transport as http  # noqa: PLC0415 - slow to import
 
-        body, deadline, reason = http.RequestBody(content), Deadline.after(self._timeout_s), ""
+        body, deadline = http.RequestBody(content), Deadline.after(self._timeout_s)
         exchange = http.HttpExchange(
-            method=method,
             url=self._url,
             headers=headers,
             body=body,
@@ -90,6 +91,7 @@ class HttpClient:
             proxy=self._proxy,
             deadline=deadline,
         )
+        reason = ""
         try:
             BackgroundCall(exchange.perform, name="http").wait(deadline)
         except (*http.VENDOR_ERRORS, OverdueError) as error:
@@ -97,19 +99,18 @@ class HttpClient:
             if self._proxy is not None and not exchange.is_connected:
                 reason = proxy_reason(error, self._proxy.name, reason)
         if exchange.head is not None:
-            status, found = exchange.head
-            return HttpAnswer(status=status, headers=found, body=exchange.content)
-        # Raised out here so that no traceback chains to the vendor's error, whose text holds the
-        # URL.
+            status, answer_headers = exchange.head
+            return HttpAnswer(status=status, headers=answer_headers, body=exchange.content)
+        # Raised outside of the handler, so that it is not chained to the vendor's error, whose
+        # text has the URL.
         raise DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=body.is_sent)
 
 
 class HttpReceiver:
-    """What receivers over HTTP share: name, treatment and a client of their own."""
+    """What receivers over HTTP share: a name, a treatment and a client."""
 
-    is_bounded: ClassVar[bool] = (
-        False  # messages have one size for any number of changes: a part would be refused as well
-    )
+    # Whether the size of messages is bounded. Then smaller messages would be refused too.
+    is_bounded: ClassVar[bool] = False
 
     def __init__(
         self, url: str, name: str, entry: HttpReceiverEntry, *, treatment: Treatment
@@ -128,8 +129,8 @@ class HttpReceiver:
         )
         return answer
 
-    def _reason(self, answer: HttpAnswer) -> str | None:  # noqa: ARG002 - for receivers that know what may be shown
-        """What the body gives as the reason of a refusal, fit to be shown."""
+    def _reason(self, answer: HttpAnswer) -> str | None:  # noqa: ARG002 - for subclasses
+        """The reason of a refusal in the body, without secrets."""
         return None
 
 
@@ -141,20 +142,26 @@ def require_accepted(
     reason: str | None = None,
     is_bounded: bool = False,
 ) -> None:
-    """Return if the receiver accepted the message (2xx), else DeliveryError, with the answer's ``Retry-After``.
+    """Return if the receiver accepted the message (2xx). Otherwise DeliveryError.
 
-    Permanent: 4xx but 408, 421, 425 and 429. Not: these, 5xx, after which the message may be known, and redirects.
+    4xx is permanent, except 408, 421, 425 and 429. 5xx and redirects are temporary. After 5xx the
+    message may have arrived. The error has the answer's ``Retry-After``.
     """
     status = answer.status
     if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names
         return
     is_permanent = 400 <= status < 500 and status not in _RETRYABLE  # noqa: PLR2004 - likewise
-    advice = _ADVICE.get(
-        status, "it refuses this message" if is_permanent else "it will be tried again"
-    )
-    if 300 <= status < 400:  # noqa: PLR2004 - likewise
+    if status in _ADVICE:
+        advice = _ADVICE[status]
+    elif 300 <= status < 400:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
-    msg = f"{who} answered {answer.status_name}: {advice}{f' ({reason})' if reason else ''}"
+    elif is_permanent:
+        advice = "it refuses this message"
+    else:
+        advice = "it will be tried again"
+    if reason:
+        advice += f" ({reason})"
+    msg = f"{who} answered {answer.status_name}: {advice}"
     raise DeliveryError(
         msg,
         permanent=is_permanent,

@@ -1,4 +1,4 @@
-"""One HTTP request of requests over a connection cut at a deadline: the time-outs of requests begin anew with each byte."""
+"""One HTTP request under one deadline: the time-outs of requests start again with each byte."""
 
 import io
 import socket
@@ -21,14 +21,14 @@ from monitor.link_local import refuse_link_local
 from monitor.web_proxy import WebProxy, refuse_link_local_behind
 
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
-"""What requests, urllib3 and the standard library raise when there is no answer."""
+"""What requests, urllib3 and the standard library raise without an answer."""
 _MAX_ANSWER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 16 * 1024
-"""What is kept of an answer's body, to be shown to people."""
+"""Bytes of an answer's body that are stored, to be shown."""
 
 
 class RequestBody(io.BytesIO):
-    """The body of a request, which knows whether all of it was sent: its end is read once its last piece was handed over."""
+    """The body of a request. Its end is read after its last piece was sent."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
@@ -43,9 +43,8 @@ class RequestBody(io.BytesIO):
 
 @dataclass(slots=True, kw_only=True)
 class HttpExchange:
-    """One request over a connection of its own: written by the thread that makes it, read by the one that waits."""
+    """One request over a new connection, made by one thread while another one waits."""
 
-    method: str
     url: str
     headers: Mapping[str, str]
     body: RequestBody
@@ -53,33 +52,28 @@ class HttpExchange:
     proxy: WebProxy | None = None
     deadline: Deadline
     is_connected: bool = False
-    head: tuple[int, Mapping[str, str]] | None = None  # status and headers, once they have come
-    content: bytes | None = None  # the start of the body, where it came to its end
+    head: tuple[int, Mapping[str, str]] | None = None  # status and headers, once they arrived
+    content: bytes | None = None  # the start of the body, if it arrived completely
 
     def perform(self) -> None:
         """Send the request and read its answer.
 
-        To be called in the background: it is cut once nobody waits for it.
+        Called in the background. The connection is closed when nobody waits for it any more.
         """
-        own = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT}
-        data = (
-            self.body if self.body.getbuffer() else None
-        )  # an empty stream would be sent in chunks
-        request = requests.Request(
-            self.method, self.url, headers={**own, **self.headers}, data=data
-        ).prepare()
+        headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT, **self.headers}
+        # An empty stream would be sent in chunks.
+        data = self.body if self.body.getbuffer() else None
+        request = requests.Request("POST", self.url, headers=headers, data=data).prepare()
         with closing(self._connection()) as connection:
-            # Half the time for each address of the name, so that one that is dead leaves time for
-            # another.
+            # Half of the time for each address of the host, so that a dead one leaves time.
             connection.timeout = self.deadline.remaining_s / 2
             if self.proxy is not None:
                 refuse_link_local_behind(self.url)
             connection.connect()
             refuse_link_local(connection.sock.getpeername()[0])  # nothing was sent yet
             self.is_connected = True
-            sock = (
-                connection.sock
-            )  # the connection forgets it once it knows that the answer ends it
+            # The connection drops its socket when the answer says that it ends it.
+            sock = connection.sock
             with interrupt_when_given_up(partial(sock.shutdown, socket.SHUT_RDWR)):
                 connection.timeout = self.deadline.remaining_s
                 headers = dict(request.headers)
@@ -87,7 +81,7 @@ class HttpExchange:
                 if self.proxy is not None and not isinstance(connection, HTTPSConnection):
                     target, headers = str(request.url), headers | self.proxy.headers
                 connection.request(
-                    self.method,
+                    "POST",
                     target,
                     request.body,
                     headers,
@@ -95,15 +89,15 @@ class HttpExchange:
                     decode_content=False,
                 )
                 with closing(connection.getresponse()) as response:
-                    self.deadline.require_time()  # what was cut looks like the end of headers
+                    self.deadline.require_time()  # a closed connection looks like the end of headers
                     self.head = response.status, response.headers
                     self.content = read_answer(response, self.deadline)
 
     def _connection(self) -> HTTPConnection:
         parts, proxy = urlsplit(self.url), self.proxy
-        host, port = (
-            (parts.hostname or "", parts.port) if proxy is None else (proxy.host, proxy.port)
-        )
+        host, port = parts.hostname or "", parts.port
+        if proxy is not None:
+            host, port = proxy.host, proxy.port
         if parts.scheme != "https":
             return HTTPConnection(host, port)
         connection = HTTPSConnection(host, port, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
@@ -113,18 +107,15 @@ class HttpExchange:
 
 
 def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
-    """The beginning of a body that is read to its end as it comes.
-
-    None where it is too late, too large or broken.
-    """
-    kept, size = bytearray(), 0
+    """The beginning of a body. None if it is too late, too large or broken."""
+    beginning, size = bytearray(), 0
     try:
         while piece := raw.read1(8192, decode_content=False):
-            kept += piece[: MAX_BODY_BYTES - len(kept)]
+            beginning += piece[: MAX_BODY_BYTES - len(beginning)]
             size += len(piece)
             if size > _MAX_ANSWER_BYTES or deadline.is_past:
                 return None
     except (HTTPError, HTTPException, OSError):
         return None
-    # A body that was cut at the deadline may look as though it had ended.
-    return None if deadline.is_past else bytes(kept)
+    # A body that was cut at the deadline may look complete.
+    return None if deadline.is_past else bytes(beginning)

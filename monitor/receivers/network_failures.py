@@ -1,4 +1,4 @@
-"""What kept an answer from coming, in words for whoever mends it; nothing of the address."""
+"""Why there is no answer, and what to do. The texts do not contain the address."""
 
 import re
 import socket
@@ -12,7 +12,7 @@ from monitor.texts.tls_faults import write_tls_fault
 
 _CAUSES: Mapping[type[Exception], str] = {
     socket.gaierror: "has a host name that cannot be resolved: check it",
-    # Also of names that cannot be asked for
+    # Names that cannot be looked up
     ValueError: "has a host name that cannot be resolved: check it",
     LinkLocalError: (
         "has a link-local address, or that of a cloud's metadata, to which nothing "
@@ -20,9 +20,9 @@ _CAUSES: Mapping[type[Exception], str] = {
     ),
     ConnectionRefusedError: "refused the connection: check that it runs and listens there",
 }
-"""By what lies beneath an error, the first that is found."""
+"""By the type of an error in the chain of causes. The first match counts."""
 _TUNNEL = re.compile(r"Tunnel connection failed: (\d{3})")
-"""How the standard library begins the error of a proxy that refuses to connect."""
+"""The standard library's error for a proxy that refuses to connect."""
 
 
 def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
@@ -30,27 +30,28 @@ def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
     chain = list(_chain(error))
     if any(isinstance(link, (TimeoutError, OverdueError)) for link in chain):
         return f"did not answer within {timeout_s:g} s"
-    if (fault := find_tls_fault(error)) is not None:
+    fault = find_tls_fault(error)
+    if fault is not None:
         return ": ".join(write_tls_fault(fault, TlsClient.RECEIVER))
-    found = (
-        reason for kind, reason in _CAUSES.items() if any(isinstance(link, kind) for link in chain)
-    )
-    return next(found, f"broke the connection or did not speak {protocol}")
+    for kind, reason in _CAUSES.items():
+        if any(isinstance(link, kind) for link in chain):
+            return reason
+    return f"broke the connection or did not speak {protocol}"
 
 
 def proxy_reason(error: Exception, proxy: str, reason: str) -> str:
-    """What kept the proxy from making the connection; ``reason`` is what it is without a proxy."""
+    """Why the proxy did not connect. ``reason`` is the reason without a proxy."""
     chain = list(_chain(error))
     if find_tls_fault(error) is not None or any(isinstance(link, LinkLocalError) for link in chain):
         return reason
-    refused = (found for link in chain if (found := _TUNNEL.match(str(link))))
-    status = next((found[1] for found in refused), None)
-    if status is None:
-        return f"was not reached: {proxy} {reason}"
-    advice = (
-        "check the credentials in proxy" if status == "407" else "check that the proxy may go there"
-    )
-    return f"was not reached: {proxy} answered {status} to CONNECT: {advice}"
+    for link in chain:
+        refusal = _TUNNEL.match(str(link))
+        if refusal is not None:
+            advice = "check that the proxy may go there"
+            if refusal[1] == "407":
+                advice = "check the credentials in proxy"
+            return f"was not reached: {proxy} answered {refusal[1]} to CONNECT: {advice}"
+    return f"was not reached: {proxy} {reason}"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

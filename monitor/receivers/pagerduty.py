@@ -39,7 +39,10 @@ _WORD = re.compile(r"[0-9A-Za-z]{6,}")
 
 
 class PagerDutyOptions(HttpReceiverEntry):
-    """Page through PagerDuty's Events API v2: one alert there for each incident here, acknowledged and resolved with it."""
+    """Page through PagerDuty's Events API v2.
+
+    An incident has one alert there, which is acknowledged and resolved with it.
+    """
 
     routing_key: Annotated[SecretStr, _is_key] = Field(
         description="Integration key of the service's Events API v2 integration."
@@ -53,18 +56,21 @@ class PagerDutyOptions(HttpReceiverEntry):
         "https://events.pagerduty.com",
         description="Where events go; https://events.eu.pagerduty.com for the EU service region.",
     )
-    repeat_every: RepeatEvery = None  # PagerDuty escalates by itself
+    repeat_every: RepeatEvery = None  # PagerDuty escalates
 
 
 def pagerduty_events(
     message: Message, routing_key: str, external_url: str
 ) -> list[dict[str, object]]:
-    """Bodies of requests: one for the incident's newest alert there, and one that resolves the alert which that replaces."""
-    # The content is bounded, far below the 512 KB that PagerDuty takes.
-    content, action = content_of(message, external_url), _ACTIONS[message.status]
+    """Bodies of requests: one for the incident's newest alert there.
+
+    If that alert replaces another one, a second request resolves the other one.
+    """
+    # The content is bounded, far below the 512 KB that PagerDuty accepts.
+    content = content_of(message, external_url)
     event: dict[str, object] = {
         "routing_key": routing_key,
-        "event_action": action,
+        "event_action": _ACTIONS[message.status],
         "payload": _payload(message, content),
         "client": "rankwatch",
         "client_url": content.links[0][1],
@@ -79,11 +85,15 @@ def pagerduty_events(
 
 
 def _key(message: Message, page: int) -> str:
-    return clean(message.incident if page <= 1 else f"{message.incident}:{page}", MAX_KEY)
+    key = message.incident
+    if page > 1:
+        key = f"{key}:{page}"
+    return clean(key, MAX_KEY)
 
 
 def _payload(message: Message, content: MessageContent) -> dict[str, object]:
-    lead, comparison = (message.changes or message.firing)[0], clean(message.comparison, _MAX_NAME)
+    lead = (message.changes or message.firing)[0]
+    comparison = clean(message.comparison, _MAX_NAME)
     return {
         "summary": bounded_line(content.title, MAX_SUMMARY),
         "source": comparison.strip() or "rankwatch",
@@ -97,6 +107,10 @@ def _payload(message: Message, content: MessageContent) -> dict[str, object]:
 
 
 def _details(content: MessageContent) -> dict[str, object]:
+    examples = []
+    for example in content.examples:
+        lists = [f"{rank} {baseline} | {candidate}" for rank, baseline, candidate in example.rows]
+        examples.append({"user": example.user, "lists": lists})
     details: dict[str, object] = {
         "changes": [
             {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)}
@@ -107,13 +121,7 @@ def _details(content: MessageContent) -> dict[str, object]:
         "parts of the drop": dict(content.shares),
         "entered or rose": content.entered,
         "left or fell": content.left,
-        "lists, baseline | candidate": [
-            {
-                "user": example.user,
-                "lists": [f"{rank} {ours} | {theirs}" for rank, ours, theirs in example.rows],
-            }
-            for example in content.examples
-        ],
+        "lists, baseline | candidate": examples,
         "commands": content.commands,
     }
     return {name: detail for name, detail in details.items() if detail}
@@ -133,44 +141,44 @@ class PagerDuty(HttpReceiver):
     def send(self, message: Message, *, now: datetime) -> None:
         """Trigger, acknowledge or resolve the incident's alert.
 
-        DeliveryError when it did not confirm that.
+        DeliveryError if PagerDuty did not confirm it.
         """
         for event in pagerduty_events(message, self._key, self._external_url):
             body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
             answer = self._post(body, {"Content-Type": "application/json"}, now)
-            # ``status`` holds a short error where it did not succeed, even with a 202.
-            if answer.body is not None and _read(answer.body).get("status") != "success":
-                reason = self._reason(answer)
-                what = (
-                    f"{self._client.who} answered {answer.status_name} but not "
-                    f"success{f' ({reason})' if reason else ''}"
-                )
-                raise DeliveryError(
-                    f"{what}: check its URL; it will be tried again",
-                    permanent=False,
-                    may_be_known=True,
-                )
+            # ``status`` has a short error without success, even with a 202.
+            if answer.body is None or _read(answer.body).get("status") == "success":
+                continue
+            reason = self._reason(answer)
+            success = f"success ({reason})" if reason else "success"
+            raise DeliveryError(
+                f"{self._client.who} answered {answer.status_name} but not {success}: "
+                "check its URL; it will be tried again",
+                permanent=False,
+                may_be_known=True,
+            )
 
     def _reason(self, answer: HttpAnswer) -> str | None:
-        """What it gives as the error, on one line, without any piece of the key that it may echo."""
-        found = _read(answer.body or b"")
-        errors = found.get("errors")
-        texts = [found.get("message"), *(errors if isinstance(errors, list) else [])]
-        line = clean(
-            "; ".join(text for text in texts if isinstance(text, str)), 4 * _LONGEST_REASON
-        )
-        shown = _WORD.sub(lambda word: "***" if _gives_away(word[0], self._key) else word[0], line)
-        return clean(shown, _LONGEST_REASON) or None
+        """The error on one line, without any part of the key."""
+        fields = _read(answer.body or b"")
+        errors = fields.get("errors")
+        parts = [fields.get("message"), *(errors if isinstance(errors, list) else [])]
+        joined = "; ".join(part for part in parts if isinstance(part, str))
+        masked = _WORD.sub(self._mask, clean(joined, 4 * _LONGEST_REASON))
+        return clean(masked, _LONGEST_REASON) or None
+
+    def _mask(self, word: re.Match[str]) -> str:
+        return "***" if _gives_away(word[0], self._key) else word[0]
 
 
 def _read(body: bytes) -> dict[str, object]:
     try:
-        found = json.loads(body)
+        fields = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _gives_away(word: str, key: str) -> bool:
-    # What is longer than any word may be the key in some encoding.
+    # Anything longer than a word may be the key in some encoding.
     return len(word) > _LONGEST_WORD or word.lower() in key.lower() or key.lower() in word.lower()

@@ -1,4 +1,4 @@
-"""Dead-man pings in the manner of Healthchecks when a run starts and ends, from a thread of their own (README.md)."""
+"""Pings of a dead man's switch when a run starts and ends, as for Healthchecks (README.md)."""
 
 import threading
 import uuid
@@ -23,8 +23,8 @@ from monitor.web_proxy import Proxy
 _Name = Annotated[str, Field(min_length=1)]
 
 RETRY_WAITS_S = (1.0, 5.0)
-"""How long to rest before each further try of a ping."""
-# Most pings that wait; of more the oldest are dropped, for the newest show the present state.
+"""Waits before further tries of a ping."""
+# Most waiting pings. If there are more, the oldest are dropped.
 _WAITING = 64
 _LONGEST_REASON = 1000
 log = structlog.get_logger(__name__)
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 class PingOptions(Options):
     """Ping a URL when a run starts, ends well or fails.
 
-    The service behind it notices when the pings stay away.
+    The service notices missing pings.
     """
 
     url: SecretUrl = Field(
@@ -54,12 +54,10 @@ class PingOptions(Options):
 
 
 class RunPings:
-    """Pings one URL about each run.
+    """Pings one URL about each run, from one thread. Never raises and never blocks a run.
 
-    Never raises, never holds up a run. ``rest`` waits, and returns whether it was called off.
-
-    ``on_outcome`` is called with the ping's name and ``sent``, ``failed`` (given up) or ``dropped``
-    (pushed out by newer ones).
+    ``rest`` waits, and returns whether the wait was cancelled. ``on_outcome`` is called with the
+    ping's name and ``sent``, ``failed`` (after the last try) or ``dropped`` (for newer ones).
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class RunPings:
         self._add(claim, "" if failure is None else "/fail", clean(failure or "", _LONGEST_REASON))
 
     def close(self, timeout_s: float) -> None:
-        """Send what waits, for so long at most; what comes later is not sent."""
+        """Send the waiting pings within this time. Later pings are ignored."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
@@ -95,18 +93,17 @@ class RunPings:
         self._closed.set()
 
     def _add(self, claim: Claim, suffix: str, body: str = "") -> None:
-        wanted = self._options.comparisons
-        if wanted is not None and claim.comparison not in wanted:
+        comparisons = self._options.comparisons
+        if comparisons is not None and claim.comparison not in comparisons:
             return
+        url = ping_url(self._options.url.get_secret_value(), suffix, run_uuid(claim))
         with self._changed:
             if self._is_closing:
                 return
             if len(self._waiting) == _WAITING:
                 log.warning("ping dropped: too many wait", ping=self._options.name)
                 self._on_outcome(self._options.name, "dropped")
-            self._waiting.append(
-                (ping_url(self._options.url.get_secret_value(), suffix, run_uuid(claim)), body)
-            )
+            self._waiting.append((url, body))
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -123,14 +120,16 @@ class RunPings:
                 self._on_outcome(self._options.name, "failed")
 
     def _next(self) -> tuple[str, str] | None:
-        """URL and body of the oldest that waits; None once it is over."""
+        """URL and body of the oldest waiting ping. None after the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closing)
-            return self._waiting.popleft() if self._waiting and not self._closed.is_set() else None
+            if not self._waiting or self._closed.is_set():
+                return None
+            return self._waiting.popleft()
 
     def _send(self, url: str, body: str) -> None:
-        """Try until it is taken, refused for good, or the rests are used up; then log why not."""
-        # None: no rest follows the last try.
+        """Try until the ping is accepted, refused permanently, or was tried often enough."""
+        # None: no wait follows the last try.
         for rest_s in (*RETRY_WAITS_S, None):
             try:
                 self._post(url, body)
@@ -158,12 +157,13 @@ class RunPings:
 
 def run_uuid(claim: Claim) -> uuid.UUID:
     """The run's UUID: the same for its start and its end, another for each attempt."""
-    name = f"{claim.comparison}\n{format_instant(claim.slot)}\n{claim.attempt}\n{format_instant(claim.started_at)}"
+    slot, started_at = format_instant(claim.slot), format_instant(claim.started_at)
+    name = f"{claim.comparison}\n{slot}\n{claim.attempt}\n{started_at}"
     return uuid.uuid5(uuid.NAMESPACE_OID, name)
 
 
 def ping_url(url: str, suffix: str, rid: uuid.UUID) -> str:
-    """The URL to post to; a query of the URL's own is kept."""
+    """The URL to post to, with the query that the URL has."""
     parts = urlsplit(url)
     query = f"{parts.query}&" if parts.query else ""
     return urlunsplit(

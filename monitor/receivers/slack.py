@@ -1,4 +1,4 @@
-"""Slack, by an incoming webhook: the channel is the webhook's own, so nothing in a message can choose another."""
+"""Slack, by an incoming webhook. The webhook has its channel, so a message cannot choose one."""
 
 import json
 import re
@@ -22,8 +22,8 @@ _MORE = "…"
 MAX_FIELDS = 10
 _MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
 _NOT_WATCHED = "⏹"
-# Its answers are words such as ``invalid_blocks``; no other text is shown, since it could echo
-# anything.
+# Slack answers with words such as ``invalid_blocks``. Other answers may echo secrets and are not
+# shown.
 _REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
 
 
@@ -42,60 +42,58 @@ class SlackOptions(HttpReceiverEntry):
 def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
     """The text as mrkdwn of at most ``limit`` characters.
 
-    What is cut ends in an ellipsis and cuts no escape in two.
+    A text that was cut ends in an ellipsis. No escape is cut.
     """
     pieces = [_ESCAPES.get(char, char) for char in text]
     if sum(map(len, pieces)) <= limit:
         return "".join(pieces)
-    kept, left = [], limit - len(_MORE)
+    mrkdwn = ""
     for piece in pieces:
-        if len(piece) > left:
+        if len(mrkdwn) + len(piece) > limit - len(_MORE):
             break
-        kept.append(piece)
-        left -= len(piece)
-    return "".join(kept) + _MORE
+        mrkdwn += piece
+    return mrkdwn + _MORE
 
 
-def bold(text: str) -> str:
+def bold(heading: str) -> str:
     """A heading."""
     # Asterisks within would end it early.
-    return f"*{escape_mrkdwn(text.replace('*', '∗').strip() or '-', MAX_TEXT - 2)}*"  # noqa: RUF001 - an asterisk that is no markup
+    visible = heading.replace("*", "∗").strip() or "-"  # noqa: RUF001 - an asterisk without markup
+    return f"*{escape_mrkdwn(visible, MAX_TEXT - 2)}*"
 
 
 def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
-    """As many lines as fit, of text that is escaped already and each shorter than the limit.
+    """As many lines as fit, and an ellipsis for the others.
 
-    An ellipsis for the others.
+    The lines are escaped, and each is shorter than the limit.
     """
-    kept: list[str] = []
+    shown: list[str] = []
     left = limit - len(_MORE)
     for line in lines:
         if len(line) > left:
-            kept.append(_MORE)
+            shown.append(_MORE)
             break
-        kept.append(line)
+        shown.append(line)
         left -= len(line) + 1
-    return "\n".join(kept)
+    return "\n".join(shown)
 
 
-def fence(lines: Iterable[str]) -> str:
+def fence(rows: Iterable[str]) -> str:
     """Lines as a block of code."""
     room = MAX_TEXT - 2 * len(_FENCE) - 2
     # Backticks within would end it early.
-    return f"{_FENCE}\n{stack((escape_mrkdwn(line.replace('`', 'ˋ'), room // 2) for line in lines), room)}\n{_FENCE}"  # noqa: RUF001
+    code = (escape_mrkdwn(row.replace("`", "ˋ"), room // 2) for row in rows)  # noqa: RUF001
+    return f"{_FENCE}\n{stack(code, room)}\n{_FENCE}"
 
 
 def link(name: str, url: str) -> str:
-    """A link; what could end its address early is percent-encoded."""
-    safe = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E")
-    return f"<{safe.replace('&', '&amp;')}|{escape_mrkdwn(name)}>"
+    """A link. Characters that would end its address early are percent-encoded."""
+    url = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E").replace("&", "&amp;")
+    return f"<{url}|{escape_mrkdwn(name)}>"
 
 
 def slack_body(content: MessageContent) -> dict[str, object]:
-    """The request: blocks, and the headline as the text that notifications show.
-
-    No address in it is fetched for a preview.
-    """
+    """The request: blocks, and the headline for notifications. Slack shows no previews of links."""
     return {
         "text": escape_mrkdwn(headline_of(content)),
         "blocks": list(_blocks(content)),
@@ -105,25 +103,27 @@ def slack_body(content: MessageContent) -> dict[str, object]:
 
 
 def headline_of(content: MessageContent) -> str:
-    """The title behind a mark of where the incident stands: its severity while something fires."""
-    mark = (
-        _MARKS.get(content.status, f"{content.severity.value.upper()}:")
-        if content.is_watched
-        else _NOT_WATCHED
-    )
+    """The title after a mark of the incident's state: its severity while something fires."""
+    mark = _NOT_WATCHED
+    if content.is_watched:
+        mark = _MARKS.get(content.status, f"{content.severity.value.upper()}:")
     return f"{mark} {content.title}"
 
 
 def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
     yield _section(bold(headline_of(content)))
     first, *others = content.changes
-    yield {**_section(_reason(first, is_alone=not others)), "fields": _fields(first)}
-    if why := _why(content):
+    reason = escape_mrkdwn(first.reason.strip() or first.heading)
+    if others:
+        reason = stack([bold(first.heading), reason])
+    yield {**_section(reason), "fields": _fields(first)}
+    why = _why(content)
+    if why:
         yield _section(stack(why))
     if others or content.more:
-        lines = (
+        lines = [
             f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}" for change in others
-        )
+        ]
         yield _section(stack([*lines, *map(escape_mrkdwn, content.more)]))
     for example in content.examples:
         yield _section(fence([f"user {example.user}", *list_lines(example)]))
@@ -132,31 +132,23 @@ def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
 
 
 def _section(mrkdwn: str) -> dict[str, object]:
-    # Verbatim: Slack makes no links and mentions of its own out of what looks like them.
+    # Verbatim: Slack makes no links and mentions from text that looks like them.
     return {"type": "section", "text": {"type": "mrkdwn", "text": mrkdwn, "verbatim": True}}
 
 
-def _reason(change: ChangeContent, *, is_alone: bool) -> str:
-    reason = escape_mrkdwn(change.reason.strip() or change.heading)
-    return reason if is_alone else stack([bold(change.heading), reason])
-
-
 def _fields(change: ChangeContent) -> list[dict[str, object]]:
-    texts = [
-        stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD)
-        for name, value in change.facts[:MAX_FIELDS]
-    ]
-    return [{"type": "mrkdwn", "text": text, "verbatim": True} for text in texts]
+    fields: list[dict[str, object]] = []
+    for name, value in change.facts[:MAX_FIELDS]:
+        field = stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD)
+        fields.append({"type": "mrkdwn", "text": field, "verbatim": True})
+    return fields
 
 
 def _why(content: MessageContent) -> list[str]:
     lines = [escape_mrkdwn(sentence, MAX_TEXT // 2) for sentence in content.why]
     if content.shares:
-        lines.append(
-            escape_mrkdwn(
-                "Of the drop: " + ", ".join(f"{part} {share}" for part, share in content.shares)
-            )
-        )
+        shares = ", ".join(f"{part} {share}" for part, share in content.shares)
+        lines.append(escape_mrkdwn(f"Of the drop: {shares}"))
     for caption, items in (("Entered or rose", content.entered), ("Left or fell", content.left)):
         if items:
             lines += [bold(caption), *(f"• {escape_mrkdwn(item)}" for item in items)]
@@ -169,22 +161,19 @@ class Slack(HttpReceiver):
     is_bounded = True
 
     def __init__(self, options: SlackOptions, name: str, *, external_url: str) -> None:
-        url, treatment = options.url.get_secret_value(), repeated(options.repeat_every)
-        super().__init__(url, name, options, treatment=treatment)
+        url = options.url.get_secret_value()
+        super().__init__(url, name, options, treatment=repeated(options.repeat_every))
         self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post one message.
+        """Post one message. DeliveryError if Slack did not accept it.
 
-        DeliveryError when Slack did not accept it; of more than one a second it says when to try
-        again.
+        Slack accepts one message a second, and says when to try again.
         """
-        body = json.dumps(
-            slack_body(content_of(message, self._external_url)), ensure_ascii=False
-        ).encode()
+        content = content_of(message, self._external_url)
+        body = json.dumps(slack_body(content), ensure_ascii=False).encode()
         answer = self._post(body, {"Content-Type": "application/json; charset=utf-8"}, now)
-        # Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and
-        # is refused for good.
+        # Slack answers ``ok`` to a message that it accepts. Any other answer is not from Slack.
         if answer.body is not None and answer.body.strip() != b"ok":
             msg = (
                 f"{self._client.who} answered {answer.status_name} but not ok, as Slack does: "
@@ -193,6 +182,6 @@ class Slack(HttpReceiver):
             raise DeliveryError(msg, permanent=True, may_be_known=True)
 
     def _reason(self, answer: HttpAnswer) -> str | None:
-        """Its answer, if it is such a word."""
+        """The answer, if it is a word without secrets."""
         word = (answer.body or b"").strip()
         return word.decode() if _REASON.fullmatch(word) else None

@@ -1,7 +1,8 @@
-"""One SMTP exchange under one deadline, from looking up the name on, and what the server's codes mean for a delivery.
+"""One SMTP exchange under one deadline, and the meaning of the server's codes.
 
-5xx is permanent, but before MAIL or a login; 4xx, silence and broken connections may pass. Errors name the step, the code and
-the enhanced code; never the rest of its text, which may echo anything.
+5xx is permanent, except before a login or MAIL. 4xx, time-outs and broken connections are
+temporary. Errors name the step, the code and the enhanced code. They never contain the rest of the
+server's text, which may echo anything.
 """
 
 import asyncio
@@ -39,11 +40,11 @@ class Refusal:
 
     @property
     def is_permanent(self) -> bool:
-        """Whether it will refuse it again."""
+        """Whether the server will refuse it again."""
         return self.code >= _PERMANENT
 
     def __str__(self) -> str:
-        """The code, with the enhanced one where there is one."""
+        """The code, and the enhanced code if there is one."""
         if self.code < 0:
             return "an answer that is not SMTP"
         enhanced = re.match(r"\s*([245]\.\d{1,3}\.\d{1,3})(?!\S)", self.text, re.ASCII)
@@ -52,7 +53,7 @@ class Refusal:
 
 @dataclass(slots=True, kw_only=True)
 class _Exchange:
-    """One mail: written by the thread that sends it, read by the one that waits."""
+    """One mail, sent by one thread while another one waits."""
 
     sender: str
     to: Sequence[str]
@@ -65,7 +66,7 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmtpClient:
-    """Sends mail through one server; a connection for each mail."""
+    """Sends mail through one server, with a connection for each mail."""
 
     host: str
     port: int
@@ -76,9 +77,9 @@ class SmtpClient:
     timeout_s: float
 
     def send(self, content: bytes, *, sender: str, to: Sequence[str]) -> Mapping[str, Refusal]:
-        """Hand over the mail.
+        """Send the mail and return the addresses that were refused.
 
-        Those of ``to`` that were refused while others were not. DeliveryError when none has it.
+        DeliveryError if all were refused.
         """
         exchange = _Exchange(
             sender=sender, to=to, content=content, deadline=Deadline.after(self.timeout_s)
@@ -91,21 +92,20 @@ class SmtpClient:
             failure = self._explain(error, may_be_known=exchange.may_be_known)
         if exchange.refused is not None:
             return exchange.refused
-        # Raised out here so that no traceback chains to an error whose text holds the server's own.
+        # Raised outside of the handler, so that it is not chained to the server's text.
         raise failure
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
-        # Half the time for each address of the name, so that one that is dead leaves time for
-        # another.
-        address, share_s = (self.host, self.port), exchange.deadline.remaining_s / 2
-        with closing(socket.create_connection(address, share_s)) as sock:
+        # Half of the time for each address of the host, so that a dead one leaves time.
+        timeout_s = exchange.deadline.remaining_s / 2
+        with closing(socket.create_connection((self.host, self.port), timeout_s)) as sock:
             asyncio.run(self._send_in_time(exchange, sock))
 
     async def _send_in_time(self, exchange: _Exchange, sock: socket.socket) -> None:
         client = aiosmtplib.SMTP(
             hostname=self.host,
             sock=sock,
-            local_hostname=_own_name(),
+            local_hostname=_local_hostname(),
             timeout=None,
             use_tls=self.tls == "implicit",
             start_tls=False,
@@ -122,7 +122,7 @@ class SmtpClient:
                         await client.quit(timeout=_QUIT_S)
         finally:
             if isinstance(exchange.transport, asyncio.WriteTransport):
-                exchange.transport.abort()  # a closed one would wait for the server to close too
+                exchange.transport.abort()  # close() would wait for the server
             await asyncio.sleep(0)
 
     async def _converse(
@@ -131,11 +131,11 @@ class SmtpClient:
         await client.ehlo()
         if self.tls == "starttls":
             if not client.supports_extension("starttls"):
-                msg = (
-                    f"{self.who} does not offer STARTTLS: write `tls: implicit`, or `tls: "
-                    "none` if nobody listens on the way"
+                raise DeliveryError(
+                    f"{self.who} does not offer STARTTLS: write `tls: implicit`, or "
+                    "`tls: none` if nobody listens on the way",
+                    permanent=True,
                 )
-                raise DeliveryError(msg, permanent=True)
             await client.starttls()
             exchange.transport = client.transport
         if self.login is not None:
@@ -149,7 +149,7 @@ class SmtpClient:
     async def _name_recipients(
         self, client: aiosmtplib.SMTP, to: Sequence[str]
     ) -> dict[str, Refusal]:
-        """Name the recipients; those that were refused."""
+        """Name the recipients, and return the refused ones."""
         refused: dict[str, Refusal] = {}
         for address in to:
             try:
@@ -159,10 +159,9 @@ class SmtpClient:
             if address in refused and refused[address].code == _CLOSING:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
-            # One that may pass is worth another try of all.
-            raise self._refusal(
-                min(refused.values(), key=lambda each: each.is_permanent), "all recipients"
-            )
+            # If one refusal is temporary, all addresses are tried again.
+            first = min(refused.values(), key=lambda refusal: refusal.is_permanent)
+            raise self._refusal(first, "all recipients")
         return refused
 
     async def _require(
@@ -177,14 +176,13 @@ class SmtpClient:
         raise self._refusal(refusal, name, of_message=of_message)
 
     def _refusal(self, refusal: Refusal, step: str, *, of_message: bool = False) -> DeliveryError:
-        advice = (
-            _ADVICE.get(step, "it refuses this")
-            if refusal.is_permanent
-            else "it will be tried again"
-        )
-        msg = f"{self.who} refused {step} with {refusal}: {advice}"
+        advice = "it will be tried again"
+        if refusal.is_permanent:
+            advice = _ADVICE.get(step, "it refuses this")
         return DeliveryError(
-            msg, permanent=refusal.is_permanent, of_message=of_message and refusal.is_permanent
+            f"{self.who} refused {step} with {refusal}: {advice}",
+            permanent=refusal.is_permanent,
+            of_message=of_message and refusal.is_permanent,
         )
 
     def _explain(self, error: Exception, *, may_be_known: bool) -> DeliveryError:
@@ -194,11 +192,11 @@ class SmtpClient:
             isinstance(error, aiosmtplib.SMTPNotSupported)
             or type(error) is aiosmtplib.SMTPException
         ):
-            msg = (
-                f"{self.who} takes no login by any way known here: leave out username and "
-                "password, or check host and port"
+            return DeliveryError(
+                f"{self.who} offers no login method that rankwatch supports: leave out username "
+                "and password, or check host and port",
+                permanent=True,
             )
-            return DeliveryError(msg, permanent=True)
         if isinstance(error, aiosmtplib.SMTPResponseException) and error.code > 0:
             refusal = Refusal(error.code, error.message)
             return DeliveryError(
@@ -210,20 +208,20 @@ class SmtpClient:
 
 
 def trust_context(ca_file: str | None) -> ssl.SSLContext:
-    """The authorities to trust: the usual ones, or those of a file alone.
+    """The authorities to trust: the usual ones, or only those of a file.
 
-    ConfigError when it holds none.
+    ConfigError if the file has none.
     """
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"ca_file {ca_file} cannot be read as PEM: "
-            f"{error.strerror or 'it holds no certificate'}"
+            f"{error.strerror or 'it contains no certificate'}"
         ) from None
 
 
-def _own_name() -> str:
-    # The library would ask the resolver, which may take its time.
+def _local_hostname() -> str:
+    # The library would ask the resolver, which may be slow.
     name = socket.gethostname()
     return name if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) else "localhost"

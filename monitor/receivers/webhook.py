@@ -1,4 +1,4 @@
-"""A signed POST of JSON to any URL: the body of Alertmanager's webhooks, version 4, which README.md describes."""
+"""A signed POST of JSON to any URL: the body of Alertmanager's webhooks, version 4 (README.md)."""
 
 import hashlib
 import hmac
@@ -22,7 +22,12 @@ from monitor.receivers.fields import (
     repeated,
 )
 from monitor.receivers.http_client import HttpReceiver
-from monitor.receivers.message.identity import alert_annotations, alert_labels, label_fingerprint
+from monitor.receivers.message.identity import (
+    alert_annotations,
+    alert_labels,
+    label_fingerprint,
+    started_at,
+)
 from monitor.receivers.message.safe_text import clean, page_url
 
 SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
@@ -46,18 +51,16 @@ class WebhookOptions(HttpReceiverEntry):
     updates: bool = Field(
         default=False,
         description='Whether alerts that join an incident are sent at once, as `"update": true`. '
-        "For programs that page nobody "
-        "for these; without it the next message of the incident has them.",
+        "For programs that page nobody for them. "
+        "Otherwise they are in the next message of the incident.",
     )
     repeat_every: RepeatEvery = None
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
     """Value of the signature header."""
-    return (
-        "sha256="
-        + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-    )
+    signed = timestamp.encode() + b"." + body
+    return f"sha256={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
 def verify(
@@ -70,61 +73,70 @@ def verify(
 ) -> bool:
     """Whether a request was signed with this secret and sent within ``tolerance`` of ``now``.
 
-    For the receiving side.
+    For programs that receive webhooks.
     """
-    given = {name.lower(): value for name, value in headers.items()}
-    timestamp = given.get(TIMESTAMP.lower(), "")
-    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):  # noqa: PLR2004 - enough until the year 33658
+    headers = {name.lower(): value for name, value in headers.items()}
+    timestamp = headers.get(TIMESTAMP.lower(), "")
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):  # noqa: PLR2004 - until year 33658
         return False
     is_fresh = abs(now.timestamp() - int(timestamp)) <= tolerance.total_seconds()
-    signature = given.get(SIGNATURE.lower(), "").encode("utf-8", "replace")
+    signature = headers.get(SIGNATURE.lower(), "").encode("utf-8", "replace")
     return hmac.compare_digest(signature, sign(secret, timestamp, body).encode()) and is_fresh
 
 
 def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:
-    """The body, as this module's docstring describes it."""
-    changes = _alerts_of(message)
-    acknowledged = {
-        each.dedup_key: clean(each.reason) for each in message.changes if each.is_acknowledgement
+    """The body, with at most `MAX_BYTES`."""
+    acknowledgements = {
+        change.dedup_key: clean(change.reason)
+        for change in message.changes
+        if change.is_acknowledgement
     }
-    due = [
-        _alert(change, external_url, acknowledged.get(change.dedup_key, "")) for change in changes
+    alerts = [
+        _alert(change, external_url, acknowledgements.get(change.dedup_key, ""))
+        for change in _alerts_of(message)
     ]
     body: dict[str, Any] = {
         "version": "4",
         "groupKey": message.incident,
-        "truncatedAlerts": len(due),
+        "truncatedAlerts": len(alerts),
         "status": "resolved" if message.status is MessageStatus.RESOLVED else "firing",
         "receiver": receiver,
         "groupLabels": {
             "comparison": clean(message.comparison, 256),
             "severity": message.severity.value,
         },
-        "commonLabels": _common([alert["labels"] for alert in due]),
+        "commonLabels": _common([alert["labels"] for alert in alerts]),
         "commonAnnotations": {},
         "externalURL": external_url,
-        **({"worse": message.worse} if message.worse else {}),
-        **({"update": True} if message.is_update else {}),
-        "alerts": [],
     }
-    body["alerts"] = _fit(due, MAX_BYTES - _size(body))
-    body["truncatedAlerts"] = len(due) - len(body["alerts"])
+    if message.worse:
+        body["worse"] = message.worse
+    if message.is_update:
+        body["update"] = True
+    body["alerts"] = []
+    body["alerts"] = _fit(alerts, MAX_BYTES - _size(body))
+    body["truncatedAlerts"] = len(alerts) - len(body["alerts"])
     common = _common([alert["annotations"] for alert in body["alerts"]])
-    return body | {"commonAnnotations": common if _size(common) + _size(body) <= MAX_BYTES else {}}
+    if _size(common) + _size(body) <= MAX_BYTES:
+        body["commonAnnotations"] = common
+    return body
 
 
 def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
     """The first alerts, as many as fit.
 
-    Where not all do in full, those that leave three quarters for the names of others.
+    If not all fit, three quarters of the room are for alerts without annotations.
     """
     shown: list[dict[str, Any]] = []
-    names = 0 if sum(map(_size, alerts)) <= room else room * 3 // 4
-    for full in alerts:
-        bare = {**full, "annotations": {"dedup_key": full["annotations"].get("dedup_key", "")}}
-        alert = full if _size(full) <= room - names else bare
+    reserved = 0
+    if sum(map(_size, alerts)) > room:
+        reserved = room * 3 // 4
+    for alert in alerts:
+        if _size(alert) > room - reserved:
+            dedup_key = alert["annotations"].get("dedup_key", "")
+            alert = {**alert, "annotations": {"dedup_key": dedup_key}}  # noqa: PLW2901
         room -= _size(alert)
-        # One at least: what it is about.
+        # At least one, so that the reader sees the subject.
         if room < 0 and shown:
             break
         shown.append(alert)
@@ -140,39 +152,44 @@ def _encode(part: object) -> bytes:
 
 
 def _alerts_of(message: Message) -> list[Transition]:
-    """Starts and ends, those that stand for others first, then what fires still, acknowledged first; each firing once."""
+    """Starts and ends, leads first, then what is still firing, acknowledged first.
+
+    Each firing is there once.
+    """
     changes = [change for change in message.changes if not change.is_acknowledgement]
     acknowledged = {change.dedup_key for change in message.changes if change.is_acknowledgement}
-    still = sorted(message.firing, key=lambda start: start.dedup_key not in acknowledged)
-    ordered = (*find_leads(changes), *changes, *find_leads(still), *still)
-    known = {change.dedup_key: change for change in changes}
-    return list(
-        {change.dedup_key: known.get(change.dedup_key, change) for change in ordered}.values()
-    )
+    firing = sorted(message.firing, key=lambda start: start.dedup_key not in acknowledged)
+    ordered = (*find_leads(changes), *changes, *find_leads(firing), *firing)
+    latest = {change.dedup_key: change for change in changes}
+    by_key = {change.dedup_key: latest.get(change.dedup_key, change) for change in ordered}
+    return list(by_key.values())
 
 
 def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[str, Any]:
-    """One alert. An end does not know when its firing began; it names the slot of it."""
+    """One alert of the body."""
     labels = alert_labels(change)
     annotations = {
         **alert_annotations(change),
         **_figures(change),
         "acknowledgement": acknowledgement,
     }
+    status, ends_at = "resolved", format_instant(change.at)
+    if change.is_start:
+        status, ends_at = "firing", _NO_END
     return {
-        "status": "firing" if change.is_start else "resolved",
+        "status": status,
         "labels": labels,
-        "annotations": {name: text for name, text in sorted(annotations.items()) if text},
-        "startsAt": format_instant(change.at if change.is_start else min(change.since, change.at)),
-        "endsAt": _NO_END if change.is_start else format_instant(change.at),
+        "annotations": {name: value for name, value in sorted(annotations.items()) if value},
+        "startsAt": format_instant(started_at(change)),
+        "endsAt": ends_at,
         "generatorURL": page_url(change, external_url),
         "fingerprint": label_fingerprint(labels),
     }
 
 
 def _figures(change: Transition) -> dict[str, str]:
-    """What has no place of its own in this shape."""
-    return {
+    """Figures for which Alertmanager's format has no field."""
+    figures = {
         "dedup_key": change.dedup_key or "",
         "reason": clean(change.reason),
         "direction": change.direction.value,
@@ -181,35 +198,32 @@ def _figures(change: Transition) -> dict[str, str]:
         "slot": format_instant(change.slot),
         "at": format_instant(change.at),
         "since": format_instant(change.since),
-        "interval": ""
-        if change.interval is None
-        else " ".join(f"{bound:.6g}" for bound in change.interval),
-        "normal": "" if change.normal is None else f"{change.normal:.6g}",
     }
+    if change.interval is not None:
+        figures["interval"] = "{:.6g} {:.6g}".format(*change.interval)
+    if change.normal is not None:
+        figures["normal"] = f"{change.normal:.6g}"
+    return figures
 
 
 def _common(entries: Sequence[Mapping[str, str]]) -> dict[str, str]:
     if not entries:
         return {}
-    return {
-        name: text
-        for name, text in entries[0].items()
-        if all(each.get(name) == text for each in entries)
-    }
+    common = set(entries[0].items()).intersection(*(entry.items() for entry in entries[1:]))
+    return {name: value for name, value in entries[0].items() if (name, value) in common}
 
 
 class Webhook(HttpReceiver):
     """One URL."""
 
     def __init__(self, options: WebhookOptions, name: str, *, external_url: str) -> None:
-        treatment = repeated(
-            options.repeat_every, Updates.UNPAGED if options.updates else Updates.NONE
-        )
+        updates = Updates.UNPAGED if options.updates else Updates.NONE
+        treatment = repeated(options.repeat_every, updates)
         super().__init__(options.url.get_secret_value(), name, options, treatment=treatment)
         self._options, self._external_url = options, external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post a message. DeliveryError when it is not taken."""
+        """Post a message. DeliveryError if it is not accepted."""
         body = _encode(webhook_body(message, receiver=self.name, external_url=self._external_url))
         self._post(body, self._headers(message, body, now), now)
 

@@ -1,4 +1,4 @@
-"""Decisions that stay valid however often one looks: bets on means of scores in [0, 1].
+"""Decisions that are valid at any time: bets on means of scores in [0, 1].
 
-What they promise: README beside.
+The README in this folder describes what they guarantee.
 """

@@ -1,26 +1,25 @@
-"""Is the mean below a margin or above it? An answer at any time, for one sample or several.
+"""Is the mean below or above a margin? An answer at any time, for one sample or several.
 
-None while both are possible.
+The answer is None while both are possible.
 
-It rests on the capital of one who bets that the mean lies below m: it rarely grows where that is
-wrong, whenever one looks. On a score x the bet of stake s in (0, 1) multiplies the capital by y = 1
-+ s (m - x) / (1 - m), which is at least 1 - s. Where the mean is at least m, y is at most 1 in
-expectation, and so the capital is a supermartingale: it ever reaches 1/alpha with probability at
-most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4). The capital starts in parts on a
-few fixed stakes, each twice the next, in place of a stake that is learned on the way. Fixed stakes
-cost a constant (at most 3.7 of log capital, and 1.2 where the boldest is best, which it is for
-scores that use little of their range) and buy three things:
+It uses the capital of a gambler who bets that the mean is below m. If the bet is wrong, the capital
+rarely grows, at any time. A bet has a stake s in (0, 1). A score x multiplies the capital by
+y = 1 + s (m - x) / (1 - m), which is at least 1 - s. If the mean is at least m, the expectation of
+y is at most 1, so the capital is a supermartingale. It ever reaches 1/alpha with probability at
+most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
 
-- the order of users does not matter, so that a verdict depends on nobody's choice of it, and equal
-  scores may be counted;
-- the mean may move: the product of 1 + s (m - mean_i) / (1 - m) is at most 1 as soon as the
-  *average* of the means so far is
-  at least m (arithmetic over geometric mean), so that the promise is about the average over what
-  was looked at;
-- a run's users may be drawn without replacement from a population of unknown size, as long as one
-  looks between runs only:
-  the expected product over a sample is the normalized elementary symmetric mean, which Maclaurin's
-  inequality (1729) puts under the power of the mean.
+The capital is divided over a few fixed stakes, each twice the next. A learned stake would be the
+alternative. Fixed stakes cost a constant: at most 3.7 of log capital, and 1.2 if the boldest stake
+is best, as for scores that use little of their range. They have three advantages:
+
+- The order of users does not matter. So a verdict does not depend on the choice of an order, and
+  equal scores can be counted.
+- The mean may change. The product of 1 + s (m - mean_i) / (1 - m) is at most 1 if the *average*
+  of the means so far is at least m (arithmetic over geometric mean). So the guarantee is about
+  the average of the users seen.
+- A run's users may be drawn without replacement from a population of unknown size, if the
+  capital is read between runs only. The expected product over a sample is the normalized
+  elementary symmetric mean. By Maclaurin's inequality (1729) it is at most the power of the mean.
 """
 
 import math
@@ -37,73 +36,74 @@ from monitor.errors import InputError
 from monitor.model.arrays import Floats
 from monitor.model.rules import SimilarityRule
 
-# What a score may lie outside its range by rounding alone, as a share of the range.
+# How far rounding can move a score out of its range, as a share of the range.
 _ROUNDING = 1e-9
-# By how much the scores that are due have to exceed the users not drawn yet before that is no
-# rounding.
+# How far the sum of the remaining scores may exceed the number of remaining users by rounding.
 _IMPOSSIBLE = 1e-6
 
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
-"""From all but everything, for means near the end of the range, down to what suits ten million users at its middle."""
-WEIGHTS: tuple[float, ...] = tuple(
-    1 / place / sum(1 / each for each in range(1, 14)) for place in range(1, 14)
-)
-"""Parts of the capital that begin on the stakes.
+"""The largest stake suits means near the end of the range.
 
-Equal ones ask for a fifth more users of an excess over a noise floor.
+The smallest one suits ten million users with a mean in the middle.
+"""
+_HARMONIC = sum(1 / place for place in range(1, 14))
+WEIGHTS: tuple[float, ...] = tuple(1 / place / _HARMONIC for place in range(1, 14))
+"""Shares of the capital at the start, by stake.
+
+With equal shares, an excess over a noise floor would need a fifth more users.
 """
 CERTAIN = 0.01
-"""How often all users may lie on the other side of a limit than what was taken for certain, each rule and segment."""
+"""Error probability of a certain verdict, for each rule and segment."""
 _HALVINGS = 30
-# More distinct scores than these are moved up to multiples of one 65,536th, which can only widen
+# With more distinct scores, scores are rounded up to multiples of 1 / 65,536. That can only widen
 # the bounds.
 _GRID = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The range of a score, both ends included.
+    """The range of a score, including both ends.
 
-    InputError unless both are finite and ``low`` < ``high``.
+    Raises InputError unless both are finite and ``low`` < ``high``.
     """
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
-        """InputError for a range that no bounded mean has."""
+        """Raise InputError for a range that is empty or infinite."""
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise InputError(
-                f"scores from {self.low} to {self.high} have no finite range: choose a measure "
-                "that is normalized"
+                f"scores from {self.low} to {self.high} have no finite range: choose a "
+                "normalized metric"
             )
 
     def to_unit(self, values: Floats) -> Floats:
         """The scores on [0, 1].
 
-        InputError for NaN, and for one outside of the range by more than rounding.
+        Raises InputError for NaN, and for a score that is outside of the range by more than
+        rounding.
         """
         unit = (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
-        is_outside = ~((unit >= -_ROUNDING) & (unit <= 1 + _ROUNDING))
-        if is_outside.any():
-            worst = np.asarray(values)[np.flatnonzero(is_outside)[0]]
+        is_inside = (unit >= -_ROUNDING) & (unit <= 1 + _ROUNDING)
+        if not is_inside.all():
+            first = np.asarray(values)[~is_inside][0]
             raise InputError(
-                f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, where "
-                "no bet holds"
+                f"score {first} is outside its range from {self.low:g} to {self.high:g}, which the "
+                "gate cannot judge"
             )
         return np.clip(unit, 0.0, 1.0)
 
     def margin(self, value: float) -> float:
         """The margin on (0, 1).
 
-        InputError unless it lies inside of the range: at its ends nothing could be decided.
+        Raises InputError unless it is inside of the range. At the ends no decision is possible.
         """
         if not self.low < value < self.high:
-            msg = (
-                f"margin {value:g} lies outside of what is possible: write one between "
+            raise InputError(
+                f"margin {value:g} is outside the range of scores: write one between "
                 f"{self.low:g} and {self.high:g}"
             )
-            raise InputError(msg)
         return (value - self.low) / (self.high - self.low)
 
     def from_unit(self, value: float) -> float:
@@ -113,52 +113,54 @@ class Scale:
 
 @dataclass(frozen=True)
 class Tally:
-    """Scores on [0, 1], and how often each came: all that a bet of fixed stakes needs to know."""
+    """Distinct scores on [0, 1], and how often each occurs. Bets of fixed stakes need no more."""
 
     values: Floats
     counts: Floats
 
     @property
     def n(self) -> int:
-        """How many scores."""
+        """Number of scores."""
         return int(self.counts.sum())
 
     @property
     def mean(self) -> float:
         """NaN without scores."""
-        return float(np.average(self.values, weights=self.counts)) if self.n else float("nan")
+        if not self.n:
+            return math.nan
+        return float(np.average(self.values, weights=self.counts))
 
     def flipped(self) -> "Tally":
-        """1 - score of each: evidence that its mean is below 1 - m is evidence that this one's is above m."""
+        """1 - score of each. Evidence of its mean below 1 - m is evidence of this mean above m."""
         return Tally(1.0 - self.values, self.counts)
 
 
 def tally(unit: Floats) -> Tally:
-    """Count scores on [0, 1], as a `Scale` gives them, of any shape."""
+    """Count scores on [0, 1], of any shape."""
     values, counts = np.unique(unit, return_counts=True)
     return Tally(values.astype(np.float64), counts.astype(np.float64))
 
 
 @dataclass(frozen=True)
 class UserSample:
-    """Users drawn at random: the scores of those who have one, on [0, 1], and how many have none."""
+    """Users drawn at random: the known scores on [0, 1], and the number of missing scores."""
 
     scored: Tally
     missing: int = 0
 
     @property
     def least(self) -> Tally:
-        """Every missing score at 0."""
+        """All scores, with every missing score at 0."""
         return self._with_missing_at(0.0)
 
     @property
     def most(self) -> Tally:
-        """Every missing score at 1."""
+        """All scores, with every missing score at 1."""
         return self._with_missing_at(1.0)
 
     @property
     def n(self) -> int:
-        """Users drawn, with and without a score."""
+        """Number of users drawn, with and without a score."""
         return self.scored.n + self.missing
 
     def _with_missing_at(self, value: float) -> Tally:
@@ -168,43 +170,43 @@ class UserSample:
 
 
 def log_capital(scores: Tally, mean: float) -> float:
-    """Natural logarithm of the capital that bets on a mean below this one, 0 < mean < 1, after these scores; 0 without any.
+    """Natural logarithm of the capital after these scores, betting on a mean below ``mean``.
 
-    That it lies above: `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
+    0 < mean < 1. The result is 0 without scores. To bet on a mean above it, use
+    `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
     """
     gains = (mean - scores.values) / (1.0 - mean)
-    return float(
-        scipy.special.logsumexp(
-            [scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS
-        )
-    )
+    logs = [scores.counts @ np.log1p(stake * gains) for stake in STAKES]
+    return float(scipy.special.logsumexp(logs, b=WEIGHTS))
 
 
 def follow_capital(scores: Floats, mean: float, population: int | None = None) -> Floats:
-    """The same after every score, (..., n), of users in random order, however often one looks.
+    """`log_capital` after every score, (..., n), of users in random order, valid at any time.
 
-    Drawn from a ``population`` without replacement, each is held against the mean of those not
-    drawn before (Waudby-Smith and Ramdas 2020); infinite where no scores of the rest could give all
-    that mean.
+    If the users are drawn from a ``population`` without replacement, each score is compared with
+    the mean that the remaining users need (Waudby-Smith and Ramdas 2020). The result is infinite
+    if no scores of the remaining users could give that mean.
     """
     gains = (mean - scores) / (1.0 - mean)
     if population is not None:
-        left, due = (
-            population - np.arange(scores.shape[-1]),
-            population * mean - np.cumsum(scores, axis=-1),
-        )
-        # Below 0 one bets as if it were 0, and cannot win.
+        left = population - np.arange(scores.shape[-1])
+        due = population * mean - np.cumsum(scores, axis=-1)
+        # Below 0 the bet is on 0, and cannot win.
         rest = np.clip((due + scores) / left, 0.0, 1.0 - _ROUNDING)
         gains = np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - scores) / (1.0 - rest))
-    parts = (
-        np.cumsum(np.log1p(stake * gains), axis=-1) + math.log(part)
-        for stake, part in zip(STAKES, WEIGHTS, strict=True)
-    )
+    parts = [
+        np.cumsum(np.log1p(stake * gains), axis=-1) + math.log(weight)
+        for stake, weight in zip(STAKES, WEIGHTS, strict=True)
+    ]
     return reduce(np.logaddexp, parts)
 
 
 def round_ends(count: int) -> list[int]:
-    """After how many of so many users one looks whether verdicts are certain: a twentieth, then half as many more each time."""
+    """Numbers of users after which a run checks whether verdicts are certain.
+
+    The first is a twentieth of ``count``. Each further one is half as many more, the last is
+    ``count``.
+    """
     ends = [-(-count // 20)]
     while ends[-1] < count:
         ends.append(min(count, ends[-1] * 3 // 2 + 1))
@@ -212,90 +214,95 @@ def round_ends(count: int) -> list[int]:
 
 
 def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[np.bool_]:
-    """Whether the rule's verdict on ``total`` users is certain after the scores of some in random order, (..., n).
+    """Whether the rule's verdict on ``total`` users is certain after the first scores, (..., n).
 
-    NaN for who has none: each has the highest one where the mean shall be below a limit, the lowest where above.
+    The order is random. NaN means no score. Such users count as the highest score for a mean below
+    a limit, and as the lowest score for a mean above it.
     """
-    low, high = (0.0, 1.0) if rule.is_share or rule.scores is None else rule.scores
-    values = (
-        scores
-        if rule.statistic.floor is None
-        else np.where(np.isnan(scores), np.nan, scores < rule.statistic.floor)
-    )
+    low, high = 0.0, 1.0
+    if rule.scores is not None and not rule.is_share:
+        low, high = rule.scores
+    values = scores
+    if rule.statistic.floor is not None:
+        values = np.where(np.isnan(scores), np.nan, scores < rule.statistic.floor)
     unit = (values - low) / (high - low)
-    found = np.count_nonzero(~np.isnan(unit), axis=-1) >= rule.min_users
-    for limit in {(each - low) / (high - low) for each in rule.thresholds}:
+    certain = np.count_nonzero(~np.isnan(unit), axis=-1) >= rule.min_users
+    for limit in {(threshold - low) / (high - low) for threshold in rule.thresholds}:
         below = follow_capital(np.nan_to_num(unit, nan=1.0), limit, total)
         above = follow_capital(1 - np.nan_to_num(unit, nan=0.0), 1 - limit, total)
-        found = found & (
-            np.maximum(below, above)[..., -1:].max(axis=-1, initial=0.0) >= -math.log(CERTAIN)
-        )
-    # Of fewer users than it needs a rule says so in any case.
-    decided: npt.NDArray[np.bool_] = found | (total < rule.min_users)
-    return decided
+        evidence = np.maximum(below, above)[..., -1:].max(axis=-1, initial=0.0)
+        certain = certain & (evidence >= -math.log(CERTAIN))
+    # With fewer users than the rule needs, the verdict is always `too_few`.
+    return certain | np.bool_(total < rule.min_users)
 
 
 def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
-    """Lower bound from ``least``, upper from ``most`` (the same where nobody is missing), each wrong with at most alpha.
+    """Lower bound from ``least`` and upper bound from ``most``, each with error probability alpha.
 
-    In [0, 1]; together a confidence sequence of level 1 - 2 alpha. Found by bisection to 1e-9, and 2e-5 wider where scores had
-    to be moved. InputError for alpha outside (0, 1).
+    Both tallies are equal if no score is missing. The bounds are in [0, 1]. Together they are a
+    confidence sequence of level 1 - 2 alpha. Bisection finds them to 1e-9. They are 2e-5 wider if
+    scores were rounded. Raises InputError for alpha outside (0, 1).
     """
     require_level(alpha)
-    return 1.0 - _upper(least.flipped(), alpha), _upper(most, alpha)
+    return 1.0 - _upper_bound(least.flipped(), alpha), _upper_bound(most, alpha)
 
 
 def require_level(alpha: float) -> None:
-    """InputError unless 0 < alpha < 1."""
+    """Raise InputError unless 0 < alpha < 1."""
     if not 0 < alpha < 1:
         raise InputError(
             f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01"
         )
 
 
-def _upper(scores: Tally, alpha: float) -> float:
-    """The least mean at which the capital has reached 1/alpha; 1 where none has."""
+def _upper_bound(scores: Tally, alpha: float) -> float:
+    """The least mean at which the capital has reached 1/alpha, or 1."""
     if not scores.n:
         return 1.0
-    coarse, low, high = _coarse(scores), 0.0, 1.0
+    coarse = _round_up(scores)
+    low = 0.0
+    high = 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (
-            (low, middle) if log_capital(coarse, middle) >= -math.log(alpha) else (middle, high)
-        )
+        if log_capital(coarse, middle) >= -math.log(alpha):
+            high = middle
+        else:
+            low = middle
     return high
 
 
-def _coarse(scores: Tally) -> Tally:
+def _round_up(scores: Tally) -> Tally:
     if len(scores.values) <= _GRID:
         return scores
     # Rounded up: higher scores can only raise the upper bound.
-    values, owner = np.unique(np.ceil(scores.values * _GRID) / _GRID, return_inverse=True)
-    return Tally(values, np.bincount(owner, weights=scores.counts).astype(np.float64))
+    values, cells = np.unique(np.ceil(scores.values * _GRID) / _GRID, return_inverse=True)
+    return Tally(values, np.bincount(cells, weights=scores.counts).astype(np.float64))
 
 
 def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
-    """The e-BH procedure: which of K null hypotheses are rejected, given the natural logarithms of their e-values.
+    """The e-BH procedure: which of K null hypotheses are rejected.
 
-    Rejects the k largest for the largest k whose k-th largest is at least K / (alpha k): the expected share of wrong ones among
-    them is at most alpha, however they depend on each other (Wang and Ramdas 2022). InputError for alpha outside (0, 1).
+    ``log_evidence`` contains the natural logarithms of their e-values. The k largest are rejected,
+    for the largest k whose k-th largest e-value is at least K / (alpha k). The expected share of
+    wrong rejections is at most alpha, for any dependence (Wang and Ramdas 2022). Raises InputError
+    for alpha outside (0, 1).
     """
     require_level(alpha)
     evidence = np.asarray(log_evidence, dtype=np.float64)
     count = len(evidence)
-    order = np.argsort(-evidence, kind="stable")
-    reached = (
-        evidence[order] + np.log(np.arange(1, count + 1)) >= math.log(count / alpha)
-        if count
-        else np.zeros(0, bool)
-    )
     is_rejected = np.zeros(count, dtype=np.bool_)
-    is_rejected[order[: np.flatnonzero(reached)[-1] + 1 if reached.any() else 0]] = True
+    if not count:
+        return is_rejected
+    order = np.argsort(-evidence, kind="stable")
+    evidence_of_k = evidence[order] + np.log(np.arange(1, count + 1))
+    reached = np.flatnonzero(evidence_of_k >= math.log(count / alpha))
+    if len(reached):
+        is_rejected[order[: reached[-1] + 1]] = True
     return is_rejected
 
 
 class GateVerdict(StrEnum):
-    """What is known of the mean. ``safe``: it lies below the margin; ``breach``: above."""
+    """Whether the mean is below the margin (``safe``) or above it (``breach``)."""
 
     SAFE = "safe"
     BREACH = "breach"
@@ -303,27 +310,28 @@ class GateVerdict(StrEnum):
 
 
 class GateReason(StrEnum):
-    """Why a verdict is what it is. A closed set."""
+    """The reason of a verdict. A closed set."""
 
     DECIDED = "decided"
-    NO_DATA = "no_data"  # nobody has a score, or what the missing ones would have scored decides
+    NO_DATA = "no_data"  # no user has a score, or the missing scores could decide
     TOO_FEW = "too_few"  # not enough users yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """One segment held against a margin, in the score's own units."""
+    """One segment compared with a margin, in units of the score."""
 
     segment: str
     users: int
     missing: int
     mean_best: float | None  # every missing score at the low end of the scale; None without users
     mean_worst: float | None  # every missing score at the high end
-    low: float  # bound of the mean with the missing at the low end, wrong with at most alpha,
-    high: float  # and with them at the high end
-    # Log10 of the e-value, missing at the high end, this look taken off; alpha 0.01 asks for 2
+    low: float  # lower bound of the mean with missing scores at the low end
+    high: float  # upper bound of the mean with missing scores at the high end
+    # Log10 of the e-value with missing scores at the high end, minus the share of this decision;
+    # alpha 0.01 needs 2
     evidence_safe: float
-    evidence_breach: float  # likewise, the missing at the low end
+    evidence_breach: float  # the same with missing scores at the low end
     verdict: GateVerdict
     reason: GateReason
 
@@ -336,28 +344,32 @@ def gate_samples(
     *,
     share: float = 1.0,
 ) -> tuple[GateResult, ...]:
-    """Judge samples, by segment, together, each verdict by e-BH over the evidence of all: see `reject`.
+    """Judge the samples of all segments together, by e-BH over their evidence: see `reject`.
 
-    Margin inside of the ``scale``, alpha in (0, 1) or InputError; ``share`` of alpha is this look's. Each side has the whole
-    alpha, as at most one of the two verdicts can be wrong of one mean, and they exclude each other on any data. All are
-    ``safe`` only where each by itself would be: with any beyond the margin the chance of that is at most alpha, however many
-    they are; the expected share of wrong ones among the ``breach`` is at most alpha.
+    Raises InputError unless the margin is inside of the ``scale`` and alpha in (0, 1). This
+    decision uses ``share`` of alpha. Each side has the full alpha: at most one of the two verdicts
+    can be wrong of one mean, and they exclude each other on any data. All segments are ``safe``
+    only if each alone would be safe. If any mean is beyond the margin, the probability of that is
+    at most alpha, for any number of segments. The expected share of wrong verdicts among
+    ``breach`` is at most alpha.
     """
     require_level(alpha)
-    level, at = alpha * share, scale.margin(margin)
-    below = [log_capital(sample.most, at) for sample in samples.values()]
-    above = [log_capital(sample.least.flipped(), 1 - at) for sample in samples.values()]
-    is_safe, is_breach = reject(below, level), reject(above, level)
-    found = []
+    level = alpha * share
+    limit = scale.margin(margin)
+    below = [log_capital(sample.most, limit) for sample in samples.values()]
+    above = [log_capital(sample.least.flipped(), 1 - limit) for sample in samples.values()]
+    is_safe = reject(below, level)
+    is_breach = reject(above, level)
+    results = []
     for place, (segment, sample) in enumerate(samples.items()):
+        verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED
+        if is_safe[place]:
+            verdict = GateVerdict.SAFE
+        elif is_breach[place]:
+            verdict = GateVerdict.BREACH
+        else:
+            reason = _explain_open(sample, limit, level)
         low, high = bounds(sample.least, sample.most, level)
-        verdict = (
-            GateVerdict.SAFE
-            if is_safe[place]
-            else GateVerdict.BREACH
-            if is_breach[place]
-            else GateVerdict.INCONCLUSIVE
-        )
         result = GateResult(
             segment=segment,
             users=sample.n,
@@ -369,25 +381,22 @@ def gate_samples(
             evidence_safe=(below[place] + math.log(share)) / math.log(10),
             evidence_breach=(above[place] + math.log(share)) / math.log(10),
             verdict=verdict,
-            reason=GateReason.DECIDED
-            if verdict is not GateVerdict.INCONCLUSIVE
-            else _lacking(sample, at, level),
+            reason=reason,
         )
-        found.append(result)
-    return tuple(found)
+        results.append(result)
+    return tuple(results)
 
 
-def _lacking(sample: UserSample, margin: float, level: float) -> GateReason:
-    """Whether the missing stand in the way, or users are too few."""
+def _explain_open(sample: UserSample, margin: float, level: float) -> GateReason:
+    """Whether the missing scores prevent a verdict, or there are too few users."""
     if not sample.scored.n:
         return GateReason.NO_DATA
     if not sample.missing:
         return GateReason.TOO_FEW
-    # They do where their bounds straddle the margin, or where with the other bound there were a
-    # verdict.
+    # Missing scores prevent it if the margin is between the two means, or if the other bound would
+    # give a verdict.
     would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
     would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
-    straddles = sample.least.mean < margin < sample.most.mean
-    return (
-        GateReason.NO_DATA if straddles or would_be_safe or would_be_breach else GateReason.TOO_FEW
-    )
+    if would_be_safe or would_be_breach or sample.least.mean < margin < sample.most.mean:
+        return GateReason.NO_DATA
+    return GateReason.TOO_FEW

@@ -1,4 +1,4 @@
-"""The clocks that the service hands out, and jumps of the wall clock."""
+"""The clocks of the service, and the detection of jumps of the wall clock."""
 
 import time
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from monitor.model.instants import utc_now
 
 SKEW = timedelta(seconds=30)
-"""By how much the clocks of two machines may differ before one of them counts as wrong."""
+"""The largest accepted difference between the clocks of two machines."""
 LEAST_JUMP = timedelta(seconds=5)
-"""Less is no jump: leap seconds, small corrections, a loop that was held up between reading two clocks."""
+"""Smaller differences come from leap seconds, small corrections or a slow loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,35 +17,41 @@ class SystemClock:
     """The machine's clocks."""
 
     def now(self) -> datetime:
-        """Wall clock, aware UTC."""
+        """Return the wall clock, aware UTC."""
         return utc_now()
 
     def monotonic(self) -> float:
-        """Seconds since some moment, never going back."""
+        """Return a number of seconds that never decreases."""
         return time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class SlotClock(SystemClock):
-    """Replay's clock: it is always the slot's time, while durations stay real."""
+    """The clock of replay: always the time of the slot. Durations are real."""
 
     slot: datetime
 
     def now(self) -> datetime:
-        """The slot."""
+        """Return the slot."""
         return self.slot
 
 
 class JumpFinder:
-    """Compares wall clock and steady clock from look to look, so that a slow correction never adds up to a jump."""
+    """Compares wall clock and steady clock since the last look.
+
+    So slow corrections never add up to a jump.
+    """
 
     def __init__(self) -> None:
         self._before: tuple[datetime, float] | None = None
 
     def look(self, now: datetime, steady_s: float) -> timedelta | None:
-        """By how much the wall clock went ahead (below zero: back) since the last look, None when it went along."""
+        """Return the jump of the wall clock since the last look, negative for back, or None."""
         before, self._before = self._before, (now, steady_s)
         if before is None:
             return None
-        jump = (now - before[0]) - timedelta(seconds=steady_s - before[1])
-        return jump if abs(jump) > LEAST_JUMP else None
+        now_before, steady_before_s = before
+        jump = (now - now_before) - timedelta(seconds=steady_s - steady_before_s)
+        if abs(jump) <= LEAST_JUMP:
+            return None
+        return jump

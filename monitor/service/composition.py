@@ -1,4 +1,4 @@
-"""From settings to opened parts: the one place that knows which adapter stands behind which port."""
+"""From settings to open parts: the only module that selects adapters for ports."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,9 +19,9 @@ from monitor.model.rankings import Arm
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.ports import Clock, Receiver, Store, UserSource
+from monitor.ports import Clock, Receiver, RelevanceSource, Store, UserSource
 from monitor.receivers import RunPings, open_receivers
-from monitor.service.runner import Watched
+from monitor.service.runner import Watched, ignore
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
@@ -42,15 +42,15 @@ from monitor.storage.database_url import file_of, parse_url
 log = structlog.get_logger(__name__)
 
 PINGS_S = 3.0
-"""How long pings may still go out once everything else is closed."""
+"""The time limit for pings after everything else is closed."""
 LATELY = timedelta(hours=1)
 """How long a dead delivery is shown."""
-_answer_folder = cache(AnswerFolder)  # one for all of a family
+_answer_folder = cache(AnswerFolder)  # all candidates of a family share one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """One configuration with everything it names opened, the store apart."""
+    """One configuration, with everything that it names opened, except the store."""
 
     settings: Settings
     watched: dict[str, Watched]
@@ -61,33 +61,35 @@ class Wiring:
     shared: Mapping[str, SharedAnswers] = field(default_factory=dict)
     selectors: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
-    def find_user(self, asked: str) -> str:
-        """What a user goes by in all that is stored, of the id that a person asks for."""
-        return asked if self.pseudonyms is None else self.pseudonyms.find(asked)
+    def find_user(self, user_id: str) -> str:
+        """Return the stored id of a user: a keyed hash if the privacy settings ask for it."""
+        if self.pseudonyms is None:
+            return user_id
+        return self.pseudonyms.find(user_id)
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
-        """Names of those that each announced transition is delivered to."""
+        """The names of the receivers that get each announced transition."""
         return tuple(receiver.name for receiver in self.receivers)
 
     def close(self, timeout_s: float = PINGS_S) -> None:
-        """Send every ping that waits, for so long at most."""
+        """Send pending pings, for at most this time."""
         ends_at = time.monotonic() + timeout_s
         for ping in self.pings:
             ping.close(timeout_s=ends_at - time.monotonic())
 
     def renew_sources(self, comparison: str) -> None:
-        """Reopen a comparison's sources: a hung run holds the old ones."""
+        """Reopen the sources of a comparison whose run hangs."""
         for each in self.settings.comparisons:
             if each.name == comparison and comparison in self.watched:
                 renewed = watch(each, self.settings, self.pseudonyms, self.shared.get(each.family))
                 self.watched[comparison] = _with_selectors(renewed, self.selectors)
 
 
-def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:
-    """Open the sources and receivers that the settings name.
+def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = ignore) -> Wiring:
+    """Open the sources and receivers of the settings.
 
-    ``on_ping`` gets the outcome of each dead-man ping.
+    ``on_ping`` gets the outcome of each ping.
     """
     if (exposed := settings.privacy.exposure) is not None:
         log.warning("key of users readable by every account", reason=exposed)
@@ -95,14 +97,13 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_:
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
     policy = policy_of(settings)
-    watched = {
-        each.name: watch(each, settings, pseudonyms, shared.get(each.family))
-        for each in settings.comparisons
-    }
-    selectors = share_selectors(policy.selectors, [each.comparison for each in watched.values()])
+    opened = [
+        watch(each, settings, pseudonyms, shared.get(each.family)) for each in settings.comparisons
+    ]
+    selectors = share_selectors(policy.selectors, [each.comparison for each in opened])
     return Wiring(
         settings=settings,
-        watched={name: _with_selectors(each, selectors) for name, each in watched.items()},
+        watched={each.comparison.name: _with_selectors(each, selectors) for each in opened},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,
@@ -123,7 +124,7 @@ def _with_selectors(
 def set_known_names(
     publisher: PrometheusPublisher, wiring: Wiring, *, pings: Sequence[str] = ()
 ) -> None:
-    """Have metrics for the comparisons, receivers and ``pings`` of this wiring, and for no others."""
+    """Limit the metrics to the comparisons, receivers and ``pings`` of this wiring."""
     publisher.watch(
         tuple(wiring.watched),
         wiring.receiver_names,
@@ -135,9 +136,9 @@ def set_known_names(
 
 
 def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
-    """Publish how many deliveries wait, are held back and were lately given up.
+    """Publish how many deliveries are pending, held back and recently dead.
 
-    DatabaseError when it cannot be read.
+    DatabaseError if the database cannot be read.
     """
     outbox = store.outbox
     publisher.outbox(
@@ -151,13 +152,21 @@ def watch(
     pseudonyms: Pseudonyms | None = None,
     shared: SharedAnswers | None = None,
 ) -> Watched:
-    """Open one comparison's sources.
+    """Open the sources of one comparison.
 
-    ``shared``: what its family asks together. The installation's name labels its alerts.
+    ``shared`` are the answers that its family shares. The installation's name becomes a label.
     """
-    floor = options.noise_floor
-    again = None if floor is None else options.baseline if floor.serve else floor.retrain
-    relevance = open_relevance(options.relevance) if options.relevance else None
+    again = None
+    if options.noise_floor is not None:
+        again = options.baseline if options.noise_floor.serve else options.noise_floor.retrain
+    relevance: RelevanceSource | None = None
+    if options.relevance is not None:
+        relevance = open_relevance(options.relevance)
+        if pseudonyms is not None:
+            relevance = HiddenRelevance(relevance, pseudonyms)
+    scores_to = None
+    if options.scores_to is not None:
+        scores_to = ScoreFiles(path=options.scores_to.given.path)
     arms = Arms(
         baseline=open_source(options.baseline),
         candidate=open_source(options.candidate),
@@ -165,10 +174,10 @@ def watch(
         dimensions=tuple(options.users.segments),
         weights=open_item_weights(options.item_weights) if options.item_weights else None,
         titles=open_item_titles(options.item_titles) if options.item_titles else None,
-        relevance=HiddenRelevance(relevance, pseudonyms) if relevance and pseudonyms else relevance,
+        relevance=relevance,
         again=None if again is None else open_source(again),
         joined=open_joined(options.baseline, options.candidate, options.users, again),
-        scores_to=ScoreFiles(path=options.scores_to.given.path) if options.scores_to else None,
+        scores_to=scores_to,
         pseudonyms=pseudonyms,
         listed=_listed(options),
     )
@@ -187,44 +196,44 @@ def watch(
 
 
 def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:
-    lists = {Arm.BASELINE: options.baseline, Arm.CANDIDATE: options.candidate}
     everybody = UsersOptions(all=True)
-    return {
-        arm: open_users(everybody, each)
-        for arm, each in lists.items()
-        if all_users_problem(each) is None
-    }
+    listed = {}
+    for arm, source in ((Arm.BASELINE, options.baseline), (Arm.CANDIDATE, options.candidate)):
+        if all_users_problem(source) is None:
+            listed[arm] = open_users(everybody, source)
+    return listed
 
 
 def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
-    file = file_of(parse_url(settings.database))
-    folder = settings.answers_folder or (file and f"{file}-answers")
+    if settings.privacy.users != "plain":
+        return None
+    folder = settings.answers_folder
+    if folder is None:
+        file = file_of(parse_url(settings.database))
+        if file is None:
+            return None
+        folder = f"{file}-answers"
     count = sum(each.family == family for each in settings.comparisons)
-    return (
-        _answer_folder(Path(folder), family, count)
-        if folder and settings.privacy.users == "plain"
-        else None
-    )
+    return _answer_folder(Path(folder), family, count)
 
 
 def _installed(comparison: Comparison, settings: Settings) -> Comparison:
-    labels = {} if settings.installation is None else {INSTALLATION: settings.installation}
-    rules = tuple(
-        replace(rule, labels={**labels, **rule.labels}) for rule in comparison.judging.rules
-    )
+    rules = comparison.judging.rules
+    if settings.installation is not None:
+        label = {INSTALLATION: settings.installation}
+        rules = tuple(replace(rule, labels={**label, **rule.labels}) for rule in rules)
     shows_items = settings.privacy.items == "shown"
-    return replace(
-        comparison, judging=replace(comparison.judging, rules=rules, shows_items=shows_items)
-    )
+    judging = replace(comparison.judging, rules=rules, shows_items=shows_items)
+    return replace(comparison, judging=judging)
 
 
 def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
-    """Bring the store in line with the configuration.
+    """Adapt the store to the configuration.
 
-    Alerts without a rule or comparison end, and receivers are notified; deliveries to removed
-    receivers are dropped, those that a receiver rejected are retried while the alert still fires.
+    Alerts without a rule or comparison end, and receivers are notified. Deliveries to removed
+    receivers are dropped. Rejected deliveries are retried if the alert still fires.
     """
-    # One database belongs to one configuration: what this one does not name counts as removed.
+    # A database belongs to one configuration, so what this one does not name was removed.
     comparisons = [watched.comparison for watched in wiring.watched.values()]
     ends = retire_alerts(store.alerts.states(), store.alerts.firing(), comparisons, at=clock.now())
     if ends:
@@ -234,13 +243,14 @@ def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
 
 
 def require_reloadable(new: Settings, old: Settings) -> Settings:
-    """The new settings; ConfigError when they change what a running daemon cannot change."""
+    """Return the new settings. ConfigError if they change what needs a restart."""
     unchanged = {
         "database": new.database.get_secret_value() == old.database.get_secret_value(),
         "listen": new.listen_address == old.listen_address,
         "lease": new.lease == old.lease,
     }
-    if changed := [key for key, is_same in unchanged.items() if not is_same]:
+    changed = [key for key, is_same in unchanged.items() if not is_same]
+    if changed:
         raise ConfigError(
             f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put "
             "back the old value"
@@ -250,45 +260,43 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
 
 _WAIT_S = 2.0
 _PAUSE_S = 60.0
-"""How long a source that gave no titles is not asked again: pages, and all parts of a report, are made without."""
+"""The pause after a failed request for titles. Pages show no titles meanwhile."""
 _MOST = 50_000
 
 
 class TitleCache:
     """Titles by comparison and item, of the wiring in force.
 
-    An item without a title is asked for again with the next page.
+    An item without a title is requested again for the next page.
     """
 
     def __init__(
         self, wiring: Callable[[], Wiring], monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._wiring, self._monotonic = wiring, monotonic
-        self._known: dict[tuple[str, str], str] = {}
-        self._asked_again_at: dict[str, float] = {}
+        self._titles: dict[tuple[str, str], str] = {}
+        self._paused_until_s: dict[str, float] = {}
 
     def __call__(
         self, comparison: str, slot: datetime, items: Collection[str]
     ) -> Mapping[str, str]:
-        """Titles of these items.
+        """Return the titles of these items.
 
-        Those of a source that fails, or does not answer in two seconds, are left out.
+        Omits titles if the source fails or does not answer in two seconds.
         """
-        unknown = {item for item in items if (comparison, item) not in self._known}
+        wanted = {item for item in items if (comparison, item) not in self._titles}
         watched = self._wiring().watched.get(comparison)
-        if (
-            unknown
-            and watched is not None
-            and self._monotonic() >= self._asked_again_at.get(comparison, 0.0)
-        ):
-            found, trouble = pull_titles(watched.arms.titles, slot, unknown, _WAIT_S)
+        is_paused = self._monotonic() < self._paused_until_s.get(comparison, 0.0)
+        if wanted and watched is not None and not is_paused:
+            titles, trouble = pull_titles(watched.arms.titles, slot, wanted, _WAIT_S)
             if trouble is not None:
-                self._asked_again_at[comparison] = self._monotonic() + _PAUSE_S
-            if len(self._known) + len(found) > _MOST:
-                self._known.clear()
-            self._known |= {(comparison, item): title for item, title in found.items()}
+                self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
+            if len(self._titles) + len(titles) > _MOST:
+                self._titles.clear()
+            for item, title in titles.items():
+                self._titles[comparison, item] = title
         return {
-            item: self._known[comparison, item]
+            item: self._titles[comparison, item]
             for item in items
-            if (comparison, item) in self._known
+            if (comparison, item) in self._titles
         }

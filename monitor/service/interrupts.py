@@ -1,4 +1,4 @@
-"""Signals that end a command (SIGINT, SIGTERM): raised to leave things in order, held back where they would tear."""
+"""Signals that end a command, SIGINT and SIGTERM: raised as exceptions, or delayed."""
 
 import signal
 import sys
@@ -10,17 +10,20 @@ from types import FrameType
 from monitor.deadline import SignalHandler, signals_handled
 
 terminated = threading.Event()
-"""Set once SIGTERM has come, also where a library made an interrupt of what its handler raised."""
+"""Set after SIGTERM, even if a library turned the exception of its handler into an interrupt."""
 
 
 def _exit(number: int, _: FrameType | None) -> None:
     terminated.set()
-    sys.exit(128 + number)  # as a shell has it
+    sys.exit(128 + number)  # like a shell
 
 
 @contextmanager
 def termination_raised(handle: Callable[[int, FrameType | None], None] = _exit) -> Iterator[None]:
-    """Let SIGTERM end the block by what ``handle`` raises, SystemExit (143) by itself, so that what it holds is given back."""
+    """Let SIGTERM end the block with the exception of ``handle``, by default SystemExit (143).
+
+    So resources of the block are released.
+    """
     if (
         threading.current_thread() is not threading.main_thread()
         or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
@@ -36,11 +39,14 @@ def termination_raised(handle: Callable[[int, FrameType | None], None] = _exit) 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold back an interrupt or termination until the block has ended, so that what it did is also known to have been done."""
-    held: list[tuple[SignalHandler, int, FrameType | None]] = []
+    """Delay an interrupt or termination until the block has ended.
+
+    So the caller knows what the block has done.
+    """
+    delayed: list[tuple[SignalHandler, int, FrameType | None]] = []
     try:
-        with signals_handled(lambda *call: held.append(call)):
+        with signals_handled(lambda *call: delayed.append(call)):
             yield
     finally:
-        for handle, number, frame in held[:1]:
+        for handle, number, frame in delayed[:1]:
             handle(number, frame)

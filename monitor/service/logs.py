@@ -1,6 +1,6 @@
-"""Logs: one line an occurrence, for people on a terminal, as JSON elsewhere.
+"""Logs: one line for each event, text on a terminal, JSON elsewhere.
 
-Tracebacks without local variables.
+Tracebacks do not show local variables.
 """
 
 import logging
@@ -22,41 +22,44 @@ log = structlog.get_logger(__name__)
 
 _OURS = "monitor"
 _QUIET = {
-    # Overlapping and failing jobs are counted and logged by the daemon, which gets them as events.
+    # The daemon counts and logs overlapping and failing jobs itself.
     "apscheduler.scheduler": logging.ERROR,
     "apscheduler.executors": logging.CRITICAL + 1,
-    # These log addresses with their paths and queries, and answers of others; their errors are
-    # raised as well.
+    # These log URLs with queries, and foreign answers. They also raise their errors.
     **dict.fromkeys(("aiohttp", "apprise", "urllib3"), logging.CRITICAL + 1),
 }
-"""Libraries of which not even all warnings are logged, and from which level on they are."""
+"""The lowest level that is logged, for libraries with too many warnings."""
 
 
 def _is_written(record: logging.LogRecord) -> bool:
-    """Whether a line is a warning or of this program: below warnings libraries log requests, with their secrets."""
+    """Return whether to log a record: a warning, or any record of this program.
+
+    Libraries log requests with secrets below the level of warnings.
+    """
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] == _OURS
 
 
 class _OpenStreamHandler(logging.StreamHandler[TextIO]):
-    # A hung thread may outlive its daemon and its standard error.
+    # A hung thread can outlive its daemon and standard error.
     def emit(self, record: logging.LogRecord) -> None:
         if not self.stream.closed:
             super().emit(record)
 
 
 def _write_values(
-    _: object, __: str, line: structlog.typing.EventDict
+    _: object, __: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    return {
-        name: value if name.startswith("_") or name == "exc_info" else plain_value(value)
-        for name, value in line.items()
-    }
+    for name, value in event.items():
+        if not name.startswith("_") and name != "exc_info":
+            event[name] = plain_value(value)
+    return event
 
 
 def plain_value(value: object) -> object:  # noqa: PLR0911 - one line for each type
-    """A value as logs write it, console and JSON alike: instants in ISO 8601, durations in seconds, members by their value.
+    """Return a value as logs write it, on the console and in JSON.
 
-    A dataclass is its ``str`` if it defines one, else a mapping without the fields that its ``repr`` leaves out.
+    Instants are ISO 8601, durations seconds, enum members their values. A dataclass is its ``str``
+    if it defines one, else a mapping without the fields that its ``repr`` omits.
     """
     if isinstance(value, Enum):
         return plain_value(value.value)
@@ -92,9 +95,9 @@ def configure(
     *,
     shows_tracebacks: bool = True,
 ) -> None:
-    """Set up structlog and let what libraries log pass through it, on the stream (standard error) until it is closed.
+    """Configure structlog, and route logs of libraries through it, to the stream or standard error.
 
-    Without ``shows_tracebacks`` the console shows the type and the place of an error only.
+    Without ``shows_tracebacks`` the console shows only type and place of an error.
     """
     as_json = format_ == "json" or (format_ == "auto" and not sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
@@ -103,17 +106,14 @@ def configure(
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    write_error = _print_traceback if shows_tracebacks else _write_fault
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if as_json
-        else structlog.dev.ConsoleRenderer(
-            exception_formatter=write_error, colors=sys.stderr.isatty()
-        )
-    )
-    last: list[structlog.typing.Processor] = (
-        [structlog.processors.ExceptionRenderer(format_traceback)] if as_json else []
-    )
+    renderers: list[structlog.typing.Processor] = [
+        structlog.processors.ExceptionRenderer(format_traceback),
+        structlog.processors.JSONRenderer(),
+    ]
+    if not as_json:
+        write_error = _print_traceback if shows_tracebacks else _write_fault
+        colors = sys.stderr.isatty()
+        renderers = [structlog.dev.ConsoleRenderer(exception_formatter=write_error, colors=colors)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level.upper()),
@@ -126,8 +126,7 @@ def configure(
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *last,
-                renderer,
+                *renderers,
             ],
         )
     )
@@ -142,9 +141,9 @@ def configure(
 
 
 def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
-    """The traceback of an error and of those behind it.
+    """Return the traceback of an error and of its causes.
 
-    Texts of other programs' errors can quote ids, so they are left out.
+    Omits messages of foreign errors, because they can quote ids.
     """
     lines = list[str]()
     for each in reversed(list(_shown_chain(exc_info[1]))):
@@ -166,7 +165,7 @@ def _print_traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None
 
 @contextmanager
 def errors_logged(event: str, **about: object) -> Iterator[None]:
-    """Log an error that ends the block, and go on behind it; a defect is raised."""
+    """Log a MonitorError that ends the block, and continue after it. Other errors are raised."""
     try:
         yield
     except MonitorError as error:

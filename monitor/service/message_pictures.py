@@ -1,4 +1,7 @@
-"""Pictures for messages: the comparison's chart as PNG, drawn by a child process, as resvg holds up all threads."""
+"""Pictures for messages: the chart of the comparison as PNG.
+
+A child process draws them, because resvg blocks all threads.
+"""
 
 import re
 import subprocess
@@ -26,11 +29,10 @@ from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import series_chart
 from monitor.web.pages.site import Query, Site
 
-PATIENCE_S, REST_S = 5.0, 300.0
-"""How long a message waits for its picture.
-
-And after that in vain, how long none waits: many may fire at once.
-"""
+PATIENCE_S = 5.0
+"""How long a message waits for its picture."""
+REST_S = 300.0
+"""How long messages go without pictures after a failure, because many alerts can fire at once."""
 _LARGE = (
     "svg text, svg text.tick { font: 19px Arimo, sans-serif; } svg .line { stroke-width: 2.5; }"
 )
@@ -40,14 +42,15 @@ import io, sys, fontpkg_arimo, resvg_py
 from PIL import Image
 svg, fonts = sys.stdin.buffer.read().decode(), [str(fontpkg_arimo.ROOT / "files")]
 drawn = io.BytesIO(resvg_py.svg_to_bytes(svg, background="#fff", font_dirs=fonts))
-Image.open(drawn).convert("RGB").quantize(64, dither=0).save(sys.stdout.buffer, "PNG", optimize=True)
+image = Image.open(drawn).convert("RGB").quantize(64, dither=0)
+image.save(sys.stdout.buffer, "PNG", optimize=True)
 """
 
 log = structlog.get_logger(__name__)
 
 
 class MessagePictures:
-    """Draws what a message is about for the first receiver, and keeps it for the others.
+    """Draws the picture of a message for the first receiver, and reuses it for the others.
 
     Threads may share it.
     """
@@ -60,9 +63,9 @@ class MessagePictures:
             log.info("messages go without pictures: pip install 'rankwatch[pictures]'")
 
     def draw(self, message: Message) -> bytes | None:
-        """PNG of the metric and segment named first, 960 by 322, at most 30 kB.
+        """Return a PNG of the first metric and segment, 960 by 322 pixels, at most 30 kB.
 
-        None without data or extra, or by a fault.
+        None without data, without the extra, or after a failure.
         """
         if time.monotonic() < self._again_at_s:
             return None
@@ -70,7 +73,7 @@ class MessagePictures:
             return BackgroundCall(partial(self._draw, message), name="picture").wait(
                 Deadline.after(PATIENCE_S)
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, the message is what matters
+        except Exception as error:  # noqa: BLE001 - the message matters more
             self._again_at_s = time.monotonic() + REST_S
             log.warning(
                 "messages go without pictures for a while",
@@ -80,11 +83,10 @@ class MessagePictures:
             return None
 
     def _draw(self, message: Message) -> bytes | None:
-        name, lead = (
-            message.comparison,
-            min(find_leads(message.changes or message.firing), key=weight_of),
-        )
-        watched, latest = self._wiring().watched.get(name), self._store.history.latest([name])
+        name = message.comparison
+        lead = min(find_leads(message.changes or message.firing), key=weight_of)
+        watched = self._wiring().watched.get(name)
+        latest = self._store.history.latest([name])
         if not latest or watched is None:
             return None
         configured = {name: watched.comparison}
@@ -109,14 +111,11 @@ class MessagePictures:
 
 @lru_cache(maxsize=16)
 def _draw_png(*parts: Markup) -> bytes:
-    # resvg knows neither variables nor media: light colours are written where they are used.
-    light = re.sub(
-        r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", read_style().replace("\n", " ")
-    )
-    colours = dict(re.findall(r"(--[\w-]+): ([^;]+);", light))
-    style = element(
-        "style", re.sub(r"var\((--[\w-]+)\)", lambda found: colours[found[1]], light) + _LARGE
-    )
+    # resvg supports neither variables nor media queries: insert the light colours.
+    css = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", read_style().replace("\n", " "))
+    for name, colour in re.findall(r"(--[\w-]+): ([^;]+);", css):
+        css = css.replace(f"var({name})", colour)
+    style = element("style", css + _LARGE)
     svg = element(
         "svg",
         style,

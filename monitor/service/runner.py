@@ -43,37 +43,39 @@ if TYPE_CHECKING:  # prometheus_client takes a while to import
 T = TypeVar("T")
 
 STORING = timedelta(minutes=5)
-"""How long beyond its deadline a run keeps its claim, to store what it found."""
+"""How long after its deadline a run keeps its claim, to store its result."""
 FINISHING_S = 60.0
-"""How long beyond its deadline a run may take to measure what its sources answered."""
+"""How long after its deadline a run may take to measure the answers of its sources."""
 _LOGGED_S = 10
 
 log = structlog.get_logger(__name__)
 
 
+def ignore(*_: object) -> None:
+    """Do nothing: the default of callbacks."""
+
+
 def whoami() -> str:
-    """Name of this process among those that share a database."""
+    """Return the name of this process among those that share a database."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A comparison with its sources opened and its schedule."""
+    """A comparison with its opened sources and its schedule."""
 
     comparison: Comparison
     arms: Arms
     schedule: Schedule
-    answers: AnswerFolder | None = None  # where those of pulls that last are kept
-    is_live: bool = (
-        False  # answers depend on when they are asked for: no later run of a slot can find the same
-    )
-    in_use: threading.Lock = field(
-        default_factory=threading.Lock, repr=False
-    )  # held while a run reads from the sources
+    answers: AnswerFolder | None = None  # stores answers of long pulls
+    # Answers depend on the time of the question: a later run of a slot gets other ones.
+    is_live: bool = False
+    # Locked while a run reads from the sources.
+    in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def staleness_limit(self) -> timedelta:
-        """How long no run may end ok before it counts as stale."""
+        """The longest time without an ok run. After it the comparison is stale."""
         return (
             self.comparison.judging.stale_after * self.schedule.longest
             + self.comparison.measuring.deadline
@@ -83,17 +85,20 @@ class Watched:
 def select_watched(
     watched: Mapping[str, Watched], name: str | None, *, again: bool = False
 ) -> tuple[Watched, ...]:
-    """Comparisons of that name, of all its candidates, or all for None, else ConfigError.
+    """Return the comparison of that name, all candidates of that name, or all for None.
 
-    ``again`` forgets kept answers.
+    ConfigError if there is none. ``again`` ignores stored answers.
     """
-    found = tuple(each for each in watched.values() if name in (None, each.comparison.family))
-    found = found or (pick_comparison(watched, name or ""),)
-    return tuple(replace(each, answers=None) for each in found) if again else found
+    selected = [each for each in watched.values() if name in (None, each.comparison.family)]
+    if not selected:
+        selected = [pick_comparison(watched, name or "")]
+    if again:
+        selected = [replace(each, answers=None) for each in selected]
+    return tuple(selected)
 
 
 def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
-    """The one of that name, of all that the configuration has; ConfigError when there is none."""
+    """Return the comparison of that name. ConfigError if there is none."""
     if name not in comparisons:
         raise ConfigError(
             f"no comparison named {name!r}: the configuration has {', '.join(comparisons)}"
@@ -109,9 +114,9 @@ def backfill_runs(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> Iterator[BackfilledRun]:
-    """The outcome for each run of the comparison that waits for relevance.
+    """Measure late relevance, and yield the outcome of each run that waits for it.
 
-    Nothing without a source of it.
+    Yields nothing without a source of relevance.
     """
     if watched.arms.relevance is None:
         return
@@ -119,7 +124,7 @@ def backfill_runs(
         watched.comparison, store, watched.arms.relevance, clock, start=start, end=end
     )
     while True:
-        # Held for one run at a time, so that the next slot need not wait for all of them.
+        # Locked for one run at a time, so that the next slot does not wait for all of them.
         with watched.in_use:
             filled = next(filling, None)
         if filled is None:
@@ -128,7 +133,8 @@ def backfill_runs(
 
 
 def _open_spool() -> ScoreSpool:
-    from monitor.storage.score_spool import DuckSpool  # noqa: PLC0415 - most runs fit into memory, and need no DuckDB
+    # Most runs fit into memory and do not need DuckDB.
+    from monitor.storage.score_spool import DuckSpool  # noqa: PLC0415
 
     return DuckSpool()
 
@@ -141,18 +147,14 @@ class Runner:
     clock: Clock
     owner: str = field(default_factory=whoami)
     publisher: PrometheusPublisher | None = None
-    patience_s: float = 120.0  # how long a database that is away is waited for, each time
-    pings: tuple[
-        RunPings, ...
-    ] = ()  # get each start and end, but no end of what was given back or taken over
-    claims: dict[int, Claim] = field(default_factory=dict)  # what is being run
-    progress: dict[str, dict[str, PullProgress]] = field(
-        default_factory=dict
-    )  # of pulls under way, by comparison
-    on_progress: Callable[[str, PullProgress], object] = lambda *_: None
-    renew_sources: Callable[[str], object] = lambda _: (
-        None
-    )  # of a comparison whose hung run holds the old ones
+    patience_s: float = 120.0  # how long each statement waits for the database
+    # They get each start and end, but no end of a released or lost claim.
+    pings: tuple[RunPings, ...] = ()
+    claims: dict[int, Claim] = field(default_factory=dict)  # of runs at work
+    # Of pulls under way, by comparison.
+    progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)
+    on_progress: Callable[[str, PullProgress], object] = ignore
+    renew_sources: Callable[[str], object] = ignore  # of a comparison whose run hangs
     left_behind: int = 0  # runs that hung
 
     def run(
@@ -166,20 +168,18 @@ class Runner:
     ) -> RunResult | None:
         """Run the slot.
 
-        None when it was not to be had, or when the claim was lost before the result was stored.
+        None if another process has the slot, or if the claim was lost before the result was stored.
 
-        ``receivers`` get every start and end of a firing. With ``judged_at`` transitions carry that
-        clock's time.
+        ``receivers`` get every start and end of a firing. Transitions have the time of
+        ``judged_at``, by default the present.
         """
         taken: list[Claim] = []
         try:
             self.patiently(partial(self._claim, watched.comparison, slot, taken, rerun=rerun))
-            claims = [replace(claim, keeps_earlier=watched.is_live) for claim in taken]
-            return (
-                self._run(watched, claims[0], receivers, judged_at or self.clock)
-                if claims
-                else None
-            )
+            if not taken:
+                return None
+            claim = replace(taken[0], keeps_earlier=watched.is_live)
+            return self._run(watched, claim, receivers, judged_at or self.clock)
         except BaseException as error:
             for claim in taken:
                 self._give_back(claim)
@@ -195,8 +195,7 @@ class Runner:
         self, comparison: Comparison, slot: datetime, taken: list[Claim], *, rerun: bool
     ) -> None:
         now = self.clock.now()
-        # What was taken must be in ``taken`` even if somebody interrupts at that moment, or nobody
-        # gives it back.
+        # An interrupt must not come between the claim and ``taken``, or nobody releases the claim.
         with interrupts_held():
             claim = self.store.runs.claim(
                 comparison.name,
@@ -220,43 +219,42 @@ class Runner:
             "attempt": claim.attempt,
         }
         if claim.attempt == 1 or not claim.keeps_earlier:
-            bound["run"] = (
-                claim.run_id
-            )  # else that of the earlier attempt; this one has its own once it is stored
+            # A further attempt gets another id when it is stored.
+            bound["run"] = claim.run_id
         with (
             structlog.contextvars.bound_contextvars(**bound),
             closing(RunScores(_open_spool)) as scores,
         ):
             for ping in self.pings:
                 ping.run_started(claim)
-            memory = self._remember(watched.comparison, claim)
+            comparison = watched.comparison
+            memory = self._remember(comparison, claim)
             try:
-                result = self._end(
-                    self._execute(watched, claim, memory, judged_at, scores), receivers
-                )
+                measured = self._execute(watched, claim, memory, judged_at, scores)
+                result = self._end(measured, receivers)
             except OutputError as error:
-                result = self._end(
-                    failed_result(watched.comparison, claim, memory, judged_at, reason=str(error)),
-                    receivers,
-                )
+                failed = failed_result(comparison, claim, memory, judged_at, reason=str(error))
+                result = self._end(failed, receivers)
             if watched.answers is not None:
                 watched.answers.run_stored(claim.slot, claim.comparison)
             return result
 
-    def _note_progress(self, claim: Claim, found: PullProgress) -> None:
-        if claim.run_id in self.claims:  # else the pull was given up
-            pulls = self.progress.setdefault(claim.comparison, {})
-            before, pulls[found.what] = pulls.get(found.what), found
-            if found.elapsed_s // _LOGGED_S > (before.elapsed_s // _LOGGED_S if before else 0):
-                slot = format_instant(claim.slot)
-                log.info(
-                    "pull under way",
-                    comparison=claim.comparison,
-                    slot=slot,
-                    pull=found.what,
-                    progress=found.words,
-                )
-            self.on_progress(claim.comparison, found)
+    def _note_progress(self, claim: Claim, pull: PullProgress) -> None:
+        if claim.run_id not in self.claims:  # the run was abandoned
+            return
+        pulls = self.progress.setdefault(claim.comparison, {})
+        before = pulls.get(pull.what)
+        pulls[pull.what] = pull
+        before_s = 0.0 if before is None else before.elapsed_s
+        if pull.elapsed_s // _LOGGED_S > before_s // _LOGGED_S:
+            log.info(
+                "pull under way",
+                comparison=claim.comparison,
+                slot=format_instant(claim.slot),
+                pull=pull.what,
+                progress=pull.words,
+            )
+        self.on_progress(claim.comparison, pull)
 
     def _end(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         result = replace(result, finished_at=self.clock.now())
@@ -270,25 +268,24 @@ class Runner:
                 self.store.runs.release(claim)
         except DatabaseError as error:
             log.warning(
-                "slot not given back; it is free when the claim runs out",
+                "slot not released; it is free when the claim expires",
                 until=claim.until,
                 reason=str(error),
             )
 
     def give_back_all(self) -> None:
-        """Give back the slots of runs that have not ended, for a process that will not wait for them."""
+        """Release the slots of runs that have not ended, because the process ends."""
         for claim in list(self.claims.values()):
             log.warning(
-                "run given back: it did not end in time",
+                "slot released: its run did not end in time",
                 comparison=claim.comparison,
                 slot=format_instant(claim.slot),
             )
             self._give_back(claim)
 
     def _remember(self, comparison: Comparison, claim: Claim) -> Memory:
-        memory = self.patiently(
-            partial(self.store.history.memory_of, memory_request(comparison, claim.slot))
-        )
+        request = memory_request(comparison, claim.slot)
+        memory = self.patiently(partial(self.store.history.memory_of, request))
         for sentence in memory.unreadable:
             log.warning("part of the history not read", reason=sentence)
         installation = self.patiently(partial(self.store.alerts.installation, create=True))
@@ -299,15 +296,14 @@ class Runner:
         )
 
     def _silences(self, name: str) -> tuple[UnmatchedName, ...]:
-        """Active silences that match nothing and may be meant for the comparison."""
+        """Return active silences that match nothing and may be meant for the comparison."""
         active = self.store.alerts.silences(ending_after=self.clock.now())
         meant = [silence for silence in active if may_concern(silence, name)]
         if not meant:
             return ()
         states = self.store.alerts.states()
-        return find_unmatched_silences(
-            meant, states, dict.fromkeys([name, *(state.comparison for state in states)])
-        )
+        names = dict.fromkeys([name, *(state.comparison for state in states)])
+        return find_unmatched_silences(meant, states, names)
 
     def _execute(
         self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores
@@ -332,12 +328,13 @@ class Runner:
     def _begin(
         self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores
     ) -> BackgroundCall[RunResult]:
-        """Begin to measure, in a thread that is left behind if it hangs.
+        """Start to measure in a thread, which is left behind if it hangs.
 
-        It holds the sources until it ends.
+        The thread locks the sources until it ends.
         """
-        kept_at = watched.answers.place if watched.answers else watched.arms.kept_at
-        arms = replace(watched.arms, tell=partial(self._note_progress, claim), kept_at=kept_at)
+        arms = replace(watched.arms, tell=partial(self._note_progress, claim))
+        if watched.answers is not None:
+            arms = replace(arms, kept_at=watched.answers.place)
 
         def measure() -> RunResult:
             try:
@@ -371,24 +368,24 @@ class Runner:
         return result
 
     def _keep_earlier(self, result: RunResult) -> RunResult:
-        # The earlier ok run of the slot is worth more than a rerun that did not end ok.
+        # The earlier ok run of the slot is better than a failed rerun.
         self.patiently(partial(self.store.runs.release, result.claim))
-        kept = replace(
+        rejected = replace(
             result,
             reason=f"{result.reason}; what the slot had before stays",
             states=(),
             transitions=(),
         )
-        self._publish(kept)
-        self._ping_end(kept.claim, f"{kept.status}: {kept.reason}")
-        return kept
+        self._publish(rejected)
+        self._ping_end(rejected.claim, f"{rejected.status}: {rejected.reason}")
+        return rejected
 
     def _ping_end(self, claim: Claim, failure: str | None) -> None:
         for ping in self.pings:
             ping.run_finished(claim, failure)
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Do it, and again while the database is briefly away."""
+        """Call the function, and retry while the database is briefly away."""
 
         def may_pass(error: Exception) -> bool:
             return isinstance(error, DatabaseError) and not error.permanent
@@ -396,8 +393,7 @@ class Runner:
         for attempt in stamina.retry_context(
             on=may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0
         ):
-            # A transaction that an interrupt cuts off keeps its lock, and then no slot can be given
-            # back.
+            # An interrupted transaction would keep its lock, and no slot could be released.
             with attempt, interrupts_held():
                 return call()
         raise AssertionError  # pragma: no cover - the context raises what the last attempt raised

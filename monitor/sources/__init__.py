@@ -1,4 +1,7 @@
-"""Kinds of sources, each a module or folder with its `SourceKind`, and how they are opened, which does no I/O: reading does."""
+"""The kinds of sources, and functions that open a source from its options.
+
+Each kind is a folder with its `SourceKind`. Opening does no I/O, reading does.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from monitor.sources.spark import SPARK
 from monitor.sources.sql import SQL
 from monitor.sources.table_options import ColumnName
 
-# Every kind of source, by the key that stands for it in the configuration.
+# Every kind of source, by its key in the configuration.
 SOURCES = Registry(
     "sources", {"http": HTTP, "file": FILE, "sql": SQL, "redis": REDIS, "spark": SPARK}, read_kind
 )
@@ -39,25 +42,25 @@ _T = TypeVar("_T", bound=OneOf)
 
 
 def _readers(role: str, kinds: Mapping[str, SourceKind] = SOURCES) -> dict[str, Reader]:
-    return {
-        kind: reader
-        for kind, source in kinds.items()
-        if (reader := getattr(source, role)) is not None
-    }
+    readers = {}
+    for kind, source in kinds.items():
+        reader = getattr(source, role)
+        if reader is not None:
+            readers[kind] = reader
+    return readers
 
 
 def _from_kinds(role: str) -> Callable[[type[_T]], type[_T]]:
     def options(kinds: Mapping[str, SourceKind]) -> Kinds:
-        return {
-            kind: (reader.options, reader.about) for kind, reader in _readers(role, kinds).items()
-        }
+        readers = _readers(role, kinds)
+        return {kind: (reader.options, reader.about) for kind, reader in readers.items()}
 
     return with_kinds(SOURCES, options)
 
 
 @_from_kinds("lists")
 class SourceOptions(OneOf):
-    """One arm's source of lists: exactly one of these."""
+    """The source of one arm's lists: exactly one of these."""
 
     @property
     def has_scores(self) -> bool:
@@ -66,7 +69,7 @@ class SourceOptions(OneOf):
 
     @property
     def is_live(self) -> bool:
-        """Whether what it answers depends on when it is asked, and not on the slot alone."""
+        """Whether the answer depends on the time of the request, not only on the slot."""
         return SOURCES[self.kind].is_live(self.given)
 
 
@@ -82,24 +85,24 @@ class ItemTitlesOptions(OneOf):
 
 @_from_kinds("relevance")
 class RelevanceOptions(OneOf):
-    """Where it is known what users found relevant, such as what they bought: exactly one source."""
+    """Where the items come from that users found relevant, such as purchases: one source."""
 
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = Field(
         default=None,
-        description="How long after its slot a run first asks what users found relevant. By then "
-        "all of it must have arrived: the first answer that is not empty is the only "
-        "one. Without it the run itself asks.",
+        description="How long after its slot a run first asks what users found relevant. All of it "
+        "must be there by then: the first answer that is not empty is used, and no later one. "
+        "Without `after` the run itself asks.",
     )
     within: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(days=7),
-        description="How long after its slot a run still waits for what users found relevant.",
+        description="How long after its slot a run waits for what users found relevant.",
     )
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
-            yield "after must be shorter than within: a run stops waiting before it would ask"
+            yield "after must be shorter than within: otherwise a run stops waiting before it asks"
 
 
 class SampleOptions(Options):
@@ -109,27 +112,27 @@ class SampleOptions(Options):
         default=0,
         ge=0,
         le=10**8,
-        description="Users that are the same each run; they carry the trend.",
+        description="Users that are the same in every run. They show the trend.",
     )
     rotating: int = Field(
         default=0,
         ge=0,
         le=10**8,
-        description="Users drawn fresh each run; they carry the decisions.",
+        description="Users that every run draws again. They are the basis of decisions.",
     )
     minimum: int | None = Field(
         default=None,
         ge=1,
         le=10**6,
-        description="So many users at least of every segment, or all it has. Those added for it, "
-        "the same each run, count in that segment alone, so that no figure of all "
-        "users, or of another segment, leans towards them.",
+        description="Least users of every segment, or all if it has fewer. Users that are added "
+        "for this are the same in every run. They count in this segment only, so they do not bias "
+        "the figures of other segments and of all users.",
     )
     stop_when: Literal["decided"] | None = Field(
         default=None,
-        description="Ask users in random order, and no more once the verdict of every rule on a "
-        "metric is certain: over all of them it would be another one in at most 1 of "
-        "100 runs, for each rule and segment.",
+        description="Ask users in random order, and stop when the verdict of every rule on a "
+        "metric is certain. For each rule and segment, asking all users would change the verdict "
+        "in at most 1 of 100 runs.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -141,16 +144,15 @@ _are_once = must(lambda names: len(set(names)) == len(names), "names a column tw
 
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
-    if odd := [name for name in names if "=" in name or not name.isprintable()]:
-        raise ValueError(
-            f"segment column {odd[0]!r}: a name may hold no = and no control character"
-        )
+    for name in names:
+        if "=" in name or not name.isprintable():
+            raise ValueError(f"segment column {name!r}: a name may have no = or control character")
     return names
 
 
 @_from_kinds("users")
 class UsersOptions(OneOf):
-    """Who is asked: exactly one source, or all; with segments, and how many of them."""
+    """Which users are asked: exactly one source or all, their segments and the sample."""
 
     also: ClassVar[frozenset[str]] = frozenset({"segments", "sample"})
 
@@ -160,38 +162,36 @@ class UsersOptions(OneOf):
     segments: Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)] = Field(
         default=(),
         max_length=20,
-        description=(
-            "Columns of the users' file or table (with `all`, of the baseline's) to slice by."
-        ),
+        description="Columns of the users' file or table, or of the baseline's with `all`. Their "
+        "values are the segments.",
     )
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = Field(
         default=None,
-        description=(
-            "How many users a run asks for; a number means the same ones each run. "
-            "Everybody when left out."
-        ),
+        description="How many users a run asks for. A number asks for the same users in every run. "
+        "Without it a run asks for all users.",
     )
 
     @property
     def sample_size(self) -> SampleSize | None:
-        """How many users of each kind a run asks for, None for everybody."""
-        if self.sample is None or isinstance(self.sample, int):
-            return None if self.sample is None else SampleSize(fixed=self.sample)
-        of = self.sample
+        """How many users of each kind a run asks for, None for all users."""
+        if self.sample is None:
+            return None
+        if isinstance(self.sample, int):
+            return SampleSize(fixed=self.sample)
         return SampleSize(
-            fixed=of.fixed,
-            rotating=of.rotating,
-            minimum=of.minimum or 0,
-            stops_early=bool(of.stop_when),
+            fixed=self.sample.fixed,
+            rotating=self.sample.rotating,
+            minimum=self.sample.minimum or 0,
+            stops_early=bool(self.sample.stop_when),
         )
 
     def _problems(self) -> Iterator[str]:
         if self.sample_size is not None and self.sample_size.minimum and not self.segments:
-            yield "sample.minimum needs segments: name the columns that they are made of"
+            yield "sample.minimum needs segments: name their columns"
 
 
 def all_users_problem(baseline: SourceOptions) -> str | None:
-    """Why ``users: {all: true}`` does not go with this baseline, None where it does."""
+    """Why `users: {all: true}` is not possible with this baseline. None if it is possible."""
     all_users = SOURCES[baseline.kind].all_users
     if all_users is not None:
         try:
@@ -207,41 +207,38 @@ def all_users_problem(baseline: SourceOptions) -> str | None:
 def joined_problem(
     lists: Mapping[tuple[str, ...], SourceOptions], users: UsersOptions
 ) -> tuple[tuple[str, ...], str] | None:
-    """The key path and the reason why these lists, of which some can only be joined, cannot be.
+    """The key path and the reason if sources that can only be joined are not joinable.
 
-    None where they can.
+    All sources of a comparison must then be of one kind and of one server. None if they are.
     """
-    joined = {each.kind: each.given for each in lists.values() if not SOURCES[each.kind].is_pulled}
-    joined |= (
-        {users.kind: users.given} if not users.all and not SOURCES[users.kind].is_pulled else {}
-    )
-    for kind, given in joined.items():
-        asked: Mapping[tuple[str, ...], OneOf] = (
-            lists if users.all else {**lists, ("users",): users}
-        )
-        for key, each in asked.items():
-            if each.kind != kind or getattr(each.given, "remote", None) != getattr(
-                given, "remote", None
-            ):
-                return (
-                    key,
-                    (
-                        f"must be {kind} of the same server: {kind} measures where the lists are, "
-                        "so all of them are there"
-                    ),
+    sources: dict[tuple[str, ...], OneOf] = dict(lists)
+    if not users.all:
+        sources["users",] = users
+    for joined in reversed(sources.values()):
+        if SOURCES[joined.kind].is_pulled:
+            continue
+        for key, options in sources.items():
+            if _server(options) != _server(joined):
+                problem = (
+                    f"must be {joined.kind} of the same server: {joined.kind} measures where the "
+                    "lists are, so all of them are there"
                 )
+                return key, problem
         if users.sample is not None:
-            return (
-                "users",
-            ), f"sample does not go with {kind}, which measures everybody: remove it"
+            problem = f"sample does not go with {joined.kind}, which measures everybody: remove it"
+            return ("users",), problem
     return None
 
 
-def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port that the role has
+def _server(options: OneOf) -> tuple[str, object]:
+    return options.kind, getattr(options.given, "remote", None)
+
+
+def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port of the role
     return getattr(SOURCES[options.kind], role).open(options.given)
 
 
-# ConfigError of any of them when a driver is not installed.
+# Each raises ConfigError if a driver is not installed.
 open_source: Callable[[SourceOptions], Source] = partial(_open, "lists")
 open_item_weights: Callable[[ItemWeightsOptions], ItemWeightSource] = partial(_open, "item_weights")
 open_item_titles: Callable[[ItemTitlesOptions], ItemTitleSource] = partial(_open, "item_titles")
@@ -251,10 +248,11 @@ open_relevance: Callable[[RelevanceOptions], RelevanceSource] = partial(_open, "
 def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
     """Open the source of users.
 
-    ConfigError when it is every user of a baseline that cannot list them.
+    Raises:
+        ConfigError: The users are all users of the baseline, which cannot list them.
     """
-    kind, given = _users_of(options, baseline)
-    opened: UserSource = _readers("users", {kind: SOURCES[kind]})[kind].open(given)
+    kind, user_options = _users_of(options, baseline)
+    opened: UserSource = _readers("users", {kind: SOURCES[kind]})[kind].open(user_options)
     return opened
 
 
@@ -264,23 +262,25 @@ def open_joined(
     users: UsersOptions,
     again: SourceOptions | None,
 ) -> JoinedSource | None:
-    """Open both arms' lists, the users and the second lists at once.
+    """Open the lists of both arms, the users and the lists of the noise floor as one source.
 
-    None where they are not held together.
+    None if they are not of one kind, or if this kind cannot join them.
     """
-    kind, given = _users_of(users, baseline)
-    lists = {"baseline": baseline, "candidate": candidate} | (
-        {} if again is None else {"noise_floor": again}
-    )
-    reads = SOURCES[kind].joined
-    if reads is None or any(each.kind != kind for each in lists.values()):
+    kind, user_options = _users_of(users, baseline)
+    join = SOURCES[kind].joined
+    lists = {"baseline": baseline, "candidate": candidate}
+    if again is not None:
+        lists["noise_floor"] = again
+    if join is None or any(arm.kind != kind for arm in lists.values()):
         return None
-    by_name = {name: each.given for name, each in lists.items()}
-    opened: JoinedSource | None = pkgutil.resolve_name(reads)(by_name, given, tuple(users.segments))
+    list_options = {name: arm.given for name, arm in lists.items()}
+    dimensions = tuple(users.segments)
+    opened: JoinedSource | None = pkgutil.resolve_name(join)(list_options, user_options, dimensions)
     return opened
 
 
 def _users_of(options: UsersOptions, baseline: SourceOptions) -> tuple[str, Options]:
+    """The kind and the options of the source of users."""
     if not options.all:
         return options.kind, options.given
     all_users = SOURCES[baseline.kind].all_users

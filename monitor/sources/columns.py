@@ -1,6 +1,6 @@
-"""Columns of tables: which there are, ids and numbers in them and in lists.
+"""Columns of tables: their names, and the ids, lists and numbers in them.
 
-Of numbers a null is NaN.
+A null number is NaN.
 """
 
 import difflib
@@ -25,6 +25,7 @@ from monitor.model.unreadable import Need
 from monitor.reading.ids import decode_categories, describe_type, is_list, is_text
 
 _LONGEST_NUMBER = 1000  # characters
+_MOST_NAMES = 20  # of columns, in an error
 _NUMBER = re.compile(
     r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*",
     re.ASCII | re.IGNORECASE,
@@ -32,25 +33,24 @@ _NUMBER = re.compile(
 
 
 def require_columns(names: Sequence[str], present: Sequence[str], where: str) -> None:
-    """UnreadableError naming the first column that is not there.
+    """UnreadableError if one of these columns is not present.
 
-    If shown, those that are, and the likeliest one.
-
-    Names can be users: in a file without a header, or in objects whose keys are users.
+    The text that may be shown lists the present columns and suggests the most similar one. The
+    other text lists none: in a file without a header, names of columns may be users.
     """
     for name in names:
         if name in present:
             continue
-        near = difflib.get_close_matches(name, present, n=1)
-        meant = f" (did you mean {on_one_line(near[0])!r}?)" if near else ""
-        shown = ", ".join(map(on_one_line, present[:20])) + (", ..." if len(present) > 20 else "")  # noqa: PLR2004 - a screenful
+        problem = f"{where} has no column {name!r}"
         hidden = (
-            f"{where} has no column {name!r}: check the name in the options. Its own names "
-            "are not shown with privacy"
+            f"{problem}: check the name in the options. Its own names are not shown with privacy"
         )
-        raise UnreadableError(
-            hidden, f"{where} has no column {name!r}{meant}: it has {shown or 'no columns'}"
-        )
+        for similar in difflib.get_close_matches(name, present, n=1):
+            problem += f" (did you mean {on_one_line(similar)!r}?)"
+        shown = ", ".join(map(on_one_line, present[:_MOST_NAMES])) or "no columns"
+        if len(present) > _MOST_NAMES:
+            shown += ", ..."
+        raise UnreadableError(hidden, f"{problem}: it has {shown}")
 
 
 def root_of(name: str, present: Sequence[str]) -> str:
@@ -63,7 +63,7 @@ def root_of(name: str, present: Sequence[str]) -> str:
 
 
 def on_one_line(name: str, most: int = 60) -> str:
-    """A column's name or an id on one line of bounded length, whatever it holds."""
+    """The first characters of a column's name or an id, without control characters."""
     return "".join(char for char in name[:most] if unicodedata.category(char)[0] != "C")
 
 
@@ -74,76 +74,73 @@ def user_index(keys: pa.Array) -> "pd.Index[str]":
 
 
 def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:
-    """A column of ids that are text, null where there is none."""
+    """A column of ids as text in these forms, null where there is no id."""
     if not forms:
         return ids
     return pa.array(speller(forms)(ids.to_pylist()), pa.large_string())
 
 
 def flat_lists(lists: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The values of a column of lists one behind the other, and the lists' lengths, 0 for null."""
+    """The values of all lists of a column in one array, and the lists' lengths, 0 for null."""
     if pa.types.is_fixed_size_list(lists.type):
         lists = lists.cast(pa.list_(lists.type.value_type))
-    lengths = (
-        pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    )
-    return lists.flatten(), lengths
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    return lists.flatten(), lengths.astype(np.int64)
 
 
 def value_array(values: Iterable[object]) -> pa.Array:
-    """Python values of any type, as text where they are of several."""
-    given = [float(value) if isinstance(value, Decimal) else value for value in values]
-    kinds = set(map(type, given)) - {type(None)}
-    # Arrow takes True for 1 beside numbers; and it does not know every type.
+    """An array of Python values of any type. Values of several types become text."""
+    plain = [float(value) if isinstance(value, Decimal) else value for value in values]
+    kinds = set(map(type, plain)) - {type(None)}
+    # Arrow reads True as 1 if there are numbers too, and it cannot convert every type.
     with suppress(pa.ArrowException, TypeError, OverflowError):
         if bool not in kinds or len(kinds) == 1:
-            return pa.array(given)
-    return pa.array([None if value is None else str(value) for value in given], pa.large_string())
+            return pa.array(plain)
+    return pa.array([None if value is None else str(value) for value in plain], pa.large_string())
 
 
 def join_items(
     parts: Sequence[pa.Array],
 ) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | ExtensionArray:
-    """Parts of an id column without nulls as one array.
+    """One array of the parts of an id column without nulls.
 
-    Text as soon as one part is text; no copy for a single part.
+    Text if one part is text. A single part is not copied.
     """
-    if all(pa.types.is_integer(part.type) for part in parts):
-        arrays: list[npt.NDArray[np.int64]] = [part.to_numpy(zero_copy_only=True) for part in parts]
-        return (
-            arrays[0]
-            if len(arrays) == 1
-            else np.concatenate(arrays or [np.zeros(0, dtype=np.int64)])
-        )
-    texts: ExtensionArray = pd.array(
-        pa.chunked_array([part.cast(pa.large_string()) for part in parts]), dtype="str"
-    )
-    return texts
+    if not all(pa.types.is_integer(part.type) for part in parts):
+        chunks = pa.chunked_array([part.cast(pa.large_string()) for part in parts])
+        texts: ExtensionArray = pd.array(chunks, dtype="str")
+        return texts
+    arrays: list[npt.NDArray[np.int64]] = [part.to_numpy(zero_copy_only=True) for part in parts]
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays or [np.zeros(0, dtype=np.int64)])
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """One array of a column; no copy when it has one chunk."""
+    """A column as one array. One chunk is not copied."""
     if not isinstance(column, pa.ChunkedArray):
         return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.combine_chunks()
 
 
 def number_column(values: pa.Array, column: str, where: str) -> tuple[Floats, Flags]:
-    """Values as float64, NaN for null and empty text, and which are no number.
+    """Values as float64, NaN for null and empty text, and a flag for each text that is no number.
 
-    SourceError when the column holds none.
+    SourceError if the column's type is neither text nor a number.
     """
     kind = values.type
     if pa.types.is_dictionary(kind):
         return number_column(decode_categories(values), column, where)
     if is_text(kind):
-        texts = values.to_pylist()
-        is_bad = [bool(text) and not _is_number(text) for text in texts]
-        read = [
-            float(text) if text and not bad else nan
-            for text, bad in zip(texts, is_bad, strict=True)
-        ]
-        return np.array(read, dtype=np.float64), np.array(is_bad, dtype=np.bool_)
+        parsed = []
+        is_bad = []
+        for text in values.to_pylist():
+            is_number = bool(text) and _is_number(text)
+            parsed.append(float(text) if is_number else nan)
+            is_bad.append(bool(text) and not is_number)
+        return np.array(parsed, dtype=np.float64), np.array(is_bad, dtype=np.bool_)
     if not is_numeric(kind):
         raise SourceError(
             f"column {column!r} of {where} holds {describe_type(kind)}: {Need.NUMBERS}"
@@ -157,47 +154,56 @@ def _is_number(text: str) -> bool:
 
 
 def is_numeric(kind: pa.DataType) -> bool:
-    """Whether a column holds numbers, or nothing at all."""
+    """Whether a type is a number or null."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
     return any(test(kind) for test in tests)
 
 
-def numbers_beside(
+def numbers_of_lists(
     lengths: npt.NDArray[np.int64], lists: pa.Array, column: str, where: str
 ) -> tuple[Floats, Flags]:
-    """Flat numbers of a column of lists, NaN in lists not of these lengths, and which those are; SourceError for none."""
+    """The numbers of all lists of a column in one array, and a flag for each list of wrong length.
+
+    ``lengths`` are the right lengths. A list of another length has NaN in place of its numbers.
+    SourceError if the column's type is not lists of numbers.
+    """
     if not is_list(lists.type) or not is_numeric(lists.type.value_type):
         raise SourceError(
             f"column {column!r} of {where} holds {describe_type(lists.type)}: it must hold lists "
             "of numbers"
         )
-    values, own = flat_lists(lists)
+    values, number_counts = flat_lists(lists)
     flat, _ = number_column(values, column, where)
-    fits = own == lengths
+    fits = number_counts == lengths
     if fits.all():
         return flat, ~fits
     numbers = np.full(int(lengths.sum()), nan)
-    numbers[np.repeat(fits, lengths)] = flat[np.repeat(fits, own)]
+    numbers[np.repeat(fits, lengths)] = flat[np.repeat(fits, number_counts)]
     return numbers, ~fits
 
 
 def number_list(value: object, length: int) -> Sequence[float] | None:
-    """A list of so many numbers, NaN for null.
+    """The numbers of a list of this length, NaN for null.
 
-    None when it is no list, of another length, or holds what is no number.
+    None if it is no list, has another length, or has an element that is no number.
     """
     if not isinstance(value, list | tuple) or len(value) != length:
         return None
     if set(map(type, value)) == {float}:
         return value
-    numbers = [number for each in value if (number := _number(each)) is not None]
-    return numbers if len(numbers) == length else None
+    numbers = []
+    for element in value:
+        number = _number(element)
+        if number is None:
+            return None
+        numbers.append(number)
+    return numbers
 
 
 def _number(value: object) -> float | None:
     if value is None:
         return nan
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        with suppress(OverflowError, ValueError):  # a signalling NaN is the ValueError
+        with suppress(OverflowError, ValueError):  # a signalling NaN raises ValueError
             return float(value)
     return None

@@ -1,4 +1,7 @@
-"""JMESPath in options, and over answers in JSON, with `tensors` and `rows`, which http/profiles/README.md explains."""
+"""JMESPath expressions: in options, and applied to answers in JSON.
+
+The functions `tensors` and `rows` are ours. http/profiles/README.md explains them.
+"""
 
 import re
 from collections.abc import Callable, Collection
@@ -15,14 +18,14 @@ class NotAppliedError(ValueError):
     """An expression cannot be applied to an answer."""
 
 
-_NAMES, _LONGEST_NAME = 5, 30
-"""Fields of an answer, and codes of errors, that are named in a note."""
+_MOST_FIELDS = 5  # of an answer, in a note
+_LONGEST_NAME = 30  # of a field or an error code, in a note
 
 Find = Callable[[object], object]
 
 
 def require_expression(expression: str) -> str:
-    """The expression; ValueError where it is none."""
+    """Return the expression; ValueError if its syntax is wrong."""
     try:
         jmespath.compile(expression)
     except JMESPathError as error:
@@ -37,7 +40,10 @@ def _place_in(error: JMESPathError) -> str:
     token = getattr(error, "token_value", None)
     if position is None:
         return ""
-    return f" (character {position + 1}{f', {token!r}' if token else ''})"
+    place = f"character {position + 1}"
+    if token:
+        place += f", {token!r}"
+    return f" ({place})"
 
 
 Expression = Annotated[str, AfterValidator(require_expression)]
@@ -46,62 +52,64 @@ Expression = Annotated[str, AfterValidator(require_expression)]
 class _TensorFunctions(Functions):
     @signature({"types": ["array"]})
     def _func_tensors(self, outputs: list[Any]) -> dict[str, object]:
+        tensors = {}
         try:
-            # Without data an array may have any number of rows.
-            return {
-                each["name"]: each["data"]
-                and np.array(each["data"], object).reshape(each["shape"]).tolist()
-                for each in outputs
-            }
+            for output in outputs:
+                data = output["data"]
+                # An array without data may have any number of rows.
+                if data:
+                    data = np.array(data, object).reshape(output["shape"]).tolist()
+                tensors[output["name"]] = data
         except (KeyError, TypeError, ValueError) as error:
             raise JMESPathError from error
+        return tensors
 
     @signature({"types": ["object"]})
     def _func_rows(self, columns: dict[str, object]) -> list[dict[str, object]]:
-        arrays = {name: each for name, each in columns.items() if isinstance(each, list)}
+        arrays = {name: column for name, column in columns.items() if isinstance(column, list)}
         count = max(map(len, arrays.values()), default=0)
-        return [
-            {name: each[row] for name, each in arrays.items() if len(each) == count}
-            for row in range(count)
-        ]
+        full = {name: column for name, column in arrays.items() if len(column) == count}
+        return [dict(zip(full, row, strict=True)) for row in zip(*full.values(), strict=True)]
 
 
 _OPTIONS = jmespath.Options(custom_functions=_TensorFunctions())
 
 
 def finder(expression: str) -> Find:
-    """The function that finds the expression's value in an answer; NotAppliedError if it cannot."""
+    """A function that returns the expression's value in an answer, or raises NotAppliedError."""
     compiled = jmespath.compile(expression)
 
     def find(answer: object) -> object:
         try:
             return cast("object", compiled.search(answer, options=_OPTIONS))
-        except Exception as error:  # noqa: BLE001 - JMESPath raises whatever odd values lead to
+        except Exception as error:  # noqa: BLE001 - JMESPath raises any error for odd values
             raise NotAppliedError(type(error).__name__) from None
 
     return find
 
 
 def shape_of(answer: object, users: Collection[str] = ()) -> str:
-    """What an answer looks like, without what it says: the names of its fields at most, none of ``users``."""
+    """The form of an answer without its values: at most the names of its fields.
+
+    Names in ``users`` and names that are not plain are hidden.
+    """
+    if isinstance(answer, list):
+        shape = f"an array of {len(answer):,}"
+        if answer and isinstance(answer[0], dict):
+            shape += f", the first {shape_of(answer[0], users)}"
+        return shape
     if not isinstance(answer, dict):
-        if not isinstance(answer, list):
-            return "a single value"
-        first = (
-            f", the first {shape_of(answer[0], users)}"
-            if answer and isinstance(answer[0], dict)
-            else ""
-        )
-        return f"an array of {len(answer):,}{first}"
+        return "a single value"
+    if not answer:
+        return "an empty object"
     hidden = set(users)
     names = [name if is_plain(name) and name not in hidden else "..." for name in answer]
-    return (
-        f"an object of {', '.join(names[:_NAMES])}{', ...' * (len(names) > _NAMES)}"
-        if names
-        else "an empty object"
-    )
+    shown = ", ".join(names[:_MOST_FIELDS])
+    if len(names) > _MOST_FIELDS:
+        shown += ", ..."
+    return f"an object of {shown}"
 
 
-def is_plain(text: str) -> bool:
-    """Whether the text may stand in a note: a short name or code."""
-    return len(text) <= _LONGEST_NAME and re.fullmatch(r"[\w.~-]*", text, re.ASCII) is not None
+def is_plain(name: str) -> bool:
+    """Whether a name or code from outside may be shown in a note: it is short and simple."""
+    return len(name) <= _LONGEST_NAME and re.fullmatch(r"[\w.~-]*", name, re.ASCII) is not None

@@ -1,4 +1,7 @@
-"""Answers of a pull that lasts, a second's a line behind its checksum, so that a run begun again asks for the rest alone."""
+"""Files with the answers of a long pull. A run that starts again asks only for the other users.
+
+A line has a checksum and the answers of about one second.
+"""
 
 import json
 import os
@@ -15,72 +18,87 @@ from monitor.model.instants import utc_now
 from monitor.model.model_versions import count_versions
 from monitor.sources.list_collector import ListCollector
 
-_PREFIX = "answers-1-"  # the number is that of the form
+_PREFIX = "answers-1-"  # 1 is the version of the format
 _ABANDONED_S = 86_400.0
 
 
 class AnswerFolder:
-    """Where the comparisons of one family, so many, keep answers."""
+    """The folder in which ``count`` comparisons of one family store answers."""
 
     def __init__(self, path: Path, family: str, count: int) -> None:
-        self._path, self._start, self._count = path, f"{_PREFIX}{_digest(family)}-", count
-        self._stored = set[tuple[datetime, str]]()
+        self._path = path
+        self._count = count
+        self._start = f"{_PREFIX}{_digest(family)}-"
+        self._stored = set[tuple[datetime, str]]()  # runs: slot and comparison
 
     def place(self, slot: datetime, whose: str) -> str:
-        """The start of the path of the file for answers of an arm."""
+        """The start of the path of the file for the answers of one arm."""
         return str(self._path / f"{self._start}{_digest(slot)}-{_digest(whose)}")
 
     def run_stored(self, slot: datetime, name: str) -> None:
-        """Remove what was kept for the slot once all runs of it are stored, for other slots, and by others a day ago."""
-        self._stored = {(slot, name), *(each for each in self._stored if each[0] == slot)}
-        of_slot, is_last = f"{self._start}{_digest(slot)}-", len(self._stored) == self._count
+        """Delete answers that nobody needs after the run of this comparison is stored.
+
+        These are answers of the family for other slots, and for this slot if all its runs are
+        stored. Answers of other families are deleted a day after their last change.
+        """
+        self._stored = {run for run in self._stored if run[0] == slot} | {(slot, name)}
+        is_last = len(self._stored) == self._count
+        slot_start = f"{self._start}{_digest(slot)}-"
         for file in self._path.glob(f"{_PREFIX}*"):
             with suppress(OSError):
-                is_over = file.name.startswith(self._start) and (
-                    is_last or not file.name.startswith(of_slot)
+                is_expired = file.name.startswith(self._start) and (
+                    is_last or not file.name.startswith(slot_start)
                 )
-                if is_over or utc_now().timestamp() - file.stat().st_mtime > _ABANDONED_S:
+                if is_expired or utc_now().timestamp() - file.stat().st_mtime > _ABANDONED_S:
                     file.unlink()
 
 
 class AnswerFile:
-    """The file of one pull.
+    """The file with the answers of one pull.
 
-    ``question``: all that decides what is answered. ``trouble``: why nothing is kept.
+    ``question`` contains everything that the answers depend on. ``trouble`` says why answers are
+    not stored.
     """
 
     def __init__(self, place: str | None, question: str) -> None:
         self._path = None if place is None else Path(f"{place}-{_digest(question)}")
-        self._taken, self._versions = 0, Counter[str]()
+        self._stored_lists = 0
+        self._stored_versions = Counter[str]()
         self.trouble: str | None = None
 
     def recall(self, users: list[str], lists: ListCollector, lasts_s: float) -> list[str]:
-        """Give the answers of these users that are there, and not too old, to ``lists``.
+        """Add stored answers of these users that are at most ``lasts_s`` old to ``lists``.
 
-        The other users.
+        Returns the users without a stored answer.
         """
-        wanted, now_s = dict.fromkeys(users), utc_now().timestamp()
+        missing = dict.fromkeys(users)
+        now_s = utc_now().timestamp()
         with suppress(OSError), (self._path or Path(os.devnull)).open("rb") as file:
-            for checksum, _, content in (line.partition(b" ") for line in file):
-                at, rows, versions = (
-                    json.loads(content)
-                    if checksum == b"%08x" % zlib.crc32(content)
-                    else (0.0, (), {})
-                )
-                if 0 <= now_s - at <= lasts_s:
-                    count_versions(lists.versions, versions.items())
-                    for user, items, scores in rows:
-                        if user in wanted:
-                            del wanted[user]
-                            lists.add(user, items, scores)
-        self._taken, self._versions = len(lists), Counter(lists.versions)
-        return list(wanted)
+            for record in file:
+                checksum, _, content = record.partition(b" ")
+                if checksum != b"%08x" % zlib.crc32(content):
+                    continue
+                stored_s, rows, versions = json.loads(content)
+                if not 0 <= now_s - stored_s <= lasts_s:
+                    continue
+                count_versions(lists.versions, versions.items())
+                for user, items, scores in rows:
+                    if user in missing:
+                        del missing[user]
+                        lists.add(user, items, scores)
+        self._stored_lists = len(lists)
+        self._stored_versions = Counter(lists.versions)
+        return list(missing)
 
     def take(self, lists: ListCollector) -> Callable[[], None]:
-        """What writes the lists that are new, in another thread: nobody else is to wait for a disk."""
-        rows, self._taken = [] if self._path is None else lists.since(self._taken), len(lists)
-        versions = Counter(lists.versions) - self._versions
-        self._versions += versions
+        """Return a function that writes the new lists.
+
+        Call it in another thread, so that the pull does not wait for the disk.
+        """
+        rows = [] if self._path is None else lists.since(self._stored_lists)
+        versions = Counter(lists.versions) - self._stored_versions
+        self._stored_lists = len(lists)
+        self._stored_versions += versions
         return partial(self._write, rows, versions)
 
     def _write(self, rows: Sequence[object], versions: Mapping[str, int]) -> None:
@@ -91,12 +109,11 @@ class AnswerFile:
             content = json.dumps([utc_now().timestamp(), rows, versions]).encode() + b"\n"
             self._path.touch(mode=0o600)
             with self._path.open("ab") as file:
-                file.write(
-                    b"\n%08x %s" % (zlib.crc32(content), content)
-                )  # the line before may have been cut
+                # The line before may be incomplete.
+                file.write(b"\n%08x %s" % (zlib.crc32(content), content))
         except OSError as error:
             self.trouble = f"{self._path.parent}: {error.strerror or 'it cannot be written to'}"
 
 
-def _digest(*what: object) -> str:
-    return sha256(json.dumps(what, default=str).encode()).hexdigest()[:16]
+def _digest(*values: object) -> str:
+    return sha256(json.dumps(values, default=str).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What a kind of source can read, declared by the kind in one frozen value.
+"""What a kind of source can read. Each kind declares it in one frozen value.
 
 The registry of kinds is in `monitor.sources`.
 """
@@ -6,6 +6,7 @@ The registry of kinds is in `monitor.sources`.
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from monitor.errors import ConfigError
@@ -15,44 +16,43 @@ from monitor.plugins import OPENING_S, Guard, PluginError
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How a kind reads one thing."""
+    """How a kind reads one thing, such as lists or users."""
 
     options: type[Options]
-    # ``package.module:Class``, imported when it is opened: reading a configuration loads no vendor
+    # `package.module:Class`, imported when it is opened: a configuration is read without vendors
     reads: str
-    about: str  # its line in the reference
-    plugin: str | None = None  # how errors call the plugin that it belongs to
+    about: str  # one line for the reference
+    plugin: str | None = None  # the name of its plugin in errors
 
-    def open(self, options: Options) -> Any:  # noqa: ANN401 - whatever port the class has
-        """An instance of the class. No I/O; ConfigError when a driver is not installed."""
-        if self.plugin is None:
+    def open(self, options: Options) -> Any:  # noqa: ANN401 - the port of the class
+        """An instance of the class. Does no I/O; ConfigError if a driver is not installed."""
+
+        def create() -> Any:  # noqa: ANN401 - the port of the class
             return pkgutil.resolve_name(self.reads)(options)
-        opened = Guard(self.plugin, ConfigError).call(
-            lambda: pkgutil.resolve_name(self.reads)(options), OPENING_S
-        )
-        return pkgutil.resolve_name("monitor.sources.plugin_answers:PluginAnswers")(
-            opened, self.plugin, options
-        )
+
+        if self.plugin is None:
+            return create()
+        opened = Guard(self.plugin, ConfigError).call(create, OPENING_S)
+        answers = pkgutil.resolve_name("monitor.sources.plugin_answers:PluginAnswers")
+        return answers(opened, self.plugin, options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
-    """What one kind of source can read, None for what it cannot.
+    """What one kind of source can read. What it cannot read is None.
 
-    ``joined``, written as ``reads``, opens all lists at once from their options by name
-    (``baseline``, ``candidate``, perhaps ``noise_floor``), those of the users and the segment
-    dimensions; it gives None for lists that it cannot join.
+    ``joined`` names, as in ``Reader.reads``, the callable that opens all lists at once. It takes
+    the options of the lists by name (``baseline``, ``candidate``, perhaps ``noise_floor``), the
+    options of the users and the segment dimensions. It returns None for lists that it cannot join.
     """
 
     lists: Reader
-    is_live: Callable[[Any], bool] = lambda _: (
-        True
-    )  # whether another answer may come when a slot is asked for again
-    all_users: Callable[[Any], Options] | None = (
-        None  # options of ``users`` for every user of these lists, else ConfigError
-    )
+    # Whether the answer for one slot may change with the time of the request
+    is_live: Callable[[Any], bool] = lambda _: True
+    # The options of ``users`` for every user of these lists; ConfigError if there are none
+    all_users: Callable[[Any], Options] | None = None
     joined: str | None = None
-    # Whether lists can be pulled too; else all of a comparison is of this kind, and joined
+    # Whether lists can be pulled; otherwise all sources of a comparison are of this kind
     is_pulled: bool = True
     users: Reader | None = None
     item_weights: Reader | None = None
@@ -60,27 +60,30 @@ class SourceKind:
     relevance: Reader | None = None
 
 
-def read_kind(found: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - whatever an entry point holds
-    """The kind of an installed package, kept from doing harm. PluginError for what is none."""
+def read_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - of an entry point
+    """The kind that an installed package offers, with every call guarded.
+
+    PluginError if it is not such a kind. ``who`` names the plugin in errors.
+    """
     if (
-        not isinstance(found, SourceKind)
-        or found.joined
-        or not found.is_pulled
+        not isinstance(source, SourceKind)
+        or source.joined
+        or not source.is_pulled
         or hasattr(OneOf, name)
     ):
         raise PluginError(
             "must be a SourceKind whose lists are pulled, and its name no attribute of Options"
         )
-    readers = {
-        each.name: reader
-        for each in fields(found)
-        if isinstance(reader := getattr(found, each.name), Reader)
-    }
-    guarded: Any = {role: replace(reader, plugin=who) for role, reader in readers.items()}
-    guard, every = Guard(who, ConfigError), found.all_users
-    return replace(
-        found,
-        is_live=lambda options: guard.run(lambda: bool(found.is_live(options))),
-        all_users=every and (lambda options: guard.run(lambda: every(options))),
-        **guarded,
-    )
+    guard = Guard(who, ConfigError)
+
+    def is_live(options: Options) -> bool:
+        return guard.run(lambda: bool(source.is_live(options)))
+
+    changes: dict[str, Any] = {"is_live": is_live}
+    if source.all_users is not None:
+        changes["all_users"] = lambda options: guard.run(partial(source.all_users, options))
+    for field in fields(source):
+        reader = getattr(source, field.name)
+        if isinstance(reader, Reader):
+            changes[field.name] = replace(reader, plugin=who)
+    return replace(source, **changes)

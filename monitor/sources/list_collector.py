@@ -1,4 +1,4 @@
-"""Lists that arrive one user at a time, as JSON or Python values, gathered into a Pull."""
+"""Collects lists that arrive one user at a time, as JSON or Python values, into a Pull."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, islice, pairwise
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
+from monitor.kernels.ragged import offsets_of
 from monitor.model.id_forms import Forms, speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
@@ -28,53 +29,51 @@ except ImportError:  # on Spark's executors
 
 
 def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
-    """Return the pull with these users' lists taken away for this reason."""
-    failures, notes = (
-        {**pull.failures, **dict.fromkeys(users, reason)},
-        {reason: note, **pull.notes},
-    )
+    """The pull without the lists of these users, who failed for this reason."""
+    failures = {**pull.failures, **dict.fromkeys(users, reason)}
+    notes = {reason: note, **pull.notes}
     return _without_failed(replace(pull, failures=failures, notes=notes))
 
 
 def _without_failed(pull: Pull) -> Pull:
-    table, failures = pull.rankings, pull.failures
-    if failures:
-        kept, lengths = ~table.users.isin(list(failures)), np.diff(table.offsets)
-        is_left = np.repeat(kept, lengths)
-        scores = None if table.scores is None else table.scores[is_left]
-        offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
-        table = RankingTable(
-            users=table.users[kept], offsets=offsets, items=table.items[is_left], scores=scores
-        )
-    return replace(pull, rankings=table)
+    table = pull.rankings
+    if not pull.failures:
+        return pull
+    is_left = ~table.users.isin(list(pull.failures))
+    lengths = np.diff(table.offsets)
+    is_item_left = np.repeat(is_left, lengths)
+    scores = None if table.scores is None else table.scores[is_item_left]
+    left = RankingTable(
+        users=table.users[is_left],
+        offsets=offsets_of(lengths[is_left]),
+        items=table.items[is_item_left],
+        scores=scores,
+    )
+    return replace(pull, rankings=left)
 
 
 def spell_items(pull: Pull, forms: Forms) -> Pull:
-    """The same lists of items that are spelled so.
+    """The same lists with item ids in these forms.
 
-    Items of a list that become one are ``duplicated``.
+    Adds a note if different items get one id: these are ``duplicated``.
     """
     if not forms:
         return pull
     codes, distinct = pd.Series(pull.rankings.items, copy=False).factorize()
-    texts = speller(forms)([str(item) for item in distinct])
+    texts = speller(forms)(list(map(str, distinct)))
     items = pd.array(texts, dtype="str").take(codes)
-    note = (
-        {CoverageReason.DUPLICATED: "item_ids make one of several items"}
-        if len(set(texts)) < len(texts)
-        else {}
-    )
-    return replace(pull, rankings=replace(pull.rankings, items=items), notes={**pull.notes, **note})
+    notes = dict(pull.notes)
+    if len(set(texts)) < len(texts):
+        notes[CoverageReason.DUPLICATED] = "item_ids make one of several items"
+    return replace(pull, rankings=replace(pull.rankings, items=items), notes=notes)
 
 
 class ListCollector:
-    """Takes each user's list or failure and hands back one Pull.
+    """Collects each user's list or failure into one Pull.
 
-    Keeps at most k items a user, 8 bytes for each integer.
-
-    A failure outweighs a list. A user whose list comes twice ends as ``duplicate_user``. With
-    ``has_scores`` every list needs its scores beside it, as many as items. Values of ``no_item``
-    are left out.
+    Stores at most k items of a user, 8 bytes for each integer. A failure overrides a list. A user
+    with two lists is ``duplicate_user``. With ``has_scores`` every list needs as many scores as
+    items. Values of ``no_item`` are skipped.
     """
 
     def __init__(self, k: int, *, has_scores: bool = False, no_item: NoItems = None) -> None:
@@ -88,32 +87,27 @@ class ListCollector:
         self._items: array[int] | list[str] = array("q")
         self.versions: dict[str, int] = {}
         self.unreadable = 0
-        self.example: object = None
+        self.example: object = None  # the first unreadable value
 
     def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
-        """Take the user's list, of this model.
+        """Add the user's list, made by this version of the model.
 
-        ``malformed`` when it is no list of ids, or the scores do not fit it.
+        The user is ``malformed`` if the value is no list of ids, or if the scores do not fit.
         """
-        if self._no_item and isinstance(value, list | tuple):
-            value, scores = drop_padding(value, scores, self._no_item)
+        numbers: Sequence[float] | None = ()
+        if isinstance(value, list | tuple):
+            if self._no_item:
+                value, scores = drop_padding(value, scores, self._no_item)
+            if self._has_scores:
+                numbers = number_list(scores, len(value))
         items = item_ids(value, self._k)
-        numbers = (
-            number_list(scores, len(value))
-            if self._has_scores and isinstance(value, list | tuple)
-            else ()
-        )
         if items is None:
-            self._count(_odd_item(value))
-            self.fail(
-                user, CoverageReason.MALFORMED, f"expected a list of ids, found {_kind(value)}"
-            )
+            self._count_unreadable(_odd_item(value))
+            note = f"expected a list of ids, found {_describe(value)}"
+            self.fail(user, CoverageReason.MALFORMED, note)
         elif numbers is None:
-            self.fail(
-                user,
-                CoverageReason.MALFORMED,
-                "expected a list of numbers as scores, as many as items",
-            )
+            note = "expected a list of numbers as scores, as many as items"
+            self.fail(user, CoverageReason.MALFORMED, note)
         elif user in self._lengths:
             self.fail(user, CoverageReason.DUPLICATE_USER, "a user has more than one list")
         else:
@@ -125,29 +119,33 @@ class ListCollector:
     def add_cell(
         self, user: str, value: object, scores: object = None, version: object = None
     ) -> None:
-        """Take the user's list from a table's cell: a list, the text of a JSON array, or null for ``missing``."""
+        """Add the user's list from a cell of a table: a list, the text of a JSON array, or null.
+
+        The user is ``missing`` if the cell is null.
+        """
         if value is None:
             self.fail(user, CoverageReason.MISSING, "the user's list is null")
             return
         try:
             items, numbers = from_json(value), from_json(scores)
         except ValueError:
-            self._count(value)
+            self._count_unreadable(value)
             self.fail(user, CoverageReason.MALFORMED, _no_json(value))
         else:
             self.add(user, items, numbers, version)
 
-    def _count(self, example: object) -> None:
-        self.example = example if not self.unreadable else self.example
+    def _count_unreadable(self, example: object) -> None:
+        if not self.unreadable:
+            self.example = example
         self.unreadable += 1
 
     def fail(self, user: str, reason: CoverageReason, note: str) -> None:
-        """Take that the user has no list, and why; the first note of each reason is kept."""
+        """Record why the user has no list. Keeps the first note of each reason."""
         self._failures.setdefault(user, reason)
         self._notes.setdefault(reason, note)
 
     def pull(self) -> Pull:
-        """All that was taken."""
+        """Everything that was collected."""
         table = RankingTable(
             users=pd.Index(list(self._lengths), dtype="str"),
             offsets=np.cumsum([0, *self._lengths.values()], dtype=np.int64),
@@ -162,27 +160,28 @@ class ListCollector:
         return len(self._lengths)
 
     def since(self, count: int) -> list[tuple[str, list[object], list[float]]]:
-        """User, items and scores of all lists but the first so many that were taken."""
+        """User, items and scores of all lists but the first ``count``."""
+        lists: list[tuple[str, list[object], list[float]]] = []
         users = list(islice(self._lengths, count, None))
-        lengths = [self._lengths[user] for user in users]
-        ends = accumulate(lengths, initial=len(self._items) - sum(lengths))
-        return [
-            (u, list(self._items[a:b]), list(self._scores[a:b]))
-            for u, (a, b) in zip(users, pairwise(ends), strict=True)
-        ]
+        end = len(self._items)
+        for user in reversed(users):
+            start = end - self._lengths[user]
+            lists.append((user, list(self._items[start:end]), list(self._scores[start:end])))
+            end = start
+        lists.reverse()
+        return lists
 
     @property
     def nbytes(self) -> int:
-        """About how much memory the items take."""
-        return len(self._items) * (8 if isinstance(self._items, array) else 64) + 8 * len(
-            self._scores
-        )
+        """An estimate of the items' and scores' memory."""
+        item_bytes = 8 if isinstance(self._items, array) else 64
+        return item_bytes * len(self._items) + 8 * len(self._scores)
 
     def _append(self, items: Sequence[int | str]) -> None:
         if isinstance(self._items, array):
-            whole = [item for item in items if isinstance(item, int)]
-            if len(whole) == len(items):
-                self._items.extend(whole)
+            numbers = [item for item in items if isinstance(item, int)]
+            if len(numbers) == len(items):
+                self._items.extend(numbers)
                 return
             self._items = list(map(str, self._items))
         self._items.extend(map(str, items))
@@ -194,16 +193,16 @@ class ListCollector:
 
 
 def from_json(cell: object) -> object:
-    """What the text or bytes of JSON say, and any other value as it is.
+    """The value of JSON text or bytes. Any other cell is returned as it is.
 
-    ValueError when they say nothing.
+    ValueError if the text is no JSON.
     """
     if not isinstance(cell, str | bytes):
         return cell
     try:
         return _read_json(cell)
     except (TypeError, ValueError):
-        # Python is slower, and alone takes byte order marks and halves of characters.
+        # Python is slower, but it reads byte order marks and lone surrogates.
         text = cell if isinstance(cell, str) else cell.decode("utf-8-sig")
     try:
         return json.loads(text)
@@ -212,22 +211,23 @@ def from_json(cell: object) -> object:
 
 
 def _odd_item(value: object) -> object:
-    """The first item of the list that is no id; what is no list itself."""
+    """The first item of a list that is no id. A value that is no list is returned itself."""
     if not isinstance(value, list | tuple):
         return value
     return next(item for item in value if canonical_id(item) is None)
 
 
-def _kind(value: object) -> str:
+def _describe(value: object) -> str:
     # The value is not repeated: it came from outside.
     if isinstance(value, list | tuple):
         return f"a list with {describe_value(_odd_item(value))} in it"
-    return {str: "a text", int: "a number", float: "a number"}.get(type(value)) or describe_value(
-        value
-    )
+    plain_names = {str: "a text", int: "a number", float: "a number"}
+    return plain_names.get(type(value)) or describe_value(value)
 
 
 def _no_json(cell: object) -> str:
+    problem = "the text is no JSON array of ids"
     dialect = recognize_dialect(cell)
-    known = "" if dialect is None else f", but {dialect.name}: {dialect.advice}"
-    return f"the text is no JSON array of ids{known}"
+    if dialect is not None:
+        problem += f", but {dialect.name}: {dialect.advice}"
+    return problem

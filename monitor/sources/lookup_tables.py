@@ -1,4 +1,4 @@
-"""Tables of users, item weights, item titles and relevance from columns.
+"""Users, item weights, item titles and relevance from columns of tables.
 
 Errors name the user or the item.
 """
@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,55 +29,64 @@ from monitor.reading.ids import (
 )
 from monitor.reading.tally import Tally
 from monitor.sampling import split
-from monitor.sources import columns
+from monitor.sources.columns import (
+    flat_lists,
+    is_numeric,
+    join_items,
+    number_column,
+    number_list,
+    numbers_of_lists,
+    on_one_line,
+    one_array,
+)
 from monitor.sources.list_collector import from_json
 
-MAX_TITLE_LENGTH = 200  # characters of a title that are kept
+MAX_TITLE_LENGTH = 200  # characters; the rest of a title is cut
 TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
 
 def user_table(
     batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], tally: Tally
 ) -> UserTable:
-    """The table of batches of users, text or null, and segments.
+    """The table of users from batches of user ids, text or null, and segment columns.
 
-    A user's first row counts. SourceError for nobody.
+    The first row of a user counts. SourceError if there is no user.
     """
-    users = pd.Index(_str_array([users for users, _ in batches]))
-    kept = users.notna() & ~users.duplicated()
-    if not kept.any():
+    users = pd.Index(_str_array([user_ids for user_ids, _ in batches]))
+    is_first = users.notna() & ~users.duplicated()
+    if not is_first.any():
         raise SourceError(
             f"{tally.where} holds no user: check the path or table and the name of the user column"
         )
-    rows = slice(None) if kept.all() else kept  # a slice does not copy
+    rows = slice(None) if is_first.all() else is_first  # a slice does not copy
     segments = {}
     for name in batches[0][1]:
-        labels = _str_array([_count_labels(found[name], name, tally) for _, found in batches])
+        labels = _str_array([_labels(columns[name], name, tally) for _, columns in batches])
         segments[name] = pd.Categorical(labels[rows])
     return UserTable(users=users[rows], segments=segments, unreadable=tally.unreadable)
 
 
-def _count_labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
+def _labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
+    """The segment values as text. Counts the values that are neither empty nor labels."""
     labels = segment_labels(values, name, tally.where)
-    is_left_out = np.zeros(len(values), dtype=np.bool_)
+    is_unreadable = np.zeros(len(values), dtype=np.bool_)
     if labels.null_count > values.null_count:
         is_given = pc.not_equal(values.cast(pa.large_string()).fill_null(""), "")
-        is_left_out = pc.and_(labels.is_null(), is_given).to_numpy(zero_copy_only=False)
-    tally.flags(name, Need.LABELS, is_left_out, values)
+        is_unreadable = pc.and_(labels.is_null(), is_given).to_numpy(zero_copy_only=False)
+    tally.flags(name, Need.LABELS, is_unreadable, values)
     return labels
 
 
 def _str_array(parts: Sequence[pa.Array]) -> ExtensionArray:
-    texts: ExtensionArray = pd.array(
-        columns.one_array(pa.chunked_array(parts, pa.large_string())), dtype="str"
-    )
+    column = one_array(pa.chunked_array(parts, pa.large_string()))
+    texts: ExtensionArray = pd.array(column, dtype="str")
     return texts
 
 
 def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
-    """Segment values as text.
+    """Segment values as text, null for null and empty text.
 
-    Null and empty text are no value. SourceError for a type that makes no segments.
+    SourceError if the column's type cannot be segment values.
     """
     kind = values.type
     if pa.types.is_dictionary(kind):
@@ -92,132 +100,141 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
     return id_column(values.cast(pa.large_string()), name, where)
 
 
+def _is_extension(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.BaseExtensionType)
+
+
+# Types of segment values other than text
 _LABELS = (
-    columns.is_numeric,
+    is_numeric,
     pa.types.is_boolean,
     pa.types.is_date,
     pa.types.is_timestamp,
-    lambda kind: isinstance(kind, pa.BaseExtensionType),
+    _is_extension,
 )
-"""Types of segment values beside text."""
 
 
 class SegmentValues:
-    """The ``most`` most frequent values of a segment dimension, which are segments of their own, of those ``ranked``."""
+    """The values of one dimension that are segments: the first ``most`` of ``ranked``.
+
+    ``ranked`` has the values of the dimension, the most frequent first. ``names`` are the names of
+    the segments, also those of other and of unknown values if there are any.
+    """
 
     def __init__(
         self, ranked: Sequence[str], most: int, name: str, where: str, *, has_unknown: bool
     ) -> None:
-        self.kept = tuple(ranked[:most])
-        self.dimension, self._where = name, where
-        codes = [*range(min(len(ranked), most + 1)), *([-1] if has_unknown else [])]
-        named = split(
-            len(codes), {name: self._categorical(np.array(codes))}, {name: range(len(self.kept))}
-        )
-        self.names = tuple(named)[1:]
+        self.values = tuple(ranked[:most])
+        self.dimension = name
+        self._where = where
+        codes = list(range(min(len(ranked), most + 1)))
+        if has_unknown:
+            codes.append(-1)
+        labels = {name: self._categorical(np.array(codes))}
+        segments = split(len(codes), labels, {name: range(len(self.values))})
+        self.names = list(segments)[1:]  # without `all`
 
     def code(self, values: pa.Array) -> "pd.Categorical[str]":
-        """The values of some users."""
+        """The values of n users as a categorical, null for unknown."""
         labels = segment_labels(values, self.dimension, self._where)
-        places = pc.index_in(labels, value_set=pa.array(self.kept, pa.large_string())).fill_null(
-            len(self.kept)
-        )
-        codes = np.where(
-            labels.is_null().to_numpy(zero_copy_only=False),
-            -1,
-            places.to_numpy(zero_copy_only=False),
-        )
-        return self._categorical(codes)
+        codes = pc.index_in(labels, value_set=pa.array(self.values, pa.large_string()))
+        other = len(self.values)
+        codes = pc.if_else(labels.is_null(), -1, codes.fill_null(other))
+        return self._categorical(codes.to_numpy(zero_copy_only=False))
 
     def _categorical(self, codes: Integers) -> "pd.Categorical[str]":
-        # The last category stands for every value that is no segment of its own.
-        return pd.Categorical.from_codes(codes, categories=pd.Index([*self.kept, "\0"]))
+        # The last category is every value that is no segment of its own.
+        return pd.Categorical.from_codes(codes, categories=pd.Index([*self.values, "\0"]))
 
 
 def split_by_values(
-    n: int, given: Mapping[str, pa.Array], values: Mapping[str, SegmentValues]
+    n: int, labels: Mapping[str, pa.Array], values: Mapping[str, SegmentValues]
 ) -> dict[str, Rows]:
-    """Positions by segment of n users, from columns of segment values and what these may be."""
-    coded = {each.dimension: each.code(given[column]) for column, each in values.items()}
-    return split(n, coded, {each.dimension: range(len(each.kept)) for each in values.values()})
+    """Positions of n users by segment.
+
+    ``labels`` and ``values`` have the users' values and the segments of each column.
+    """
+    coded = {}
+    ranges = {}
+    for column, segment_values in values.items():
+        coded[segment_values.dimension] = segment_values.code(labels[column])
+        ranges[segment_values.dimension] = range(len(segment_values.values))
+    return split(n, coded, ranges)
 
 
 def item_weights(
     batches: Iterable[tuple[pa.Array, pa.Array]], names: tuple[str, str], where: str
 ) -> ItemWeights:
-    """The table of batches of items and weights.
+    """The weights from batches of items and weights. ``names`` are the names of both columns.
 
-    SourceError for none, an odd item or weight, or an item that stands twice.
+    SourceError for no item, an id or a weight that is not valid, or an item with two weights.
     """
-    items, weights, read = [], [], 0
+    items, weights, count = [], [], 0
     for column, numbers in batches:
         ids = id_column(column, names[0], where)
-        values, _ = columns.number_column(numbers, names[1], where)
-        _check_rows(ids, values, read, where)
-        read += len(ids)
+        values, _ = number_column(numbers, names[1], where)
+        _check_rows(ids, values, count, where)
+        count += len(ids)
         items.append(ids)
         weights.append(values)
-    if not read:
+    if not count:
         msg = (
             f"{where} holds no item: check the path or table, and that the job which writes it "
             "has run"
         )
         raise SourceError(msg, permanent=False)
     _check_once(items, where)
-    return ItemWeights(items=columns.join_items(items), weights=np.concatenate(weights))
+    return ItemWeights(items=join_items(items), weights=np.concatenate(weights))
 
 
-def _check_rows(ids: pa.Array, weights: np.ndarray, read: int, where: str) -> None:
+def _check_rows(ids: pa.Array, weights: np.ndarray, rows_before: int, where: str) -> None:
     if ids.null_count:
-        row = read + pc.index(ids.is_null(), True).as_py() + 1
+        row = rows_before + pc.index(ids.is_null(), True).as_py() + 1
         raise SourceError(f"row {row} of {where} has no item id: ids must be integers or text")
-    odd = np.flatnonzero(~((weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)))
-    if len(odd):
-        problem = (
-            f"item {_named(ids, odd[0])} of {where} has no weight from {LEAST_WEIGHT:g} to "
-            f"{MOST_WEIGHT:g}"
+    is_valid = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
+    if not is_valid.all():
+        raise SourceError(
+            f"item {_quoted(ids, np.argmin(is_valid))} of {where} has no weight from "
+            f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}: give it one, or leave the item out"
         )
-        raise SourceError(f"{problem}: give it one, or leave the item out")
 
 
 def _check_once(items: list[pa.Array], where: str) -> None:
-    texts = (
-        pa.chunked_array([ids.cast(pa.large_string()) for ids in items])
-        .combine_chunks()
-        .dictionary_encode()
-    )
+    chunks = pa.chunked_array([ids.cast(pa.large_string()) for ids in items])
+    texts = chunks.combine_chunks().dictionary_encode()
     if len(texts.dictionary) == len(texts):
         return
-    again = int(np.flatnonzero(np.bincount(texts.indices.to_numpy()) > 1)[0])
+    repeated = np.flatnonzero(np.bincount(texts.indices.to_numpy()) > 1)
     raise SourceError(
-        f"item {_named(texts.dictionary, again)} of {where} has more than one weight: give each "
-        "item once"
+        f"item {_quoted(texts.dictionary, repeated[0])} of {where} has more than one weight: give "
+        "each item once"
     )
 
 
-def _named(ids: pa.Array, row: int) -> str:
-    return repr(columns.on_one_line(str(ids[int(row)].as_py())))
+def _quoted(ids: pa.Array, row: np.intp) -> str:
+    return repr(on_one_line(str(ids[int(row)].as_py())))
 
 
 def item_titles(
     batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collection[str], tally: Tally
 ) -> dict[str, str]:
-    """Titles of these items, the first of each.
+    """The first title of each of these items.
 
-    SourceError when a title is neither text nor a number.
+    SourceError if a title is neither text nor a number.
     """
-    wanted, found = pa.array(sorted(items), pa.large_string()), dict[str, str]()
-    for column, titles in batches:
+    wanted = pa.array(sorted(items), pa.large_string())
+    titles = dict[str, str]()
+    for column, cells in batches:
         ids = column.cast(pa.large_string())
-        for place in pc.indices_nonzero(pc.is_in(ids, value_set=wanted)).to_pylist():
-            title = _text(titles[place], tally.where)
+        for row in pc.indices_nonzero(pc.is_in(ids, value_set=wanted)).to_pylist():
+            title = _title(cells[row], tally.where)
             if title is not None:
-                found.setdefault(ids[place].as_py(), title)
-    return found
+                titles.setdefault(ids[row].as_py(), title)
+    return titles
 
 
-def _text(given: object, where: str) -> str | None:
-    value = given.as_py() if isinstance(given, pa.Scalar) else given
+def _title(cell: object, where: str) -> str | None:
+    value = cell.as_py() if isinstance(cell, pa.Scalar) else cell
     if value is None or value == "":
         return None
     if not isinstance(value, str | int | float):
@@ -228,136 +245,132 @@ def _text(given: object, where: str) -> str | None:
 
 
 class GradedItems:
-    """Takes batches of either form.
+    """Collects batches of users, items and grades, in the long or the wide form.
 
-    An item without a column of grades has grade 1; of several of a user the highest counts.
+    Without a column of grades each item has grade 1. If a user has an item twice, the highest grade
+    counts. Rows without a user are skipped.
 
-    A row without a user is left out. SourceError, naming the user, for what is no id or no finite
-    grade of 0 or more, for more or fewer grades than items, and for two rows of the wide form.
+    UserDataError, which names the user, for an item that is no id, a grade that is no finite number
+    of 0 or more, another number of grades than items, or two rows of one user in the wide form.
     """
 
     def __init__(self, tally: Tally, item: str, grade: str) -> None:
-        self._where, self._tally = tally.where, tally
-        self._item, self._grade = item, grade  # names of columns
+        self._tally = tally
+        self._where = tally.where
+        self._item = item  # name of the column
+        self._grade = grade  # name of the column
         self._is_wide = False
         self._parts: list[tuple[pa.Array, Rows, pa.Array, Floats]] = []
         self.nbytes = 0
 
     def add_rows(self, users: pa.Array, items: pa.Array, grades: pa.Array | None) -> None:
-        """Take a batch of the long form."""
-        keys, items, grades = _of_users(users, items, grades)
-        ids, numbers = id_column(items, self._item, self._where), np.ones(len(keys))
+        """Add a batch of the long form."""
+        users, items, grades = _with_user(users, items, grades)
+        ids = id_column(items, self._item, self._where)
+        numbers = np.ones(len(users))
         if grades is not None:
-            values, is_bad = columns.number_column(grades, self._grade, self._where)
+            values, is_bad = number_column(grades, self._grade, self._where)
             numbers = np.where(is_bad, np.nan, values)
-        self._take(keys, np.ones(len(keys), dtype=np.int64), ids, numbers)
+        self._append(users, np.ones(len(users), dtype=np.int64), ids, numbers)
 
     def add_lists(self, users: pa.Array, lists: pa.Array, grades: pa.Array | None) -> None:
-        """Take a batch of the wide form, columns of lists."""
+        """Add a batch of the wide form, columns of lists."""
         self._is_wide = True
-        keys, lists, grades = _of_users(users, lists, grades)
-        values, lengths = columns.flat_lists(lists)
+        users, lists, grades = _with_user(users, lists, grades)
+        values, lengths = flat_lists(lists)
         items = id_column(values, self._item, self._where)
         numbers = np.ones(len(items))
         if grades is not None:
-            numbers, is_uneven = columns.numbers_beside(lengths, grades, self._grade, self._where)
-            self._refuse(
-                keys, np.flatnonzero(is_uneven), "has another number of grades than of items"
-            )
-        self._take(keys, lengths, items, numbers)
+            numbers, is_uneven = numbers_of_lists(lengths, grades, self._grade, self._where)
+            rows = np.flatnonzero(is_uneven)
+            self._refuse(users, rows, "has another number of grades than of items")
+        self._append(users, lengths, items, numbers)
 
     def add_cells(
-        self, keys: pa.Array, lists: Sequence[object], grades: Sequence[object] | None
+        self, users: pa.Array, lists: Sequence[object], grades: Sequence[object] | None
     ) -> None:
-        """Take a batch of the wide form, Python lists or the text of JSON arrays."""
+        """Add a batch of the wide form. Cells are Python lists or the text of JSON arrays."""
         self._is_wide = True
         items: list[int | str] = []
         numbers: list[float] = []
-        lengths = np.zeros(len(keys), dtype=np.int64)
-        for row in np.flatnonzero(keys.is_valid()).tolist():
-            read = _read_cells(
-                lists[row], None if grades is None else grades[row], is_graded=grades is not None
-            )
-            if read is None:
-                self._fail(keys[row], "has no list of ids with as many numbers as grades")
-            items.extend(read[0])
-            numbers.extend(read[1])
-            lengths[row] = len(read[0])
-        kept = keys.is_valid()
-        self._take(
-            keys.filter(kept),
-            lengths[np.asarray(kept)],
+        lengths = []
+        for row in np.flatnonzero(users.is_valid()).tolist():
+            ids = _read_ids(lists[row])
+            row_grades: Sequence[float] | None = [1.0] * len(ids or ())
+            if grades is not None and ids is not None:
+                row_grades = _read_grades(grades[row], len(ids))
+            if ids is None or row_grades is None:
+                self._fail(users[row], "has no list of ids with as many numbers as grades")
+            items += ids
+            numbers += row_grades
+            lengths.append(len(ids))
+        self._append(
+            users.drop_null(),
+            np.array(lengths, dtype=np.int64),
             id_array(items),
             np.array(numbers, dtype=np.float64),
         )
 
     def table(self) -> RelevanceTable:
-        """Everything taken, a batch at least; users in the order of their first row."""
-        taken, lengths, parts, graded = zip(*self._parts, strict=True)
-        keys = pd.Series(
-            pd.array(columns.one_array(pa.chunked_array(taken, pa.large_string())), dtype="str")
-        )
+        """Everything that was added, at least one batch. Users are in the order of their rows."""
+        users, lengths, item_parts, grade_parts = zip(*self._parts, strict=True)
+        keys = pd.Series(_str_array(users))
         if self._is_wide and not keys.is_unique:
-            self._fail(
-                pa.scalar(keys[keys.duplicated()].iloc[0]),
-                "stands in two rows: give each user one list",
-            )
-        codes, users = pd.factorize(keys)
+            user = pa.scalar(keys[keys.duplicated()].iloc[0])
+            self._fail(user, "is in two rows: give each user one list")
+        codes, distinct_users = pd.factorize(keys)
         rows = np.repeat(codes, np.concatenate(lengths))
-        items, grades = columns.join_items(parts), np.concatenate(graded)
-        kept = best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
-        offsets = offsets_of(np.bincount(rows[kept], minlength=len(users)))
+        items = join_items(item_parts)
+        grades = np.concatenate(grade_parts)
+        best = best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
         return RelevanceTable(
-            users=pd.Index(users, dtype="str"),
-            offsets=offsets,
-            items=items[kept],
-            grades=grades[kept],
+            users=pd.Index(distinct_users, dtype="str"),
+            offsets=offsets_of(np.bincount(rows[best], minlength=len(distinct_users))),
+            items=items[best],
+            grades=grades[best],
             unreadable=self._tally.unreadable,
         )
 
-    def _take(self, users: pa.Array, lengths: Rows, items: pa.Array, grades: Floats) -> None:
+    def _append(self, users: pa.Array, lengths: Rows, items: pa.Array, grades: Floats) -> None:
         rows = np.repeat(np.arange(len(users)), lengths)
-        self._refuse(
-            users, rows[items.is_null().to_numpy(zero_copy_only=False)], "has an item that is no id"
-        )
-        self._refuse(
-            users,
-            rows[~(np.isfinite(grades) & (grades >= 0))],
-            "has a grade that is no number from 0 up",
-        )
+        is_null = items.is_null().to_numpy(zero_copy_only=False)
+        self._refuse(users, rows[is_null], "has an item that is no id")
+        is_valid = np.isfinite(grades) & (grades >= 0)
+        self._refuse(users, rows[~is_valid], "has a grade that is no number from 0 up")
         self._parts.append((users, lengths, items, grades))
         self.nbytes += users.nbytes + items.nbytes + grades.nbytes
 
-    def _refuse(self, users: pa.Array, odd: Rows | npt.NDArray[np.intp], why: str) -> None:
-        if len(odd):
-            self._fail(users[int(odd[0])], why)
+    def _refuse(self, users: pa.Array, rows: Integers, why: str) -> None:
+        if len(rows):
+            self._fail(users[int(rows[0])], why)
 
     def _fail(self, user: pa.Scalar, why: str) -> NoReturn:
         raise UserDataError(str(user.as_py()), f"of {self._where} {why}")
 
 
-def _of_users(
-    keys: pa.Array, items: pa.Array, grades: pa.Array | None
+def _with_user(
+    users: pa.Array, items: pa.Array, grades: pa.Array | None
 ) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-    if not keys.null_count:
-        return keys, items, grades
-    kept = keys.is_valid()
-    return keys.filter(kept), items.filter(kept), None if grades is None else grades.filter(kept)
+    """The rows that have a user."""
+    if not users.null_count:
+        return users, items, grades
+    has_user = users.is_valid()
+    if grades is not None:
+        grades = grades.filter(has_user)
+    return users.filter(has_user), items.filter(has_user), grades
 
 
-def _read_cells(
-    items: object, grades: object, *, is_graded: bool
-) -> tuple[Sequence[int | str], Sequence[float]] | None:
+def _read_ids(cell: object) -> Sequence[int | str] | None:
     try:
-        listed, beside = from_json(items), from_json(grades)
+        items = from_json(cell)
     except ValueError:
         return None
-    ids = item_ids([] if listed is None else listed, sys.maxsize)
-    if ids is None:
+    return item_ids([] if items is None else items, sys.maxsize)
+
+
+def _read_grades(cell: object, count: int) -> Sequence[float] | None:
+    try:
+        grades = from_json(cell)
+    except ValueError:
         return None
-    numbers = (
-        columns.number_list([] if beside is None else beside, len(ids))
-        if is_graded
-        else [1.0] * len(ids)
-    )
-    return None if numbers is None else (ids, numbers)
+    return number_list([] if grades is None else grades, count)

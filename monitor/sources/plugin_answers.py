@@ -1,4 +1,4 @@
-"""What sources of installed packages answer, and what of it can be used."""
+"""Checks the answers of sources from installed packages."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -14,24 +14,27 @@ from monitor.sources.list_collector import ListCollector
 from monitor.sources.tables import Table
 
 MOST_ITEMS = 10_000
-"""Items of the longest list that is cut to k: a longer one is an accident."""
+"""Most items of one list. A longer list is taken for a mistake of the plugin."""
 
 
 class AskedLists(ListCollector):
-    """Takes what a plugin has of the users asked.
+    """Collects a plugin's lists of the requested users.
 
-    Where it has lists of others, those asked without one are ``wrong_user``.
+    If the plugin has lists of other users, the requested users without a list are ``wrong_user``.
     """
 
     def __init__(self, request: PullRequest, *, has_scores: bool) -> None:
         super().__init__(request.k, has_scores=has_scores)
-        self._asked, self._others, self._other = set(request.users), 0, ""
+        self._requested = set(request.users)
+        self._other_count = 0
+        self._other_example = ""
 
     def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
-        """Take the user's list, with as many finite scores where the options have ``scores``."""
+        """Add the user's list. With ``scores`` in the options, each item needs a finite score."""
         length = len(value) if isinstance(value, list | tuple) else 0
-        if user not in self._asked:
-            self._others, self._other = self._others + 1, self._other or on_one_line(str(user))
+        if user not in self._requested:
+            self._other_count += 1
+            self._other_example = self._other_example or on_one_line(str(user))
         elif length > MOST_ITEMS:
             self.fail(user, CoverageReason.TOO_LARGE, f"a list has more than {MOST_ITEMS:,} items")
         elif self._has_scores and not all(map(isfinite, number_list(scores, length) or ())):
@@ -40,37 +43,40 @@ class AskedLists(ListCollector):
             super().add(user, value, scores, version)
 
     def fail(self, user: str, reason: CoverageReason, note: str) -> None:
-        """Take that the user has no list, and why."""
-        if user in self._asked:
+        """Record why the user has no list."""
+        if user in self._requested:
             super().fail(user, CoverageReason(reason), on_one_line(str(note), 300))
 
     def pull(self) -> Pull:
-        """All that was taken."""
-        told = f"{self._others:,} answers were for others, such as {self._other}"
-        for user in self._asked.difference(self._lengths, self._failures) if self._others else ():
-            super().fail(user, CoverageReason.WRONG_USER, told)
+        """Everything that was collected."""
+        if self._other_count:
+            note = f"{self._other_count:,} answers were for others, such as {self._other_example}"
+            for user in self._requested.difference(self._lengths, self._failures):
+                super().fail(user, CoverageReason.WRONG_USER, note)
         return super().pull()
 
 
 class PluginAnswers:
-    """Asks what a plugin opened.
+    """Reads from a plugin's source through a guard.
 
-    Ports: Source, and those of a `Table`, which checks what it reads.
+    Ports: Source, and the ports of a `Table`, which checks its rows itself.
     """
 
-    def __init__(self, opened: Any, who: str, options: Options) -> None:  # noqa: ANN401 - of any port
-        self._opened, self._has_scores = opened, getattr(options, "scores", None) is not None
+    def __init__(self, opened: Any, who: str, options: Options) -> None:  # noqa: ANN401 - any port
+        self._opened = opened
+        self._has_scores = getattr(options, "scores", None) is not None
         self._guard = Guard(who, SourceError, permanent=False)
 
     def pull(self, request: PullRequest) -> Pull:
-        """What it collected."""
+        """The lists that the plugin collected."""
         lists = AskedLists(request, has_scores=self._has_scores)
         self._guard.run(lambda: self._opened.collect(request, lists))
         return lists.pull()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if isinstance(self._opened, Table):
-            return lambda *asked: self._guard.run(lambda: getattr(self._opened, name)(*asked))
-        raise SourceError(
-            f"{type(self._opened).__name__} reads nothing but lists: it must be derived from Table"
-        )
+        if not isinstance(self._opened, Table):
+            raise SourceError(
+                f"{type(self._opened).__name__} reads nothing but lists: it must be derived from "
+                "Table"
+            )
+        return lambda *arguments: self._guard.run(lambda: getattr(self._opened, name)(*arguments))

@@ -1,4 +1,7 @@
-"""Users, item weights, item titles and relevance from any table, a file or what a query gives: all rows mean the same."""
+"""Users, item weights, item titles and relevance from the rows of any table.
+
+A table is a file or the result of a query. Rows mean the same in all of them.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,43 +21,47 @@ from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights
 
 
 class MissingTableError(SourceError):
-    """The table is not there yet, for whoever waits for it."""
+    """The table does not exist yet. Callers may wait for it."""
 
 
 class Table(ABC):
-    """Rows of columns, read whole.
+    """A table that is read completely.
 
     Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by its options.
     """
 
-    max_bytes: int | None = (
-        None  # most memory for what is kept of the rows, None where their number is bounded already
-    )
+    # Most memory for the rows in use, in bytes; None if another limit bounds their number
+    max_bytes: int | None = None
 
-    def __init__(self, options: Any) -> None:  # noqa: ANN401 - those of what is read
+    def __init__(self, options: Any) -> None:  # noqa: ANN401 - options of any reader
         self._options = options
 
     @abstractmethod
     def where(self, slot: datetime) -> str:
-        """The table of a slot, as errors call it."""
+        """The name of a slot's table in errors."""
 
     @abstractmethod
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[table_lists.TableBatch]:
         """Rows of these columns as of a slot.
 
-        MissingTableError, or another SourceError when they cannot be read.
+        Raises:
+            MissingTableError: The table does not exist yet.
+            SourceError: The rows cannot be read.
         """
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users of the table, with these columns as segments."""
-        user, where, rows, size = self._options.user, self.where(slot), [], 0
+        user = self._options.user
+        where = self.where(slot)
         tally = Tally(where)
+        rows = []
+        nbytes = 0
         for batch in self.batches(slot, tuple(dict.fromkeys((user, *dimensions)))):
             users = self._users(batch, tally)
             segments = {name: value_array(batch[name]) for name in dimensions}
             rows.append((users, segments))
-            size += users.nbytes + sum(column.nbytes for column in segments.values())
-            table_lists.check_size(size, self.max_bytes, where)
+            nbytes += users.nbytes + sum(labels.nbytes for labels in segments.values())
+            table_lists.check_size(nbytes, self.max_bytes, where)
         require_readable(tally.unreadable, self._max_unreadable)
         table = user_table(rows, tally)
         require_readable(table.unreadable, self._max_unreadable)
@@ -65,43 +72,44 @@ class Table(ABC):
         return float(getattr(self._options, "max_unreadable", MAX_UNREADABLE))
 
     def _users(self, batch: table_lists.TableBatch, tally: Tally) -> pa.Array:
-        return spell_column(
-            tally.users(batch[self._options.user], self._options.user), self._options.user_ids
-        )
+        user = self._options.user
+        return spell_column(tally.users(batch[user], user), self._options.user_ids)
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights of the table as of this slot."""
-        return item_weights(
-            self._batches(slot), (self._options.item, self._options.weight), self.where(slot)
-        )
+        columns = (self._options.item, self._options.weight)
+        return item_weights(self._weight_batches(slot), columns, self.where(slot))
 
-    def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, pa.Array]]:
-        size, item, weight = 0, self._options.item, self._options.weight
+    def _weight_batches(self, slot: datetime) -> Iterator[tuple[pa.Array, pa.Array]]:
+        item = self._options.item
+        weight = self._options.weight
+        nbytes = 0
         for batch in self.batches(slot, (item, weight)):
             columns = table_lists.arrow_arrays(batch, {weight})
-            size += sum(column.nbytes for column in columns.values())
-            table_lists.check_size(size, self.max_bytes, self.where(slot))
+            nbytes += sum(column.nbytes for column in columns.values())
+            table_lists.check_size(nbytes, self.max_bytes, self.where(slot))
             yield columns[item], columns[weight]
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-        """Titles that the table has of these items as of this slot."""
-        item, title, tally = self._options.item, self._options.title, Tally(self.where(slot))
-        batches = (
-            (tally.ids(batch[item], item), batch[title])
-            for batch in self.batches(slot, (item, title))
-        )
-        return item_titles(batches, items, tally)
+        """Titles of these items as of this slot. Items without a title are left out."""
+        item = self._options.item
+        title = self._options.title
+        tally = Tally(self.where(slot))
+        batches = self.batches(slot, (item, title))
+        titled = ((tally.ids(batch[item], item), batch[title]) for batch in batches)
+        return item_titles(titled, items, tally)
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """The slot's table of what users found relevant, perhaps nothing.
+        """What users found relevant as of this slot. The table may be empty.
 
-        None while it is not there or gives no batch.
+        None if the table does not exist yet or has no batch.
         """
-        where, has_arrived = self.where(slot), False
-        options, tally = self._options, Tally(where)
-        graded = GradedItems(
-            tally, str(options.item or options.items), str(options.grade or options.grades)
-        )
+        options = self._options
+        where = self.where(slot)
+        tally = Tally(where)
+        item = str(options.item or options.items)
+        graded = GradedItems(tally, item, str(options.grade or options.grades))
+        has_arrived = False
         try:
             with table_lists.arrow_errors(where):
                 for batch in self.batches(slot, options.columns):
@@ -111,25 +119,26 @@ class Table(ABC):
         except MissingTableError:
             return None
         require_readable(tally.unreadable, self._max_unreadable)
-        return graded.table() if has_arrived else None
+        if not has_arrived:
+            return None
+        return graded.table()
 
     def _add(self, graded: GradedItems, batch: table_lists.TableBatch, tally: Tally) -> None:
-        options, users = self._options, self._users(batch, tally)
+        options = self._options
+        users = self._users(batch, tally)
         if options.item:
-            grades = (
-                table_lists.arrow_array(batch[options.grade], is_number=True)
-                if options.grade
-                else None
-            )
+            grades = None
+            if options.grade:
+                grades = table_lists.arrow_array(batch[options.grade], is_number=True)
             graded.add_rows(users, table_lists.arrow_array(batch[options.item]), grades)
             return
-        lists, grades = batch[str(options.items)], batch[options.grades] if options.grades else None
+        lists = batch[str(options.items)]
+        grades = batch[options.grades] if options.grades else None
         if not isinstance(lists, pa.Array):
             graded.add_cells(users, lists, grades)
         elif is_text(lists.type):
-            graded.add_cells(
-                users, lists.to_pylist(), None if grades is None else grades.to_pylist()
-            )
+            cells = None if grades is None else grades.to_pylist()
+            graded.add_cells(users, lists.to_pylist(), cells)
         else:
             table_lists.require_lists(lists, str(options.items), tally.where, "grade")
             graded.add_lists(users, lists, grades)

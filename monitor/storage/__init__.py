@@ -1,6 +1,6 @@
 """The database: SQLite or PostgreSQL behind the port Store.
 
-Runs, scores, alert states, the outbox; the schema's versions.
+It stores runs, scores, alert states and the outbox, and knows the versions of its schema.
 """
 
 from contextlib import closing
@@ -21,7 +21,7 @@ from monitor.storage.transactions import Database, require_file
 
 
 class SqlStore:
-    """Port Store: the ports over one database, which share its connections and its fence."""
+    """Port Store: all ports over one database share its connections and its fence."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -37,7 +37,7 @@ class SqlStore:
 
     @property
     def place(self) -> str:
-        """The database as messages name it; no secret."""
+        """The database's name in messages, without secrets."""
         return describe(self.database.url)
 
     def close(self) -> None:
@@ -46,9 +46,10 @@ class SqlStore:
 
 
 def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
-    """A store over a database whose schema fits: a missing file is a DatabaseError, missing or other tables a SchemaError.
+    """Open the database, and check that its schema fits this version.
 
-    ``create`` makes a missing SQLite file, and our tables where there are none; older tables are never changed here.
+    DatabaseError if the file is missing. SchemaError if tables are missing or of another version.
+    ``create`` creates a missing SQLite file, and missing tables. It never changes older tables.
     """
     store = unopened_store(url)
     try:
@@ -62,13 +63,13 @@ def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
 
 
 def opened_store(url: SecretStr | str) -> closing[SqlStore]:
-    """A store over a database that is there, closed at the end of a block."""
+    """Open an existing database, and close it at the end of the ``with`` block."""
     return closing(open_store(url, create=False))
 
 
 def unopened_store(url: SecretStr | str) -> SqlStore:
-    """A store that has not used its database yet.
+    """Return a store that has not connected yet.
 
-    `SqlMaintenance.prepare` must have succeeded before it is used.
+    Call `SqlMaintenance.prepare` before anything else.
     """
     return SqlStore(Database(parse_url(url)))

@@ -1,9 +1,7 @@
-"""What a transaction may change of alert states, transitions and their deliveries.
+"""Alert states, transitions and their deliveries: which may be stored, their rows, and back.
 
-The rows, and back as dataclasses.
-
-Another run may have moved a state since a run read it: `admit` compares with what is stored when
-the result is written, and what it refuses the next run judges again.
+Another run may have changed a state since a run read it. `admit` compares with the stored state
+when the result is written. The next run judges again what `admit` refuses.
 """
 
 import hashlib
@@ -17,7 +15,7 @@ from sqlalchemy import Connection, Row, and_, case, select
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage.column_types import key
-from monitor.storage.rows import from_row, insert, lock_comparisons, to_row
+from monitor.storage.rows import from_row, from_rows, insert, lock_comparisons, to_row
 from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]
@@ -25,7 +23,7 @@ AlertKey = tuple[str, str, str]
 
 KEY_COLUMNS = ("comparison", "alert", "segment")
 WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
-"""A delivery that may still be sent."""
+"""Statuses of a delivery that may still be sent."""
 IS_START = and_(transitions.c.to_state == State.FIRING, transitions.c.from_state != State.FIRING)
 """Whether a transition is the start of a firing."""
 IS_END = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
@@ -36,13 +34,13 @@ IS_LASTING_START = and_(
     transitions.c.dedup_key.is_not_distinct_from(alert_states.c.dedup_key),
     alert_states.c.state == State.FIRING,
 )
-"""Whether a transition is the start of a firing that lasts, where it is joined with the states."""
+"""Whether a transition started a firing that lasts; for joins of transitions and states."""
 
 _NEXT = timedelta(microseconds=1)
 
 
 def key_of(item: AlertState | Transition) -> AlertKey:
-    """The alert that a state or transition belongs to."""
+    """Return the alert of a state or transition."""
     return key(item.comparison), key(item.alert), key(item.segment)
 
 
@@ -52,33 +50,32 @@ def store_alerts(
     changes: Sequence[Transition],
     receivers: Sequence[str],
 ) -> None:
-    """Write what may be written of these states and transitions, and the deliveries."""
+    """Store the states and transitions that `admit` allows, and the deliveries."""
     names = {state.comparison for state in states} | {change.comparison for change in changes}
     lock_comparisons(connection, names)
-    admitted, caused = _with_free_keys(
-        connection, *admit(stored_states(connection, names), states, changes)
-    )
+    admitted, causes = admit(stored_states(connection, names), states, changes)
+    causes = _as_started(connection, causes)
+    admitted, causes = _with_free_keys(connection, admitted, causes)
     upsert(connection, admitted)
-    announce(connection, caused, receivers)
-    _deliver_lasting_starts(
-        connection, [state for state in admitted if state.state is State.FIRING], receivers
-    )
+    announce(connection, causes, receivers)
+    firing = [state for state in admitted if state.state is State.FIRING]
+    _deliver_lasting_starts(connection, firing, receivers)
 
 
 def upsert(
     connection: Connection, states: Sequence[AlertState], *, keeps_acknowledgement: bool = True
 ) -> None:
-    """Write states in place of the stored ones."""
+    """Insert states, or replace the stored ones."""
     if not states:
         return
-    fresh = insert(connection, alert_states)
-    values: dict[str, Any] = dict(fresh.excluded)
+    new = insert(connection, alert_states)
+    values: dict[str, Any] = dict(new.excluded)
     if keeps_acknowledgement:
-        # An acknowledgement stays, as it may have come since the state was read.
-        is_same = alert_states.c.dedup_key.is_not_distinct_from(fresh.excluded.dedup_key)
+        # Somebody may have acknowledged the alert since the state was read.
+        is_same = alert_states.c.dedup_key.is_not_distinct_from(new.excluded.dedup_key)
         values["acknowledged_by"] = case((is_same, alert_states.c.acknowledged_by), else_=None)
-    renewed = fresh.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
-    connection.execute(renewed, [to_row(state, alert_states) for state in states])
+    statement = new.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
+    connection.execute(statement, [to_row(state, alert_states) for state in states])
 
 
 def admit(
@@ -86,64 +83,61 @@ def admit(
     states: Sequence[AlertState],
     changes: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """States of newer slots than the stored ones that follow from them, and the transitions that belong to these.
+    """Return the states that follow from the stored ones, and the transitions of these states.
 
-    A state follows from the stored one when it is the same, or when there is a transition from the one to the other. Where
-    nothing is stored the state is quiet.
+    A state that follows has a newer slot. Either the state is the same, or a transition leads from
+    the stored state to it. An alert without a stored state is quiet.
     """
     causes = {key_of(change): change for change in reversed(changes)}
-    admitted = [
-        state
-        for state in states
-        if _follows(stored.get(key_of(state)), state, causes.get(key_of(state)))
-    ]
-    keys = {key_of(state) for state in admitted}
-    return admitted, [change for change in changes if key_of(change) in keys]
+    admitted = []
+    for state in states:
+        alert = key_of(state)
+        if _follows(stored.get(alert), state, causes.get(alert)):
+            admitted.append(state)
+    alerts = set(map(key_of, admitted))
+    return admitted, [change for change in changes if key_of(change) in alerts]
 
 
 def announce(
     connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]
 ) -> None:
-    """Store transitions that are not stored yet, and their deliveries: of starts to all receivers.
+    """Store the transitions that are not stored yet, and their deliveries.
 
-    Ends and acknowledgements go to receivers that have a delivery of the start, and where there are
-    none, to nobody.
+    Starts go to all receivers. Ends and acknowledgements go to receivers with a delivery of the
+    start.
     """
-    known = _ids_of(connection, changes)
-    fresh = [change for change in changes if _identity(change) not in known]
+    stored = _ids_of(connection, changes)
+    fresh = [change for change in changes if _identity(change) not in stored]
     if not fresh:
         return
-    connection.execute(transitions.insert(), [_transition_row(change) for change in fresh])
+    connection.execute(transitions.insert(), list(map(_transition_row, fresh)))
     ids = _ids_of(connection, fresh)
-    of_starts = _receivers_of_starts(connection, fresh)
-    pending = [
-        pending_delivery(ids[_identity(change)], receiver, change.at)
-        for change in fresh
-        if change.is_announced
-        for receiver in dict.fromkeys(
-            receivers if change.is_start else of_starts.get(change.dedup_key, ())
-        )
-    ]
+    receivers_by_key = _receivers_of_starts(connection, fresh)
+    pending = []
+    for change in fresh:
+        if not change.is_announced:
+            continue
+        notified = receivers if change.is_start else receivers_by_key.get(change.dedup_key, ())
+        for receiver in dict.fromkeys(notified):
+            pending.append(pending_delivery(ids[_identity(change)], receiver, change.at))
     if pending:
         connection.execute(deliveries.insert(), pending)
 
 
 def in_free_slots(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
-    """The changes, each in the first slot from its own on in which none like it is stored."""
+    """Move each transition to the first instant, from its slot on, without a stored equal one."""
     free = list(changes)
-    while known := _ids_of(connection, free):
-        moved = [
-            replace(each, slot=each.slot + _NEXT) if _identity(each) in known else each
-            for each in free
-        ]
-        if moved == free:
-            break
-        free = moved
-    return free
+    while True:
+        stored = _ids_of(connection, free)
+        taken = [place for place, change in enumerate(free) if _identity(change) in stored]
+        if not taken:
+            return free
+        for place in taken:
+            free[place] = replace(free[place], slot=free[place].slot + _NEXT)
 
 
 def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[str, object]:
-    """A row of ``deliveries`` that waits to be sent."""
+    """Return a row of ``deliveries`` that waits to be sent."""
     return {
         "transition_id": transition_id,
         "receiver": receiver,
@@ -154,14 +148,21 @@ def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[s
 
 
 def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey, AlertState]:
-    """The stored states of these comparisons."""
-    return {key_of(state): state for name in names for state in read_states(connection, name)}
+    """Return the stored states of these comparisons."""
+    states = {}
+    for name in names:
+        for state in read_states(connection, name):
+            states[key_of(state)] = state
+    return states
 
 
 def read_states(
     connection: Connection, comparison: str | None, *, state: State | None = None
 ) -> tuple[AlertState, ...]:
-    """Alert states of one comparison or of all, and of one state where it is given, by comparison, alert and segment."""
+    """Return alert states by comparison, alert and segment.
+
+    ``comparison`` and ``state`` select; None selects all.
+    """
     query = select(alert_states).order_by(
         alert_states.c.comparison, alert_states.c.alert, alert_states.c.segment
     )
@@ -169,140 +170,144 @@ def read_states(
         query = query.where(alert_states.c.comparison == comparison)
     if state is not None:
         query = query.where(alert_states.c.state == state)
-    return tuple(from_row(AlertState, row) for row in connection.execute(query))
+    return from_rows(AlertState, connection.execute(query))
 
 
 def read_firing(connection: Connection, comparison: str | None = None) -> tuple[Transition, ...]:
-    """The transition that started each firing that lasts, of one comparison or of all, oldest first."""
-    query = select(transitions).join(alert_states, IS_LASTING_START)
+    """Return the transition that started each firing that lasts, oldest first.
+
+    ``comparison`` None selects all comparisons.
+    """
+    query = select(transitions).join(alert_states, IS_LASTING_START).order_by(transitions.c.id)
     if comparison is not None:
         query = query.where(transitions.c.comparison == comparison)
-    newest = {
-        (row.comparison, row.alert, row.segment): row
-        for row in connection.execute(query.order_by(transitions.c.id))
-    }
-    return tuple(transition_of_row(row) for row in sorted(newest.values(), key=lambda row: row.id))
+    newest: dict[tuple[str, ...], Transition] = {}
+    for row in connection.execute(query):
+        alert = (row.comparison, row.alert, row.segment)
+        # An alert may have several starts with this key. The newest start counts.
+        newest.pop(alert, None)
+        newest[alert] = transition_of_row(row)
+    return tuple(newest.values())
 
 
 def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, ...]:
-    """The levels of the comparison that somebody accepted, in this order."""
-    query = select(transitions).where(
-        transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED
+    """Return the levels of the comparison that people accepted, oldest first."""
+    query = (
+        select(transitions)
+        .where(transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED)
+        .order_by(transitions.c.id)
     )
-    return tuple(
-        transition_of_row(row) for row in connection.execute(query.order_by(transitions.c.id))
-    )
+    return tuple(map(transition_of_row, connection.execute(query)))
 
 
 def transition_of_row(row: Row[Any]) -> Transition:
-    """The transition that a row holds."""
-    return from_row(
-        Transition,
-        row,
-        interval=None if row.interval_low is None else (row.interval_low, row.interval_high),
-    )
+    """Read a transition from a row of ``transitions``."""
+    interval = None if row.interval_low is None else (row.interval_low, row.interval_high)
+    return from_row(Transition, row, interval=interval)
 
 
 def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
-    if before is not None and state.judged_slot <= before.judged_slot:
-        return False
-    was, was_key = (before.state, before.dedup_key) if before else (State.QUIET, None)
+    state_before, key_before = State.QUIET, None
+    if before is not None:
+        if state.judged_slot <= before.judged_slot:
+            return False
+        state_before, key_before = before.state, before.dedup_key
     if cause is not None:
-        return cause.from_state is was
-    return (state.state, state.dedup_key) == (was, was_key)
+        return cause.from_state is state_before
+    return state.state is state_before and state.dedup_key == key_before
 
 
 def _with_free_keys(
     connection: Connection, states: Sequence[AlertState], changes: Sequence[Transition]
 ) -> tuple[list[AlertState], list[Transition]]:
-    """The same, distinct from what was stored of these slots before, and the ends as receivers know their starts."""
-    # A slot comes again when a clock was set back, or when a rule was removed and put back: what
-    # begins to fire in it then is another firing than the one that receivers know.
+    """Give a firing a new key if an earlier firing began in the same slot.
+
+    A slot comes again if a clock was set back, or if a rule was removed and added again. Receivers
+    must not take the new firing for the earlier one.
+    """
     moved = in_free_slots(connection, changes)
-    keys = {
-        new.dedup_key: hashlib.sha256(
-            f"{new.dedup_key} {new.slot.isoformat()}".encode()
-        ).hexdigest()[:32]
-        for old, new in zip(changes, moved, strict=True)
-        if new != old and new.is_start
-    }
-    renamed = [
-        replace(state, dedup_key=keys.get(state.dedup_key, state.dedup_key)) for state in states
-    ]
-    return renamed, [
-        replace(change, dedup_key=keys.get(change.dedup_key, change.dedup_key))
-        for change in _as_started(connection, moved)
-    ]
+    new_keys: dict[str | None, str] = {}
+    for old, new in zip(changes, moved, strict=True):
+        if new != old and new.is_start:
+            source = f"{new.dedup_key} {new.slot.isoformat()}"
+            new_keys[new.dedup_key] = hashlib.sha256(source.encode()).hexdigest()[:32]
+    return (
+        [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in states],
+        [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in moved],
+    )
 
 
 def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
+    """Give ends the labels of their starts, even if the rule has changed: receivers need these."""
     keys = {change.dedup_key for change in changes if change.is_end} - {None}
+    started = list(changes)
+    if not keys:
+        return started
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
-    starts = (
-        {row.dedup_key: transition_of_row(row) for row in connection.execute(query)} if keys else {}
-    )
-    return [
-        # Receivers find them by these, whatever the rule says now.
-        replace(change, labels=start.labels, metric=start.metric, statistic=start.statistic)
-        if change.is_end and (start := starts.get(change.dedup_key)) is not None
-        else change
-        for change in changes
-    ]
+    starts = {row.dedup_key: transition_of_row(row) for row in connection.execute(query)}
+    for place, change in enumerate(changes):
+        start = starts.get(change.dedup_key)
+        if change.is_end and start is not None:
+            started[place] = replace(
+                change, labels=start.labels, metric=start.metric, statistic=start.statistic
+            )
+    return started
 
 
 def _deliver_lasting_starts(
     connection: Connection, lasting: Sequence[AlertState], receivers: Sequence[str]
 ) -> None:
-    """Add a pending delivery of each firing's start for every receiver that has none yet."""
+    """Add a pending delivery of each firing's start for every receiver without a delivery of it."""
     keys = [state.dedup_key for state in lasting]
     if not keys or not receivers:
         return
     starts = select(transitions.c.id, transitions.c.changed_at).where(
         transitions.c.dedup_key.in_(keys), IS_START
     )
-    begun = {row.id: row.changed_at for row in connection.execute(starts)}
+    started_at = {row.id: row.changed_at for row in connection.execute(starts)}
     stored = select(deliveries.c.transition_id, deliveries.c.receiver).where(
-        deliveries.c.transition_id.in_(list(begun))
+        deliveries.c.transition_id.in_(list(started_at))
     )
-    known = {(row.transition_id, key(row.receiver)) for row in connection.execute(stored)}
-    wanted = dict.fromkeys(receivers)
-    # So a receiver that was added later is notified, and so is everybody when the firing began in a
-    # replay without receivers.
-    missing = [
-        (start, receiver)
-        for start in begun
-        for receiver in wanted
-        if (start, key(receiver)) not in known
-    ]
+    delivered = {(row.transition_id, key(row.receiver)) for row in connection.execute(stored)}
+    missing = []
+    # This notifies receivers that were added later. It also notifies all receivers of a firing that
+    # began in a replay without receivers.
+    for start, at in started_at.items():
+        for receiver in dict.fromkeys(receivers):
+            if (start, key(receiver)) not in delivered:
+                missing.append(pending_delivery(start, receiver, at))
     if missing:
-        rows = [pending_delivery(start, receiver, begun[start]) for start, receiver in missing]
-        connection.execute(deliveries.insert(), rows)
+        connection.execute(deliveries.insert(), missing)
 
 
 def _receivers_of_starts(
     connection: Connection, changes: Sequence[Transition]
 ) -> dict[str | None, list[str]]:
-    """Receivers with a delivery of the start, by the keys of those of these changes that are no starts."""
+    """Return the receivers of the start, by key, for changes that are not starts themselves."""
     keys = {change.dedup_key for change in changes if change.is_announced and not change.is_start}
+    receivers: dict[str | None, list[str]] = {}
+    if not keys:
+        return receivers
     query = (
         select(transitions.c.dedup_key, deliveries.c.receiver)
         .join(deliveries, deliveries.c.transition_id == transitions.c.id)
         .where(transitions.c.dedup_key.in_(keys - {None}), transitions.c.from_state != State.FIRING)
         .order_by(deliveries.c.id)
     )
-    found: dict[str | None, list[str]] = {}
-    for dedup_key, receiver in connection.execute(query) if keys else ():
-        found.setdefault(dedup_key, []).append(receiver)
-    return found
+    for dedup_key, receiver in connection.execute(query):
+        receivers.setdefault(dedup_key, []).append(receiver)
+    return receivers
 
 
 def _identity(change: Transition) -> tuple[object, ...]:
-    """What no two stored transitions have in common."""
+    """No two stored transitions have the same identity."""
     return *key_of(change), change.slot, change.to_state
 
 
 def _ids_of(connection: Connection, changes: Sequence[Transition]) -> dict[tuple[object, ...], int]:
-    names, slots = {change.comparison for change in changes}, {change.slot for change in changes}
+    """Return ids by identity of the stored transitions of these comparisons and slots."""
+    names = {change.comparison for change in changes}
+    slots = {change.slot for change in changes}
     query = select(transitions).where(
         transitions.c.comparison.in_(names), transitions.c.scheduled_for.in_(slots)
     )

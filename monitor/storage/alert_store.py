@@ -1,7 +1,7 @@
 """SqlAlertStore: alert states and transitions stored outside of runs, and silences.
 
-What people do (acknowledge, resolve, silence, expire) is written on a standby too, as commands write
-it beside a daemon. The leader delivers it. The locks on comparisons keep it apart from runs.
+A standby and commands may store what people do: acknowledge, resolve, silence and expire. The
+leader delivers it. The locks on comparisons separate it from runs.
 """
 
 # ruff: noqa: D102 - the port's docstrings are the contract
@@ -66,7 +66,7 @@ class SqlAlertStore:
         query = select(transitions).order_by(transitions.c.id.desc()).limit(limit)
         if comparison is not None:
             query = query.where(transitions.c.comparison == comparison)
-        return tuple(transition_of_row(row) for row in reversed(self._database.rows(query)))
+        return tuple(map(transition_of_row, reversed(self._database.rows(query))))
 
     def store_states(
         self,
@@ -86,30 +86,28 @@ class SqlAlertStore:
             ended = []
             for change in transitions:
                 state = stored.pop(key_of(change), None)
-                if state is not None and (state.state, state.dedup_key) == (
-                    change.from_state,
-                    change.dedup_key,
-                ):
+                if state is None or state.dedup_key != change.dedup_key:
+                    continue
+                if state.state is change.from_state:
                     ended.append(change)
             if ended:
-                keys = [
+                alerts = [
                     {f"its_{name}": getattr(change, name) for name in KEY_COLUMNS}
                     for change in ended
                 ]
-                connection.execute(_REMOVE_STATE, keys)
+                connection.execute(_REMOVE_STATE, alerts)
             announce(connection, in_free_slots(connection, ended), receivers)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        # States stay what they are: only since when and up to which slot they were judged is moved
-        # back.
-        moved = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
+        # The states stay. Only since when they last, and the slot that judged them, move back.
+        earlier = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
             lock_comparisons(connection, [comparison])
-            for column, earlier in moved.items():
+            for column, instant in earlier.items():
                 late = update(alert_states).where(
                     alert_states.c.comparison == comparison, column > now
                 )
-                connection.execute(late.values({column: earlier}))
+                connection.execute(late.values({column: instant}))
 
     def acknowledge(
         self,
@@ -127,57 +125,58 @@ class SqlAlertStore:
     def resolve(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
     ) -> tuple[Transition, ...]:
-        ended: dict[str, Any] = {"state": State.QUIET, "since": at, "streak": 0}
-        ended |= {"dedup_key": None, "incident": None, "acknowledged_by": None}
-        return self._change(comparison, alerts, ended, State.QUIET, reason, at)
+        values = {
+            "state": State.QUIET,
+            "since": at,
+            "streak": 0,
+            "dedup_key": None,
+            "incident": None,
+            "acknowledged_by": None,
+        }
+        return self._change(comparison, alerts, values, State.QUIET, reason, at)
 
     def _change(
         self,
         comparison: str,
         alerts: Sequence[tuple[str, str]],
-        moved: dict[str, Any],
-        to: State,
+        values: dict[str, Any],
+        to_state: State,
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
         with self._database.write(is_fenced=False) as connection:
-            firing = _lock_firing(connection, comparison, alerts)
-            changing = [
-                (state, new, start)
-                for state, start in firing
-                if (new := replace(state, **moved)) != state
-            ]
-            upsert(connection, [new for _, new, _ in changing], keeps_acknowledgement=False)
-            changes = tuple(
-                _manual_change(start, state, to, reason, at) for state, _, start in changing
-            )
+            states, changes = [], []
+            for state, start in _lock_firing(connection, comparison, alerts):
+                changed = replace(state, **values)
+                if changed != state:
+                    states.append(changed)
+                    changes.append(_manual_change(start, state, to_state, reason, at))
+            upsert(connection, states, keeps_acknowledgement=False)
             announce(connection, changes, ())
-            return changes
+        return tuple(changes)
 
     def accept(self, level: Transition) -> Transition:
         with self._database.write() as connection:
             lock_comparisons(connection, [level.comparison])
             announce(connection, [level], ())
-            found = read_accepted(connection, level.comparison)
-        return next(each for each in found if each.slot == level.slot)
+            accepted = read_accepted(connection, level.comparison)
+        return next(stored for stored in accepted if stored.slot == level.slot)
 
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
+        is_accepted = (
+            transitions.c.comparison == comparison,
+            transitions.c.alert == ACCEPTED,
+            transitions.c.scheduled_for == slot,
+        )
         with self._database.write() as connection:
             lock_comparisons(connection, [comparison])
-            found = next(
-                (each for each in read_accepted(connection, comparison) if each.slot == slot), None
-            )
-            of_it = (
-                transitions.c.comparison == comparison,
-                transitions.c.alert == ACCEPTED,
-                transitions.c.scheduled_for == slot,
-            )
-            connection.execute(delete(transitions).where(*of_it))
-        return found
+            accepted = read_accepted(connection, comparison)
+            connection.execute(delete(transitions).where(*is_accepted))
+        return next((level for level in accepted if level.slot == slot), None)
 
     def add_silence(self, silence: Silence) -> Silence:
         values = to_row(silence, silences)
-        del values["id"]  # the database gives it
+        del values["id"]  # the database numbers silences
         with self._database.write(is_fenced=False) as connection:
             added = connection.execute(silences.insert().values(values))
             (number,) = added.inserted_primary_key or (0,)
@@ -198,7 +197,7 @@ class SqlAlertStore:
 
 
 def read_silences(connection: Connection, *, ending_after: datetime | None) -> tuple[Silence, ...]:
-    """Silences that end later than that, all of them for None, oldest first."""
+    """Return silences that end later than ``ending_after``, oldest first; None selects all."""
     query = select(silences).order_by(silences.c.id)
     if ending_after is not None:
         query = query.where(silences.c.ends_at > ending_after)
@@ -210,15 +209,18 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
 def _lock_firing(
     connection: Connection, comparison: str, alerts: Sequence[tuple[str, str]]
 ) -> list[tuple[AlertState, Transition]]:
-    # Nobody else can move them before the end.
+    """Return the states of these alerts that fire, with the transitions that started them.
+
+    No other transaction can change the states before this one ends.
+    """
     lock_comparisons(connection, {comparison})
-    wanted = set(alerts)
     starts = {start.dedup_key: start for start in read_firing(connection, comparison)}
-    return [
-        (state, starts[state.dedup_key])
-        for state in read_states(connection, comparison, state=State.FIRING)
-        if (state.alert, state.segment) in wanted and state.dedup_key in starts
-    ]
+    wanted = set(alerts)
+    firing = []
+    for state in read_states(connection, comparison, state=State.FIRING):
+        if (state.alert, state.segment) in wanted and state.dedup_key in starts:
+            firing.append((state, starts[state.dedup_key]))
+    return firing
 
 
 def _manual_change(
@@ -226,7 +228,7 @@ def _manual_change(
 ) -> Transition:
     return replace(
         start,
-        # It belongs to no slot, so its time stands in place of the slot.
+        # The change belongs to no slot, so its time replaces the slot.
         slot=at,
         at=at,
         from_state=State.FIRING,

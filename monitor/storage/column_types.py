@@ -1,10 +1,8 @@
-"""Column types: instants, names that stand in keys, free text, documents.
+"""Column types: instants, names that are keys, free text, documents.
 
-What a value looks like in the database, and back.
-
-What a database does not allow in text (U+0000, lone surrogates) is written as an escape that starts
-with U+2400. A name longer than `KEY_BYTES` would not fit into an index: its first `KEY_PREFIX`
-characters, an ellipsis and its SHA-256 are stored.
+Databases do not store U+0000 and lone surrogates. They are written as escapes that start with
+U+2400. A name longer than `KEY_BYTES` would not fit into an index. Its first `KEY_PREFIX`
+characters, an ellipsis and its SHA-256 are stored instead.
 """
 
 # ruff: noqa: D102, ANN401, ARG002 - methods and signatures are those of TypeDecorator
@@ -53,19 +51,21 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that every database stores; different texts stay different."""
-    return text if text.isascii() and "\x00" not in text else _UNSTORABLE.sub(_escape_one, text)
+    """Escape what a database cannot store; different texts stay different."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return _UNSTORABLE.sub(_escape_one, text)
 
 
 def unescape(text: str) -> str:
-    """The text that `escape` was given."""
+    """Return the text that was passed to `escape`."""
     return _ESCAPED.sub(_unescape_one, text) if "\u2400" in text else text
 
 
 def key(name: str) -> str:
-    """The form in which a name is stored and looked up: escaped, and short enough for an index.
+    """Return the form in which a name is stored and looked up: escaped, short enough for an index.
 
-    Its own key once read back.
+    A stored name that was read back has the same key.
     """
     stored = escape(name)
     if len(stored) * 4 <= KEY_BYTES or len(stored.encode()) <= KEY_BYTES:
@@ -75,39 +75,40 @@ def key(name: str) -> str:
 
 
 def keys(names: list[str]) -> list[str]:
-    """`key` of each; costs next to nothing where all are plain ASCII."""
+    """Return the `key` of each name; fast if all names are plain ASCII."""
     joined = "".join(names)
-    if (
-        joined.isascii()
-        and "\x00" not in joined
-        and len(max(names, key=len, default="")) <= KEY_BYTES
-    ):
+    is_plain = joined.isascii() and "\x00" not in joined
+    if is_plain and len(max(names, key=len, default="")) <= KEY_BYTES:
         return names
     return [key(name) for name in names]
 
 
-def _walk(value: object, change: Any) -> object:
-    if type(value) is int:  # most of what is in documents are counts
+def _walk(value: object, convert: Any) -> object:
+    if type(value) is int:  # most values of documents are counts, so they come first
         return value
     if isinstance(value, str):
-        return change(value)
+        return convert(value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None  # JSON has no word for it
+        return value if math.isfinite(value) else None  # JSON has no NaN and no infinity
     if isinstance(value, Mapping):
-        return {change(name): _walk(part, change) for name, part in value.items()}
-    return [_walk(part, change) for part in value] if isinstance(value, (list, tuple)) else value
+        return {convert(name): _walk(part, convert) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_walk(part, convert) for part in value]
+    return value
 
 
 class Instant(TypeDecorator[datetime]):
-    """An aware instant, UTC in and out: timestamptz, on SQLite ISO 8601 text of one width, so that order is time."""
+    """An aware instant, UTC in and out.
+
+    PostgreSQL stores timestamptz. SQLite stores ISO 8601 text of one width, which sorts by time.
+    """
 
     impl = DateTime
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(
-            String(27) if dialect.name == "sqlite" else DateTime(timezone=True)
-        )
+        kind = String(27) if dialect.name == "sqlite" else DateTime(timezone=True)
+        return dialect.type_descriptor(kind)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
         """ValueError for a datetime without time zone, which names no instant."""
@@ -116,11 +117,9 @@ class Instant(TypeDecorator[datetime]):
         if value.tzinfo is None:
             raise ValueError(f"{value.isoformat()} has no time zone; instants are aware")
         utc = value.astimezone(UTC)
-        return (
-            utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-            if dialect.name == "sqlite"
-            else utc
-        )
+        if dialect.name == "sqlite":
+            return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+        return utc
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         if value is None:
@@ -143,12 +142,12 @@ class Words(TypeDecorator[str]):
 
 
 class Name(Words):
-    """A name that stands in keys; compared and sorted by code point on every database."""
+    """A name that is part of a key; every database compares and sorts it by code point."""
 
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        # The order of SQLite and of Python, and the fastest to index.
+        # SQLite and Python sort in this order too, and it is the fastest to index.
         return Text(collation="C") if dialect.name == "postgresql" else Text()
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
@@ -166,7 +165,7 @@ class Document(TypeDecorator[Any]):
         return dialect.type_descriptor(kind)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """Escaped at any depth, null for what is no finite number."""
+        """Escape text at any depth, and store null for numbers that are not finite."""
         return _walk(value, escape)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
@@ -179,25 +178,22 @@ class ArmModels(Document):
     cache_ok = True
 
     def process_bind_param(self, value: Models | None, dialect: Dialect) -> Any:
-        known = {
-            arm: asdict(each) | {"since": each.since and format_instant(each.since)}
-            for arm, each in (value or {}).items()
-        }
-        return super().process_bind_param(known or None, dialect)
+        documents = {}
+        for arm, model in (value or {}).items():
+            since = model.since and format_instant(model.since)
+            documents[arm] = asdict(model) | {"since": since}
+        return super().process_bind_param(documents or None, dialect)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Models | None:
-        found = {
-            Arm(arm): each
-            for arm, each in (super().process_result_value(value, dialect) or {}).items()
-        }
-        return {
-            arm: ArmModel(**each | {"since": each["since"] and read_instant(each["since"])})
-            for arm, each in found.items()
-        } or None
+        models = {}
+        for arm, document in (super().process_result_value(value, dialect) or {}).items():
+            since = document["since"] and read_instant(document["since"])
+            models[Arm(arm)] = ArmModel(**document | {"since": since})
+        return models or None
 
 
 class Number(TypeDecorator[float]):
-    """A float, also one of numpy; NULL for NaN, which is no value."""
+    """A float of Python or numpy; NaN is stored as NULL."""
 
     impl = Double
     cache_ok = True
@@ -207,15 +203,15 @@ class Number(TypeDecorator[float]):
 
 
 class Count(TypeDecorator[int]):
-    """An integer, also one of numpy."""
+    """An integer of Python or numpy."""
 
     impl = Integer
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        # SQLite would store an integer of numpy as bytes.
+        # SQLite would store a numpy integer as bytes.
         return None if value is None else int(value)
 
 
 Id = BigInteger().with_variant(Integer(), "sqlite")
-"""Surrogate keys: 64 bits on both (only INTEGER counts by itself on SQLite)."""
+"""Surrogate keys: 64 bits on both databases. SQLite numbers rows only in an INTEGER column."""

@@ -1,4 +1,4 @@
-"""Translation of drivers' errors into DatabaseError and SchemaError, without their texts, which may hold secrets."""
+"""Drivers' errors as DatabaseError and SchemaError, without their texts, which may have secrets."""
 
 import os
 import re
@@ -20,9 +20,17 @@ from monitor.texts.tls_faults import write_tls_fault
 _T = DatabaseTrouble
 UPGRADE = "run `rankwatch db upgrade`"
 
-# By SQLite's result code: what is wrong and what to do, whether it stays so by itself, and what
-# kind of trouble it is.
-_SQLITE = {
+_Problem = tuple[str, bool, DatabaseTrouble]
+"""What is wrong and what to do, whether retrying is useless, and the kind of trouble."""
+
+_NO_ACCESS = (
+    "cannot be opened, permission denied: give this account access to it",
+    True,
+    _T.DENIED,
+)
+
+# By SQLite's result code.
+_SQLITE: dict[int, _Problem] = {
     sqlite3.SQLITE_BUSY: (
         "is locked by another process: end it, or wait until it has written",
         False,
@@ -36,7 +44,7 @@ _SQLITE = {
     ),
     sqlite3.SQLITE_FULL: ("cannot grow, the disk is full: free some space", False, _T.DISK),
     sqlite3.SQLITE_IOERR: (
-        "cannot be read or written (input/output error): look at the disk and at its free space",
+        "cannot be read or written (input/output error): check the disk and its free space",
         False,
         _T.DISK,
     ),
@@ -46,20 +54,12 @@ _SQLITE = {
         _T.DAMAGED,
     ),
     sqlite3.SQLITE_CORRUPT: ("is damaged: restore it from a backup", True, _T.DAMAGED),
-    sqlite3.SQLITE_PERM: (
-        "cannot be opened, permission denied: give this account access to it",
-        True,
-        _T.DENIED,
-    ),
-    sqlite3.SQLITE_AUTH: (
-        "cannot be opened, permission denied: give this account access to it",
-        True,
-        _T.DENIED,
-    ),
+    sqlite3.SQLITE_PERM: _NO_ACCESS,
+    sqlite3.SQLITE_AUTH: _NO_ACCESS,
 }
 
 # By SQLSTATE or its class (first two characters).
-_POSTGRES = {
+_POSTGRES: dict[str, _Problem] = {
     "28P01": ("refused the password: correct the user or password in `database:`", True, _T.DENIED),
     "28": (
         "refused this user: correct the user in `database:` or the server's pg_hba.conf",
@@ -76,53 +76,68 @@ _POSTGRES = {
         True,
         _T.DENIED,
     ),
-    "2BP01": ("holds what a view or another object is made of: drop that first", True, _T.OTHER),
-    "25P03": ("ended a transaction that stood still: try again", False, _T.CONFLICT),
+    "2BP01": (
+        "has a view or another object that depends on this: drop that object first",
+        True,
+        _T.OTHER,
+    ),
+    "25P03": ("ended a transaction that was idle for too long: try again", False, _T.CONFLICT),
     "25006": (
         "is read-only (a standby?): name the primary server in `database:`",
         False,
         _T.READ_ONLY,
     ),
     "42P07": (
-        "has a table of this name already, made elsewhere at this moment: try again",
+        "has a table of this name that was created at the same time: try again",
         False,
         _T.CONFLICT,
     ),
-    "53100": ("has no disk space left: free some", False, _T.DISK),
+    "53100": ("has no disk space left: free some space", False, _T.DISK),
     "53300": (
-        "takes no more connections: raise max_connections or close others",
+        "accepts no more connections: raise max_connections or close other connections",
         False,
         _T.OVERLOADED,
     ),
-    "53": ("is out of resources: look at the server's log", False, _T.OVERLOADED),
-    "55000": ("changes this table elsewhere at this moment: try again", False, _T.LOCKED),
+    "53": ("is out of resources: read the server's log", False, _T.OVERLOADED),
+    "55000": ("is changing this table at this moment: try again", False, _T.LOCKED),
     "55P03": ("is locked by another transaction: try again", False, _T.LOCKED),
-    "57": ("is starting, stopping or ended the statement: try again", False, _T.UNREACHABLE),
+    "57": ("is starting, is stopping or ended the statement: try again", False, _T.UNREACHABLE),
     "08": (
-        "broke the connection: see that the server runs and can be reached",
+        "closed the connection: check that the server runs and can be reached",
         False,
         _T.UNREACHABLE,
     ),
-    "40": ("gave way to another transaction: try again", False, _T.CONFLICT),
-    "XX": ("reports an internal error: look at the server's log", False, _T.DAMAGED),
+    "40": (
+        "rolled the transaction back in favour of another one: try again",
+        False,
+        _T.CONFLICT,
+    ),
+    "XX": ("reports an internal error: read the server's log", False, _T.DAMAGED),
 }
 
 _READ_ONLY_DISK = (
-    "lies on a file system that is read-only, where not even reading works: mount "
-    "it writable, or copy the file"
+    "cannot be used on a read-only file system: mount it writable, or copy the file",
+    True,
+    _T.READ_ONLY,
 )
 _PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
-_DROPPED = "drops a partition of scores at this moment: try again"
+_PARTITION_DROPPED = (
+    "is dropping a partition of scores at this moment: try again",
+    False,
+    _T.CONFLICT,
+)
 _AWAY = (
-    "cannot be reached: see that the server runs and that host and port in `database:` are right"
+    "cannot be reached: check that the server runs, and host and port in `database:`",
+    False,
+    _T.UNREACHABLE,
 )
 
 
 @contextmanager
 def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
-    """Turn errors of the database below this point into DatabaseError.
+    """Raise a DatabaseError in place of a database's error.
 
-    ``driver`` is the base of what its driver raises.
+    ``driver`` is the base class of the errors that its driver raises.
     """
     try:
         yield
@@ -134,53 +149,53 @@ def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
         msg = f"{describe(url)}: every connection of the pool is in use: try again"
         raise DatabaseError(msg, permanent=False, trouble=_T.OVERLOADED) from None
     except StatementError as error:
-        raise (
-            error.orig or error
-        ) from None  # a value that its column refuses, a naive datetime say, is our caller's fault
+        # The caller passed a value that the column refuses, such as a naive datetime.
+        raise (error.orig or error) from None
     except SQLAlchemyError as error:
         msg = (
-            f"{describe(url)}: {type(error).__name__}: this is a fault of the program, please "
+            f"{describe(url)}: {type(error).__name__}: this is a fault of rankwatch: please "
             "report it"
         )
         raise DatabaseError(msg) from error
 
 
 def translate(error: BaseException | None, url: URL) -> DatabaseError:
-    """The error to raise in place of what the driver raised."""
-    return _of_sqlite(error, url) if isinstance(error, sqlite3.Error) else _of_postgres(error, url)
+    """Return the error to raise in place of the driver's error."""
+    if isinstance(error, sqlite3.Error):
+        problem = _sqlite_problem(error, url)
+    else:
+        problem = _postgres_problem(error)
+    if problem is None:
+        return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
+    what, permanent, trouble = problem
+    return DatabaseError(f"{describe(url)} {what}", permanent=permanent, trouble=trouble)
 
 
-def _of_sqlite(error: sqlite3.Error, url: URL) -> DatabaseError:
+def _sqlite_problem(error: sqlite3.Error, url: URL) -> _Problem | None:
+    """None if tables or columns are missing."""
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     if code == sqlite3.SQLITE_CANTOPEN:
-        return _cannot_open(url)
+        return _problem_of_opening(file_of(url) or Path())
     if code == sqlite3.SQLITE_READONLY and _is_read_only(file_of(url)):
-        return DatabaseError(f"{describe(url)} {_READ_ONLY_DISK}", trouble=_T.READ_ONLY)
+        return _READ_ONLY_DISK
     if code in _SQLITE:
-        what, permanent, trouble = _SQLITE[code]
-        return DatabaseError(f"{describe(url)} {what}", permanent=permanent, trouble=trouble)
+        return _SQLITE[code]
+    # SQLite has no code of its own for these.
     if str(error).startswith(("no such table", "no such column", "table ")):
-        return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
-    return _unforeseen(error, url)
+        return None
+    return _unforeseen(error, getattr(error, "sqlite_errorname", type(error).__name__))
 
 
-def _cannot_open(url: URL) -> DatabaseError:
-    file = file_of(url) or Path()
+def _problem_of_opening(file: Path) -> _Problem:
     if not file.parent.is_dir():
-        return DatabaseError(
-            f"{describe(url)} cannot be opened: its directory does not exist: create it",
-            trouble=_T.DENIED,
-        )
-    if file.is_dir():
-        return DatabaseError(
-            f"{describe(url)} cannot be opened: it is a directory: name a file", trouble=_T.DENIED
-        )
-    if _is_read_only(file):
-        return DatabaseError(f"{describe(url)} {_READ_ONLY_DISK}", trouble=_T.READ_ONLY)
-    return DatabaseError(
-        f"{describe(url)} cannot be opened: give this account access to the file and its directory",
-        trouble=_T.DENIED,
-    )
+        advice = "its directory does not exist: create it"
+    elif file.is_dir():
+        advice = "it is a directory: name a file"
+    elif _is_read_only(file):
+        return _READ_ONLY_DISK
+    else:
+        advice = "give this account access to the file and its directory"
+    return f"cannot be opened: {advice}", True, _T.DENIED
 
 
 def _is_read_only(file: Path | None) -> bool:
@@ -190,30 +205,30 @@ def _is_read_only(file: Path | None) -> bool:
         return False
 
 
-def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
-    words = str(error)
+def _postgres_problem(error: BaseException | None) -> _Problem | None:
+    """None if tables or columns are missing."""
     state = sqlstate_of(error) or ""
-    if state == "42P01" and _PARTITION.search(words):
-        return DatabaseError(f"{describe(url)} {_DROPPED}", permanent=False, trouble=_T.CONFLICT)
+    if state == "42P01" and _PARTITION.search(str(error)):
+        return _PARTITION_DROPPED
     if state in {"42P01", "42703", "3F000"}:
-        return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
-    found = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
-    if found is not None:
-        return DatabaseError(f"{describe(url)} {found[0]}", permanent=found[1], trouble=found[2])
-    if error is not None and not state and (fault := find_tls_fault(error)) is not None:
+        return None
+    if not state:
+        return _problem_of_connecting(error)
+    problem = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
+    return problem or _unforeseen(error, f"SQLSTATE {state}")
+
+
+def _problem_of_connecting(error: BaseException | None) -> _Problem:
+    fault = None if error is None else find_tls_fault(error)
+    if fault is not None:
         what = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))
-        return DatabaseError(f"{describe(url)} {what}", permanent=False, trouble=_T.UNREACHABLE)
-    if not state and type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
-        return DatabaseError(f"{describe(url)} {_AWAY}", permanent=False, trouble=_T.UNREACHABLE)
-    return _unforeseen(error, url, state)
+        return what, False, _T.UNREACHABLE
+    if type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
+        return _AWAY
+    return _unforeseen(error, type(error).__name__)
 
 
-def _unforeseen(error: BaseException | None, url: URL, state: str = "") -> DatabaseError:
+def _unforeseen(error: BaseException | None, code: str) -> _Problem:
     if error is not None:
         note_error(error)
-    code = (
-        f"SQLSTATE {state}" if state else getattr(error, "sqlite_errorname", type(error).__name__)
-    )
-    return DatabaseError(
-        f"{describe(url)} refused a statement ({code}): the database's log says more"
-    )
+    return f"refused a statement ({code}): read the database's log", True, _T.OTHER

@@ -1,4 +1,4 @@
-"""Database URLs: parsing them, and naming the database without its secrets."""
+"""Database URLs: parse them, and name the database without its secrets."""
 
 from pathlib import Path
 
@@ -22,11 +22,10 @@ _FORMS = "use sqlite:///path/to/file.db or postgresql://user:password@host/datab
 def parse_url(url: SecretStr | str) -> URL:
     """Read a database's URL.
 
-    ConfigError when it names none that can be used. The message never shows the URL.
+    ConfigError if rankwatch cannot use it. The message never shows the URL.
     """
-    text = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
-        parsed = make_url(text)
+        parsed = make_url(url.get_secret_value() if isinstance(url, SecretStr) else url)
         require_whole_password(parsed)
     except (ArgumentError, ValueError):
         raise ConfigError(
@@ -36,7 +35,7 @@ def parse_url(url: SecretStr | str) -> URL:
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:
         raise ConfigError(
-            f"database: {parsed.drivername!r} is not a database that rankwatch knows: {_FORMS}"
+            f"database: {parsed.drivername!r} is not a database that rankwatch supports: {_FORMS}"
         )
     if driver.startswith("sqlite") and file_of(parsed) is None:
         msg = (
@@ -48,28 +47,27 @@ def parse_url(url: SecretStr | str) -> URL:
 
 
 def absolute_url(url: SecretStr, base: Path) -> SecretStr:
-    """The URL, with the file of a SQLite database at its place below ``base`` where its path is relative; see `parse_url`."""
+    """Return the URL; a relative path of a SQLite file is below ``base``. See `parse_url`."""
     parsed = parse_url(url)
     file = file_of(parsed)
     if file is None:
         return url
-    place = parsed.set(drivername="sqlite", database=str(base / file.expanduser()))
-    return SecretStr(place.render_as_string(hide_password=False))
+    absolute = parsed.set(drivername="sqlite", database=str(base / file.expanduser()))
+    return SecretStr(absolute.render_as_string(hide_password=False))
 
 
 def file_of(url: URL) -> Path | None:
-    """The file of a SQLite database; None where there is none."""
-    is_file = url.drivername.startswith("sqlite") and url.database and url.database != ":memory:"
-    return (
-        Path(url.database)
-        if is_file and url.database and not url.database.startswith("file:")
-        else None
-    )
+    """Return the file of a SQLite database; None for another database or one in memory."""
+    path = url.database
+    if not url.drivername.startswith("sqlite") or not path or path == ":memory:":
+        return None
+    return None if path.startswith("file:") else Path(path)
 
 
 def describe(url: URL) -> str:
-    """The database as messages name it: its file, or host, port and database name."""
-    if (file := file_of(url)) is not None:
+    """Name the database in a message: its file, or its name, host and port; no secrets."""
+    file = file_of(url)
+    if file is not None:
         return f"SQLite database {file}"
-    place = url.host or url.query.get("host") or "the local socket"
-    return f"PostgreSQL database {url.database or '(default)'} at {place}:{url.port or 5432}"
+    host = url.host or url.query.get("host") or "the local socket"
+    return f"PostgreSQL database {url.database or '(default)'} at {host}:{url.port or 5432}"

@@ -33,7 +33,7 @@ from monitor.storage.transactions import LEADING, Database, is_current
 
 _INSTALLATION = "installation"
 
-# Names that only transactions under a lease have, and only while they last; see `LeaseFence`.
+# Only transactions under a lease have these application names, see `LeaseFence`.
 _END_OLDER = text(
     "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname "
     "= current_database() AND usename = current_user AND pid <> pg_backend_pid() AND "
@@ -43,8 +43,8 @@ _END_OLDER = text(
 
 
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
-    """The lease of this database, for one daemon."""
-    # Over a connection of its own: renewing must not wait for one behind runs.
+    """Return the lease of this database for one daemon."""
+    # It has its own connections, so that a renewal never waits for those of runs.
     file = file_of(url)
     if file is not None:
         return SqliteLeases(Database(url), FileLock(file=file, holder=holder))
@@ -60,28 +60,24 @@ class PostgresLeases:
     lasts: timedelta
 
     def acquire(self) -> Lease | Occupied:
-        # Waits for at most one commit of the epoch before.
+        # Waits for at most one commit of the earlier epoch.
         with self.database.read() as connection:
-            before, standing = read_lease(connection)
-        if standing is not None:
-            return standing
+            before, occupied = read_lease(connection)
+        if occupied is not None:
+            return occupied
         with self.database.write() as connection:
             epoch = _take(connection, self.holder, self.lasts)
             if epoch is not None:
                 return Lease(holder=self.holder, epoch=epoch, before=before)
-            _, standing = read_lease(connection)
-        return standing or Occupied(holder="another daemon", epoch=0, free_in_s=0.0)
+            _, occupied = read_lease(connection)
+        return occupied or Occupied(holder="another daemon", epoch=0, free_in_s=0.0)
 
     def renew(self, lease: Lease) -> bool:
-        # One that ran out is renewed too, as long as nobody has taken it.
+        # An expired lease is renewed too, if nobody has taken it.
         with self.database.write() as connection:
             until = _now(connection) + literal(self.lasts, Interval)
-            return (
-                connection.execute(
-                    update(leases).where(is_current(lease)).values(expires_at=until)
-                ).rowcount
-                == 1
-            )
+            renewal = update(leases).where(is_current(lease)).values(expires_at=until)
+            return connection.execute(renewal).rowcount == 1
 
     def release(self, lease: Lease) -> None:
         with self.database.write() as connection:
@@ -95,13 +91,13 @@ class PostgresLeases:
 
 @dataclass(frozen=True, slots=True)
 class SqliteLeases:
-    """Port ``Leases`` over SQLite: the holder of the lock leads, and nobody stands by."""
+    """Port ``Leases`` over SQLite: the holder of the file lock leads, and there is no standby."""
 
     database: Database
     lock: FileLock
 
     def acquire(self) -> Lease | Occupied:
-        # DatabaseError, permanent, naming the holder when another process has the lock.
+        # A permanent DatabaseError names the holder if another process has the lock.
         self.lock.take()
         self.database.pin()
         with self.database.write() as connection:
@@ -110,7 +106,7 @@ class SqliteLeases:
         return Lease(holder=self.lock.holder, epoch=epoch or 0, before=before)
 
     def renew(self, lease: Lease) -> bool:
-        # Nothing is written: only looked whether lock, file and epoch are still ours.
+        # This writes nothing. It checks that lock, file and epoch are still ours.
         self.lock.take()
         with self.database.read() as connection:
             return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
@@ -124,65 +120,68 @@ class SqliteLeases:
 
 
 def installation_of(connection: Connection, *, create: bool) -> str:
-    """This database's random id, kept as the holder of a lease that nobody can take.
+    """Return this database's random id, stored as the holder of a lease that nobody can take.
 
-    Empty before ``create`` has given one.
+    Empty if the database has no id and ``create`` is False.
     """
     if create:
-        made = {
+        values = {
             "name": _INSTALLATION,
             "epoch": 0,
             "holder": secrets.token_hex(16),
             "acquired_at": _now(connection),
         }
-        connection.execute(insert(connection, leases).values(made).on_conflict_do_nothing())
+        connection.execute(insert(connection, leases).values(values).on_conflict_do_nothing())
     return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION)) or ""
 
 
 def terminate_older_epochs(database: Database, epoch: int) -> None:
-    """End the transactions under older epochs that are open still."""
+    """End the open transactions of older epochs."""
     if database.is_sqlite:
         return
-    # Of a frozen daemon they would keep their locks. Nothing is lost, they could not be committed
-    # any more; where the server does not permit it, they end by their own limit.
+    # A frozen daemon would keep its locks. Its transactions cannot be committed, so nothing is
+    # lost. If the server does not permit to end them, they end by their own time limit.
     with suppress(DatabaseError), database.write() as connection:
         connection.execute(_END_OLDER, {"epoch": epoch})
 
 
 def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
-    """Who holds or held the lease on PostgreSQL, and for how long they still do if it is not renewed; None for nobody."""
+    """Return the last holder of the lease on PostgreSQL, and who holds it now.
+
+    None if nobody ever held it, or holds it now.
+    """
     left = func.extract("epoch", leases.c.expires_at - func.clock_timestamp())
     row = connection.execute(
         select(leases.c.holder, leases.c.epoch, left.label("left")).where(leases.c.name == LEADING)
     ).one_or_none()
-    if row is None or row.left is None or row.left <= 0:
-        return (row.holder if row else None), None
+    if row is None:
+        return None, None
+    if row.left is None or row.left <= 0:
+        return row.holder, None
     return row.holder, Occupied(holder=row.holder, epoch=row.epoch, free_in_s=float(row.left))
 
 
 def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
-    """Take the lease if it is free, for ever where ``lasts`` is None.
+    """Take the lease if it is free, without end if ``lasts`` is None.
 
-    The epoch, None when it is not free.
+    Returns the new epoch; None if the lease is not free.
     """
     now = _now(connection)
-    until: Any = None if lasts is None else now + literal(lasts, Interval)
-    held = {"holder": holder, "acquired_at": now, "expires_at": until}
-    first = insert(connection, leases).values(name=LEADING, epoch=1, **held)
-    is_free = (
-        None if lasts is None else or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
-    )
-    taken = first.on_conflict_do_update(
-        index_elements=[leases.c.name], set_={"epoch": leases.c.epoch + 1, **held}, where=is_free
+    until: Any = None
+    is_free = None
+    if lasts is not None:
+        until = now + literal(lasts, Interval)
+        is_free = or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
+    values = {"holder": holder, "acquired_at": now, "expires_at": until}
+    first = insert(connection, leases).values(name=LEADING, epoch=1, **values)
+    values["epoch"] = leases.c.epoch + 1
+    take = first.on_conflict_do_update(
+        index_elements=[leases.c.name], set_=values, where=is_free
     ).returning(leases.c.epoch)
-    epoch: int | None = connection.execute(taken).scalar()
-    return epoch
+    return connection.execute(take).scalar()
 
 
 def _now(connection: Connection) -> ColumnElement[Any]:
-    is_text = is_sqlite(connection)
-    return (
-        func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant())
-        if is_text
-        else func.clock_timestamp()
-    )
+    if is_sqlite(connection):
+        return func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant())
+    return func.clock_timestamp()

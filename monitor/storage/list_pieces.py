@@ -1,9 +1,9 @@
-"""Kept lists as rows of ``kept_lists``, each a piece of one arm's lists: storing, reading, and which are still needed."""
+"""Kept lists as rows of ``kept_lists``, each a piece of one arm's lists."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import (
     Connection,
@@ -12,7 +12,6 @@ from sqlalchemy import (
     and_,
     delete,
     exists,
-    false,
     func,
     or_,
     select,
@@ -35,7 +34,7 @@ HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs
 
 
 def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
-    """Arm, number and bytes of every piece; none without lists."""
+    """Return arm, number and bytes of every piece; nothing for None."""
     if lists is None:
         return ()
     from monitor.storage import list_parquet
@@ -46,27 +45,28 @@ def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
 def store_lists(
     connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]
 ) -> None:
-    """Insert a run's lists, and delete earlier ones that neither alerts nor labels wait for.
+    """Insert a run's lists, and delete earlier lists that neither alerts nor labels need.
 
-    Call it once states are stored.
+    Call it after the alert states are stored.
     """
+    # Without pieces the comparison's last lists are an earlier run's.
+    if not pieces:
+        return
     for arm, part, payload in pieces:
         connection.execute(
             kept_lists.insert().values(
                 run_id=result.claim.run_id, arm=arm, part=part, payload=payload
             )
         )
-    # Without pieces the last run looked back at is an earlier one.
-    if pieces:
-        is_earlier = and_(
-            runs.c.comparison == result.claim.comparison, runs.c.scheduled_for < result.claim.slot
-        )
-        superseded = runs_with_unneeded_lists(None, result.finished_at).where(is_earlier)
-        connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
+    is_earlier = and_(
+        runs.c.comparison == result.claim.comparison, runs.c.scheduled_for < result.claim.slot
+    )
+    superseded = runs_with_unneeded_lists(None, result.finished_at).where(is_earlier)
+    connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
 
 
 def read_lists(database: Database, run_id: int) -> KeptLists | None:
-    """The lists of the run, None when it kept none; DatabaseError when they cannot be read."""
+    """Return the lists of the run; None if it kept none; DatabaseError if they are damaged."""
     query = (
         select(kept_lists.c.arm, kept_lists.c.payload)
         .where(kept_lists.c.run_id == run_id)
@@ -90,56 +90,45 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
 
 
 def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:
-    """Both lists of one user of the run.
+    """Return both lists of one user of the run; None if they are not stored.
 
-    None where they were not kept. Of the pieces, which are large, few are read whole.
+    Pieces are large, so only the last bytes of each are read, and then those that may match.
     """
     from monitor.storage import list_parquet
 
-    of_run, arm, part = kept_lists.c.run_id == run_id, kept_lists.c.arm, kept_lists.c.part
-    end = func.substr(
-        kept_lists.c.payload, func.length(kept_lists.c.payload) - list_parquet.END_BYTES + 1
-    )
-    ends = connection.execute(
-        select(arm, part, type_coerce(end, LargeBinary)).where(of_run).order_by(part)
-    ).all()
-    found: dict[Arm, tuple[str, ...]] = {}
-    for of_arm, number, its_end in ends:
-        if of_arm in found or not list_parquet.may_hold(its_end, user):
+    arm, part, payload = kept_lists.c.arm, kept_lists.c.part, kept_lists.c.payload
+    is_run = kept_lists.c.run_id == run_id
+    end = func.substr(payload, func.length(payload) - list_parquet.END_BYTES + 1)
+    ends = select(arm, part, type_coerce(end, LargeBinary)).where(is_run).order_by(part)
+    items_by_arm: dict[Arm, tuple[str, ...]] = {}
+    for piece_arm, number, last_bytes in connection.execute(ends).all():
+        if piece_arm in items_by_arm or not list_parquet.may_contain(last_bytes, user):
             continue
-        payload = connection.scalar(
-            select(kept_lists.c.payload).where(of_run, arm == of_arm, part == number)
-        )
-        if payload is not None and (items := list_parquet.find_user(payload, user)) is not None:
-            found[of_arm] = items
-    return (
-        UserLists(baseline=found[Arm.BASELINE], candidate=found[Arm.CANDIDATE])
-        if len(found) == len(Arm)
-        else None
-    )
+        piece = select(payload).where(is_run, arm == piece_arm, part == number)
+        items = list_parquet.find_user(connection.execute(piece).scalar_one(), user)
+        if items is not None:
+            items_by_arm[piece_arm] = items
+    if len(items_by_arm) < len(Arm):
+        return None
+    return UserLists(baseline=items_by_arm[Arm.BASELINE], candidate=items_by_arm[Arm.CANDIDATE])
 
 
 def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:
-    """The newest ok run of an earlier slot that kept its lists."""
-    found: int | None = connection.scalar(
-        newest_ok(comparison, runs.c.scheduled_for < before, HAS_LISTS).limit(1)
-    )
-    return found
+    """Return the id of the newest ok run of an earlier slot whose lists are stored."""
+    is_earlier = runs.c.scheduled_for < before
+    return connection.scalar(newest_ok(comparison, is_earlier, HAS_LISTS).limit(1))
 
 
 def onset_of(connection: Connection, comparison: str) -> datetime | None:
-    """Since when alerts on drift of the comparison have been in breach.
+    """Return when the first of the comparison's drift alerts left the quiet state.
 
-    None while all are quiet.
+    None if all are quiet.
     """
-    return cast(
-        "datetime | None",
-        connection.scalar(_onset().where(alert_states.c.comparison == comparison)),
-    )
+    return connection.scalar(_onset().where(alert_states.c.comparison == comparison))
 
 
 def _onset() -> Select[Any]:
-    # A condition, such as missing users, may last for months and says nothing against the lists.
+    # A condition, such as missing users, may last for months without any fault in the lists.
     conditions = select(transitions.c.alert).where(
         transitions.c.metric == METRIC_LABELS[RuleKind.CONDITION]
     )
@@ -148,10 +137,14 @@ def _onset() -> Select[Any]:
 
 
 def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[tuple[int]]:
-    """Settled runs whose lists can be deleted.
+    """Select settled runs whose lists can be deleted.
 
-    Those older than ``before``, and those that are neither a comparison's newest ok run, nor the
-    newest one from before its alerts that last, nor wait for relevance.
+    All lists of slots before ``before`` can be deleted. Without ``before``, or of later slots, some
+    lists stay:
+
+    - those of the comparison's newest ok run with lists
+    - those of the newest such run before the alerts that last
+    - those of runs that wait for relevance
     """
     later = runs.alias("later")
     newest = select(func.max(later.c.scheduled_for)).where(
@@ -170,10 +163,10 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
         runs.c.scheduled_for < newest.correlate(runs).scalar_subquery(),
         runs.c.scheduled_for.is_distinct_from(former),
     )
-    # Relevance may still arrive, or arrive again where the slot is run again.
+    # Relevance may still arrive, or arrive again if the slot is run again.
     waits = and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)
-    is_past = or_(
-        false() if before is None else runs.c.scheduled_for < before, and_(is_superseded, ~waits)
-    )
+    is_unneeded = and_(is_superseded, ~waits)
+    if before is not None:
+        is_unneeded = or_(runs.c.scheduled_for < before, is_unneeded)
     is_settled = and_(runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
-    return select(runs.c.id).where(is_settled, HAS_LISTS, is_past)
+    return select(runs.c.id).where(is_settled, HAS_LISTS, is_unneeded)

@@ -1,4 +1,4 @@
-"""SqlMaintenance: the database's state and size, who may write to it, and whether its clock may decide what is old."""
+"""SqlMaintenance: the database's state and size, who may write to it, and when to delete data."""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
@@ -25,17 +25,14 @@ from monitor.storage.tables.run_tables import daily, runs
 from monitor.storage.transactions import Database, LeaseFence
 
 CONFIRMED_AFTER = timedelta(days=2)
-"""A daemon stores runs under a wrong clock within minutes: only slots at least so old confirm what the clock says."""
+"""Only slots at least so old confirm a clock, as a daemon stores runs under a wrong clock too."""
 LONGEST_GAP = timedelta(days=8)
-"""How long before that the newest of these slots may lie.
-
-For schedules rarer than weekly, twice their interval.
-"""
+"""The newest of these slots may be so much older. Schedules rarer than weekly have more time."""
 
 _SKEW = timedelta(hours=1)
 _ADVICE = (
-    "correct the clock; if it is right, old rows are deleted again once runs have been "
-    "stored for two days"
+    "correct the clock; if it is right, rankwatch deletes old rows again once it has stored runs "
+    "for two days"
 )
 
 _TAKEN_OVER = (
@@ -69,21 +66,18 @@ _NAMES = {
 TABLES: Mapping[DataKind, tuple[Table, ...]] = {
     kind: tuple(metadata.tables[name] for name in names) for kind, names in _NAMES.items()
 }
-"""The tables of each kind; the runs that hold any are counted in the first."""
+"""The tables of each kind. A run has data of a kind if it has rows in the first table."""
 
 
 class SqlMaintenance:
-    """Port Maintenance over SQLAlchemy Core, and what the daemon does to a database beyond it."""
+    """Port Maintenance over SQLAlchemy Core, and what else the daemon does to a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._sizes: Mapping[DataKind, int] = {}
 
     def prepare(self, *, create: bool) -> None:
-        """Require a schema that fits.
-
-        With ``create`` a database without our tables gets them first.
-        """
+        """Check that the schema fits; ``create`` first creates missing tables."""
         if create:
             schema_version.create(self._database)
         self.ping()
@@ -102,23 +96,21 @@ class SqlMaintenance:
         self._database.fence = LeaseFence()
 
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
-        """Write under this lease from now on, while it is held, else LeaseLostError.
+        """Write under this lease from now on, and take over claims and leases of earlier epochs.
 
-        Returns abandoned runs by comparison.
-
-        First claims and leases of earlier epochs are taken over. ``patience``: how long a
-        transaction may be idle.
+        ``patience``: how long a transaction may be idle. Returns numbers of abandoned runs by
+        comparison. LeaseLostError if another daemon has taken the lease.
         """
-        # From here on a file put in its place is not written.
+        # From here on rankwatch refuses to write to a replaced file.
         self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         leases.terminate_older_epochs(self._database, lease.epoch)
         is_older = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
-        left = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
+        abandoned = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
         taken = (
             update(runs)
             .where(is_older)
-            .values(claimed_until=None, attempt=runs.c.attempt + 1, **left)
+            .values(claimed_until=None, attempt=runs.c.attempt + 1, **abandoned)
         )
         with self._database.write() as connection:
             if lease.before is not None:
@@ -128,13 +120,15 @@ class SqlMaintenance:
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         with self._database.read() as connection:
-            if (doubt := doubt_about(connection, now)) is not None:
-                return Pruned(refused=doubt)
-        pruned, by_kind = prune(self._database, cutoffs, now), Counter[DataKind]()
-        kinds = {table.name: kind for kind, tables in TABLES.items() for table in tables}
-        for table, count in pruned.rows.items():
-            by_kind[kinds[table]] += count
-        return replace(pruned, by_kind=dict(by_kind))
+            doubt = doubt_about(connection, now)
+        if doubt is not None:
+            return Pruned(refused=doubt)
+        pruned = prune(self._database, cutoffs, now)
+        by_kind = Counter[DataKind]()
+        for kind, tables in TABLES.items():
+            for table in tables:
+                by_kind[kind] += pruned.rows.get(table.name, 0)
+        return replace(pruned, by_kind=dict(+by_kind))
 
     def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
         if anew or not self._sizes:
@@ -143,21 +137,26 @@ class SqlMaintenance:
         return self._sizes
 
     def measure(self) -> DatabaseSize:
-        """Everything that `rankwatch db size` prints."""
+        """Return everything that `rankwatch db size` prints."""
         with self._database.read() as connection:
-            found = bytes_by_kind(connection)
-            is_free = is_sqlite(connection)
+            sizes = bytes_by_kind(connection)
+            free_bytes = 0
+            if is_sqlite(connection):
+                free_bytes = _pragma(connection, "freelist_count") * _pragma(
+                    connection, "page_size"
+                )
             return DatabaseSize(
-                used_bytes=sum(found.values()),
-                free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size")
-                if is_free
-                else 0,
-                kinds=tuple(_kind(connection, kind, found[kind]) for kind in DataKind),
+                used_bytes=sum(sizes.values()),
+                free_bytes=free_bytes,
+                kinds=tuple(_kind(connection, kind, sizes[kind]) for kind in DataKind),
             )
 
 
 def doubt_about(connection: Connection, now: datetime) -> str | None:
-    """Why ``now`` must not decide what is old, None where it is confirmed: what a clock years ahead deletes stays gone."""
+    """Explain why ``now`` must not decide what is old; None if it is confirmed.
+
+    A clock that is years ahead would delete data that nobody can restore.
+    """
     if not is_sqlite(connection):
         server = connection.execute(select(func.clock_timestamp())).scalar_one()
         if now - server > _SKEW:
@@ -167,53 +166,54 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
             )
     confirming = _newest_slots(connection, now - CONFIRMED_AFTER)
     if not confirming:
-        # Without any slot that is old enough nothing is old, and every clock will do.
+        # Without a slot that is old enough, nothing is old enough to be deleted.
         return None
     gap = max(LONGEST_GAP, 2 * (confirming[0] - confirming[-1]))
     if now - CONFIRMED_AFTER - confirming[0] <= gap:
         return None
-    said = (
+    return (
         f"this machine's clock says {format_instant(now)}, and before that no run is newer "
-        f"than {format_instant(confirming[0])}"
+        f"than {format_instant(confirming[0])}: {_ADVICE}"
     )
-    return f"{said}: {_ADVICE}"
 
 
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
+    """Return the two newest slots, newest first; without runs the newest day of the roll-up."""
     slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
-    found = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
-    # Where no run is left the newest day that was rolled up counts.
-    newest_day = (
-        None
-        if found
-        else connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
-    )
-    return found if newest_day is None else [newest_day]
+    newest = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
+    if newest:
+        return newest
+    day = connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
+    return [] if day is None else [day]
 
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
-    """Bytes on disk of each kind, indexes included.
-
-    On SQLite without the room that is free inside the file.
-    """
-    if is_sqlite(connection):
-        return _sqlite_bytes(connection)
-    return {
-        kind: sum(bytes_of(connection, table.name) for table in tables)
-        for kind, tables in TABLES.items()
-    }
+    """Return bytes on disk of each kind, with indexes, without free pages of a SQLite file."""
+    is_file = is_sqlite(connection)
+    bytes_of_table = _sqlite_bytes_of if is_file else bytes_of
+    sizes = dict.fromkeys(TABLES, 0)
+    for kind, tables in TABLES.items():
+        if kind is DataKind.SCORES and is_file:
+            continue
+        for table in tables:
+            sizes[kind] += bytes_of_table(connection, table.name)
+    if is_file:
+        # Scores have the pages that no other table uses: to count them would read most of the file.
+        pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
+        used_bytes = pages * _pragma(connection, "page_size")
+        sizes[DataKind.SCORES] = max(0, used_bytes - sum(sizes.values()))
+    return sizes
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    """How many runs hold rows of the kind, and the slot of the oldest.
+    """Count the runs with data of the kind, and find the oldest slot.
 
-    Of days likewise, of alerts the oldest transition.
+    Days and alerts have no runs: the oldest day or transition is the oldest slot.
     """
     table = TABLES[kind][0]
     if table in (alert_states, daily):
-        oldest = connection.scalar(
-            select(func.min(daily.c.day if table is daily else transitions.c.scheduled_for))
-        )
+        slot = daily.c.day if table is daily else transitions.c.scheduled_for
+        oldest = connection.scalar(select(func.min(slot)))
         return KindSize(kind=kind, used_bytes=used, runs=0, oldest=oldest)
     query = select(func.count(), func.min(runs.c.scheduled_for))
     if table is not runs:
@@ -226,22 +226,9 @@ def _pragma(connection: Connection, name: str) -> int:
     return int(connection.execute(text(f"PRAGMA {name}")).scalar_one())
 
 
-def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
-    # Scores fill most of the pages: they are what is left over, so that they need not be read.
+def _sqlite_bytes_of(connection: Connection, table: str) -> int:
     pages = text(
         "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE AND name IN (SELECT "
         "name FROM sqlite_master WHERE tbl_name = :table)"
     )
-    found = {
-        kind: sum(
-            int(connection.execute(pages, {"table": table.name}).scalar_one()) for table in tables
-        )
-        for kind, tables in TABLES.items()
-        if kind is not DataKind.SCORES
-    }
-    # Scores have the pages that no other table fills: counting their own would read most of the
-    # file.
-    pages_used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
-    return {
-        DataKind.SCORES: max(0, pages_used * _pragma(connection, "page_size") - sum(found.values()))
-    } | found
+    return int(connection.execute(pages, {"table": table}).scalar_one())

@@ -67,15 +67,15 @@ _REMOVED = "the receiver was removed from the configuration"
 _LONGEST_LEASE = timedelta(minutes=10)
 _LONGEST_HELD = timedelta(minutes=2)
 _LONGEST_PAUSE = timedelta(hours=2)
-"""More than anybody leases, holds or puts off a delivery for."""
+"""No delivery is leased, held or put off for so long."""
 _RETRIED_FOR = timedelta(days=1)
-"""How long an end that was refused for good is retried when the configuration changes."""
+"""How long after a final refusal a changed configuration still retries an end."""
 _OUTCOMES = 50_000
-"""Of how many outcomes, the newest, the last success and error of receivers are looked up."""
+"""Newest outcomes among which the last success and error of each receiver are searched."""
 _EXAMPLES = 2
-"""Users whose lists a message shows where no explanation names any."""
+"""Users whose lists a message shows if no explanation names users."""
 _IN_TURN = (case((deliveries.c.message_key.is_(None), 1), else_=0), deliveries.c.message_key)
-"""What may have arrived comes first, message by message: a message is repeated whole."""
+"""Deliveries that may have arrived come first, message by message: a message is repeated whole."""
 _GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
 _IS_WAITING = deliveries.c.status.in_(WAITING)
 _COLUMNS = (
@@ -118,7 +118,7 @@ class SqlOutbox:
                 deliveries.c.id.in_([row.delivery_id for row in rows]), is_free
             )
             connection.execute(leased.values(leased_by=owner, leased_until=until))
-        return tuple(_delivery(row) for row in sorted(rows, key=lambda row: row.id))
+        return tuple(map(_delivery, sorted(rows, key=lambda row: row.id)))
 
     def firing_snapshot(
         self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
@@ -126,58 +126,56 @@ class SqlOutbox:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
-            asked = [*changes, *firing]
-            known = _known_rows(connection, receiver, comparison, asked)
+            alerts = [*changes, *firing]
+            sent = _sent_rows(connection, receiver, comparison, alerts)
+            keys = [change.dedup_key for change in alerts if change.dedup_key]
             silences = read_silences(connection, ending_after=now)
             return FiringSnapshot(
                 firing=firing,
-                delivered=frozenset(row.dedup_key for row in known if row.to_state == State.FIRING),
-                told=_told(known),
+                delivered=frozenset(row.dedup_key for row in sent if row.to_state == State.FIRING),
+                told=_starts_after_ends(sent),
                 acknowledged=frozenset(
-                    each.dedup_key for each in states if each.dedup_key and each.acknowledged_by
+                    state.dedup_key for state in states if state.dedup_key and state.acknowledged_by
                 ),
                 silences=tuple(silence for silence in silences if silence.is_active(now)),
-                refused=_refused(
-                    connection, comparison, [each.dedup_key for each in asked if each.dedup_key]
-                ),
+                refused=_refused(connection, comparison, keys),
             )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        is_it = (runs.c.comparison == comparison, runs.c.scheduled_for == slot)
+        run = select(runs.c.id, runs.c.models).where(
+            runs.c.comparison == comparison, runs.c.scheduled_for == slot
+        )
         with self._database.read() as connection:
-            run_id, models = connection.execute(
-                select(runs.c.id, runs.c.models).where(*is_it)
-            ).first() or (None, None)
-            if run_id is None:
+            row = connection.execute(run).first()
+            if row is None:
                 return Briefing()
-            explanation = explanations_of(connection, [run_id]).get(run_id)
-            shown = explanation.examples if explanation else ()
-            if not shown:
-                worst = [
-                    each
-                    for each in evidence_of(connection, run_id)
-                    if each.kind is EvidenceKind.WORST
-                ]
-                shown = tuple(
-                    ExampleLists(user=each.user, baseline=each.baseline, candidate=each.candidate)
-                    for each in worst[:_EXAMPLES]
+            explanation = explanations_of(connection, [row.id]).get(row.id)
+            examples = explanation.examples if explanation else ()
+            if not examples:
+                # The worst users come first.
+                evidence = evidence_of(connection, row.id)[:_EXAMPLES]
+                examples = tuple(
+                    ExampleLists(user=user.user, baseline=user.baseline, candidate=user.candidate)
+                    for user in evidence
+                    if user.kind is EvidenceKind.WORST
                 )
-        return Briefing(explanation=explanation, examples=shown, models=write_models(models, slot))
+        models = write_models(row.models, slot)
+        return Briefing(explanation=explanation, examples=examples, models=models)
 
     def mark_sending(
         self, sending: Sequence[Delivery], *, message_key: str, owner: str, until: datetime
     ) -> None:
-        is_sent = deliveries.c.id.in_([each.id for each in sending])
+        is_sent = deliveries.c.id.in_([delivery.id for delivery in sending])
         marked = (
             update(deliveries).where(is_sent).values(may_be_known=True, message_key=message_key)
         )
-        receivers = {each.receiver for each in sending}
-        leased = and_(
+        receivers = {delivery.receiver for delivery in sending}
+        is_leased = and_(
             deliveries.c.receiver.in_(receivers), deliveries.c.leased_by == owner, _IS_WAITING
         )
         with self._database.write() as connection:
             connection.execute(marked)
-            connection.execute(update(deliveries).where(leased).values(leased_until=until))
+            connection.execute(update(deliveries).where(is_leased).values(leased_until=until))
 
     def record(self, *notifications: Notification) -> None:
         with self._database.write() as connection:
@@ -192,12 +190,12 @@ class SqlOutbox:
             .order_by(transitions.c.id)
             .limit(limit)
         )
-        return tuple(_delivery(row) for row in self._database.rows(query))
+        return tuple(map(_delivery, self._database.rows(query)))
 
     def schedule_repetition(
         self, repeated: Sequence[Delivery], *, at: datetime, message_key: str | None
     ) -> None:
-        ids = [each.id for each in repeated]
+        ids = [delivery.id for delivery in repeated]
         is_repeated = and_(deliveries.c.id.in_(ids), deliveries.c.repeat_at.is_not(None))
         with self._database.write() as connection:
             moved = update(deliveries).where(is_repeated)
@@ -210,30 +208,24 @@ class SqlOutbox:
         starts = _select(transitions).join(alert_states, IS_LASTING_START).where(is_sent)
         ends = _select(transitions).where(is_sent, IS_END, deliveries.c.settled_at >= ended_since)
         with self._database.read() as connection:
-            found = {
-                row.id: transition_of_row(row)
-                for query in (starts, ends)
-                for row in connection.execute(query)
-            }
-        return tuple(found[number] for number in sorted(found))
+            rows = [*connection.execute(starts), *connection.execute(ends)]
+        return tuple(map(transition_of_row, sorted(rows, key=lambda row: row.id)))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
-        is_known = deliveries.c.receiver.in_(list(receivers))
+        is_configured = deliveries.c.receiver.in_(list(receivers))
         starts = _select(deliveries.c.id).join(alert_states, IS_LASTING_START)
-        lately = and_(
+        is_recent = and_(
             deliveries.c.status == DeliveryStatus.DEAD,
             deliveries.c.settled_at >= now - _RETRIED_FOR,
         )
-        refused = (
-            starts.where(is_known, deliveries.c.status.in_(_GIVEN_UP)),
-            _select(deliveries.c.id).where(is_known, lately, IS_END),
-        )
-        again = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
+        refused_starts = starts.where(is_configured, deliveries.c.status.in_(_GIVEN_UP))
+        refused_ends = _select(deliveries.c.id).where(is_configured, is_recent, IS_END)
+        pending = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
         with self._database.write() as connection:
-            ids = [number for query in refused for number in connection.scalars(query)]
-            for some in chunks(ids):
+            ids = [*connection.scalars(refused_starts), *connection.scalars(refused_ends)]
+            for chunk in chunks(ids):
                 connection.execute(
-                    update(deliveries).where(deliveries.c.id.in_(some)).values(again)
+                    update(deliveries).where(deliveries.c.id.in_(chunk)).values(pending)
                 )
         return len(ids)
 
@@ -241,17 +233,19 @@ class SqlOutbox:
         removed = select(deliveries.c.id).where(
             _IS_WAITING, deliveries.c.receiver.not_in(list(known))
         )
-        dead: dict[str, Any] = {
-            "status": DeliveryStatus.DEAD,
-            "reason": _REMOVED,
-            "next_attempt_at": None,
-        }
         with self._database.write() as connection:
-            ids = list(connection.scalars(removed))
-            record_outcomes(
-                connection, [Notification(delivery_id=each, at=now, **dead) for each in ids]
-            )
-        return len(ids)
+            outcomes = [
+                Notification(
+                    delivery_id=number,
+                    status=DeliveryStatus.DEAD,
+                    reason=_REMOVED,
+                    at=now,
+                    next_attempt_at=None,
+                )
+                for number in connection.scalars(removed)
+            ]
+            record_outcomes(connection, outcomes)
+        return len(outcomes)
 
     def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
         query = _select(*_COLUMNS)
@@ -285,7 +279,8 @@ class SqlOutbox:
             select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         )
         status, reason = newest.c.status, newest.c.reason
-        # What joined an incident without a message has a reason. What was not tried has none.
+        # A delivery that joined an incident without a message has a reason. One that was not tried
+        # has none.
         is_success = and_(status == DeliveryStatus.SENT, reason.is_(None))
         is_failed = status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
         is_error = and_(is_failed, reason.is_not(None), reason != _REMOVED)
@@ -303,12 +298,13 @@ class SqlOutbox:
             )
         )
         records: dict[str, ReceiverRecord] = {}
-        for receiver, status_of, at, why in rows:
-            record = records.get(receiver, ReceiverRecord())
-            if status_of is DeliveryStatus.SENT:
-                records[receiver] = replace(record, last_success=at)
+        for row in rows:
+            record = records.get(row.receiver, ReceiverRecord())
+            if row.status is DeliveryStatus.SENT:
+                record = replace(record, last_success=row.attempted_at)
             else:
-                records[receiver] = replace(record, last_error=at, reason=why)
+                record = replace(record, last_error=row.attempted_at, reason=row.reason)
+            records[row.receiver] = record
         return records
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
@@ -325,68 +321,68 @@ class SqlOutbox:
         return {row[0]: row[1] for row in self._database.rows(query)}
 
 
-def record_outcomes(connection: Connection, found: Sequence[Notification]) -> None:
-    """Store the outcomes and move the deliveries, but those that another attempt has settled meanwhile."""
-    stored = _lock(connection, [each.delivery_id for each in found])
-    if missing := {note.delivery_id for note in found} - stored.keys():
-        raise DatabaseError(
-            f"no delivery {min(missing)} to record a notification for: it was deleted by hand"
-        )
-    moves = [(stored[note.delivery_id], note) for note in found]
-    # The number of statements does not grow with the deliveries: a run may have a thousand, and on
-    # SQLite all others wait.
-    if news := [
-        to_row(note, notifications, attempted_at=note.at)
-        for row, note in moves
-        if _is_news(row, note)
-    ]:
+def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
+    """Store the outcomes, and move the deliveries that no other attempt has settled meanwhile."""
+    stored = _lock(connection, [outcome.delivery_id for outcome in outcomes])
+    news, moves, refused = [], [], []
+    for outcome in outcomes:
+        row = stored.get(outcome.delivery_id)
+        if row is None:
+            raise DatabaseError(
+                f"no delivery {outcome.delivery_id} to record a notification for: it was deleted "
+                "by hand"
+            )
+        if _is_news(row, outcome):
+            news.append(to_row(outcome, notifications, attempted_at=outcome.at))
+        if row.status in WAITING:
+            moves.append(_moved(outcome))
+            if outcome.fallback:
+                refused.append((row.transition_id, outcome.fallback, outcome.at))
+    # The number of statements does not grow with the deliveries. A run may have a thousand of them,
+    # and on SQLite all other writers wait.
+    if news:
         connection.execute(notifications.insert(), news)
-    if waiting := [(row, note) for row, note in moves if row.status in WAITING]:
-        connection.execute(_MOVE, [_moved(note) for _, note in waiting])
-    _deliver_to_fallbacks(
-        connection,
-        [(row.transition_id, note.fallback, note.at) for row, note in waiting if note.fallback],
-    )
+    if moves:
+        connection.execute(_MOVE, moves)
+    if refused:
+        _deliver_to_fallbacks(connection, refused)
 
 
 def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
-    columns = (
-        deliveries.c.id,
-        deliveries.c.transition_id,
-        deliveries.c.status,
-        deliveries.c.reason,
+    query: Select[Any] = (
+        select(
+            deliveries.c.id,
+            deliveries.c.transition_id,
+            deliveries.c.status,
+            deliveries.c.reason,
+        )
+        .order_by(deliveries.c.id)
+        .with_for_update()
     )
     locked: dict[int, Row[Any]] = {}
-    # Locked in one order, so that no two wait for each other.
-    for some in chunks(sorted(ids)):
-        query: Select[Any] = (
-            select(*columns)
-            .where(deliveries.c.id.in_(some))
-            .order_by(deliveries.c.id)
-            .with_for_update()
-        )
-        locked |= {row.id: row for row in connection.execute(query)}
+    # All transactions lock rows in the same order, so that no two wait for each other.
+    for chunk in chunks(sorted(ids)):
+        rows = connection.execute(query.where(deliveries.c.id.in_(chunk)))
+        locked |= {row.id: row for row in rows}
     return locked
 
 
-def _is_news(row: Row[Any], note: Notification) -> bool:
-    return (row.status, row.reason) != (
-        note.status,
-        note.reason,
-    ) or note.status is DeliveryStatus.SENT
+def _is_news(row: Row[Any], outcome: Notification) -> bool:
+    is_same = row.status is outcome.status and row.reason == outcome.reason
+    return not is_same or outcome.status is DeliveryStatus.SENT
 
 
-def _moved(note: Notification) -> dict[str, object]:
+def _moved(outcome: Notification) -> dict[str, object]:
     return {
-        "moved_id": note.delivery_id,
-        "tried": int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
-        "status": note.status,
-        "reason": note.reason,
-        "next_attempt_at": note.next_attempt_at or note.at,
-        "settled_at": None if note.status in WAITING else note.at,
-        "repeat_at": note.repeat_at,
-        "may_be_known": note.may_be_known,
-        "message_key": note.message_key,
+        "moved_id": outcome.delivery_id,
+        "tried": int(outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "next_attempt_at": outcome.next_attempt_at or outcome.at,
+        "settled_at": None if outcome.status in WAITING else outcome.at,
+        "repeat_at": outcome.repeat_at,
+        "may_be_known": outcome.may_be_known,
+        "message_key": outcome.message_key,
         "leased_by": None,
         "leased_until": None,
     }
@@ -395,23 +391,23 @@ def _moved(note: Notification) -> dict[str, object]:
 def _deliver_to_fallbacks(
     connection: Connection, refused: Sequence[tuple[int, str, datetime]]
 ) -> None:
-    if not refused:
-        return
-    again = [
-        {"its_transition": number, "fallback": receiver, "due_at": at}
-        for number, receiver, at in refused
-    ]
-    # Also where they were routed past these before.
+    """Deliver each transition to a fallback receiver, from the instant on."""
+    again, fresh = [], []
+    for number, receiver, at in refused:
+        again.append({"its_transition": number, "fallback": receiver, "due_at": at})
+        fresh.append(pending_delivery(number, receiver, at))
+    # The routes may have dropped the fallback's delivery before.
     connection.execute(_DELIVER_AGAIN, again)
-    fresh = [pending_delivery(number, receiver, at) for number, receiver, at in refused]
     connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), fresh)
 
 
 def end_leases(connection: Connection, owner: str) -> None:
-    """End the leases of an owner who can record nothing any more."""
-    # What he sent and did not record is sent again.
-    leased = and_(_IS_WAITING, deliveries.c.leased_by == owner)
-    connection.execute(update(deliveries).where(leased).values(leased_by=None, leased_until=None))
+    """End the leases of a process that can record nothing any more."""
+    # Another process sends again what the owner sent and did not record.
+    is_leased = and_(_IS_WAITING, deliveries.c.leased_by == owner)
+    connection.execute(
+        update(deliveries).where(is_leased).values(leased_by=None, leased_until=None)
+    )
 
 
 def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
@@ -423,22 +419,19 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
 
 
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:
-    """The comparison whose delivery to the receiver is due longest, but those that somebody is delivering."""
+    """Return the comparison whose delivery is due longest, without those being delivered now."""
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
     due = _select(transitions.c.comparison).where(
         is_waiting, _is_due(now), ~_is_leased(now), transitions.c.comparison.not_in(leased)
     )
-    found: str | None = connection.scalar(
-        due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)
-    )
-    return found
+    return connection.scalar(due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1))
 
 
 def _is_being_delivered(
     connection: Connection, receiver: str, comparison: str, now: datetime
 ) -> bool:
-    # Nothing newer must overtake it.
+    # A newer delivery must not overtake it.
     lock_comparisons(connection, {comparison})
     leased = _select(deliveries.c.id).where(
         deliveries.c.receiver == receiver,
@@ -451,7 +444,7 @@ def _is_being_delivered(
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
     is_untried = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.attempts == 0)
-    # Put off for longer than anything ever is: by a clock that was set back since.
+    # A delivery is put off for longer than rankwatch ever does if a clock was set back.
     is_held_too_long = and_(
         deliveries.c.status == DeliveryStatus.HELD,
         deliveries.c.next_attempt_at > now + _LONGEST_HELD,
@@ -466,71 +459,67 @@ def _is_due(now: datetime) -> ColumnElement[bool]:
 
 def _is_leased(now: datetime) -> ColumnElement[bool]:
     ends_at = func.coalesce(deliveries.c.leased_until, now)
-    # A lease that ends later than any can is one of a clock that was set back since.
+    # A lease that ends too late was taken before a clock was set back.
     return and_(ends_at > now, ends_at <= now + _LONGEST_LEASE)
 
 
-def _known_rows(
-    connection: Connection, receiver: str, comparison: str, changes: Iterable[Transition]
+def _sent_rows(
+    connection: Connection, receiver: str, comparison: str, changes: Sequence[Transition]
 ) -> list[Row[Any]]:
-    """Starts and ends that the receiver was sent or may know, of these firings and their incidents, as they were stored."""
-    is_known = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
+    """Return starts and ends that the receiver was sent or may have got, in order of storing.
+
+    They are those of the changes' firings and incidents.
+    """
+    is_sent = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
     query = _select(transitions, deliveries.c.status, deliveries.c.settled_at).where(
         deliveries.c.receiver == receiver,
         transitions.c.comparison == comparison,
-        is_known,
+        is_sent,
         or_(IS_START, IS_END),
     )
-    found: dict[int, Row[Any]] = {}
-    for column, name in (
-        (transitions.c.dedup_key, "dedup_key"),
-        (transitions.c.incident, "incident"),
-    ):
-        for some in chunks({getattr(each, name) for each in changes} - {None}):
-            found |= {row.id: row for row in connection.execute(query.where(column.in_(some)))}
-    return [found[number] for number in sorted(found)]
+    keys = {change.dedup_key for change in changes} - {None}
+    incidents = {change.incident for change in changes} - {None}
+    rows: dict[int, Row[Any]] = {}
+    for column, names in (transitions.c.dedup_key, keys), (transitions.c.incident, incidents):
+        for chunk in chunks(names):
+            rows |= {row.id: row for row in connection.execute(query.where(column.in_(chunk)))}
+    return [rows[number] for number in sorted(rows)]
 
 
-def _told(known: Sequence[Row[Any]]) -> tuple[Transition, ...]:
-    """The starts among these that were sent since the receiver was sent the end of their incident, in the order of sending."""
-    settled = (
-        row for row in known if row.status == DeliveryStatus.SENT and row.incident is not None
-    )
-    sent = sorted(settled, key=lambda row: row.settled_at)
-    ended = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
-    return tuple(
-        transition_of_row(row)
-        for row in sent
-        if row.to_state == State.FIRING
-        and (row.incident not in ended or row.settled_at > ended[row.incident])
-    )
+def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
+    """Return starts that were sent after the last sent end of their incident, as they were sent."""
+    sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
+    sent.sort(key=lambda row: row.settled_at)
+    ended_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
+    starts = []
+    for row in sent:
+        end = ended_at.get(row.incident)
+        if row.to_state == State.FIRING and (end is None or row.settled_at > end):
+            starts.append(transition_of_row(row))
+    return tuple(starts)
 
 
 def _refused(
     connection: Connection, comparison: str, keys: Iterable[str]
 ) -> frozenset[tuple[str, str]]:
-    """Receivers that refused the start of one of these firings for good, each with the firing's key."""
+    """Return receivers that refused the start of a firing for good, each with the firing's key."""
     query = _select(deliveries.c.receiver, transitions.c.dedup_key).where(
         transitions.c.comparison == comparison, deliveries.c.status == DeliveryStatus.DEAD, IS_START
     )
-    rows = (
-        row
-        for some in chunks(keys)
-        for row in connection.execute(query.where(transitions.c.dedup_key.in_(some)))
-    )
-    return frozenset((row.receiver, row.dedup_key) for row in rows)
+    refused: set[tuple[str, str]] = set()
+    for chunk in chunks(keys):
+        for row in connection.execute(query.where(transitions.c.dedup_key.in_(chunk))):
+            refused.add((row.receiver, row.dedup_key))
+    return frozenset(refused)
 
 
 def _delivery(row: Row[Any]) -> Delivery:
-    told = {
-        "id": row.delivery_id,
-        "transition_id": row.id,
-        "transition": transition_of_row(row),
-        "reason": row.last_reason,
-    }
     return from_row(
         Delivery,
         row,
-        **told,
+        id=row.delivery_id,
+        transition_id=row.id,
+        transition=transition_of_row(row),
+        reason=row.last_reason,
         next_attempt_at=row.next_attempt_at if row.status in WAITING else None,
     )

@@ -1,4 +1,4 @@
-"""SqlPageStore: what pages read, each by an index."""
+"""SqlPageStore: the queries of pages, each of which uses an index."""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
@@ -44,10 +44,11 @@ from monitor.storage.alert_states import IS_END, IS_START, transition_of_row
 from monitor.storage.column_types import unescape
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
-from monitor.storage.rows import from_row, is_sqlite
+from monitor.storage.rows import from_row, from_rows, is_sqlite
 from monitor.storage.run_results import coverage_of, explanations_of, newest_ok
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import (
+    PLACES,
     evidence,
     expectations,
     metrics,
@@ -82,80 +83,81 @@ class SqlPageStore:
         self, series: SeriesKey, *, alert: str | None, since: datetime, until: datetime, most: int
     ) -> tuple[SeriesPoint, ...]:
         comparison, metric, segment = series
-        measured = and_(
+        is_measured = and_(
             summaries.c.run_id == runs.c.id,
             summaries.c.segment == segment,
             summaries.c.metric == metric,
         )
-        of_segment = and_(expectations.c.run_id == runs.c.id, expectations.c.segment == segment)
-        expected = and_(of_segment, expectations.c.alert == (alert or ""))
-        query: Select[Any] = (
-            select(
-                *(
-                    runs.c.id,
-                    runs.c.scheduled_for,
-                    runs.c.status,
-                    summaries.c.mean,
-                    summaries.c.standard_error,
-                    summaries.c.n,
-                ),
-                *(expectations.c.expected, expectations.c.bound, expectations.c.opposite_bound),
-                *(runs.c.config_hash, runs.c.k, runs.c.models),
-            )
-            .outerjoin(summaries, measured)
-            .outerjoin(expectations, expected)
-            .order_by(runs.c.scheduled_for)
+        is_expected = and_(
+            expectations.c.run_id == runs.c.id,
+            expectations.c.segment == segment,
+            expectations.c.alert == (alert or ""),
         )
         is_wanted = and_(
             runs.c.comparison == comparison,
             _IS_FINISHED,
             runs.c.scheduled_for.between(since, until),
         )
-        number, total = func.row_number().over(order_by=runs.c.scheduled_for), func.count().over()
-        # Not as a join, for which PostgreSQL starts processes that take longer than these look-ups.
-        mean = select(summaries.c.mean).where(measured).scalar_subquery()
-        found = select(runs.c.id, mean.label("mean"), number.label("number"), total.label("total"))
-        return tuple(
-            map(
-                _point,
-                self._database.rows(
-                    query.where(runs.c.id.in_(_lowest(found.where(is_wanted), most)))
-                ),
+        # This is no join: PostgreSQL would start processes for it, which take longer than these
+        # look-ups.
+        mean = select(summaries.c.mean).where(is_measured).scalar_subquery()
+        candidates = select(
+            runs.c.id,
+            mean.label("mean"),
+            func.row_number().over(order_by=runs.c.scheduled_for).label("number"),
+            func.count().over().label("total"),
+        ).where(is_wanted)
+        query: Select[Any] = (
+            select(
+                runs.c.id,
+                runs.c.scheduled_for,
+                runs.c.status,
+                summaries.c.mean,
+                summaries.c.standard_error,
+                summaries.c.n,
+                expectations.c.expected,
+                expectations.c.bound,
+                expectations.c.opposite_bound,
+                runs.c.config_hash,
+                runs.c.k,
+                runs.c.models,
             )
+            .outerjoin(summaries, is_measured)
+            .outerjoin(expectations, is_expected)
+            .where(runs.c.id.in_(_lowest(candidates, most)))
+            .order_by(runs.c.scheduled_for)
         )
+        return tuple(map(_point, self._database.rows(query)))
 
     def histograms(
         self, run_ids: Sequence[int], metric: str, segment: str
     ) -> Mapping[int, Histogram]:
-        columns = (
+        query = select(
+            summaries.c.run_id,
             summaries.c.histogram_low,
             summaries.c.histogram_high,
             summaries.c.histogram_counts,
-        )
-        is_wanted = and_(
+        ).where(
             summaries.c.run_id.in_(run_ids),
             summaries.c.segment == segment,
             summaries.c.metric == metric,
         )
-        found = self._database.rows(select(summaries.c.run_id, *columns).where(is_wanted))
         return {
             run_id: Histogram(low=low, high=high, counts=tuple(counts))
-            for run_id, low, high, counts in found
+            for run_id, low, high, counts in self._database.rows(query)
         }
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
         with self._database.read() as connection:
-            return {
-                run_id: each.all
-                for run_id, each in coverage_of(connection, run_ids, segment=segment).items()
-            }
+            by_run = coverage_of(connection, run_ids, segment=segment)
+        return {run_id: coverage.all for run_id, coverage in by_run.items()}
 
     def segments(
         self, comparison: str, metric: str, *, until: datetime, runs: int
     ) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
             ids = connection.scalars(_newest_ok(comparison, until, runs)).all()[::-1]
-            # Each name comes once a run: it is taken as it is stored, and read once.
+            # Each run repeats all names, so names are unescaped later, once each.
             stored = type_coerce(summaries.c.segment, Text)
             query = select(summaries.c.run_id, stored, summaries.c.mean, summaries.c.n)
             is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
@@ -168,14 +170,14 @@ class SqlPageStore:
             means[segment][run_id] = mean
             if run_id == ids[-1]:
                 users[unescape(segment)] = n
-        return tuple(
-            SegmentMeans(
-                segment=(name := unescape(segment)),
-                users=users.get(name, 0),
-                means=tuple(of_run.values()),
+        segments: list[SegmentMeans] = []
+        for stored_name, by_run in means.items():
+            segment = unescape(stored_name)
+            of_runs = tuple(by_run.values())
+            segments.append(
+                SegmentMeans(segment=segment, users=users.get(segment, 0), means=of_runs)
             )
-            for segment, of_run in means.items()
-        )
+        return tuple(segments)
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
         query = select(summaries.c.segment, summaries.c.metric, summaries.c.mean).where(
@@ -190,41 +192,38 @@ class SqlPageStore:
     def changes(
         self, comparison: str, segment: str | None, *, since: datetime, until: datetime
     ) -> tuple[FiringChange, ...]:
-        is_start, key = (
-            transitions.c.to_state == State.FIRING,
-            func.coalesce(transitions.c.incident, transitions.c.dedup_key),
-        )
+        is_start = transitions.c.to_state == State.FIRING
+        key = func.coalesce(transitions.c.incident, transitions.c.dedup_key)
         columns = (transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for)
-        query = select(*columns, is_start.label("is_start"), key.label("key")).where(
-            transitions.c.comparison == comparison,
-            transitions.c.scheduled_for.between(since, until),
-            is_start != (transitions.c.from_state == State.FIRING),
+        query = (
+            select(*columns, is_start.label("is_start"), key.label("key"))
+            .where(
+                transitions.c.comparison == comparison,
+                transitions.c.scheduled_for.between(since, until),
+                is_start != (transitions.c.from_state == State.FIRING),
+            )
+            .order_by(transitions.c.id)
         )
         if segment is not None:
             query = query.where(transitions.c.segment == segment)
-        return tuple(
-            from_row(FiringChange, row)
-            for row in self._database.rows(query.order_by(transitions.c.id))
-        )
+        return from_rows(FiringChange, self._database.rows(query))
 
     def user_scores(
         self, comparison: str, user: str, *, until: datetime, runs: int
     ) -> tuple[UserRun, ...]:
-        with self._database.read() as connection:
-            rows = connection.execute(
-                _scores_of_user(connection, comparison, user, until, runs)
-            ).all()
         by_slot: dict[datetime, dict[str, float | None]] = defaultdict(dict)
-        for row in rows:
-            by_slot[row.scheduled_for][row.name] = getattr(row, f"v{row.place}")
+        with self._database.read() as connection:
+            query = _scores_of_user(connection, comparison, user, until, runs)
+            for row in connection.execute(query):
+                by_slot[row.scheduled_for][row.name] = getattr(row, f"v{row.place}")
         return tuple(UserRun(slot=slot, scores=by_slot[slot]) for slot in sorted(by_slot))
 
     def user_lists(self, run_id: int, user: str) -> UserLists | None:
-        is_it = and_(evidence.c.run_id == run_id, evidence.c.user_id == user)
+        query = select(evidence.c.baseline, evidence.c.candidate).where(
+            evidence.c.run_id == run_id, evidence.c.user_id == user
+        )
         with self._database.read() as connection:
-            row = connection.execute(
-                select(evidence.c.baseline, evidence.c.candidate).where(is_it)
-            ).first()
+            row = connection.execute(query).first()
             if row is not None:
                 return UserLists(baseline=tuple(row.baseline), candidate=tuple(row.candidate))
             return lists_of_user(connection, run_id, user)
@@ -233,50 +232,51 @@ class SqlPageStore:
         self, comparison: str, user: str, slot: datetime
     ) -> tuple[datetime | None, UserLists | None]:
         with self._database.read() as connection:
-            former = last_run_with_lists(
-                connection, comparison, min(slot, onset_of(connection, comparison) or slot)
-            )
-            found = None if former is None else lists_of_user(connection, former, user)
-            at = (
-                connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former))
-                if found
-                else None
-            )
-        return at, found
+            onset = onset_of(connection, comparison) or slot
+            former = last_run_with_lists(connection, comparison, min(slot, onset))
+            lists = None if former is None else lists_of_user(connection, former, user)
+            if lists is None:
+                return None, None
+            query = select(runs.c.scheduled_for).where(runs.c.id == former)
+            return connection.scalar(query), lists
 
     def incident(self, key: str) -> IncidentHistory:
-        is_of_it = or_(transitions.c.incident == key, transitions.c.dedup_key == key)
-        log = (
-            deliveries.c.receiver,
-            notifications.c.attempted_at,
-            notifications.c.status,
-            notifications.c.reason,
+        is_of_incident = or_(transitions.c.incident == key, transitions.c.dedup_key == key)
+        changes = (
+            select(transitions)
+            .where(is_of_incident)
+            .order_by(transitions.c.id)
+            .limit(_MOST_TRANSITIONS)
         )
-        sent = (
-            select(transitions.c.id, *log)
+        log = (
+            select(
+                transitions.c.id,
+                deliveries.c.receiver,
+                notifications.c.attempted_at,
+                notifications.c.status,
+                notifications.c.reason,
+            )
             .join(deliveries, transitions.c.id == deliveries.c.transition_id)
             .join(notifications, notifications.c.delivery_id == deliveries.c.id)
-            .where(is_of_it)
+            .where(is_of_incident)
             .order_by(notifications.c.id)
         )
-        changes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        # One attempt delivers several transitions: their places are collected by attempt.
+        places_by_attempt: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         with self._database.read() as connection:
-            found = connection.execute(
-                select(transitions)
-                .where(is_of_it)
-                .order_by(transitions.c.id)
-                .limit(_MOST_TRANSITIONS)
-            ).all()
-            places = {row.id: place for place, row in enumerate(found)}
-            for number, *attempt in connection.execute(sent):
-                changes[tuple(attempt)] += [places[number]] if number in places else []
-        attempts = (
-            Attempt(receiver=receiver, at=at, status=status, reason=reason, changes=tuple(of_it))
-            for (receiver, at, status, reason), of_it in changes.items()
+            rows = connection.execute(changes).all()
+            places = {row.id: place for place, row in enumerate(rows)}
+            for number, *attempt in connection.execute(log):
+                delivered = places_by_attempt[tuple(attempt)]
+                if number in places:
+                    delivered.append(places[number])
+        attempts = tuple(
+            Attempt(
+                receiver=receiver, at=at, status=status, reason=reason, changes=tuple(delivered)
+            )
+            for (receiver, at, status, reason), delivered in places_by_attempt.items()
         )
-        return IncidentHistory(
-            transitions=tuple(map(transition_of_row, found)), attempts=tuple(attempts)
-        )
+        return IncidentHistory(transitions=tuple(map(transition_of_row, rows)), attempts=attempts)
 
     def incidents(
         self, wanted: IncidentFilter, *, is_firing: bool, before: int | None, limit: int
@@ -304,7 +304,7 @@ class SqlPageStore:
         query = select(transitions).where(or_(IS_START, IS_END)).order_by(transitions.c.id)
         with self._database.read() as connection:
             rows = [*connection.execute(query.where(transitions.c.incident.in_(keys)))]
-            # Firings that were stored before there were incidents.
+            # Versions without incidents stored these firings.
             alone = {*keys} - {row.incident for row in rows}
             if alone:
                 rows += connection.execute(query.where(transitions.c.dedup_key.in_(alone)))
@@ -316,7 +316,7 @@ def _is_start(change: FromClause) -> ColumnElement[bool]:
 
 
 def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
-    """What the first start of an incident must fulfil."""
+    """Return conditions on the first start of an incident."""
     conditions: list[ColumnElement[bool]] = []
     if wanted.comparison is not None:
         conditions.append(transitions.c.comparison == wanted.comparison)
@@ -331,22 +331,25 @@ def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
     if wanted.text:
         change = transitions.alias()
         columns = (change.c.alert, change.c.segment, change.c.reason, change.c.explanation)
-        holds_text = [each.icontains(wanted.text, autoescape=True) for each in columns]
-        conditions.append(_has(change, or_(*holds_text)))
+        matches = [column.icontains(wanted.text, autoescape=True) for column in columns]
+        conditions.append(_has(change, or_(*matches)))
     return conditions
 
 
 def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether the incident has such a change."""
+    """Return whether the incident has such a change."""
     of_incident = exists().where(change.c.incident == transitions.c.incident, *conditions)
-    # A firing without an incident is found by itself. Two look-ups by an index are quicker than OR.
+    # A firing without an incident matches its own row. Two look-ups by an index are faster than OR.
     same = exists().where(change.c.id == transitions.c.id, *conditions)
     return or_(same, of_incident)
 
 
-def _lowest(found: Select[Any], most: int) -> Select[Any]:
-    """Ids of at most so many runs: the newest, and of each group of neighbours the one without a mean, or with the lowest."""
-    run = found.subquery().c
+def _lowest(candidates: Select[Any], most: int) -> Select[Any]:
+    """Select at most so many runs: the newest one, and one of each group of neighbours.
+
+    That is the group's run without a mean, or with the lowest mean.
+    """
+    run = candidates.subquery().c
     group = case(
         (run.number == run.total, -1),
         else_=(run.number - 1) // ((run.total + most - 3) // (most - 1)),
@@ -368,10 +371,7 @@ def _newest_ok(comparison: str, until: datetime, most: int) -> Select[Any]:
 def _scores_of_user(
     connection: Connection, comparison: str, user: str, until: datetime, most: int
 ) -> Select[Any]:
-    """A row a run and metric.
-
-    By the key of ``scores``, so that each run costs one lookup a part.
-    """
+    """Select a row for each run and metric: one look-up in ``scores`` for each run and part."""
     newest = _newest_ok(comparison, until, most).subquery()
     is_users = and_(
         scores.c.run_id == score_places.c.run_id,
@@ -379,16 +379,11 @@ def _scores_of_user(
         scores.c.user_id == user,
     )
     if not is_sqlite(connection):
-        is_users = and_(
-            is_users, scores.c.day == utc_day(runs.c.scheduled_for)
-        )  # one partition, not each
+        # With the day PostgreSQL reads one partition only.
+        is_users = and_(is_users, scores.c.day == utc_day(runs.c.scheduled_for))
+    values = [scores.c[f"v{place}"] for place in range(1, PLACES + 1)]
     return (
-        select(
-            runs.c.scheduled_for,
-            metrics.c.name,
-            score_places.c.place,
-            *(scores.c[f"v{place}"] for place in range(1, 9)),
-        )
+        select(runs.c.scheduled_for, metrics.c.name, score_places.c.place, *values)
         .join(newest, newest.c.id == runs.c.id)
         .join(score_places, score_places.c.run_id == runs.c.id)
         .join(metrics, metrics.c.id == score_places.c.metric_id)

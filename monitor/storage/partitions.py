@@ -1,7 +1,8 @@
-"""The partitions of ``scores`` on PostgreSQL: one for each UTC day of slots, and a default partition for every other day.
+"""The partitions of ``scores`` on PostgreSQL: one for each UTC day of slots, and a default one.
 
-A partition is dropped once all its runs are too old. Rows whose day has none, as making it would have had to wait for long,
-lie in the default one and are deleted one by one. On SQLite ``scores`` is one table.
+A partition is dropped once all its runs are too old. If a day's partition could not be created in
+time, the default partition stores the rows, which are deleted run by run. On SQLite ``scores`` is
+one table.
 """
 
 import re
@@ -36,12 +37,11 @@ from monitor.storage.tables.run_tables import runs, scores
 from monitor.storage.transactions import Database
 
 LOCK_WAIT_S = 2.0
-"""How long making or dropping a partition waits for those who use the table: everybody else queues behind it meanwhile."""
+"""Longest wait for a lock to create or drop a partition; all other users of the table queue too."""
 
 _DAY = timedelta(days=1)
-_TAKE_TURNS = text(
-    f"SELECT pg_advisory_xact_lock({0x72616E6B73})"
-)  # "ranks": partitions are made one at a time
+# "ranks": only one transaction creates partitions at a time.
+_TAKE_TURNS = text(f"SELECT pg_advisory_xact_lock({0x72616E6B73})")
 _DEFAULT = table("scores_default", column("run_id", BigInteger))
 _BOUNDS = re.compile(r"FROM \('(\d{4}-\d\d-\d\d)'\) TO \('(\d{4}-\d\d-\d\d)'\)")
 _ATTACHED = text(
@@ -54,13 +54,22 @@ _BYTES = text(
     "coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name)) "
     "WHERE isleaf"
 )
-_LOCKED, _DEADLOCK, _IN_ALTERATION = "55P03", "40P01", "55000"
-_GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT = "42P01", "2BP01", "42P07", "23514"
+_GONE, _DEPENDED_ON = "42P01", "2BP01"
+_EXPECTED = {
+    _GONE,
+    _DEPENDED_ON,
+    "55P03",  # locked
+    "40P01",  # deadlock
+    "55000",  # somebody alters the table
+    "42P07",  # the partition exists already
+    "23514",  # the default partition has rows of the day
+}
+"""SQLSTATEs for which a partition is created or dropped at another time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Scores of the slots from midnight of ``first`` (UTC) up to and without midnight of ``end``."""
+    """Scores of the slots from midnight of ``first`` (UTC) up to midnight of ``end``."""
 
     name: str  # as statements spell it
     first: date
@@ -68,7 +77,7 @@ class Partition:
 
 
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
-    """Runs of older slots that nobody has claimed."""
+    """Return whether a run has an older slot and is not claimed."""
     return and_(
         runs.c.scheduled_for < before,
         runs.c.status != RunStatus.RUNNING,
@@ -77,58 +86,61 @@ def is_settled_before(before: datetime) -> ColumnElement[bool]:
 
 
 def day_of_slot(slot: datetime) -> date:
-    """The UTC day that the slot belongs to."""
+    """Return the UTC day of the slot."""
     return slot.astimezone(UTC).date()
 
 
 def of_run(connection: Connection, run_id: int, of: Table = scores) -> ColumnElement[bool]:
-    """The run's rows of the table."""
+    """Return whether a row of the table belongs to the run."""
+    if of is runs:
+        return runs.c.id == run_id
     if of is not scores or is_sqlite(connection):
-        return (of.c.id if of is runs else of.c.run_id) == run_id
-    # With the day PostgreSQL looks into one partition, without it into the key of each.
+        return of.c.run_id == run_id
+    # With the day PostgreSQL reads one partition, without it the key of each.
     slot_day = select(utc_day(runs.c.scheduled_for)).where(runs.c.id == run_id).scalar_subquery()
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
 
 def read_partitions(connection: Connection) -> list[Partition]:
-    """The partitions of days, oldest first; the default partition is not among them."""
-    found = [
-        Partition(
-            name=row.name, first=date.fromisoformat(match[1]), end=date.fromisoformat(match[2])
-        )
-        for row in connection.execute(_ATTACHED)
-        if (
-            match := _BOUNDS.search(row.bounds or "")
-        )  # NULL for a partition that somebody drops at this moment
-    ]
-    return sorted(found, key=lambda each: each.first)
+    """Return the partitions of days, oldest first, without the default partition."""
+    partitions = []
+    for row in connection.execute(_ATTACHED):
+        # The bounds are NULL if somebody is dropping the partition.
+        bounds = _BOUNDS.search(row.bounds or "")
+        if bounds is not None:
+            first, end = map(date.fromisoformat, bounds.groups())
+            partitions.append(Partition(name=row.name, first=first, end=end))
+    return sorted(partitions, key=lambda partition: partition.first)
 
 
 def ensure_partitions(database: Database, days: Iterable[date]) -> None:
-    """Make the partitions of these days.
+    """Create missing partitions of these days.
 
-    Where that would have to wait for long, the default partition takes their scores.
+    If that would wait for too long, the default partition stores the scores.
     """
     if database.is_sqlite:
         return
     with database.read() as connection:
         attached = read_partitions(connection)
-    for day in [day for day in days if not any(each.first <= day < each.end for each in attached)]:
-        with database.write() as connection:
-            _try(connection, partial(_make, day=day))
+    for day in days:
+        if not any(partition.first <= day < partition.end for partition in attached):
+            with database.write() as connection:
+                _try(connection, partial(_create, day=day))
 
 
 def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...]]:
-    """Drop partitions of slots before, oldest first, until one is in use: about how many rows went, and what stayed."""
+    """Drop partitions of slots before, oldest first, until one is in use.
+
+    Returns about how many rows were deleted, and why partitions were not dropped.
+    """
     with database.read() as connection:
-        found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
+        past = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
     rows: list[int] = []
     obstacles: list[str] = []
-    for partition in found:
+    for partition in past:
+        drop = partial(_drop, partition=partition, before=before, rows=rows)
         with database.write() as connection:
-            state, error = _try(
-                connection, partial(_drop, partition=partition, before=before, rows=rows)
-            )
+            state, error = _try(connection, drop)
         if error is not None and state != _GONE:
             obstacles.append(f"{partition.name} was not dropped: {translate(error, database.url)}")
             if state != _DEPENDED_ON:
@@ -137,7 +149,7 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
 
 
 def runs_in_default(before: datetime) -> Select[tuple[int]]:
-    """Settled runs of older slots that have scores in the default partition, oldest slot first."""
+    """Select settled runs of older slots with scores in the default partition, oldest first."""
     has_rows = exists(select(_DEFAULT.c.run_id).where(_DEFAULT.c.run_id == runs.c.id))
     return (
         select(runs.c.id).where(is_settled_before(before), has_rows).order_by(runs.c.scheduled_for)
@@ -145,67 +157,72 @@ def runs_in_default(before: datetime) -> Select[tuple[int]]:
 
 
 def bytes_of(connection: Connection, name: str) -> int:
-    """Bytes on disk of a table of PostgreSQL and its partitions, with indexes and what is stored out of line."""
+    """Return bytes on disk of a PostgreSQL table with its partitions, indexes and TOAST."""
     return int(connection.scalar(_BYTES, {"name": name}) or 0)
 
 
 def rows_of(connection: Connection, name: str) -> int:
-    """Rows of a table of PostgreSQL: as the server estimates, counted where it does not."""
+    """Return the server's estimate of a PostgreSQL table's rows; counts them if there is none."""
     estimate = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
-    if (rows := int(connection.scalar(estimate, {"name": name}) or 0)) > 0:
+    rows = int(connection.scalar(estimate, {"name": name}) or 0)
+    if rows > 0:
         return rows
     return int(connection.scalar(text(f"SELECT count(*) FROM {name}")) or 0)  # noqa: S608 - quoted
 
 
 def is_of_dialect(connection: Connection) -> Callable[..., bool]:
-    """For Alembic: whether a column exists on this database.
+    """For Alembic: return whether this database has a column.
 
-    Those of partitions do on PostgreSQL only.
+    Only PostgreSQL has the columns that partitions need.
     """
-    return lambda item, *_: (
-        getattr(item, "info", {}).get("only", connection.dialect.name) == connection.dialect.name
-    )
+    dialect = connection.dialect.name
+
+    def is_included(item: Any, *_: object) -> bool:  # noqa: ANN401 - any item of a schema
+        return getattr(item, "info", {}).get("only", dialect) == dialect
+
+    return is_included
 
 
 def without_partitions(connection: Connection) -> Callable[[str | None, str, Any], bool]:
-    """For Alembic: every name but those of partitions, which come and go and are declared nowhere."""
-    hidden: set[str] = set()
+    """For Alembic: return whether a name is not that of a partition, as no table declares those."""
+    partitions: set[str | None] = set()
     if not is_sqlite(connection):
-        is_one = (
+        names = (
             "SELECT relname FROM pg_class WHERE relispartition AND relnamespace = "
             "CAST(current_schema() AS regnamespace)"
         )
-        hidden = set(connection.scalars(text(is_one)))
-    return lambda name, kind, _: not (kind == "table" and name in hidden)
+        partitions.update(connection.scalars(text(names)))
+    return lambda name, kind, _: kind != "table" or name not in partitions
 
 
 def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
-    """The UTC day of an instant, as PostgreSQL computes it."""
+    """Return PostgreSQL's expression for the UTC day of an instant."""
     return cast(func.timezone("UTC", instant), Date)
 
 
-def _make(connection: Connection, day: date) -> None:
-    name = f"scores_{day.isoformat().replace('-', '_')}"
+def _create(connection: Connection, day: date) -> None:
+    name = f"scores_{day:%Y_%m_%d}"
     connection.execute(_TAKE_TURNS)
-    if any(each.name == name for each in read_partitions(connection)):
+    if any(partition.name == name for partition in read_partitions(connection)):
         return
-    # Attached rather than made as a part: that locks the default partition only, and not those who
-    # use any other.
+    # To attach a table locks the default partition only. To create it as a partition would lock
+    # all users of the table.
     connection.execute(text(f"CREATE TABLE {name} (LIKE scores INCLUDING ALL)"))
-    bounds = f"FROM ('{day.isoformat()}') TO ('{(day + _DAY).isoformat()}')"
+    bounds = f"FROM ('{day}') TO ('{day + _DAY}')"
     connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {name} FOR VALUES {bounds}"))
 
 
 def _is_past(connection: Connection, partition: Partition, before: datetime) -> bool:
-    begin, end = (datetime.combine(day, time(), UTC) for day in (partition.first, partition.end))
-    is_of_it = and_(runs.c.scheduled_for >= begin, runs.c.scheduled_for < end)
-    return end <= before and not connection.scalar(
-        select(exists().where(is_of_it, ~is_settled_before(before)))
-    )
+    begin = datetime.combine(partition.first, time(), UTC)
+    end = datetime.combine(partition.end, time(), UTC)
+    if end > before:
+        return False
+    is_inside = and_(runs.c.scheduled_for >= begin, runs.c.scheduled_for < end)
+    return not connection.scalar(select(exists().where(is_inside, ~is_settled_before(before))))
 
 
 def _drop(connection: Connection, partition: Partition, before: datetime, rows: list[int]) -> None:
-    # The table first and then its partition, in the order in which those who read it lock.
+    # Readers lock the table first and then its partition. This keeps their order.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
     if partition in read_partitions(connection) and _is_past(connection, partition, before):
         count = rows_of(connection, partition.name)
@@ -218,7 +235,7 @@ def _try(
 ) -> tuple[str, BaseException | None]:
     """Take the step without waiting for long.
 
-    SQLSTATE and error of what kept it from succeeding, None where it succeeded.
+    Returns SQLSTATE and error if the step failed for an expected reason; else no error.
     """
     connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
     try:
@@ -226,15 +243,7 @@ def _try(
             step(connection)
     except DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None)
-        if state not in {
-            _LOCKED,
-            _DEADLOCK,
-            _IN_ALTERATION,
-            _GONE,
-            _DEPENDED_ON,
-            _ALREADY_THERE,
-            _DAY_IN_DEFAULT,
-        }:
+        if state not in _EXPECTED:
             raise
-        return str(state), error.orig
+        return state, error.orig
     return "", None

@@ -1,7 +1,7 @@
-"""Pruning: what is older than the retention is deleted, little by little, after the daily roll-up, which outlives the runs."""
+"""Pruning: expired rows are deleted in small steps, after the daily roll-up that outlives them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import add
 from typing import Any
@@ -20,7 +20,6 @@ from sqlalchemy import (
     func,
     or_,
     select,
-    true,
     update,
 )
 
@@ -28,7 +27,7 @@ from monitor.model.alerts import State
 from monitor.model.rankings import ALL
 from monitor.model.retention import Cutoffs, Pruned
 from monitor.model.runs import KEPT_MARK, RunStatus
-from monitor.storage.alert_states import WAITING
+from monitor.storage.alert_states import KEY_COLUMNS, WAITING
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import (
     day_of_slot,
@@ -69,13 +68,13 @@ _SERIES = (summaries.c.segment, summaries.c.metric)
 _SHARE = "share_below("
 
 SETTLING = timedelta(hours=1)
-"""A run may be stored so long after it ended: days that changed more recently are rolled up once more."""
+"""A run is stored so long after its end at most; days that changed later are rolled up again."""
 FINAL = datetime(9999, 1, 1, tzinfo=UTC)
-"""When a day was built of which sums are no longer made anew, as some of its summaries may be pruned."""
+"""``built_at`` of a day that is not rolled up again, as some of its summaries may be pruned."""
 _INSTANT = timedelta(microseconds=1)
 TRANSITIONS_AT_ONCE = 500
 _DAYS_AHEAD = 2
-"""For so many days partitions are made ahead, so that the first run of a day need not make one."""
+"""Partitions are created for so many days ahead, so that no run has to create one."""
 DETAILS: tuple[Table, ...] = (
     coverage_reasons,
     coverage,
@@ -84,33 +83,40 @@ DETAILS: tuple[Table, ...] = (
     arm_scores,
     expectations,
 )
-"""Tables with rows for each segment, in an order in which these can be deleted: those of ``all`` stay as long as the run."""
+"""Tables with rows for each segment, in an order that foreign keys permit.
+
+Rows of the segment ``all`` stay as long as the run.
+"""
 
 
 def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
-    """Roll up days that are over.
-
-    Delete what is too old, silences with their runs, and lists that nothing needs any more.
-    """
-    roll_up(
-        database, since=cutoffs.daily, complete_from=max(cutoffs.summaries, cutoffs.runs), now=now
-    )
-    ensure_partitions(
-        database, [day_of_slot(now + timedelta(days=days)) for days in range(_DAYS_AHEAD + 1)]
-    )
-    before = max(cutoffs.scores, cutoffs.runs)
-    # On PostgreSQL partition by partition, and run by run only what lies in the default partition.
-    dropped, obstacles = (0, ()) if database.is_sqlite else drop_past(database, before)
-    counts = Counter(scores=dropped)
-    scored = _settled_with(scores, before) if database.is_sqlite else runs_in_default(before)
-    old = select(runs.c.id).where(is_settled_before(cutoffs.runs))
-    for tables, found in [
+    """Roll up past days, then delete expired rows and lists that nothing needs."""
+    summaries_before = max(cutoffs.summaries, cutoffs.runs)
+    roll_up(database, since=cutoffs.daily, complete_from=summaries_before, now=now)
+    days = [day_of_slot(now + timedelta(days=ahead)) for ahead in range(_DAYS_AHEAD + 1)]
+    ensure_partitions(database, days)
+    scores_before = max(cutoffs.scores, cutoffs.runs)
+    counts: Counter[str] = Counter()
+    obstacles: tuple[str, ...] = ()
+    if database.is_sqlite:
+        scored = _settled_with(scores, scores_before)
+    else:
+        # Partitions are dropped. Only rows of the default partition are deleted run by run.
+        counts["scores"], obstacles = drop_past(database, scores_before)
+        scored = runs_in_default(scores_before)
+    evidence_before = max(cutoffs.evidence, cutoffs.runs)
+    unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
+    expired = select(runs.c.id).where(is_settled_before(cutoffs.runs))
+    for tables, query in (
         ((scores,), scored),
-        *_gone_early(cutoffs, now),
-        ((*RUN_TABLES, runs), old),
-    ]:
-        counts += _delete_of_each(database, tables, found)
-    while deleted := _delete_some_transitions(database, cutoffs.runs):
+        ((evidence,), _settled_with(evidence, evidence_before)),
+        ((explanations,), _settled_with(explanations, evidence_before)),
+        ((kept_lists,), unneeded),
+        (DETAILS, _with_details(min(summaries_before, midnight(now)))),
+        ((*RUN_TABLES, runs), expired),
+    ):
+        counts += _delete_of_runs(database, tables, query)
+    while deleted := _delete_batch_of_transitions(database, cutoffs.runs):
         counts += deleted
     with database.write() as connection:
         counts += _execute(connection, delete(silences).where(silences.c.ends_at < cutoffs.runs))
@@ -118,39 +124,31 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     return Pruned(rows=dict(+counts), put_off=obstacles)
 
 
-def _gone_early(
-    cutoffs: Cutoffs, now: datetime
-) -> list[tuple[Sequence[Table], Select[tuple[int]]]]:
-    """Tables with rows that go before their run does, and the runs whose rows go now."""
-    before = max(cutoffs.evidence, cutoffs.runs)
-    return [
-        ((evidence,), _settled_with(evidence, before)),
-        ((explanations,), _settled_with(explanations, before)),
-        ((kept_lists,), runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)),
-        (DETAILS, _with_details(min(max(cutoffs.summaries, cutoffs.runs), midnight(now)))),
-    ]
-
-
-def _delete_of_each(
-    database: Database, tables: Sequence[Table], found: Select[tuple[int]]
+def _delete_of_runs(
+    database: Database, tables: Sequence[Table], query: Select[tuple[int]]
 ) -> Counter[str]:
+    """Delete rows of the query's runs, oldest slot first, one transaction for each run."""
     counts: Counter[str] = Counter()
-    for (run_id,) in database.rows(found.order_by(runs.c.scheduled_for)):
+    for (run_id,) in database.rows(query.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
-            for table in tables if _is_found(connection, found, run_id) else ():
-                is_gone = table.c.segment != ALL if tables is DETAILS else true()
-                counts += _execute(
-                    connection, delete(table).where(of_run(connection, run_id, table), is_gone)
-                )
+            if not _is_selected(connection, query, run_id):
+                continue
+            for table in tables:
+                statement = delete(table).where(of_run(connection, run_id, table))
+                if tables is DETAILS:
+                    statement = statement.where(table.c.segment != ALL)
+                counts += _execute(connection, statement)
     return counts
 
 
-def _is_found(connection: Connection, found: Select[tuple[int]], run_id: int) -> bool:
-    """Whether the query still finds the run, which nobody can claim or label then before this transaction ends."""
-    # Runs are listed long before their rows are deleted, and a slot that was run again meanwhile
-    # has new ones. A run that is locked at this moment is left for the next time.
+def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
+    """Return whether the query still selects the run, and lock the run until the transaction ends.
+
+    The query ran long before. A slot that was run again meanwhile has new rows. A run that is
+    locked now is left for the next pruning.
+    """
     again = (
-        found.where(runs.c.id == run_id)
+        query.where(runs.c.id == run_id)
         .order_by(None)
         .with_for_update(of=runs, key_share=True, skip_locked=True)
     )
@@ -163,7 +161,7 @@ def _settled_with(table: Table, before: datetime) -> Select[tuple[int]]:
 
 
 def _with_details(before: datetime) -> Select[tuple[int]]:
-    """Settled runs of older slots that hold summaries of segments other than ``all``."""
+    """Select settled runs of older slots with rows of segments other than ``all``."""
     has_details = exists(
         select(summaries.c.run_id).where(
             summaries.c.run_id == runs.c.id, summaries.c.segment != ALL
@@ -175,21 +173,21 @@ def _with_details(before: datetime) -> Select[tuple[int]]:
     return select(runs.c.id).where(is_settled_before(before), or_(has_details, is_covered))
 
 
-def _delete_some_transitions(database: Database, before: datetime) -> Counter[str]:
+def _delete_batch_of_transitions(database: Database, before: datetime) -> Counter[str]:
     with database.write() as connection:
         ids = list(connection.scalars(_prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)))
-        of_these = select(deliveries.c.id).where(deliveries.c.transition_id.in_(ids))
+        is_of_batch = deliveries.c.transition_id.in_(ids)
+        delivered = select(deliveries.c.id).where(is_of_batch)
         counts = _execute(
-            connection, delete(notifications).where(notifications.c.delivery_id.in_(of_these))
+            connection, delete(notifications).where(notifications.c.delivery_id.in_(delivered))
         )
-        counts += _execute(
-            connection, delete(deliveries).where(deliveries.c.transition_id.in_(ids))
-        )
-        return counts + _execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
+        counts += _execute(connection, delete(deliveries).where(is_of_batch))
+        counts += _execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
+    return counts
 
 
 def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
-    """Old transitions, but those of a firing that lasts, or of which a delivery still waits."""
+    """Select old transitions, without those of lasting firings or with waiting deliveries."""
     same = transitions.alias("same")
     is_waiting = exists(
         select(deliveries.c.id)
@@ -202,10 +200,7 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
     )
     lasts = exists().where(
         alert_states.c.state == State.FIRING,
-        *(
-            alert_states.c[name] == transitions.c[name]
-            for name in ("comparison", "alert", "segment")
-        ),
+        *(alert_states.c[name] == transitions.c[name] for name in KEY_COLUMNS),
         alert_states.c.dedup_key.is_not_distinct_from(transitions.c.dedup_key),
     )
     return select(transitions.c.id).where(
@@ -214,22 +209,22 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
 
 
 def _execute(connection: Connection, statement: Delete) -> Counter[str]:
-    # Without what is zero, so that nothing deleted is an empty counter.
+    # The plus drops zeros: the counter is empty if nothing was deleted.
     return +Counter({str(statement.table): connection.execute(statement).rowcount})
 
 
 def midnight(instant: datetime) -> datetime:
-    """When the instant's UTC day began."""
+    """Return when the instant's UTC day began."""
     return instant.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def roll_up(database: Database, *, since: datetime, complete_from: datetime, now: datetime) -> None:
-    """Roll up the days wholly after ``since`` that are over and have no sums yet, or of which a run was added or changed.
+    """Roll up the past days after ``since`` that have no sums, or whose runs changed since.
 
-    A day before ``complete_from`` is rolled up once and then stays, also where more is kept later on.
+    A day before ``complete_from`` is rolled up once, and stays even if the retention grows later.
     """
     with database.write() as connection:
-        # Of these days some summaries may be pruned: sums of what is left would be smaller.
+        # Summaries of these days may be pruned: sums of the rest would be too small.
         connection.execute(
             update(daily)
             .where(daily.c.day < complete_from, daily.c.built_at < FINAL)
@@ -241,22 +236,24 @@ def roll_up(database: Database, *, since: datetime, complete_from: datetime, now
         with database.read() as connection:
             sums = sums_of(connection, comparison, day)
         built_at = FINAL if day < complete_from else min(changed_at, now - SETTLING)
+        rows = [{"comparison": comparison, "day": day, "built_at": built_at, **row} for row in sums]
         with database.write() as connection:
-            _store(connection, comparison, day, [{**each, "built_at": built_at} for each in sums])
+            _replace_day(connection, comparison, day, rows)
 
 
 def _due(
     connection: Connection, since: datetime, now: datetime
 ) -> Iterator[tuple[str, datetime, datetime]]:
-    """Comparison and midnight of each day to roll up, oldest first, and when the newest of its runs changed."""
+    """Yield comparison, midnight and newest change of each day to roll up, oldest day first."""
     first = midnight(since - _INSTANT) + _DAY
     stored = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(
         daily.c.day >= first
     )
-    grouped = connection.execute(stored.group_by(daily.c.comparison, daily.c.day))
-    built = {(comparison, day): at for comparison, day, at in grouped}
-    day = day_of(connection, runs.c.scheduled_for).label("day")
-    is_ok = func.count().filter(runs.c.status == RunStatus.OK) > 0
+    built_at: dict[tuple[str, datetime], datetime] = {}
+    for comparison, day, at in connection.execute(stored.group_by(daily.c.comparison, daily.c.day)):
+        built_at[comparison, day] = at
+    run_day = day_of(connection, runs.c.scheduled_for).label("day")
+    has_ok_run = func.count().filter(runs.c.status == RunStatus.OK) > 0
     newest = (func.max(runs.c.finished_at), func.max(runs.c.labelled_at))
     is_past = and_(
         runs.c.scheduled_for >= first,
@@ -264,35 +261,41 @@ def _due(
         ~runs.c.comparison.contains(KEPT_MARK),
     )
     query = (
-        select(runs.c.comparison, day, is_ok, *newest)
+        select(runs.c.comparison, run_day, has_ok_run, *newest)
         .where(is_past)
-        .group_by(runs.c.comparison, day)
-        .order_by(day)
+        .group_by(runs.c.comparison, run_day)
+        .order_by(run_day)
     )
-    for comparison, begins_at, has_ok, *changed in connection.execute(query):
-        at = max((each for each in changed if each is not None), default=None)
-        known = built.get((comparison, begins_at))
-        if at is not None and (has_ok if known is None else known not in (FINAL, at)):
-            yield comparison, begins_at, at
+    for comparison, day, has_ok, finished_at, labelled_at in connection.execute(query):
+        changes = [at for at in (finished_at, labelled_at) if at is not None]
+        if not changes:
+            continue
+        changed_at = max(changes)
+        built = built_at.get((comparison, day))
+        is_due = has_ok if built is None else built not in (FINAL, changed_at)
+        if is_due:
+            yield comparison, day, changed_at
 
 
-def _store(
-    connection: Connection, comparison: str, day: datetime, sums: Iterable[Mapping[str, Any]]
+def _replace_day(
+    connection: Connection, comparison: str, day: datetime, rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    rows = [{"comparison": comparison, "day": day, **each} for each in sums]
     connection.execute(delete(daily).where(daily.c.comparison == comparison, daily.c.day == day))
     if rows:
-        given = insert(connection, daily)
-        new = {
-            column.name: given.excluded[column.name] for column in daily.c if not column.primary_key
+        new = insert(connection, daily)
+        values = {
+            column.name: new.excluded[column.name] for column in daily.c if not column.primary_key
         }
-        connection.execute(
-            given.on_conflict_do_update(index_elements=list(daily.primary_key), set_=new), rows
-        )
+        # Another process may store the same day.
+        statement = new.on_conflict_do_update(index_elements=list(daily.primary_key), set_=values)
+        connection.execute(statement, rows)
 
 
 def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict[str, Any]]:
-    """What the ok runs of slots of this day add up to, by segment and metric, as rows of ``daily`` that lack only the day."""
+    """Add up the ok runs of the day by segment and metric.
+
+    Returns rows of ``daily`` without comparison, day and ``built_at``.
+    """
     is_of_day = and_(
         runs.c.scheduled_for >= day,
         runs.c.scheduled_for < day + _DAY,
@@ -303,42 +306,42 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
     )
     n, mean, error = summaries.c.n, summaries.c.mean, summaries.c.standard_error
     has_errors = func.count(error) == func.count(mean)
-    query = select(
-        *_SERIES,
-        func.count().label("runs"),
-        func.sum(n).label("n"),
-        func.sum(summaries.c.n_undefined).label("n_undefined"),
-        _over_users(mean).label("mean"),
-        case((has_errors, _over_users(error))).label("standard_error"),
-        func.min(mean).label("lowest"),
-        func.max(mean).label("highest"),
-    )
-    # In the order of their key: others may store the same day.
-    found = (
-        connection.execute(
-            query.where(summaries.c.run_id.in_(ids)).group_by(*_SERIES).order_by(*_SERIES)
+    query = (
+        select(
+            *_SERIES,
+            func.count().label("runs"),
+            func.sum(n).label("n"),
+            func.sum(summaries.c.n_undefined).label("n_undefined"),
+            _over_users(mean).label("mean"),
+            case((has_errors, _over_users(error))).label("standard_error"),
+            func.min(mean).label("lowest"),
+            func.max(mean).label("highest"),
         )
-        .mappings()
-        .all()
+        .where(summaries.c.run_id.in_(ids))
+        .group_by(*_SERIES)
+        # All processes store a day's rows in the order of the key.
+        .order_by(*_SERIES)
     )
     shares, histograms = _shares(connection, ids), _histograms(connection, ids)
-    return [
-        {
-            **row,
-            "shares_below": shares[row["segment"], row["metric"]],
-            **histograms[row["segment"], row["metric"]],
-        }
-        for row in found
-    ]
+    sums = []
+    for row in connection.execute(query).mappings():
+        series = row["segment"], row["metric"]
+        sums.append({**row, "shares_below": shares[series], **histograms[series]})
+    return sums
 
 
 def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
-    """The mean over the users of all summaries; NULL where there is not one."""
+    """Return the mean over the users of all summaries; NULL without users."""
     return func.sum(value * summaries.c.n, type_=Double()) / func.nullif(func.sum(summaries.c.n), 0)
 
 
 def _shares(connection: Connection, ids: Sequence[int]) -> dict[tuple[str, str], dict[str, float]]:
-    is_same = and_(*(statistics.c[each.name] == each for each in (summaries.c.run_id, *_SERIES)))
+    """Return mean shares below floors, by segment and metric, then by floor."""
+    is_same = and_(
+        statistics.c.run_id == summaries.c.run_id,
+        statistics.c.segment == summaries.c.segment,
+        statistics.c.metric == summaries.c.metric,
+    )
     is_share = and_(
         summaries.c.run_id.in_(ids), statistics.c.statistic.startswith(_SHARE, autoescape=True)
     )
@@ -346,31 +349,31 @@ def _shares(connection: Connection, ids: Sequence[int]) -> dict[tuple[str, str],
         select(*_SERIES, statistics.c.statistic, _over_users(statistics.c.value))
         .join(statistics, is_same)
         .where(is_share)
+        .group_by(*_SERIES, statistics.c.statistic)
     )
-    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for segment, metric, name, share in connection.execute(
-        query.group_by(*_SERIES, statistics.c.statistic)
-    ):
-        found[segment, metric][name.removeprefix(_SHARE).removesuffix(")")] = share
-    return found
+    shares: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for segment, metric, statistic, share in connection.execute(query):
+        floor = statistic.removeprefix(_SHARE).removesuffix(")")
+        shares[segment, metric][floor] = share
+    return shares
 
 
 def _histograms(
     connection: Connection, ids: Sequence[int]
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    """Histograms added up, by segment and metric, as columns of ``daily``: empty where the bins are not always the same."""
+    """Add up histograms by segment and metric, as columns of ``daily``; NULL if bins differ."""
     columns = ("histogram_low", "histogram_high", "histogram_counts")
     query = select(*_SERIES, *(summaries.c[name] for name in columns))
-    found: dict[tuple[str, str], list[Any]] = {}
+    sums: dict[tuple[str, str], list[Any]] = {}
     for start in range(0, len(ids), _RUNS_AT_ONCE):
-        of_some = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
-        for segment, metric, low, high, counts in connection.execute(query.where(of_some)):
-            known = found.setdefault((segment, metric), [low, high, [0] * len(counts)])
-            is_same = known[:2] == [low, high] and len(known[2]) == len(counts)
-            known[:] = (
-                [low, high, list(map(add, known[2], counts))] if is_same else [None, None, []]
-            )
+        is_chunk = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
+        for segment, metric, low, high, counts in connection.execute(query.where(is_chunk)):
+            total = sums.setdefault((segment, metric), [low, high, [0] * len(counts)])
+            if total[:2] == [low, high] and len(total[2]) == len(counts):
+                total[2] = list(map(add, total[2], counts))
+            else:
+                total[:] = None, None, []
     return {
-        series: dict(zip(columns, (*bins, counts or None), strict=True))
-        for series, (*bins, counts) in found.items()
+        series: dict(zip(columns, (low, high, counts or None), strict=True))
+        for series, (low, high, counts) in sums.items()
     }

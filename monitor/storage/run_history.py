@@ -1,9 +1,9 @@
-"""SqlHistory: what earlier runs left, for later runs and for people."""
+"""SqlHistory: the results of earlier runs, for later runs and for people."""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -30,7 +30,7 @@ from monitor.model.runs import (
 from monitor.storage import run_results
 from monitor.storage.alert_states import IS_END, read_accepted, read_states, transition_of_row
 from monitor.storage.list_pieces import HAS_LISTS, last_run_with_lists, onset_of, read_lists
-from monitor.storage.rows import from_row
+from monitor.storage.rows import from_row, from_rows
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import coverage, runs, summaries
 from monitor.storage.transactions import Database
@@ -39,7 +39,7 @@ from monitor.storage.user_scores import scores_of
 RUN_ROWS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerjoin(
     coverage, and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
 )
-"""Rows that hold a `Run`."""
+"""Selects the columns of `Run`."""
 
 WAITS_FOR_RELEVANCE = and_(
     runs.c.status == RunStatus.OK,
@@ -47,16 +47,18 @@ WAITS_FOR_RELEVANCE = and_(
     runs.c.labelled_at.is_(None),
     HAS_LISTS,
 )
-"""Whether the measures of relevance of a run are missing and can still be added."""
+"""Whether a run's metrics of relevance are missing and can still be added."""
 
 RECENT_RUNS = 40
-"""Runs whose means go with the newest one, so that a list of comparisons needs no further query."""
+"""Runs whose means come with the newest run, for pages with many comparisons."""
 
 _EXPLAINED = 7
-"""Newest ok runs among which the one is looked for in which a fault came that fires late."""
+"""Newest ok runs that may explain an alert which fires some runs after its fault began."""
 _HEALTHY_AMONG = (64, 2000)
-"""Newest ok runs among which healthy ones are searched, the further ones where the first are too few: an alert that has fired
-for longer leaves none."""
+"""Newest ok runs among which healthy ones are searched.
+
+The second number is used if the first finds too few, as after an alert that fired for long.
+"""
 
 
 class SqlHistory:
@@ -66,17 +68,6 @@ class SqlHistory:
         self._database = database
 
     def memory_of(self, request: MemoryRequest) -> Memory:
-        unreadable: list[str] = []
-
-        def read_kept(run_id: int | None, what: str) -> KeptLists | None:
-            try:
-                return None if run_id is None else self.kept_lists(run_id)
-            except DatabaseError as error:
-                if not error.permanent:
-                    raise
-                unreadable.append(f"{what}: {error}")
-                return None
-
         with self._database.read() as connection:
             past = _past_runs(connection, request)
             memory = Memory(
@@ -89,14 +80,15 @@ class SqlHistory:
                 splits=_healthy_splits(connection, request),
                 explained=_last_explained(connection, request),
             )
-            last, former = (
-                _runs_with_lists(connection, request) if request.wants_last_lists else (None, None)
-            )
+            if not request.wants_last_lists:
+                return memory
+            last, former = _runs_with_lists(connection, request)
             slot = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former))
-        last_lists = read_kept(last, "lists of the last run")
-        former_lists = (
-            last_lists if former == last else read_kept(former, "lists from before the alerts")
-        )
+        unreadable: list[str] = []
+        last_lists = self._read_lists(last, "lists of the last run", unreadable)
+        former_lists = last_lists
+        if former != last:
+            former_lists = self._read_lists(former, "lists from before the alerts", unreadable)
         return replace(
             memory,
             last_lists=last_lists,
@@ -105,42 +97,51 @@ class SqlHistory:
             unreadable=tuple(unreadable),
         )
 
+    def _read_lists(self, run_id: int | None, name: str, unreadable: list[str]) -> KeptLists | None:
+        """Return the run's lists; if they are damaged, add a sentence to ``unreadable`` instead."""
+        if run_id is None:
+            return None
+        try:
+            return self.kept_lists(run_id)
+        except DatabaseError as error:
+            if not error.permanent:
+                raise
+            unreadable.append(f"{name}: {error}")
+            return None
+
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
+        conditions = [runs.c.status != RunStatus.RUNNING]
+        if until is not None:
+            conditions.append(runs.c.scheduled_for <= until)
         with self._database.read() as connection:
-            is_meant = [
-                runs.c.status != RunStatus.RUNNING,
-                *([runs.c.scheduled_for <= until] if until else []),
-            ]
-            newest = [_newest(connection, name, *is_meant) for name in dict.fromkeys(comparisons)]
-            records = _records(connection, [run for run in newest if run is not None])
-            expected = run_results.expectations_of(
-                connection, [record.run.id for record in records]
-            )
+            newest = [_newest(connection, name, *conditions) for name in dict.fromkeys(comparisons)]
+            records = _records(connection, list(filter(None, newest)))
+            ids = [record.run.id for record in records]
+            expectations = run_results.expectations_of(connection, ids)
             return tuple(
-                _latest(connection, record, expected.get(record.run.id, ())) for record in records
+                _latest(connection, record, expectations.get(record.run.id, ()))
+                for record in records
             )
 
     def changes(
         self, comparisons: Sequence[str], seen: Watermark, *, until: datetime
     ) -> tuple[frozenset[str], Watermark]:
         with self._database.read() as connection:
-            newest = _marks(connection, comparisons, until) if comparisons else {}
+            marks = _marks(connection, comparisons, until) if comparisons else {}
             last: int = connection.scalar(select(func.max(transitions.c.id))) or 0
-            is_later = (
-                select(transitions.c.comparison)
-                .where(transitions.c.id > seen.transition)
-                .distinct()
-            )
-            moved = set(connection.scalars(is_later)) if last > seen.transition else set()
-        # Numbers that run backwards are those of another database, such as a backup.
-        changed = {
-            name
-            for name in comparisons
-            if newest.get(name) != seen.runs.get(name) or last < seen.transition
-        }
-        return frozenset(changed | moved & {*comparisons}), Watermark(runs=newest, transition=last)
+            changed: set[str] = set()
+            if last > seen.transition:
+                later = select(transitions.c.comparison).where(transitions.c.id > seen.transition)
+                changed.update(connection.scalars(later.distinct()))
+        # Numbers that go backwards are those of another database, such as a backup.
+        is_other_database = last < seen.transition
+        for name in comparisons:
+            if is_other_database or marks.get(name) != seen.runs.get(name):
+                changed.add(name)
+        watermark = Watermark(runs=marks, transition=last)
+        return frozenset(changed.intersection(comparisons)), watermark
 
     def runs(
         self,
@@ -157,22 +158,27 @@ class SqlHistory:
             query = query.where(runs.c.scheduled_for >= since)
         if until is not None:
             query = query.where(runs.c.scheduled_for <= until)
-        return tuple(from_row(Run, row) for row in self._database.rows(query))
+        return from_rows(Run, self._database.rows(query))
 
     def run_records(
         self, comparison: str, *, after: datetime | None, limit: int
     ) -> tuple[RunRecord, ...]:
-        query = RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
+        query = (
+            RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
+            .order_by(runs.c.scheduled_for)
+            .limit(limit)
+        )
         if after is not None:
             query = query.where(runs.c.scheduled_for > after)
         with self._database.read() as connection:
-            found = connection.execute(query.order_by(runs.c.scheduled_for).limit(limit))
-            return _records(connection, [from_row(Run, row) for row in found])
+            rows = connection.execute(query)
+            return _records(connection, from_rows(Run, rows))
 
     def record(self, run_id: int) -> RunRecord | None:
         with self._database.read() as connection:
-            found = connection.execute(RUN_ROWS.where(runs.c.id == run_id)).all()
-            return next(iter(_records(connection, [from_row(Run, row) for row in found])), None)
+            rows = connection.execute(RUN_ROWS.where(runs.c.id == run_id))
+            records = _records(connection, from_rows(Run, rows))
+        return records[0] if records else None
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
@@ -189,108 +195,118 @@ class SqlHistory:
 def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun, ...]:
     if not request.runs:
         return ()
-    newest = _newest_ok(connection, request, request.runs)
-    ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
+    slots = _newest_ok(connection, request, request.runs)
+    ids = list(slots)
+    alarms = _alarms_after(connection, request.comparison, slots.values())
+    models = connection.execute(select(runs.c.id, runs.c.models).where(runs.c.id.in_(ids)))
+    models_by_run = {row.id: row.models for row in models}
     lessons = run_results.lessons_of(connection, ids)
-    standstills = run_results.standstills_of(
-        connection, ids[-1:]
-    )  # each run counts on from the one before
-    past = [
-        PastRun(
+    # The newest run's counts include those of the runs before.
+    standstills = run_results.standstills_of(connection, ids[-1:])
+    past = {}
+    ids_without_lessons = []
+    for (run_id, slot), states in zip(slots.items(), alarms, strict=True):
+        run = PastRun(
             slot=slot,
             states=states,
             lessons=lessons.get(run_id, {}),
             standstills=standstills.get(run_id, {}),
+            models=models_by_run[run_id],
         )
-        for run_id, slot, states in zip(
-            ids, slots, _states_after(connection, request.comparison, slots), strict=True
-        )
-    ]
-    wanted = request.series.items()
-    lacking = [
-        run_id
-        for run_id, run in zip(ids, past, strict=True)
-        if not all(run.teaches(*each) for each in wanted)
-    ]
-    measured = run_results.summaries_of(connection, lacking) if lacking else {}
-    models = connection.execute(select(runs.c.id, runs.c.models).where(runs.c.id.in_(ids)))
-    told = {row.id: {"models": row.models, "summaries": measured.get(row.id, ())} for row in models}
-    return tuple(replace(run, **told[run_id]) for run_id, run in zip(ids, past, strict=True))
+        past[run_id] = run
+        if not all(run.teaches(alert, series) for alert, series in request.series.items()):
+            ids_without_lessons.append(run_id)
+    if ids_without_lessons:
+        measured = run_results.summaries_of(connection, ids_without_lessons)
+        for run_id, run_summaries in measured.items():
+            past[run_id] = replace(past[run_id], summaries=run_summaries)
+    return tuple(past.values())
 
 
 def _anew_since(
     connection: Connection, request: MemoryRequest, past: Sequence[PastRun]
 ) -> datetime | None:
+    """Return the slot from which rules learn again after a change of the configuration.
+
+    None once there are enough runs, or if the configuration never changed.
+    """
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
     is_other = runs.c.config_hash != request.config_hash
     other = _newest(connection, request.comparison, is_other, *_is_earlier_ok(request))
     if other is None:
         return None
-    is_it = and_(runs.c.comparison == request.comparison, runs.c.config_hash == request.config_hash)
-    is_later = and_(runs.c.scheduled_for > other.slot, runs.c.scheduled_for < request.before)
-    # Its first runs may have failed, perhaps because of it.
-    return (
-        connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_it, is_later))
-        or request.before
+    # The first runs of the configuration may have failed, perhaps because of it.
+    first = select(func.min(runs.c.scheduled_for)).where(
+        runs.c.comparison == request.comparison,
+        runs.c.config_hash == request.config_hash,
+        runs.c.scheduled_for > other.slot,
+        runs.c.scheduled_for < request.before,
     )
+    return connection.scalar(first) or request.before
 
 
 def _floor_overlaps(connection: Connection, request: MemoryRequest) -> tuple[float, ...]:
-    newest = [run_id for run_id, _ in _newest_ok(connection, request, request.splits)]
-    is_floor = and_(
-        summaries.c.segment == ALL, summaries.c.metric == "floor(overlap)", summaries.c.n > 0
+    query = select(summaries.c.mean).where(
+        summaries.c.run_id.in_(list(_newest_ok(connection, request, request.splits))),
+        summaries.c.segment == ALL,
+        summaries.c.metric == "floor(overlap)",
+        summaries.c.n > 0,
     )
-    return tuple(
-        connection.scalars(select(summaries.c.mean).where(summaries.c.run_id.in_(newest), is_floor))
-    )
+    return tuple(connection.scalars(query))
 
 
 def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Split, ...]:
-    """The splits of the newest healthy runs of this configuration and of earlier slots, oldest first.
+    """Return the splits of the newest healthy earlier runs of the configuration, oldest first.
 
-    Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
-    was suspicious. One without a split is passed over.
+    An ok run is healthy if no drift alert was pending or firing after it, and no expectation was
+    suspicious. Runs without a split are skipped.
     """
+    if not request.splits:
+        return ()
     for among in _HEALTHY_AMONG:
-        newest = _newest_ok(connection, request, among)
-        states = _states_after(connection, request.comparison, [slot for _, slot in newest])
-        quiet = [run_id for (run_id, _), alarms in zip(newest, states, strict=True) if not alarms]
-        if len(quiet) >= request.splits or len(newest) < among:
+        slots = _newest_ok(connection, request, among)
+        alarms = _alarms_after(connection, request.comparison, slots.values())
+        quiet = [run_id for run_id, states in zip(slots, alarms, strict=True) if not states]
+        if len(quiet) >= request.splits or len(slots) < among:
             break
-    chosen = quiet[-request.splits :] if request.splits else []
-    # One of many segments is always half the way to some trend: only all users together put a run
-    # under suspicion.
-    of_all = run_results.expectations_of(connection, chosen, segment=ALL)
-    healthy = [
-        run_id
-        for run_id in chosen
-        if not any(each.is_suspicious for each in of_all.get(run_id, ()))
-    ]
-    found = run_results.splits_of(connection, healthy)
-    return tuple(found[run_id] for run_id in healthy if run_id in found)
+    chosen = quiet[-request.splits :]
+    # Among many segments one is always near some trend. Only the expectations for all users make a
+    # run suspicious.
+    expectations = run_results.expectations_of(connection, chosen, segment=ALL)
+    splits = run_results.splits_of(connection, chosen)
+    healthy = []
+    for run_id in chosen:
+        is_suspicious = any(item.is_suspicious for item in expectations.get(run_id, ()))
+        if run_id in splits and not is_suspicious:
+            healthy.append(splits[run_id])
+    return tuple(healthy)
 
 
 def _last_explained(
     connection: Connection, request: MemoryRequest
 ) -> tuple[tuple[datetime, Explanation], ...]:
-    newest = _newest_ok(connection, request, _EXPLAINED) if request.splits else []
-    alarms = _states_after(connection, request.comparison, [slot for _, slot in newest])
-    # What ended before is another fault.
-    ended = max(
-        (place for place, (then, now) in enumerate(pairwise(alarms), 1) if then and not now),
-        default=0,
-    )
-    found = run_results.explanations_of(connection, [run_id for run_id, _ in newest[ended:]])
+    """Return slot and explanation of the newest ok runs, newest first."""
+    if not request.splits:
+        return ()
+    slots = _newest_ok(connection, request, _EXPLAINED)
+    alarms = _alarms_after(connection, request.comparison, slots.values())
+    # Runs before the last end of all alerts belong to another fault.
+    start = 0
+    for place, (before, after) in enumerate(pairwise(alarms), start=1):
+        if before and not after:
+            start = place
+    ids = list(slots)[start:]
+    explanations = run_results.explanations_of(connection, ids)
     return tuple(
-        (slot, found[run_id]) for run_id, slot in reversed(newest[ended:]) if run_id in found
+        (slots[run_id], explanations[run_id]) for run_id in reversed(ids) if run_id in explanations
     )
 
 
 def _runs_with_lists(
     connection: Connection, request: MemoryRequest
 ) -> tuple[int | None, int | None]:
-    """The newest ok run of an earlier slot that kept its lists, and the newest one from before the alerts that last."""
+    """Return two earlier ok runs with lists: the newest, and the newest before lasting alerts."""
     last = last_run_with_lists(connection, request.comparison, request.before)
     onset = onset_of(connection, request.comparison)
     if onset is None or onset >= request.before:
@@ -302,79 +318,77 @@ def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
     return runs.c.status == RunStatus.OK, runs.c.scheduled_for < request.before
 
 
-def _newest_ok(
-    connection: Connection, request: MemoryRequest, limit: int
-) -> list[tuple[int, datetime]]:
-    """Number and slot of the newest ``limit`` ok runs of the configuration before the slot, oldest first."""
+def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> dict[int, datetime]:
+    """Return slots by id of the newest earlier ok runs of the configuration, oldest first."""
     is_past = (runs.c.config_hash == request.config_hash, runs.c.scheduled_for < request.before)
     query = run_results.newest_ok(request.comparison, *is_past).limit(limit)
-    return [(row.id, row.scheduled_for) for row in connection.execute(query).all()[::-1]]
+    return {row.id: row.scheduled_for for row in reversed(connection.execute(query).all())}
 
 
-def _states_after(
-    connection: Connection, comparison: str, slots: Sequence[datetime]
+def _alarms_after(
+    connection: Connection, comparison: str, slots: Iterable[datetime]
 ) -> list[dict[tuple[str, str], State]]:
-    """Alerts on drift, by name and segment, that were not quiet after each of the slots, which ascend."""
-    # Alerts on conditions, such as coverage, say nothing against a run.
-    query = select(
-        transitions.c.alert,
-        transitions.c.segment,
-        transitions.c.scheduled_for,
-        transitions.c.to_state,
-    ).where(
-        transitions.c.comparison == comparison,
-        transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION],
+    """Return for each slot the drift alerts, by name and segment, that were not quiet after it.
+
+    The slots ascend.
+    """
+    # Alerts on conditions, such as coverage, do not make a run unhealthy.
+    query = (
+        select(
+            transitions.c.alert,
+            transitions.c.segment,
+            transitions.c.scheduled_for,
+            transitions.c.to_state,
+        )
+        .where(
+            transitions.c.comparison == comparison,
+            transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION],
+        )
+        .order_by(transitions.c.scheduled_for, transitions.c.id)
     )
-    changes = connection.execute(
-        query.order_by(transitions.c.scheduled_for, transitions.c.id)
-    ).all()
+    changes = connection.execute(query).all()
     states: dict[tuple[str, str], State] = {}
-    found: list[dict[tuple[str, str], State]] = []
-    done = 0
+    alarms: list[dict[tuple[str, str], State]] = []
+    position = 0
     for slot in slots:
-        while done < len(changes) and changes[done].scheduled_for <= slot:
-            states[changes[done].alert, changes[done].segment] = changes[done].to_state
-            done += 1
-        found.append({watch: state for watch, state in states.items() if state is not State.QUIET})
-    return found
+        while position < len(changes) and changes[position].scheduled_for <= slot:
+            alert, segment, _, state = changes[position]
+            states[alert, segment] = state
+            position += 1
+        alarms.append({alert: state for alert, state in states.items() if state is not State.QUIET})
+    return alarms
 
 
-def _records(connection: Connection, found: Sequence[Run]) -> tuple[RunRecord, ...]:
-    ids = [run.id for run in found]
-    covered, measured = (
-        run_results.coverage_of(connection, ids),
-        run_results.summaries_of(connection, ids),
-    )
-    of_arms, explained = (
-        run_results.arm_scores_of(connection, ids),
-        run_results.explanations_of(connection, ids),
-    )
+def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord, ...]:
+    ids = [run.id for run in finished]
+    coverage_by_run = run_results.coverage_of(connection, ids)
+    summaries_by_run = run_results.summaries_of(connection, ids)
+    arm_scores_by_run = run_results.arm_scores_of(connection, ids)
+    explanations = run_results.explanations_of(connection, ids)
     return tuple(
         RunRecord(
             run=run,
-            coverage=covered.get(run.id),
-            summaries=measured.get(run.id, ()),
-            arm_scores=of_arms.get(run.id, ()),
-            explanation=explained.get(run.id),
+            coverage=coverage_by_run.get(run.id),
+            summaries=summaries_by_run.get(run.id, ()),
+            arm_scores=arm_scores_by_run.get(run.id, ()),
+            explanation=explanations.get(run.id),
         )
-        for run in found
+        for run in finished
     )
 
 
 def _marks(
     connection: Connection, comparisons: Sequence[str], until: datetime
 ) -> dict[str, tuple[object, ...]]:
-    """The mark of each comparison's newest finished run."""
-    given = values(column("name", runs.c.comparison.type), name="given").data(
-        [(name,) for name in dict.fromkeys(comparisons)]
-    )
-    wanted = given.cte("wanted")
+    """Return the mark of each comparison's newest finished run."""
+    names = [(name,) for name in dict.fromkeys(comparisons)]
+    wanted = values(column("name", runs.c.comparison.type), name="names").data(names).cte("wanted")
     is_finished = and_(
         runs.c.comparison == wanted.c.name,
         runs.c.status != RunStatus.RUNNING,
         runs.c.scheduled_for <= until,
     )
-    # One look at the index for each name: a grouped query would walk through all runs.
+    # One index look-up for each name: a grouped query would read all runs.
     newest = (
         select(runs.c.id)
         .where(is_finished)
@@ -383,63 +397,68 @@ def _marks(
         .correlate(wanted)
     )
     marked = runs.alias()
-    query = select(marked.c.comparison, *(marked.c[name] for name in RUN_MARK))
-    found = connection.execute(
-        query.join_from(wanted, marked, marked.c.id == newest.scalar_subquery())
+    query = select(marked.c.comparison, *(marked.c[name] for name in RUN_MARK)).join_from(
+        wanted, marked, marked.c.id == newest.scalar_subquery()
     )
-    return {name: tuple(mark) for name, *mark in found}
+    return {name: tuple(mark) for name, *mark in connection.execute(query)}
 
 
 def _newest(
     connection: Connection, comparison: str, *conditions: ColumnElement[bool]
 ) -> Run | None:
-    """The newest run of the comparison that meets these conditions."""
-    is_it = and_(runs.c.comparison == comparison, *conditions)
-    row = connection.execute(
-        RUN_ROWS.where(is_it).order_by(runs.c.scheduled_for.desc()).limit(1)
-    ).first()
+    """Return the newest run of the comparison that meets these conditions."""
+    query = RUN_ROWS.where(runs.c.comparison == comparison, *conditions)
+    row = connection.execute(query.order_by(runs.c.scheduled_for.desc()).limit(1)).first()
     return None if row is None else from_row(Run, row)
 
 
 def _latest(
-    connection: Connection, record: RunRecord, expected: tuple[Expectation, ...]
+    connection: Connection, record: RunRecord, expectations: tuple[Expectation, ...]
 ) -> LatestRun:
-    is_of_it = runs.c.comparison == record.run.comparison
-    ok = run_results.newest_ok(record.run.comparison).with_only_columns(
+    run = record.run
+    is_of_comparison = runs.c.comparison == run.comparison
+    ok = run_results.newest_ok(run.comparison).with_only_columns(
         runs.c.scheduled_for, runs.c.finished_at
     )
     ok_slot, ok_at = connection.execute(ok.limit(1)).first() or (None, None)
-    waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_it)
-    is_late = and_(
+    unlabelled = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
+    first = select(func.min(runs.c.scheduled_for)).where(is_of_comparison)
+    ends = select(transitions).where(
+        transitions.c.comparison == run.comparison,
         IS_END,
-        transitions.c.scheduled_for.between(record.run.slot - timedelta(days=7), record.run.slot),
+        transitions.c.scheduled_for.between(run.slot - timedelta(days=7), run.slot),
     )
-    ends = select(transitions).where(transitions.c.comparison == record.run.comparison, is_late)
     ended = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
     return LatestRun(
-        **{each.name: getattr(record, each.name) for each in fields(record)},
-        states=read_states(connection, record.run.comparison),
+        run=run,
+        coverage=record.coverage,
+        summaries=record.summaries,
+        arm_scores=record.arm_scores,
+        explanation=record.explanation,
+        states=read_states(connection, run.comparison),
         last_ok_slot=ok_slot,
         last_ok_at=ok_at,
-        expectations=expected,
-        unlabelled=connection.scalar(waiting) or 0,
-        first_slot=connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_of_it)),
-        recent=_recent(connection, record),
+        expectations=expectations,
+        unlabelled=connection.scalar(unlabelled) or 0,
+        first_slot=connection.scalar(first),
+        recent=_recent(connection, run, record.leading_metric),
         ended=None if ended is None else transition_of_row(ended),
     )
 
 
-def _recent(connection: Connection, record: RunRecord) -> tuple[tuple[datetime, float | None], ...]:
-    metric = record.leading_metric
+def _recent(
+    connection: Connection, run: Run, metric: str | None
+) -> tuple[tuple[datetime, float | None], ...]:
+    """Return slot and mean of the metric over all users in the newest ok runs, oldest first."""
     if metric is None:
         return ()
-    of_all = and_(
+    is_measured = and_(
         summaries.c.run_id == runs.c.id, summaries.c.segment == ALL, summaries.c.metric == metric
     )
-    newest = run_results.newest_ok(
-        record.run.comparison, runs.c.scheduled_for <= record.run.slot
-    ).limit(RECENT_RUNS)
-    means = newest.with_only_columns(runs.c.scheduled_for, summaries.c.mean).outerjoin(
-        summaries, of_all
+    means = (
+        run_results.newest_ok(run.comparison, runs.c.scheduled_for <= run.slot)
+        .limit(RECENT_RUNS)
+        .with_only_columns(runs.c.scheduled_for, summaries.c.mean)
+        .outerjoin(summaries, is_measured)
     )
-    return tuple((slot, mean) for slot, mean in reversed(connection.execute(means).all()))
+    return tuple((row.scheduled_for, row.mean) for row in reversed(connection.execute(means).all()))

@@ -1,4 +1,4 @@
-"""The schema's version: reading, migrating and checking it, and who works with the database meanwhile."""
+"""The schema's version: read it, check it and migrate it; who works with the database meanwhile."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from monitor.storage.transactions import Database, require_file
 if TYPE_CHECKING:
     from alembic.config import Config
 
-# Alembic is imported where the schema is changed or compared: it loads as slowly as all that
-# reading commands do.
+# Alembic is imported only to change or compare the schema: it takes as long to import as all that
+# reading commands import.
 
 _LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
 _OLDEST_POSTGRES = (14,)
@@ -38,29 +38,29 @@ _NEWER = (
 
 
 def migrations() -> Path:
-    """The directory of the migrations: inside the package when installed, at the root of a checkout."""
+    """Return the migrations' directory: in an installed package, or at the root of a checkout."""
     installed = Path(__file__).parent / "migrations"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "migrations"
 
 
 def head() -> str:
-    """The newest version, the one that this program works with."""
-    return _known()[0]
+    """Return the newest version, which this program needs."""
+    return _versions()[0]
 
 
 def upgrade(url: SecretStr | str, revision: str = "head") -> None:
-    """Move the schema forward, creating a SQLite file that is not there.
+    """Migrate the schema forward, in one transaction, and one process at a time.
 
-    Everything or nothing; one at a time.
+    A missing SQLite file is created.
     """
     with _opened(url) as database:
         _migrate(database, revision)
 
 
 def downgrade(url: SecretStr | str, revision: str) -> None:
-    """Move the schema back to ``revision``, ``base`` being no tables at all.
+    """Migrate the schema back to ``revision``; ``base`` removes all tables.
 
-    What newer versions stored is lost.
+    Data of newer versions is lost.
     """
     from alembic import command
 
@@ -69,10 +69,7 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
 
 
 def current(url: SecretStr | str) -> str | None:
-    """The version that the database has.
-
-    None when it has no tables of ours, or when there is no such SQLite file.
-    """
+    """Return the database's version; None without a SQLite file or without rankwatch's tables."""
     file = file_of(parse_url(url))
     if file is not None and not file.exists():
         return None
@@ -81,40 +78,29 @@ def current(url: SecretStr | str) -> str | None:
 
 
 def check(url: SecretStr | str) -> list[str]:
-    """Differences between the database and what this version expects, one a line.
-
-    Empty when there are none.
-    """
+    """Return each difference between the database's schema and this version's as one line."""
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
 
     with _existing(url) as database, database.read() as connection:
         version = version_of(connection)
         if version != head():
-            return [
-                (
-                    f"the schema has version {version or '(none)'}, this program needs {head()}: "
-                    f"{advise(version)}"
-                )
-            ]
+            problem = f"the schema has version {version or '(none)'}, this program needs {head()}"
+            return [f"{problem}: {advise(version)}"]
         options: dict[str, Any] = {
             "compare_type": True,
             "compare_server_default": True,
             "include_name": without_partitions(connection),
             "include_object": is_of_dialect(connection),
         }
-        return [
-            str(change)
-            for change in compare_metadata(
-                MigrationContext.configure(connection, opts=options), metadata
-            )
-        ]
+        context = MigrationContext.configure(connection, opts=options)
+        return list(map(str, compare_metadata(context, metadata)))
 
 
 def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
-    """What is wrong with the file of a SQLite database, and what to do.
+    """Return the problems of a SQLite file, and what to do.
 
-    None without a file, as on PostgreSQL.
+    None on PostgreSQL or without a file.
     """
     file = file_of(parse_url(url))
     if file is None or not file.exists():
@@ -125,9 +111,9 @@ def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
 
 
 def create(database: Database) -> None:
-    """Give a database without our tables those of this version.
+    """Create this version's tables in a database without tables of rankwatch.
 
-    Any other stays as it is. Several may do so at once.
+    Other databases stay as they are. Several processes may do this at once.
     """
     with database.read() as connection:
         if version_of(connection) is not None:
@@ -141,14 +127,16 @@ def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) 
     if database.is_sqlite:
         database.use_write_ahead_log()
     with _migrating(database) as config:
-        if not (only_if_empty and version_of(config.attributes["connection"]) is not None):
-            command.upgrade(config, revision)
+        # Another process may have created the tables meanwhile.
+        if only_if_empty and version_of(config.attributes["connection"]) is not None:
+            return
+        command.upgrade(config, revision)
 
 
 def version_of(connection: Connection) -> str | None:
-    """The version of the schema seen over this connection.
+    """Return the schema's version; None without tables of rankwatch.
 
-    SchemaError for tables whose version is unknown.
+    SchemaError if there are tables, but no valid version.
     """
     if not inspect(connection).has_table("alembic_version"):
         return None
@@ -157,16 +145,15 @@ def version_of(connection: Connection) -> str | None:
         return versions[0]
     if versions or inspect(connection).has_table(runs.name):
         msg = (
-            "alembic_version, the table that holds the version of the schema, is empty or "
-            "damaged: restore the database from a backup, or write the version into it that the "
-            "tables have"
+            "alembic_version, the table of the schema's version, is empty or damaged: restore the "
+            "database from a backup, or write the version of the tables into it"
         )
         raise SchemaError(msg)
-    return None  # as `downgrade base` leaves it
+    return None  # `downgrade base` leaves an empty table
 
 
 def rewrite(connection: Connection) -> None:
-    """Write a value that is stored already, in such a way that the database has to flush it."""
+    """Write a stored value again, so that the database has to flush it."""
     if is_sqlite(connection):
         number = connection.execute(text("PRAGMA user_version")).scalar_one()
         connection.execute(text(f"PRAGMA user_version = {int(number)}"))
@@ -175,13 +162,13 @@ def rewrite(connection: Connection) -> None:
 
 
 def require_head(connection: Connection, place: str) -> None:
-    """SchemaError unless the schema is the one that this program works with.
+    """Check that the schema has the newest version.
 
-    DatabaseError for a server that is too old.
+    SchemaError if not. DatabaseError for a server that is too old.
     """
     if not is_sqlite(connection):
-        _require_version(connection, place)
-    version = _known_version(connection, place)
+        _require_postgres(connection, place)
+    version = _supported_version(connection, place)
     if version is None:
         raise SchemaError(f"{place} holds no tables of rankwatch yet: {UPGRADE}")
     if version != head():
@@ -192,8 +179,8 @@ def require_head(connection: Connection, place: str) -> None:
 
 
 def advise(version: str | None) -> str:
-    """What to do about a database of this version, which is not the newest one that this program knows."""
-    return UPGRADE if version is None or version in _known() else _NEWER
+    """Return what to do about a database of a version other than the newest one."""
+    return UPGRADE if version is None or version in _versions() else _NEWER
 
 
 def _opened(url: SecretStr | str) -> closing[Database]:
@@ -209,37 +196,35 @@ def _existing(url: SecretStr | str) -> closing[Database]:
 def _migrating(database: Database) -> Iterator[Config]:
     from alembic.util import CommandError
 
+    place = describe(database.url)
     with database.write(is_fenced=False) as connection:
         if not database.is_sqlite:
-            _require_version(connection, describe(database.url))
-            # Only one migrates at a time.
+            _require_postgres(connection, place)
+            # Only one process migrates at a time.
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-        _known_version(connection, describe(database.url))
+        _supported_version(connection, place)
         try:
             yield _config(connection)
         except CommandError as error:
             note_error(error)
-            known = ", ".join(_known()[::-1])
-            msg = (
-                f"{describe(database.url)} cannot be migrated to that version: known versions "
-                f"are base, {known}"
-            )
+            versions = ", ".join(reversed(_versions()))
+            msg = f"{place} cannot be migrated to that version: known versions are base, {versions}"
             raise SchemaError(msg) from None
 
 
-def _require_version(connection: Connection, place: str) -> None:
-    found = connection.dialect.server_version_info or _OLDEST_POSTGRES
-    if found < _OLDEST_POSTGRES:
+def _require_postgres(connection: Connection, place: str) -> None:
+    version = connection.dialect.server_version_info or _OLDEST_POSTGRES
+    if version < _OLDEST_POSTGRES:
         msg = (
-            f"{place} runs PostgreSQL {'.'.join(map(str, found))}: rankwatch needs "
+            f"{place} runs PostgreSQL {'.'.join(map(str, version))}: rankwatch needs "
             f"{_OLDEST_POSTGRES[0]} or newer"
         )
         raise DatabaseError(msg)
 
 
-def _known_version(connection: Connection, place: str) -> str | None:
+def _supported_version(connection: Connection, place: str) -> str | None:
     version = version_of(connection)
-    if version is not None and version not in _known():
+    if version is not None and version not in _versions():
         raise SchemaError(
             f"{place} has schema version {version}, which this program does not know: {_NEWER}"
         )
@@ -257,17 +242,17 @@ def _config(connection: Connection) -> Config:
 
 
 @cache
-def _known() -> tuple[str, ...]:
-    # Newest first: the number with which the name of a migration begins.
-    return tuple(
-        sorted(
-            (path.name[:4] for path in (migrations() / "versions").glob("[0-9]*.py")), reverse=True
-        )
-    )
+def _versions() -> list[str]:
+    """Return all versions, newest first: the numbers with which names of migrations begin."""
+    files = (migrations() / "versions").glob("[0-9]*.py")
+    return sorted((file.name[:4] for file in files), reverse=True)
 
 
 def user_of(url: SecretStr | str) -> str | None:
-    """Who works with the database, in words: who holds SQLite's lock, or on PostgreSQL the lease or a slot; None for nobody."""
+    """Describe the process that works with the database; None if no process does.
+
+    The process has SQLite's lock, or on PostgreSQL the lease or a slot.
+    """
     file = file_of(parse_url(url))
     if file is not None:
         return holder_of(file)
@@ -276,23 +261,21 @@ def user_of(url: SecretStr | str) -> str | None:
 
 
 def _leader(connection: Connection) -> str | None:
-    _, found = (
-        read_lease(connection) if inspect(connection).has_table(leases.name) else (None, None)
-    )
-    return (
-        None
-        if found is None
-        else f"{found.holder} (leads, for {found.free_in_s:.0f} s more if it is not renewed)"
-    )
+    if not inspect(connection).has_table(leases.name):
+        return None
+    _, leader = read_lease(connection)
+    if leader is None:
+        return None
+    return f"{leader.holder} (leads, for {leader.free_in_s:.0f} s more if it is not renewed)"
 
 
 def _runner(connection: Connection) -> str | None:
     if not inspect(connection).has_table(runs.name):
         return None
-    held = (
+    claimed = (
         select(runs.c.owner, runs.c.comparison)
         .where(runs.c.claimed_until > func.clock_timestamp())
         .limit(1)
     )
-    row = connection.execute(held).one_or_none()
+    row = connection.execute(claimed).one_or_none()
     return None if row is None else f"{row.owner} (runs {row.comparison})"

@@ -1,4 +1,4 @@
-"""Scores that wait to be stored, in a table outside of memory that is read back by user."""
+"""Scores that wait to be stored, in a table on disk, which is read back by user."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ from monitor.scratch import room_trouble, scratch_database
 
 MEMORY = "100MB"
 THREADS = 2
-"""More of them would not share so little memory."""
+"""More threads would need more memory than that."""
 BATCH = 100_000
 
 
@@ -24,38 +24,35 @@ class DuckSpool:
     def __init__(self) -> None:
         self._open = ExitStack()
         self._columns: dict[str, str] = {}
-        with _one_sentence():
+        with _errors_translated():
             self._database = self._open.enter_context(scratch_database(MEMORY, threads=THREADS))
         self._database.execute("CREATE TEMP TABLE spool (name VARCHAR)")
 
     def add(self, scores: Scores) -> None:
         """See the port."""
-        with _one_sentence():
-            for metric in scores.by_metric:
+        with _errors_translated():
+            columns = {"name": pa.array(scores.users.array)}
+            for metric, values in scores.by_metric.items():
                 if metric not in self._columns:
-                    # Names of our own: DuckDB takes those that differ in case only for the same.
+                    # Numbered names: DuckDB ignores the case of names.
                     self._columns[metric] = f"metric_{len(self._columns)}"
                     self._database.execute(
                         f"ALTER TABLE spool ADD COLUMN {self._columns[metric]} DOUBLE"
                     )
-            values = {self._columns[metric]: values for metric, values in scores.by_metric.items()}
-            self._database.register(
-                "batch", pa.table({"name": pa.array(scores.users.array), **values})
-            )
+                columns[self._columns[metric]] = values
+            self._database.register("batch", pa.table(columns))
             self._database.execute("INSERT INTO spool BY NAME SELECT * FROM batch")
             self._database.unregister("batch")
 
     def batches(self) -> Iterator[Scores]:
         """See the port. Text is ordered by its bytes, as in the tables of SQLite."""
-        with _one_sentence():
-            for record in self._database.sql("SELECT * FROM spool ORDER BY name").to_arrow_reader(
-                BATCH
-            ):
-                users: pd.Index[str] = pd.Index(
-                    pd.array(record["name"].cast(pa.large_string()), dtype="str")
-                )
+        with _errors_translated():
+            ordered = self._database.sql("SELECT * FROM spool ORDER BY name")
+            for batch in ordered.to_arrow_reader(BATCH):
+                names = pd.array(batch["name"].cast(pa.large_string()), dtype="str")
+                users: pd.Index[str] = pd.Index(names)
                 values = {
-                    metric: record[column].to_numpy(zero_copy_only=False)
+                    metric: batch[column].to_numpy(zero_copy_only=False)
                     for metric, column in self._columns.items()
                 }
                 yield Scores(users=users, by_metric=values)
@@ -66,10 +63,10 @@ class DuckSpool:
 
 
 @contextmanager
-def _one_sentence() -> Iterator[None]:
+def _errors_translated() -> Iterator[None]:
     try:
         yield
-    # What a stream of batches runs into comes as an error of Arrow's or the system's.
+    # A stream of batches raises errors of Arrow or of the system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         trouble = room_trouble(str(error)) or file_cause(error)
         msg = (

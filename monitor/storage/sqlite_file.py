@@ -1,4 +1,4 @@
-"""The files of a SQLite database, that they stay the same and are sound, and the lock beside them that a daemon holds."""
+"""The files of a SQLite database: whether they are unchanged and sound, and the daemon's lock."""
 
 import fcntl
 import os
@@ -18,164 +18,152 @@ from monitor.files import describe_exposure
 from monitor.model.instants import format_instant, utc_now
 from monitor.storage.database_url import file_of
 
-_MOST_SHOWN = 20
-_LONGEST_HOLDER = 200
-_OF_PROCESS = re.compile(r"(\S+):([0-9]{1,9}) since")
-"""A holder that is a process: its host and its number."""
+_MOST_PROBLEMS = 20
+_HOLDER_BYTES = 200
+_PROCESS = re.compile(r"(\S+):([0-9]{1,9}) since")
+"""A holder that is a process: its host and its process id."""
 _WAIT_S = 30.0
-_OF_AN_INDEX = ("missing from index", "wrong # of entries in index", "non-unique entry in index")
+_INDEX_PROBLEMS = (
+    "missing from index",
+    "wrong # of entries in index",
+    "non-unique entry in index",
+)
 
 
 def identity(file: Path | int) -> tuple[int, int] | None:
-    """Device and inode, which tell a file, or an open one, from another that replaced it.
+    """Return device and inode, which differ between a file and its replacement.
 
-    None when there is no file.
+    ``file`` may be a descriptor. None if there is no file.
     """
     try:
-        found = os.stat(file)  # noqa: PTH116 - takes open files too
+        status = os.stat(file)  # noqa: PTH116 - takes open files too
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def make_private(file: Path) -> None:
-    """Make the file where there is none, for its owner alone whatever the umask.
+    """Create a missing file that only its owner may use, whatever the umask is.
 
-    SQLite's log takes its mode from it.
+    SQLite's log files get the same mode.
     """
-    # Never opened where it is there: closing it would release the locks that SQLite holds on it.
-    with suppress(OSError):  # what is in the way is SQLite's to say
+    # An existing file is never opened: closing it would release SQLite's locks on it.
+    with suppress(OSError):  # SQLite reports what prevents the creation
         number = os.open(file.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         os.fchmod(number, 0o600)
         os.close(number)
 
 
 def exposure(url: URL) -> str | None:
-    """What to say where every account of this machine may read the file of a SQLite database.
-
-    None where there is nothing.
-    """
+    """Return a warning if every account of this machine may read the SQLite file, else None."""
     file = file_of(url)
-    return (
-        None
-        if file is None
-        else describe_exposure(file, "may read users and lists in it", f"chmod o= {file}*")
-    )
+    if file is None:
+        return None
+    return describe_exposure(file, "may read users and lists in it", f"chmod o= {file}*")
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedFiles:
-    """The files of a database in use as they were first seen, the database first."""
+    """The files of a database in use as they were at first, the database file first."""
 
-    anchor: Any  # a connection: while it is open, SQLite itself removes none of them
+    anchor: Any  # an open connection: SQLite removes none of the files while it is open
     identities: Mapping[Path, tuple[int, int] | None]
 
     @classmethod
     def of(cls, file: Path, anchor: Any) -> Self:  # noqa: ANN401 - the driver's own
-        """As they are now; the connection is read from first, as only that opens the log."""
+        """Note the files as they are now."""
+        # SQLite opens its log at the first read only.
         anchor.cursor().execute("SELECT count(*) FROM sqlite_master").fetchall()
         real = file.resolve()
-        log = (real.with_name(f"{real.name}{end}") for end in ("-wal", "-shm"))
-        return cls(anchor, {path: identity(path) for path in (file, *log)})
+        files = (file, real.with_name(f"{real.name}-wal"), real.with_name(f"{real.name}-shm"))
+        return cls(anchor, {path: identity(path) for path in files})
 
     def change(self) -> str | None:
-        """What became of them and what to do, in words; None while they are the same."""
-        for path, known in self.identities.items():
-            if known is not None and identity(path) != known:
+        """Describe the first file that changed, and what to do; None if no file changed."""
+        for path, first in self.identities.items():
+            if first is not None and identity(path) != first:
                 became = "replaced by another file" if path.exists() else "deleted or moved away"
-                todo = "nothing is written any more: put it back, or restart rankwatch"
+                todo = "rankwatch writes no more: put the file back, or restart rankwatch"
                 return f"cannot be used: {path} was {became} while in use: {todo}"
         return None
 
 
 def find_damage(file: Path) -> list[str]:
-    """Read every page of the file and compare indexes with their tables.
+    """Read every page of the file, and compare indexes with their tables.
 
-    What is wrong in SQLite's words. sqlite3.Error.
+    Returns the problems in SQLite's words. sqlite3.Error if the file cannot be read.
     """
-    found: list[str] = []
+    problems: list[str] = []
     with closing(sqlite3.connect(file, timeout=_WAIT_S)) as connection:
         try:
-            for (text,) in connection.execute(f"PRAGMA integrity_check({_MOST_SHOWN})"):
-                found += text.removeprefix("*** in database main ***\n").splitlines()
+            for (report,) in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})"):
+                problems += report.removeprefix("*** in database main ***\n").splitlines()
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
                 raise
-            found.append(
-                "pages do not hold what they should"
-            )  # SQLite says no more where it cannot go on
-    return [] if found == ["ok"] else found[:_MOST_SHOWN]
+            # SQLite gives no details if it cannot go on.
+            problems.append("the content of pages is damaged")
+    return [] if problems == ["ok"] else problems[:_MOST_PROBLEMS]
 
 
 def advise_on(file: Path, damage: Sequence[str]) -> str:
-    """What to do about the damage."""
-    if all(any(words in line for words in _OF_AN_INDEX) for line in damage):
-        return (
-            f"only indexes are wrong: stop rankwatch and make them anew with `sqlite3 {file} "
-            "REINDEX`"
-        )
-    return "restore it from a backup"
+    """Return what to do about the problems that `find_damage` reported."""
+    for problem in damage:
+        if not any(words in problem for words in _INDEX_PROBLEMS):
+            return "restore it from a backup"
+    return f"only indexes are wrong: stop rankwatch, then rebuild them: `sqlite3 {file} REINDEX`"
 
 
 @dataclass(slots=True, kw_only=True)
 class FileLock:
-    """The lock of the database at ``file``, on a file beside it that stays.
+    """The lock of the database at ``file``: a lock on a file next to it, which is never deleted.
 
-    The system releases it when the process ends.
+    The system releases the lock when the process ends.
     """
 
     file: Path
     holder: str
-    _held: int | None = field(default=None, init=False)
+    _descriptor: int | None = field(default=None, init=False)
 
     @property
     def path(self) -> Path:
-        """The file that is locked: beside the database itself, also where a link to the database was named."""
+        """The locked file, next to the database itself even if ``file`` is a link."""
         resolved = self.file.resolve()
         return resolved.with_name(f"{resolved.name}.lock")
 
     def take(self) -> None:
-        """Take the lock, or see that it is held still.
+        """Take the lock, or check that this process still has it.
 
-        DatabaseError naming the holder when another process has it.
+        DatabaseError that names the holder if another process has the lock.
         """
-        if self._held is not None and identity(self._held) == identity(self.path):
+        if self._descriptor is not None and identity(self._descriptor) == identity(self.path):
             return
         self.release()
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            opened = os.open(
-                self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
+            opened = os.open(self.path, flags, 0o600)
         except OSError as error:
             raise self._refused(error) from None
         try:
-            self._make_private(opened)
             self._lock(opened)
         except BaseException:
             os.close(opened)
             raise
-        self._held = opened
-
-    def _make_private(self, opened: int) -> None:
-        # Whoever may read the file could lock it and keep every daemon out.
-        try:
-            os.fchmod(opened, 0o600)
-        except OSError as error:
-            raise self._refused(error) from None
+        self._descriptor = opened
 
     def _lock(self, opened: int) -> None:
+        since = format_instant(utc_now().replace(microsecond=0))
         try:
+            # An account that may read the file could lock it and keep every daemon out.
+            os.fchmod(opened, 0o600)
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.truncate(opened, 0)
-            os.pwrite(
-                opened,
-                f"{self.holder} since {format_instant(utc_now().replace(microsecond=0))}\n".encode(),
-                0,
-            )
+            os.pwrite(opened, f"{self.holder} since {since}\n".encode(), 0)
         except BlockingIOError:
             msg = (
                 f"SQLite database {self.file} is in use by another daemon: {_holder_in(opened)} "
-                f"holds {self.path}: end it, or use PostgreSQL, where any number may run"
+                f"has locked {self.path}: stop that daemon, or use PostgreSQL, which allows "
+                "several daemons"
             )
             raise DatabaseError(msg) from None
         except OSError as error:
@@ -188,16 +176,16 @@ class FileLock:
         )
 
     def release(self) -> None:
-        """Let others take it; may be called twice."""
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        """Release the lock; a second call does nothing."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def holder_of(file: Path) -> str | None:
-    """The holder of the lock of the database at ``file`` and where the lock is, in words.
+    """Describe the holder of the lock of the database at ``file``, and where the lock is.
 
-    None for nobody. Locks nothing.
+    None if nobody has the lock. This function locks nothing.
     """
     lock = FileLock(file=file, holder="").path
     try:
@@ -216,13 +204,21 @@ def holder_of(file: Path) -> str | None:
 
 
 def _holder_in(opened: int) -> str:
-    """The holder that a locked file names, unless that process of this machine has ended: then another one holds it."""
-    text = os.pread(opened, _LONGEST_HOLDER, 0).decode(errors="replace").strip()
-    found = _OF_PROCESS.match(text)
-    if not text or (found and found[1] == socket.gethostname() and not _is_alive(int(found[2]))):
+    """Return the holder that a locked file names.
+
+    If that is an ended process of this machine, an unknown process has the lock.
+    """
+    content = os.pread(opened, _HOLDER_BYTES, 0).decode(errors="replace").strip()
+    process = _PROCESS.match(content)
+    has_ended = (
+        process is not None
+        and process[1] == socket.gethostname()
+        and not _is_alive(int(process[2]))
+    )
+    if not content or has_ended:
         return "an unknown process"
-    # Whoever may write the directory may have written anything.
-    return "".join(char if char.isprintable() else "?" for char in text)
+    # Any account that may write into the directory may have written this.
+    return "".join(char if char.isprintable() else "?" for char in content)
 
 
 def _is_alive(process: int) -> bool:

@@ -1,4 +1,4 @@
-"""Connections and transactions of one database, fenced by the lease, with the driver's errors translated."""
+"""Connections and transactions of one database, fenced by the lease; errors are translated."""
 
 import threading
 import time
@@ -31,15 +31,14 @@ QUEUE_WAIT_S = 300.0
 LEADING = "daemon"
 """The name of the lease on leading."""
 
-# FULL: what was committed survives a power cut. It costs one flush a commit, and a run has few
-# commits.
+# FULL: commits survive a power cut. Each commit costs one flush, and a run has few commits.
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
-# The connection used last is used next: each keeps pages and statements in memory.
+# The connection that was used last is used next, as it has pages and statements in memory.
 _ENGINE: dict[str, Any] = {"hide_parameters": True, "pool_use_lifo": True}
 
-# Prepared statements would break behind a pooler that hands each transaction to another server
-# connection.
+# Prepared statements fail behind a pooler that uses another server connection for each
+# transaction.
 _POSTGRES_SETTINGS: dict[str, Any] = {
     "application_name": "rankwatch",
     "connect_timeout": 10,
@@ -51,29 +50,30 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFence:
-    """Lets only the lease's own epoch write, and without a lease nobody."""
+    """Lets only the lease's own epoch write, and nobody without a lease."""
 
     lease: Lease | None = None
-    patience: timedelta = timedelta(0)  # the server ends a transaction that stands still for longer
+    patience: timedelta = timedelta(0)  # the server ends a transaction that is idle for longer
 
     def enter(self, connection: Connection) -> None:
-        """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
+        """Check the lease when a transaction begins; LeaseLostError if it is not ours any more."""
         if self.lease is None:
             raise LeaseLostError(
                 f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
             )
-        # The name stands in the list of backends, where the next leader finds what is open still.
-        name = func.set_config("application_name", f"rankwatch epoch {self.lease.epoch}", True)  # noqa: FBT003 - SQL
-        settings = [] if is_sqlite(connection) else [name, _limit(self.patience)]
-        if not connection.execute(
-            select(exists().where(is_current(self.lease)), *settings)
-        ).scalar_one():
+        query: Select[Any] = select(exists().where(is_current(self.lease)))
+        if not is_sqlite(connection):
+            # The next leader finds open transactions by this name in the list of backends.
+            epoch = f"rankwatch epoch {self.lease.epoch}"
+            name = func.set_config("application_name", epoch, True)  # noqa: FBT003 - SQL
+            query = query.add_columns(name, _limit(self.patience))
+        if not connection.execute(query).scalar_one():
             raise _lost(connection, self.lease)
 
     def leave(self, connection: Connection) -> None:
-        """Right before the commit.
+        """Check the lease right before the commit, and keep it ours until then.
 
-        LeaseLostError when the lease is not ours any more, else it stays ours until then.
+        LeaseLostError if it is not ours any more.
         """
         if is_sqlite(connection) or self.lease is None:
             return
@@ -88,9 +88,10 @@ class LeaseFence:
 
 @dataclass(slots=True)
 class WriterQueue:
-    """The writers of this process to one SQLite file, one after the other in the order in which they came.
+    """The writers of this process to one SQLite file, in the order in which they came.
 
-    SQLite lets one write at a time, but its own waiting is no queue: under load some never have their turn.
+    SQLite lets one transaction write at a time. Its own waiting is no queue: under load some
+    writers would wait without end.
     """
 
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -98,9 +99,9 @@ class WriterQueue:
 
     @contextmanager
     def turn(self, place: str) -> Iterator[None]:
-        """Wait for the turn, and keep it.
+        """Wait for the turn, and keep it during the ``with`` block.
 
-        DatabaseError when it does not come within `QUEUE_WAIT_S`.
+        DatabaseError if it does not come within `QUEUE_WAIT_S`.
         """
         turn = threading.Event()
         with self._guard:
@@ -108,14 +109,11 @@ class WriterQueue:
             self._turns[0].set()
         try:
             if not turn.wait(QUEUE_WAIT_S):
-                raise DatabaseError(
-                    (
-                        f"{place}: other work of this process has been writing for "
-                        f"{QUEUE_WAIT_S:g} s: try again"
-                    ),
-                    permanent=False,
-                    trouble=DatabaseTrouble.CONFLICT,
+                msg = (
+                    f"{place}: other work of this process has been writing for {QUEUE_WAIT_S:g} s: "
+                    "try again"
                 )
+                raise DatabaseError(msg, permanent=False, trouble=DatabaseTrouble.CONFLICT)
             yield
         finally:
             with self._guard:
@@ -132,11 +130,9 @@ def _writers_of(_file: Path) -> WriterQueue:
 class Database:
     """One database: a pool of connections, and the two kinds of transaction.
 
-    Safe to share between threads.
-
-    ``on_error`` is called with every error before it is raised, and must not use the database.
-    ``fence``: what transactions that write must pass. ``patience_s``: how long they wait for
-    others, and all for a server that does not answer.
+    Threads may share it. ``on_error`` is called with every error before it is raised; it must not
+    use the database. ``fence``: the check that transactions must pass to write. ``patience_s``: how
+    long transactions wait for locks, and for a server that does not answer.
     """
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
@@ -147,9 +143,10 @@ class Database:
         self._pinned: PinnedFiles | None = None
         self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
-        self._renewals, self._is_closed = 0, False
-        # Both stay with the pools to come. None is added later: another thread may give a
-        # connection back just then.
+        self._renewals = 0
+        self._is_closed = False
+        # New pools keep these listeners. To add one later is not safe: another thread may return a
+        # connection at that moment.
         event.listen(self._engine, "do_connect", self._stamp)
         event.listen(self._engine, "checkin", self._close_old)
         driver = self._engine.dialect.dbapi
@@ -162,27 +159,24 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one moment of the database and changes nothing."""
-        options: dict[str, Any] = (
-            {}
-            if self.is_sqlite
-            else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        )
+        """Begin a transaction that sees one state of the database and changes nothing."""
+        options: dict[str, Any] = {}
+        if not self.is_sqlite:
+            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._transaction(**options) as connection:
             yield connection
 
     def rows(self, query: Select[Any]) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Every row of one query, read in a transaction of its own."""
+        """Return every row of one query, read in a transaction of its own."""
         with self.read() as connection:
             return connection.execute(query).all()
 
     @contextmanager
     def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
-        """A transaction that may write.
+        """Begin a transaction that may write; any exception rolls it back.
 
-        On SQLite the only one at this moment. Rolled back by any exception.
-
-        ``is_fenced`` False is for what any daemon may do at any time, leading or not.
+        On SQLite it is the only one that writes. ``is_fenced`` False is for what every daemon may
+        write at any time, whether it leads or not.
         """
         fence = self.fence if is_fenced else None
         with self._transaction(is_writing=True) as connection:
@@ -193,7 +187,8 @@ class Database:
             yield connection
             if fence is not None:
                 fence.leave(connection)
-            self._require_pinned()  # once more: it may have been replaced meanwhile
+            # The file may have been replaced during the transaction.
+            self._require_pinned()
 
     def _turn(self, *, is_writing: bool) -> AbstractContextManager[None]:
         file = file_of(self.url)
@@ -202,24 +197,27 @@ class Database:
         return _writers_of(file.resolve()).turn(describe(self.url))
 
     def pin(self) -> None:
-        """Refuse from now on to work when the files of SQLite are not the ones any more that they are at the first call."""
-        # Open connections would go on with files that nobody sees, new ones with others.
+        """Refuse from now on to work if a file of SQLite is not the same as at the first call."""
+        # Open connections would go on with a deleted file, new connections with another file.
         file = file_of(self.url)
         if file is None or self._pinned is not None:
             return
         with translated(self.url, self._driver_error):
             anchor = self._engine.raw_connection()
-            anchor.detach()  # none of the pool's
+            anchor.detach()  # the pool does not use it
             self._pinned = PinnedFiles.of(file, anchor)
 
     def _require_pinned(self) -> None:
-        if self._pinned is not None and (change := self._pinned.change()) is not None:
+        if self._pinned is None:
+            return
+        change = self._pinned.change()
+        if change is not None:
             raise DatabaseError(f"{describe(self.url)} {change}")
 
     def use_write_ahead_log(self) -> None:
-        """Let readers and the writer of a SQLite file work side by side; the file remembers it."""
-        # Two that wait for the lock that the change takes would hold each other up until one gives
-        # up: we ask again instead.
+        """Let readers and the writer of a SQLite file work at the same time, from now on."""
+        # Two processes that wait for the lock of this change would block each other, so rankwatch
+        # does not wait but retries.
         deadline = time.monotonic() + LOCK_WAIT_S
         while True:
             try:
@@ -227,7 +225,7 @@ class Database:
                     translated(self.url, self._driver_error),
                     closing(self._engine.raw_connection()) as connection,
                 ):
-                    connection.detach()  # none of the pool's
+                    connection.detach()  # the pool does not use it
                     connection.cursor().execute("PRAGMA busy_timeout = 0")
                     connection.cursor().execute("PRAGMA journal_mode = WAL")
             except DatabaseError as error:
@@ -238,7 +236,7 @@ class Database:
                 return
 
     @contextmanager
-    def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401 - execution options
+    def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
         try:
             self._require_pinned()
             with (
@@ -250,29 +248,26 @@ class Database:
                 yield connection
         except DatabaseError as error:
             if error.trouble is DatabaseTrouble.READ_ONLY:
-                # A connection that was opened to a file that is read-only stays so.
+                # A connection to a read-only file stays read-only.
                 self.renew()
             self.on_error(error)
             raise
 
     def renew(self) -> None:
-        """Use new connections from now on.
-
-        Those still in use are closed when they are given back.
-        """
+        """Use new connections from now on; connections in use are closed when they are returned."""
         self._renewals += 1
         self._engine.dispose()
 
     def close(self) -> None:
-        """Close every connection; those that another thread still uses, when it gives them back."""
+        """Close every connection; those in use by another thread when it returns them."""
         self._is_closed = True
         self.renew()
-        pinned, self._pinned = self._pinned, None
-        if pinned is not None:
-            pinned.anchor.close()
+        if self._pinned is not None:
+            self._pinned.anchor.close()
+            self._pinned = None
 
     def _stamp(self, _dialect: object, record: ConnectionPoolEntry, *_: object) -> None:
-        # As it begins to connect: a server that hangs may answer after a renewal.
+        # The stamp comes before the connection: a slow server may answer after a renewal.
         record.info["renewals"] = self._renewals
 
     def _close_old(self, _connection: object, record: ConnectionPoolEntry) -> None:
@@ -284,7 +279,7 @@ class Database:
 
 
 def require_file(url: URL) -> None:
-    """DatabaseError for a SQLite file that is not there: opening it would make an empty one."""
+    """DatabaseError if a SQLite file is missing: to open it would create an empty one."""
     file = file_of(url)
     if file is not None and not file.exists():
         msg = (
@@ -300,21 +295,21 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def make_file(*_: object) -> None:
-        if (file := file_of(url)) is not None:
+        file = file_of(url)
+        if file is not None:
             make_private(file)
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's own
-        connection.isolation_level = (
-            None  # the driver begins no transaction by itself; `begin` below does
-        )
+        # The driver must not begin transactions: `begin` below does.
+        connection.isolation_level = None
         for setting in _SQLITE_SETTINGS:
             connection.execute(f"PRAGMA {setting}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later cannot wait for its lock; one that will
-        # write takes it at once.
+        # A transaction that reads first cannot wait for the lock to write. One that will write
+        # takes it at once.
         is_writing = connection.get_execution_options().get("is_writing")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
@@ -339,20 +334,19 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
-    """Whether nobody has taken the lease since."""
-    # The holder is compared too: after a restore epochs may repeat.
+    """Return whether nobody has taken the lease since."""
+    # The holder is compared too, as epochs may repeat after a restore.
     return and_(
         leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder
     )
 
 
 def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
-    now = connection.execute(
-        select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)
-    ).one_or_none()
-    leader = (
-        f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
-    )
+    query = select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)
+    row = connection.execute(query).one_or_none()
+    leader = "nobody holds it"
+    if row is not None:
+        leader = f"{row.holder} (host:process) leads under epoch {row.epoch}"
     return LeaseLostError(
         f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, {leader}: "
         "nothing was written"

@@ -1,4 +1,4 @@
-"""Per-user scores of runs: stored in batches inside the caller's transaction, replaced by metric, and read by run."""
+"""Per-user scores of runs: stored in batches in the caller's transaction, and read by run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 def store_scores(
     connection: Connection, run_id: int, slot: datetime, batches: Iterable[Scores]
 ) -> None:
-    """Insert every user's scores of the run of this slot.
+    """Insert every user's scores of the run of this slot; NaN becomes NULL.
 
-    NaN becomes NULL. Batches hold the same metrics, and come one by one.
-
-    Users that ascend, from batch to batch too, are appended to the table's key; others cost more
-    time.
+    All batches have the same metrics. Users that ascend, also from batch to batch, are appended to
+    the table's key; other users take more time.
     """
     # Commands that only read need no numpy.
     from monitor.storage.score_rows import copy_rows, insert_rows
@@ -38,59 +36,59 @@ def store_scores(
         return
     names = list(head.by_metric)
     parts = [names[start : start + PLACES] for start in range(0, len(names), PLACES)]
-    first = _give_places(connection, run_id, parts)
-    # The driver's own connection, inside the transaction that SQLAlchemy began on it: its layer
-    # would double the time.
+    first = _store_places(connection, run_id, parts)
+    # The driver's own connection, in the transaction that SQLAlchemy began: SQLAlchemy itself would
+    # double the time.
     driver = connection.connection.driver_connection
-    found = chain([head], batches)
+    batches = chain([head], batches)
     if is_sqlite(connection):
-        insert_rows(driver, run_id, first, parts, found)
+        insert_rows(driver, run_id, first, parts, batches)
     else:
-        copy_rows(driver, run_id, day_of_slot(slot), first, parts, found)
+        copy_rows(driver, run_id, day_of_slot(slot), first, parts, batches)
 
 
-def replace_scores(connection: Connection, run_id: int, slot: datetime, found: Scores) -> None:
+def replace_scores(connection: Connection, run_id: int, slot: datetime, new: Scores) -> None:
     """Store these scores in place of the run's scores of the same metrics.
 
-    The others stay as they are.
+    Scores of other metrics stay.
     """
-    of_these = select(metrics.c.id).where(metrics.c.name.in_(list(found.by_metric)))
+    replaced = select(metrics.c.id).where(metrics.c.name.in_(list(new.by_metric)))
     is_of_run = score_places.c.run_id == run_id
     connection.execute(
-        delete(score_places).where(is_of_run, score_places.c.metric_id.in_(of_these))
+        delete(score_places).where(is_of_run, score_places.c.metric_id.in_(replaced))
     )
-    # Rows that still hold another metric stay; no place leads to what else is in them.
+    # Rows with another metric stay. No place leads to their replaced values any more.
     placed = select(score_places.c.part).where(is_of_run)
     connection.execute(
         delete(scores).where(of_run(connection, run_id), scores.c.part.not_in(placed))
     )
-    store_scores(connection, run_id, slot, [found])
+    store_scores(connection, run_id, slot, [new])
 
 
 def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
-    """Scores of every user of the run in these metrics; metrics without any are left out."""
+    """Return the scores of every user of the run; metrics without scores are left out."""
     import numpy as np
     import pandas as pd
 
-    query = select(metrics.c.name, score_places.c.part, score_places.c.place).join(
-        metrics, metrics.c.id == score_places.c.metric_id
+    places = (
+        select(metrics.c.name, score_places.c.part, score_places.c.place)
+        .join(metrics, metrics.c.id == score_places.c.metric_id)
+        .where(score_places.c.run_id == run_id, metrics.c.name.in_(names))
     )
     columns: dict[int, dict[str, ColumnElement[float]]] = {}
-    for row in connection.execute(
-        query.where(score_places.c.run_id == run_id, metrics.c.name.in_(names))
-    ):
+    for row in connection.execute(places):
         columns.setdefault(row.part, {})[row.name] = scores.c[f"v{row.place}"]
-    tables = [_table(connection, run_id, part, of_part) for part, of_part in columns.items()]
-    found = [table for table in tables if len(table)]
-    table = (
-        pd.concat(found, axis=1).sort_index()
-        if found
-        else pd.DataFrame(index=pd.Index([], dtype="str"))
-    )
-    by_metric = {
-        name: table[name].to_numpy(np.float64) for name in dict.fromkeys(names) if name in table
-    }
-    return Scores(users=pd.Index(table.index, dtype="str"), by_metric=by_metric)
+    tables = [pd.DataFrame(index=pd.Index([], dtype="str"))]
+    for part, part_columns in columns.items():
+        table = _table(connection, run_id, part, part_columns)
+        if len(table):
+            tables.append(table)
+    joined = pd.concat(tables, axis=1).sort_index()
+    by_metric = {}
+    for name in names:
+        if name in joined:
+            by_metric[name] = joined[name].to_numpy(np.float64)
+    return Scores(users=pd.Index(joined.index, dtype="str"), by_metric=by_metric)
 
 
 def _table(
@@ -110,30 +108,34 @@ def _table(
     return pd.DataFrame(values, index=pd.Index([row[0] for row in rows], dtype="str"))
 
 
-def _give_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:
-    """Note in which part and column the run's scores will hold each metric, behind the parts that it has; the first part."""
-    numbers = _numbers(connection, [name for names in parts for name in names])
+def _store_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:
+    """Store the part and column of each metric; return the number of the first new part."""
+    numbers = _numbers(connection, list(chain.from_iterable(parts)))
     last = connection.scalar(
         select(func.max(score_places.c.part)).where(score_places.c.run_id == run_id)
     )
-    first = 0 if last is None else int(last) + 1
-    placed = [
-        {"run_id": run_id, "metric_id": numbers[name], "part": first + part, "place": place}
-        for part, names in enumerate(parts)
-        for place, name in enumerate(names, start=1)
-    ]
-    connection.execute(score_places.insert(), placed)
+    first = 0 if last is None else last + 1
+    rows = []
+    for part, names in enumerate(parts, start=first):
+        for place, name in enumerate(names, start=1):
+            rows.append(
+                {
+                    "run_id": run_id,
+                    "metric_id": numbers[name],
+                    "part": part,
+                    "place": place,
+                }
+            )
+    connection.execute(score_places.insert(), rows)
     return first
 
 
 def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:
-    """The number of each metric, given out when it is seen first."""
-    # Sorted, so that two transactions never wait crosswise.
+    """Return the number of each metric; a new metric gets a number."""
+    # Sorted, so that two transactions never wait for each other.
     connection.execute(
         insert(connection, metrics).on_conflict_do_nothing(),
         [{"name": name} for name in sorted(names)],
     )
-    known = {
-        name: number for number, name in connection.execute(select(metrics.c.id, metrics.c.name))
-    }
-    return {name: known[stored] for name, stored in zip(names, keys(list(names)), strict=True)}
+    numbers = dict(connection.execute(select(metrics.c.name, metrics.c.id)).all())
+    return {name: numbers[stored] for name, stored in zip(names, keys(list(names)), strict=True)}

@@ -1,10 +1,11 @@
-"""What a person reads about ids that do not meet, and which setting helps."""
+"""Texts about ids that do not match, and the setting that helps."""
 
 import shlex
 from collections.abc import Mapping
 from enum import StrEnum
 
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
+from monitor.texts.wording import shorten_to
 
 _LONGEST_EXAMPLE = 40
 _DIFFERENCES: Mapping[MismatchKind, str] = {
@@ -32,12 +33,12 @@ class Surface(StrEnum):
 
 
 def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
-    """What was found, an example of each arm, and what to do. No full stop at the end."""
+    """What does not match, an example of each arm, and what to do. Without a full stop."""
     if mismatch.kind is MismatchKind.PADDING:
         return _write_padding(mismatch, surface)
-    found = f"{_write_common(mismatch)}: {_DIFFERENCES[mismatch.kind]}{write_examples(mismatch)}"
+    difference = f"{_DIFFERENCES[mismatch.kind]}{write_examples(mismatch)}"
     advice = _write_advice(mismatch, surface)
-    return f"{found}. {advice[:1].upper()}{advice[1:]}"
+    return f"{_write_common(mismatch)}: {difference}. {advice[:1].upper()}{advice[1:]}"
 
 
 def write_examples(mismatch: IdMismatch) -> str:
@@ -55,15 +56,15 @@ def write_examples(mismatch: IdMismatch) -> str:
 
 
 def write_user_spelling(mismatch: IdMismatch) -> str:
-    """``knows users by other ids, such as 'U1' for 'u1'``, behind the name of the arm."""
+    """``knows users by other ids, such as 'U1' for 'u1'``: the predicate of an arm."""
     if mismatch.examples is None:
         return "knows users by other ids"
-    ours, theirs = map(_quote, mismatch.examples)
-    return f"knows users by other ids, such as {theirs} for {ours}"
+    panel_id, arm_id = map(_quote, mismatch.examples)
+    return f"knows users by other ids, such as {arm_id} for {panel_id}"
 
 
 def write_setting(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
-    """The setting under which the ids would meet, or what else to do."""
+    """The setting with which the ids would match, or what else to do."""
     forms = ", ".join(mismatch.forms)
     if surface is Surface.COMMAND:
         return f"add --{mismatch.ids}-ids {shlex.quote(f'[{forms}]')}"
@@ -83,12 +84,9 @@ def _write_common(mismatch: IdMismatch) -> str:
 
 def _write_advice(mismatch: IdMismatch, surface: Surface) -> str:
     if mismatch.kind is MismatchKind.PAIRS:
-        beside = (
-            ", and the scores as scores="
-            if surface is Surface.PYTHON
-            else ", and name the scores apart"
-        )
-        return f"give the items alone{beside}"
+        if surface is Surface.PYTHON:
+            return "give the items alone, and the scores as scores="
+        return "give the items alone, and name the scores apart"
     if mismatch.kind is MismatchKind.UNKNOWN:
         return f"check that the same {mismatch.ids}s are meant, and spell them alike"
     match = f"then {mismatch.would_match:,} of {mismatch.tried:,} match"
@@ -98,19 +96,19 @@ def _write_advice(mismatch: IdMismatch, surface: Surface) -> str:
 
 
 def _write_padding(mismatch: IdMismatch, surface: Surface) -> str:
-    item = None if mismatch.examples is None else mismatch.examples[0]
-    what = "one item" if item is None else f"item {_quote(item)}"
+    what, value = "one item", "..."
+    if mismatch.examples is not None:
+        value = mismatch.examples[0]
+        what = f"item {_quote(value)}"
     arm = "" if mismatch.arm is None else f" of the {mismatch.arm}"
-    value = "..." if item is None else item
     setting = {
         Surface.CONFIGURATION: f"set no_item: [{value}]",
         Surface.COMMAND: f"add --no-item={value}",
         Surface.PYTHON: f"give no_item=[{value}]",
     }[surface]
-    found = f"{what} fills the end of {mismatch.common:,} of {mismatch.compared:,} lists{arm}"
-    return f"{found}. If it stands for no item, {setting}"
+    lists = f"{mismatch.common:,} of {mismatch.compared:,} lists{arm}"
+    return f"{what} fills the end of {lists}. If it means no item, {setting}"
 
 
-def _quote(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= _LONGEST_EXAMPLE else f"{shown[: _LONGEST_EXAMPLE - 1]}…"
+def _quote(example: str) -> str:
+    return shorten_to(repr(example), _LONGEST_EXAMPLE)

@@ -1,4 +1,4 @@
-"""What a person reads about the cause of alerts that do not name it themselves."""
+"""Texts about the cause of alerts that do not name it."""
 
 from datetime import datetime
 
@@ -7,7 +7,10 @@ from monitor.model.root_causes import RootCause
 
 
 def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succeeded: bool) -> str:
-    """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE; 3 ...``, no full stop."""
+    """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE; 3 ...``.
+
+    Without a full stop.
+    """
     instant = f"{since:%Y-%m-%d %H:%M} UTC"
     wait = f"since that of {instant}" if has_succeeded else f"yet, waited for since {instant}"
     causes = []
@@ -16,10 +19,11 @@ def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succ
     if cause.run_failure is not None:
         causes.append(cause.run_failure)
     missed = f"{missed_runs:,} that were due since failed or were not begun"
-    known = f"{', and '.join(causes)}; " if causes else ""
-    return f"no run has succeeded {wait}: {known}{missed}"
+    if causes:
+        missed = f"{', and '.join(causes)}; {missed}"
+    return f"no run has succeeded {wait}: {missed}"
 
 
 def write_known_cause(slot: datetime, cause: str) -> str:
-    """The cause that an earlier run of the same incident has named."""
+    """The cause that an earlier run of the same incident named."""
     return f"Known since the run of {format_instant(slot)}: {cause}"

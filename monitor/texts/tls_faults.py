@@ -1,4 +1,4 @@
-"""What a person reads about TLS that failed: the server's fault as a predicate, and what to do."""
+"""Texts about TLS that failed: the server's fault as a predicate, and what to do."""
 
 from monitor.model.tls_faults import TlsClient, TlsFault
 
@@ -32,7 +32,7 @@ _CLIENT_CERTIFICATE = {
 
 
 def write_tls_fault(fault: TlsFault, client: TlsClient) -> tuple[str, str]:
-    """``has a certificate of an unknown authority`` and ``if it is yours, name the file of its authority as ca_file``."""
+    """A predicate, ``has a certificate of an unknown authority``, and the advice."""
     name_authority = f"name the file of its authority{_AUTHORITY.get(client, '')}"
     show_certificate = _CLIENT_CERTIFICATE.get(client, "let the server accept another login")
     advice = {

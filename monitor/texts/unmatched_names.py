@@ -1,4 +1,4 @@
-"""What a person reads about a name that nothing has."""
+"""Texts about a name that nothing has."""
 
 from monitor.model.unmatched_names import UnmatchedName
 
@@ -6,16 +6,16 @@ _SHOWN = 5
 
 
 def write_unmatched(unmatched: UnmatchedName) -> str:
-    """``nothing matches rule Low: there is no segment country=no.
+    """``nothing matches rule Low: there is no segment country=no``, with the nearest names.
 
-    Did you mean country=NO?`` without a full stop.
+    Without a full stop.
     """
     lack = "no alert has" if unmatched.is_matcher else "there is no segment"
-    found = f"nothing matches {unmatched.owner}: {lack} {unmatched.name}"
+    problem = f"nothing matches {unmatched.owner}: {lack} {unmatched.name}"
     if unmatched.nearest is not None:
-        return f"{found}. Did you mean {unmatched.nearest}?"
+        return f"{problem}. Did you mean {unmatched.nearest}?"
     if not unmatched.known:
-        return found
+        return problem
     rest = len(unmatched.known) - _SHOWN
     more = f" and {rest:,} more" if rest > 0 else ""
-    return f"{found}. There is {', '.join(unmatched.known[:_SHOWN])}{more}"
+    return f"{problem}. There is {', '.join(unmatched.known[:_SHOWN])}{more}"

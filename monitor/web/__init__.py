@@ -1,4 +1,1 @@
-"""The web server: metrics, health and pages over HTTP, and who may read them.
-
-What is shown is handed in.
-"""
+"""The web server: pages, metrics and health over HTTP, and who may read them."""

@@ -1,4 +1,4 @@
-"""Who may read the pages: passwords and certificates of a web configuration file, in force, read again where they change."""
+"""Who may read the pages: the passwords and certificates of a web configuration file."""
 
 import hashlib
 import ipaddress
@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import bcrypt
@@ -31,28 +33,27 @@ _CERTIFICATE = re.compile(f"{ssl.PEM_HEADER}.+?{ssl.PEM_FOOTER}", re.DOTALL)
 _VALIDITY = re.compile(
     rb"\x30[\x1e\x20\x22](?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z"
 )
-"""Beginning and end in a certificate's DER, with years of two digits or four (RFC 5280, 4.1.2.5)."""
+"""Start and end in a certificate's DER, with years of two or four digits (RFC 5280, 4.1.2.5)."""
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
-_LONGEST = 72  # bytes that bcrypt looks at; longer passwords are cut by all who make its hashes
+_LONGEST = 72  # bytes that bcrypt reads; programs that make hashes cut longer passwords
 _MOST_REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Access in force. Without arguments: everybody who reaches the port, unencrypted."""
+    """Access in force. By default everybody who reaches the port, unencrypted."""
 
     credentials: "Credentials" = field(default_factory=lambda: Credentials({}))
     certificates: "CertificateStore | None" = None
     names: frozenset[str] | None = None
-    hosts: frozenset[str] = (
-        frozenset()
-    )  # names of this server in `Host`, beside loopback names and IP addresses
-    options: AccessOptions = field(default_factory=AccessOptions)  # what it was opened from
+    hosts: frozenset[str] = frozenset()
+    """Names of this server in the header `Host`, in addition to localhost and IP addresses."""
+    options: AccessOptions = field(default_factory=AccessOptions)
 
     @property
     def tls(self) -> TlsOptions | None:
-        """How connections are encrypted; None when they are not."""
+        """How connections are encrypted, None if they are not."""
         tls = self.options.tls_server_config
         return tls if tls.is_on else None
 
@@ -62,22 +63,24 @@ class Access:
         return "http" if self.certificates is None else "https"
 
     def context(self) -> ssl.SSLContext | None:
-        """What a new connection is encrypted by; None when it is not."""
-        return None if self.certificates is None else self.certificates.current()
+        """Return the context for a new connection, None without encryption."""
+        if self.certificates is None:
+            return None
+        return self.certificates.current()
 
     def answers_to(self, host: str) -> bool:
-        """Whether a client may read everything that names the server so in ``Host``.
+        """Whether a client may read everything if its header ``Host`` names this server so.
 
-        Where nobody authenticates, the name must be ours. A web page of another name can lead that
-        name to our address (DNS rebinding), and its scripts then read our pages in a browser that
-        reaches us. An IP address cannot be led elsewhere.
+        Without authentication the name must be ours. Another site can point its own name at our
+        address (DNS rebinding). Its scripts can then read our pages in a browser that reaches us.
+        An IP address cannot be redirected so.
         """
         name = host_name(host)
         is_ours = name in self.hosts or name == "localhost" or _is_address(name)
         return self.options.authenticates or is_ours
 
     def admits(self, certificate: dict[str, object] | None) -> bool:
-        """Whether a client may come in that showed this certificate, verified already."""
+        """Whether a client with this verified certificate may connect."""
         return self.names is None or not self.names.isdisjoint(alternative_names(certificate))
 
 
@@ -88,27 +91,30 @@ def open_access(
     hosts: frozenset[str] = frozenset(),
     old: Access | None = None,
 ) -> Access:
-    """Read the certificates and make ready.
+    """Read the certificates of a web configuration file, and return its access.
 
-    ConfigError, which begins with the file's ``name``, when they cannot be used.
-
-    ``hosts``: names of this server, in lower case.
-    Of the ``old`` one, passwords that were right are kept while the users stay the same.
+    ``hosts`` are names of this server in lower case. If the users are those of the ``old`` access,
+    passwords that it verified are not verified again. ConfigError, which begins with the file's
+    ``name``, if the certificates cannot be used.
     """
-    options, old = options or AccessOptions(), old or Access()
-    tls, users = options.tls_server_config, options.basic_auth_users
+    options = options or AccessOptions()
+    old = old or Access()
+    tls = options.tls_server_config
+    certificates = names = None
     try:
-        certificates = CertificateStore(tls) if tls.is_on else None
+        if tls.is_on:
+            certificates = CertificateStore(tls)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}" if name else str(error)) from None
+    if tls.client_allowed_sans is not None:
+        names = frozenset(map(short_address, tls.client_allowed_sans))
+    credentials = old.credentials
+    if old.options.basic_auth_users != options.basic_auth_users:
+        credentials = Credentials(options.basic_auth_users)
     return Access(
-        credentials=old.credentials
-        if old.options.basic_auth_users == users
-        else Credentials(users),
+        credentials=credentials,
         certificates=certificates,
-        names=None
-        if tls.client_allowed_sans is None
-        else frozenset(map(short_address, tls.client_allowed_sans)),
+        names=names,
         hosts=hosts,
         options=options,
     )
@@ -117,9 +123,8 @@ def open_access(
 class Credentials:
     """Users and the hashes of their passwords.
 
-    What was right once is remembered under a key of this process alone.
-
-    Each attempt costs as many rounds as the costliest hash, whether or not there is such a user.
+    A verified password is remembered as a hash with a key of this process. Each attempt takes as
+    many rounds as the costliest hash, so that the time does not reveal whether a user exists.
     """
 
     def __init__(
@@ -128,39 +133,41 @@ class Credentials:
         *,
         compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw,
     ) -> None:
-        hashes = {name: secret.get_secret_value() for name, secret in users.items()}
-        self._hashes = {name.encode(): hashed.encode() for name, hashed in hashes.items()}
-        costs = {cost_of(hashed) for hashed in hashes.values()} or {4}
-        self._highest = max(costs)
-        self._decoys = {
-            cost: bcrypt.gensalt(cost) + b"." * 31 for cost in range(min(costs), self._highest + 1)
-        }
+        self._hashes: dict[bytes, bytes] = {}
+        costs = set()
+        for name, secret in users.items():
+            hashed = secret.get_secret_value()
+            self._hashes[name.encode()] = hashed.encode()
+            costs.add(cost_of(hashed))
+        lowest = min(costs, default=4)
+        self._highest = max(costs, default=4)
+        self._decoys: dict[int, bytes] = {}
+        for cost in range(lowest, self._highest + 1):
+            self._decoys[cost] = bcrypt.gensalt(cost) + b"." * 31
         self._compare = compare
         self._key = secrets.token_bytes(32)
-        self._right: set[bytes] = set()
+        self._verified: set[bytes] = set()
 
     def __bool__(self) -> bool:
         return bool(self._hashes)
 
     def remembers(self, user: bytes, password: bytes) -> bool:
-        """Whether exactly these were right before. At once."""
-        return self._digest(user, password) in self._right
+        """Whether this password was verified before. Returns at once."""
+        return self._digest(user, password) in self._verified
 
     def verify(self, user: bytes, password: bytes) -> bool:
-        """Whether these are right. Takes bcrypt's time."""
+        """Whether the password is right. Takes bcrypt's time, without Python's lock."""
         cut = password[:_LONGEST]
         hashed = self._hashes.get(user, self._decoys[self._highest])
-        # bcrypt does not hold Python's lock meanwhile.
         is_right = self._compare(cut, hashed)
-        for cost in range(
-            cost_of(hashed.decode()), self._highest
-        ):  # 2^c, and 2^c ... 2^(h-1) more, make 2^h
+        # A hash of cost c took 2^c rounds. Decoys of the costs c to h-1 make it 2^h in all.
+        for cost in range(cost_of(hashed.decode()), self._highest):
             self._compare(cut, self._decoys[cost])
         if not is_right or user not in self._hashes:
             return False
-        if len(self._right) >= _MOST_REMEMBERED:
-            self._right.clear()
-        self._right.add(self._digest(user, password))
+        if len(self._verified) >= _MOST_REMEMBERED:
+            self._verified.clear()
+        self._verified.add(self._digest(user, password))
         return True
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
@@ -169,24 +176,24 @@ class Credentials:
 
 
 class CertificateStore:
-    """The context for new connections, read again once a file has changed.
+    """The context for new connections. It is read again if a file has changed.
 
-    ConfigError for unusable files to begin with.
-
-    Later the old ones stay in force and it is tried again, as while one of two is replaced; that is
-    logged once a change.
+    ConfigError if the files cannot be used at the start. Later the old context stays in force, as
+    when only one of two files is replaced so far. That is logged once for each change.
     """
 
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._options, self._clock = options, clock
-        self._seen = self._stamp()
-        self._failed: _Stamp | None = None
-        self.refusal: Refusal | None = None  # of the files that could not be read again
-        self._context, self.ends_at = self._load()
+        self._options = options
+        self._clock = clock
+        self._loaded_stamp = self._stamp()
+        self._failed_stamp: _Stamp | None = None
+        self.refusal: Refusal | None = None
+        """Why changed files are not in force."""
+        self._load()
         self._looked_at = clock()
 
     def current(self) -> ssl.SSLContext:
-        """The context to be used now."""
+        """Return the context to use now."""
         now = self._clock()
         if now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now
@@ -195,24 +202,28 @@ class CertificateStore:
 
     def _look(self) -> None:
         stamp = self._stamp()
-        if stamp == self._seen:
+        if stamp == self._loaded_stamp:
             return
         try:
-            self._context, self.ends_at = self._load()
-        except Exception as error:  # noqa: BLE001 - nothing that goes wrong here may end connections that the old one serves
-            if stamp == self._failed:
+            self._load()
+        except Exception as error:  # noqa: BLE001 - the old context must go on serving
+            if stamp == self._failed_stamp:
                 return
-            self._failed = stamp
+            self._failed_stamp = stamp
             reason = str(error) if isinstance(error, MonitorError) else describe_error(error)
             self.refusal = Refusal(what=Refused.CERTIFICATE, at=utc_now(), reason=reason)
-            log.error("certificate not read again; the old one stays in force", reason=reason)  # noqa: TRY400 - the reason is all
+            log.error(  # noqa: TRY400 - the reason is enough
+                "certificate not read again; the old one stays in force", reason=reason
+            )
         else:
-            self._seen, self._failed, self.refusal = stamp, None, None
+            self._loaded_stamp = stamp
+            self._failed_stamp = self.refusal = None
             log.info("certificate read again")
 
-    def _load(self) -> tuple[ssl.SSLContext, float | None]:
-        ends = certificates_end(str(self._options.cert_file))
-        return server_tls_context(self._options), None if ends is None else ends.timestamp()
+    def _load(self) -> None:
+        ends_at = certificates_end(str(self._options.cert_file))
+        self._context = server_tls_context(self._options)
+        self.ends_at = None if ends_at is None else ends_at.timestamp()
 
     def _stamp(self) -> _Stamp:
         files = (self._options.cert_file, self._options.key_file, self._options.client_ca_file)
@@ -220,18 +231,18 @@ class CertificateStore:
 
 
 def _state_of(path: str) -> tuple[int, ...] | None:
-    """What changes with the file, its owner or its mode."""
+    """Return values that change with the file, its owner or its mode."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
-    """Read certificate, key and the clients' authority.
+    """Read the certificate, its key and the authority of clients.
 
-    ConfigError, which names file and key, when they cannot be used.
+    ConfigError, which names the file and the setting, if they cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[options.min_version]
@@ -240,24 +251,23 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
     _load_pair(context, options)
     if options.verifies_certificates:
         _load_authority(context, options)
-        context.verify_mode = (
-            ssl.CERT_REQUIRED if options.must_show_certificate else ssl.CERT_OPTIONAL
-        )
+        context.verify_mode = ssl.CERT_OPTIONAL
+        if options.must_show_certificate:
+            context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 
 def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
     cert, key = str(options.cert_file), str(options.key_file)
-    _read(cert, "cert_file")  # OpenSSL would wait for a pipe, and read a device to its end
+    _read(cert, "cert_file")  # OpenSSL would wait for a pipe, and read a device without end
     _read(key, "key_file")
     try:
         context.load_cert_chain(cert, key, password=_no_password)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        msg = (
+        raise ConfigError(
             f"tls_server_config: cert_file {cert} and key_file {key} cannot be used together: "
-            f"{_why(error)}"
-        )
-        raise ConfigError(msg) from None
+            f"{_describe_tls_error(error)}"
+        ) from None
 
 
 def _no_password() -> str:
@@ -267,68 +277,74 @@ def _no_password() -> str:
     )
 
 
-def _why(error: Exception) -> str:
+def _describe_tls_error(error: Exception) -> str:
     if not isinstance(error, ssl.SSLError):
         return getattr(error, "strerror", None) or str(error)
-    reason = (error.reason or "").lower().replace("_", " ")
-    return {
-        "key values mismatch": "the key does not belong to the certificate",
-        "": "one of them is no PEM file, or holds no certificate or no key",
-        "no start line": "one of them is no PEM file, or holds no certificate or no key",
-    }.get(reason, reason)
+    code = error.reason or "NO_START_LINE"
+    if code == "KEY_VALUES_MISMATCH":
+        return "the key does not belong to the certificate"
+    if code == "NO_START_LINE":
+        return "one of them is not a PEM file, or contains no certificate or no key"
+    return code.lower().replace("_", " ")
 
 
 def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
-    text = _read(str(options.client_ca_file), "client_ca_file")
+    certificates = _read(str(options.client_ca_file), "client_ca_file")
     try:
-        context.load_verify_locations(cadata=text)
+        context.load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError):
         raise ConfigError(
-            f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate in "
-            "PEM"
+            f"tls_server_config: client_ca_file {options.client_ca_file} contains no certificate "
+            "in PEM"
         ) from None
 
 
 def _read(path: str, key: str) -> str:
     try:
-        # PEM is ASCII, and what stands around its blocks is read by people only.
-        return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
+        return _read_pem(path)
     except OSError as error:
         raise ConfigError(
             f"tls_server_config.{key}: cannot read {path}: {error.strerror}"
         ) from None
 
 
-def certificates_end(path: str) -> datetime | None:
-    """When the first of a PEM file's certificates ends, those that signed it among them.
+def _read_pem(path: str) -> str:
+    # PEM is ASCII. Texts around its blocks are for people.
+    return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
 
-    None where none can be read.
+
+def certificates_end(path: str) -> datetime | None:
+    """Return when the first certificate of a PEM file expires, including those that signed it.
+
+    None if no certificate can be read.
     """
-    ends = list[datetime]()
+    ends = []
     with suppress(OSError, ValueError):
-        for text in _CERTIFICATE.findall(
-            read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
-        ):
-            if found := _VALIDITY.search(ssl.PEM_cert_to_DER_cert(text)):
-                year, digits = ("%y", found[1]) if found[1] else ("%Y", found[2])
-                ends.append(datetime.strptime(f"{digits.decode()}+0000", f"{year}%m%d%H%M%S%z"))
+        for certificate in _CERTIFICATE.findall(_read_pem(path)):
+            validity = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(certificate))
+            if validity is None:
+                continue
+            short, long = validity.groups()
+            year = "%y" if short else "%Y"
+            digits = (short or long).decode()
+            ends.append(datetime.strptime(f"{digits}+0000", f"{year}%m%d%H%M%S%z"))
     return min(ends, default=None)
 
 
 def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
-    """The alternative names (DNS, IP, e-mail, URI) of a certificate as Python's ssl gives it.
+    """Return the alternative names (DNS, IP, e-mail, URI) of a certificate from Python's ssl.
 
-    IP addresses in short form.
+    IP addresses have their short form.
     """
-    named = (certificate or {}).get("subjectAltName", ())
-    pairs = named if isinstance(named, tuple) else ()
-    return frozenset(
-        short_address(value) if kind == "IP Address" else value for kind, value in pairs
-    )
+    pairs: Any = (certificate or {}).get("subjectAltName", ())
+    names = set()
+    for kind, value in pairs:
+        names.add(short_address(value) if kind == "IP Address" else value)
+    return frozenset(names)
 
 
 def host_name(host: str) -> str:
-    """The name or address in a header ``Host``, in lower case; empty where there is none."""
+    """Return the name or address in a header ``Host``, in lower case, or an empty string."""
     try:
         return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:
@@ -344,17 +360,15 @@ def _is_address(name: str) -> bool:
 
 
 def client_name(certificate: dict[str, object] | None) -> str:
-    """The name of a verified client: its certificate's common name, else the first of its alternative names."""
-    parts = (certificate or {}).get("subject", ())
-    subject = dict(pair for part in parts for pair in part) if isinstance(parts, tuple) else {}
-    return str(
-        subject.get("commonName")
-        or min(alternative_names(certificate), default="a client without a name")
-    )
+    """Return the name of a verified client: its common name, else its first alternative name."""
+    parts: Any = (certificate or {}).get("subject", ())
+    subject = dict(chain.from_iterable(parts))
+    names = alternative_names(certificate)
+    return subject.get("commonName") or min(names, default="a client without a name")
 
 
 def short_address(address: str) -> str:
-    """An IP address in its short form; anything else as it is."""
+    """Return an IP address in its short form, and anything else unchanged."""
     try:
         return ipaddress.ip_address(address.strip()).compressed
     except ValueError:

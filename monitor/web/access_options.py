@@ -1,4 +1,4 @@
-"""Options of a web configuration file: those keys of Prometheus' exporter-toolkit that are kept to here. Others are errors."""
+"""Options of a web configuration file: a part of those of Prometheus' exporter-toolkit."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,43 +8,43 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from monitor.options import ConfigPath, must, readable_by
 
-_HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)
+_HASH = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)
 _LEAST_COST, _MOST_COST = 4, 16
 
 
 def cost_of(hashed: str) -> int:
-    """The cost that a bcrypt hash names: each one more doubles the work."""
+    """Return the cost of a bcrypt hash. Each step doubles the work."""
     return int(hashed[4:6])
 
 
 def _require_hash(hashed: str) -> None:
-    found = _HASH.fullmatch(hashed)
-    if found is None:
+    if not _HASH.fullmatch(hashed):
         raise ValueError(
             "must be a bcrypt hash, such as $2y$10$ and 53 characters more: htpasswd -nBC 10 "
             "NAME makes one"
         )
-    if not _LEAST_COST <= int(found[1]) <= _MOST_COST:
-        msg = (
-            f"is a hash of cost {int(found[1])}: choose one from 10 to {_MOST_COST}, or "
+    cost = cost_of(hashed)
+    if not _LEAST_COST <= cost <= _MOST_COST:
+        raise ValueError(
+            f"is a hash of cost {cost}: choose one from 10 to {_MOST_COST}, or "
             "requests would wait for it too long"
         )
-        raise ValueError(msg)
+
+
+def _is_user_name(name: str) -> bool:
+    return bool(name) and name.isprintable() and ":" not in name
 
 
 _UserName = Annotated[
     str,
-    must(
-        lambda name: name and name.isprintable() and ":" not in name,
-        "is no user's name: it must be printable and not empty, and hold no colon",
-    ),
+    must(_is_user_name, "is not a user name: it must be printable, not empty and without a colon"),
 ]
 
 
 class _Part(BaseModel):
-    """As all options are: unknown keys are errors, values never echo.
+    """Unknown keys are errors, and errors never show values.
 
-    ``key_file`` is a path here: it is read again later.
+    ``key_file`` is a path, because the file is read again later.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -64,7 +64,7 @@ class TlsOptions(_Part):
         "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
     ] = Field(default="NoClientCert", description="Which certificates clients must show.")
     client_allowed_sans: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        default=None, description="A client's certificate must hold one of these alternative names."
+        default=None, description="A client's certificate must have one of these alternative names."
     )
     min_version: Literal["TLS12", "TLS13"] = "TLS12"
 
@@ -80,18 +80,20 @@ class TlsOptions(_Part):
 
     @property
     def verifies_certificates(self) -> bool:
-        """Whether a certificate that a client shows must be good."""
+        """Whether the certificate of a client is verified."""
         return self.client_auth_type != "NoClientCert"
 
     @property
     def must_show_certificate(self) -> bool:
-        """Whether each client must show a certificate."""
+        """Whether each client must have a certificate."""
         return self.client_auth_type == "RequireAndVerifyClientCert"
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if self.is_on and (problems := list(self._disagreements())):
-            raise ValueError("; ".join(problems))
+        if self.is_on:
+            problems = list(self._disagreements())
+            if problems:
+                raise ValueError("; ".join(problems))
         return self
 
     def _disagreements(self) -> Iterator[str]:
@@ -113,7 +115,7 @@ class TlsOptions(_Part):
 
 
 class AccessOptions(_Part):
-    """The whole file."""
+    """A web configuration file."""
 
     tls_server_config: TlsOptions = Field(default_factory=TlsOptions)
     basic_auth_users: Mapping[_UserName, Annotated[SecretStr, readable_by(_require_hash)]] = Field(
@@ -122,5 +124,5 @@ class AccessOptions(_Part):
 
     @property
     def authenticates(self) -> bool:
-        """Whether strangers are kept out: by passwords, or by certificates that are asked for and verified."""
+        """Whether each client must have a password or a verified certificate."""
         return bool(self.basic_auth_users) or self.tls_server_config.must_show_certificate

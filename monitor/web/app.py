@@ -1,5 +1,6 @@
 """The routes: pages for people, the same as JSON, /metrics, /-/healthy, /-/ready and /-/reload."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import Any, Protocol
@@ -36,15 +37,25 @@ from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
 from monitor.web.pages.parameters import describe_path, describe_query, read_parameters
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import UnanswerableError, alert_url
-from monitor.web.server import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
+from monitor.web.server import (
+    IS_AUTHENTICATED,
+    MUST_AUTHENTICATE,
+    PLAIN_HEADERS,
+    RELOAD,
+    USER,
+    plain_answer,
+)
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
-"""Makes the metrics page for the request's Accept and Accept-Encoding: its body and headers. Called in a worker thread."""
+"""Returns body and headers of the metrics page for the request's Accept and Accept-Encoding.
+
+Called in a worker thread.
+"""
 
 Reload = Callable[[], bool]
-"""Reads the configuration again.
+"""Reads the configuration again, and returns False if the old one stays in force.
 
-False when the old one stays in force. Called in a worker thread, one at a time.
+Called in a worker thread, one at a time.
 """
 
 DESCRIPTION = "/api/v1/openapi.json"
@@ -63,24 +74,27 @@ _RENDERERS = 2
 _SCRAPES = 32
 _READERS = 4
 _PAGE_S = 20.0
-_OURS = (
+_CONTENT_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-_HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "same-origin"}
+_HTML = {
+    **PLAIN_HEADERS,
+    "Content-Security-Policy": _CONTENT_POLICY,
+    "Referrer-Policy": "same-origin",
+}
 _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
     (AbsentPageError, 404, "not here"),
     (UnanswerableError, 409, "this comparison cannot answer that"),
     (SourceError, 503, "a source is away"),
     (DatabaseError, 503, "the database is away"),
-    (MonitorError, 400, "this cannot be asked"),
 )
-"""Statuses and titles of errors: the first kind that fits."""
+"""Status and title of the answer for each kind of error. The first kind that fits counts."""
 _ANSWERS = {
-    "400": "This cannot be asked: a parameter is missing, or cannot be read.",
+    "400": "A parameter is missing or cannot be read.",
     "404": "There is no such comparison, run, user or incident.",
 }
-"""What pages say no by, beside `SERVER_ANSWERS`."""
+"""Refusals of pages, in addition to `SERVER_ANSWERS`."""
 _STATIC = {
     "rankwatch.css": "text/css",
     "rankwatch.js": "text/javascript",
@@ -89,67 +103,57 @@ _STATIC = {
 
 
 class Health(Protocol):
-    """How the process is doing, asked in a worker thread.
+    """The state of the process, called in a worker thread.
 
-    Later than 5 s is bad. Reasons are shown to clients: no secrets.
+    No answer within 5 s is a failure. Reasons are shown to clients and contain no secrets.
     """
 
     def unhealthy(self) -> str | None:
-        """Why the process should be restarted.
+        """Return why the process should be restarted, or None while its loops are alive.
 
-        None while its loops are alive. Asks nothing outside the process.
+        Needs nothing outside the process.
         """
 
     def unready(self) -> str | None:
-        """Why the process cannot do its work yet or just now.
+        """Return why the process cannot work now.
 
-        None once database and first publication are good.
+        None if the database answers and the first results were published.
         """
 
 
 def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) -> Starlette:
-    """The application over these, to be served behind a `RequestGuard`, which decides who may read everything and reload."""
-    # Pages wait for few threads of their own: two hundred that are opened at once do not hold up a
-    # scrape or a run.
-    threads, tokens = CapacityLimiter(_READERS), FormTokens()
-    form, html = _form(site, tokens, CapacityLimiter(1)), partial(_render, tokens)
-    gate = _reader(site, CapacityLimiter(_READERS), partial(answer_gate, site), as_json=True)
-    pages = [
-        route
-        for page in PAGES
-        for route in (
-            Route(
-                page.path,
-                _reader(site, threads, partial(html, page, site), as_json=False),
-                name=page.template,
-            ),
-            Route(
-                page.api,
-                _reader(site, threads, partial(_to_json, page, site), as_json=True),
-                name=page.api,
-            ),
-        )
-    ]
+    """Return the application.
 
-    app = Starlette(
-        routes=[
-            *pages,
-            *(Route(path, form, methods=["POST"]) for path in ("/alerts", "/alerts/{key}")),
-            Route(GATE, gate, methods=["GET", "POST"]),
-            Route(DESCRIPTION, lambda _: JSONResponse(describe_api(), headers=PLAIN_HEADERS)),
-            Route("/static/{name}", _static),
-            Route("/metrics", _scraper(metrics)),
-            Route("/-/healthy", _probe(health.unhealthy, "healthy")),
-            Route("/-/ready", _probe(health.unready, "ready")),
-            Route(RELOAD, _reloader(reload), methods=["POST"]),
-        ],
-        exception_handlers={HTTPException: _say_no},
-    )
-    app.router.redirect_slashes = False  # to whatever host the client names
+    It needs a `RequestGuard`, which decides who may read everything and who may reload.
+    """
+    # Pages have few threads of their own. Two hundred requests at once delay no scrape and no run.
+    threads = CapacityLimiter(_READERS)
+    tokens = FormTokens()
+    routes = []
+    for page in PAGES:
+        html = _reader(site, threads, partial(_render, tokens, page, site), as_json=False)
+        as_json = _reader(site, threads, partial(_to_json, page, site), as_json=True)
+        routes.append(Route(page.path, html, name=page.template))
+        routes.append(Route(page.api, as_json, name=page.api))
+    form = _form(site, tokens, CapacityLimiter(1))
+    gate = _reader(site, CapacityLimiter(_READERS), partial(answer_gate, site), as_json=True)
+    routes += [
+        Route("/alerts", form, methods=["POST"]),
+        Route("/alerts/{key}", form, methods=["POST"]),
+        Route(GATE, gate, methods=["GET", "POST"]),
+        Route(DESCRIPTION, _description),
+        Route("/static/{name}", _static),
+        Route("/metrics", _scraper(metrics)),
+        Route("/-/healthy", _probe(health.unhealthy, "healthy")),
+        Route("/-/ready", _probe(health.unready, "ready")),
+        Route(RELOAD, _reloader(reload), methods=["POST"]),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _refuse_address})
+    app.router.redirect_slashes = False  # a redirect would go to the host that the client names
     return app
 
 
-def _shown(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - what any page shows
+def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - of any page
     chosen = read_parameters(request.query_params, page.required, page.optional)
     return page.read(site, Query(path=request.path_params, chosen=chosen))
 
@@ -174,72 +178,69 @@ def _reader(
 
 
 def _explain(error: MonitorError) -> tuple[int, str, str]:
-    """Status, title and reason of the answer where this error was raised."""
+    """Return status, title and reason of the answer for this error."""
     reason = str(error)
     if isinstance(error, DatabaseError):
-        reason += ". The overview shows what was last known."
-    status, title = next(
-        (status, title) for kind, status, title in _FAILURES if isinstance(error, kind)
-    )
-    return status, title, reason
+        reason += ". The overview shows the last state."
+    for kind, status, title in _FAILURES:
+        if isinstance(error, kind):
+            return status, title, reason
+    return 400, "this cannot be asked", reason
 
 
 def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
-    shown = _shown(page, site, request)
-    user, outcome = request.scope[USER], OUTCOMES.get(request.query_params.get("done", ""))
-    token = None if user is None else tokens.issue(user, site.clock.now().isoformat())
-    shown = {"page": shown, "prefix": site.prefix, "user": user, "token": token, "outcome": outcome}
-    return HTMLResponse(render(page.template, **shown), headers=_HTML)
+    user = request.scope[USER]
+    token = None
+    if user is not None:
+        token = tokens.issue(user, site.clock.now().isoformat())
+    body = render(
+        page.template,
+        page=_read_page(page, site, request),
+        prefix=site.prefix,
+        user=user,
+        token=token,
+        outcome=OUTCOMES.get(request.query_params.get("done", "")),
+    )
+    return HTMLResponse(body, headers=_HTML)
 
 
 def _form(
     site: Site, tokens: FormTokens, thread: CapacityLimiter
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Does what a form asks for, and leads back to the page on which it stood."""
+    """Return an endpoint that executes a form, and then shows the page of the form again."""
 
     async def endpoint(request: Request) -> Response:
-        user, key = request.scope[USER], request.path_params.get("key", "")
+        user = request.scope[USER]
+        key = request.path_params.get("key", "")
         fail = partial(_fail, site, as_json=False)
         if user is None:
-            return fail(
-                403, "nothing was changed", f"to change anything here needs {MUST_AUTHENTICATE}"
-            )
+            return fail(403, "nothing was changed", f"changes need {MUST_AUTHENTICATE}")
         try:
             fields = await read_form(request)
-            form = Form(
-                user=user,
-                issued=tokens.verify(fields.get("token", ""), user),
-                key=key,
-                fields=fields,
-            )
+            issued = tokens.verify(fields.get("token", ""), user)
+            form = Form(user=user, issued=issued, key=key, fields=fields)
             outcome = await run_sync(act, site, form, limiter=thread)
         except HTTPException as error:
             return fail(error.status_code, "nothing was changed", error.detail)
         except ConfigError as error:
             return fail(422, "nothing was changed", str(error))
         except DatabaseError as error:
-            return fail(
-                503,
-                "the database is away",
-                f"{error}. Look whether it was done before you try again.",
-            )
-        return RedirectResponse(
-            f"{site.prefix}{alert_url(key) if key else '/alerts'}?done={outcome}",
-            303,
-            PLAIN_HEADERS,
-        )
+            reason = f"{error}. Look whether it was done before you try again."
+            return fail(503, "the database is away", reason)
+        path = alert_url(key) if key else "/alerts"
+        return RedirectResponse(f"{site.prefix}{path}?done={outcome}", 303, PLAIN_HEADERS)
 
     return endpoint
 
 
 def _to_json(page: Page, site: Site, request: Request) -> Response:
-    body = _adapter(page.shows).dump_json(_shown(page, site, request))
+    body = _adapter(page.shows).dump_json(_read_page(page, site, request))
     return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
 
 
-async def _say_no(request: Request, error: Exception) -> Response:
-    """The answer to an address that no route has, or to a method that its route has not."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
+async def _refuse_address(request: Request, error: Exception) -> Response:
+    """Refuse an address without a route, or a method that its route does not have."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this one only
     headers = {**PLAIN_HEADERS, **(error.headers or {})}
     if not request.url.path.startswith("/api/"):
         return PlainTextResponse(error.detail, error.status_code, headers=headers)
@@ -263,7 +264,7 @@ def _adapter(shows: type) -> TypeAdapter[Any]:
 
 @cache
 def describe_api() -> dict[str, Any]:
-    """The OpenAPI description of the pages as JSON, and of the gate."""
+    """Return the OpenAPI description of the pages as JSON, and of the gate."""
     paths: dict[str, Any] = {GATE: describe_gate(), DESCRIPTION: {"get": _DESCRIPTION}}
     schemas: dict[str, Any] = {"Failure": FAILURE}
     for page in PAGES:
@@ -278,10 +279,9 @@ def describe_api() -> dict[str, Any]:
 
 
 def _describe_page(page: Page) -> dict[str, Any]:
-    names = [part.strip("{}") for part in page.api.split("/") if part.startswith("{")]
-    parameters = [describe_path(name) for name in names]
-    parameters += [describe_query(name, is_required=True) for name in page.required]
-    parameters += [describe_query(name, is_required=False) for name in page.optional]
+    parameters = [*map(describe_path, re.findall("{([a-z]+)}", page.api))]
+    for name in (*page.required, *page.optional):
+        parameters.append(describe_query(name, is_required=name in page.required))
     content = {
         "application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}
     }
@@ -295,24 +295,28 @@ def _describe_page(page: Page) -> dict[str, Any]:
     }
 
 
+async def _description(_: Request) -> Response:
+    return JSONResponse(describe_api(), headers=PLAIN_HEADERS)
+
+
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _STATIC:
-        return PlainTextResponse("no such file\n", 404, headers=PLAIN_HEADERS)
+        return plain_answer(404, "no such file")
     headers = {**PLAIN_HEADERS, "Cache-Control": "max-age=3600"}
     return Response(read_static(name), media_type=_STATIC[name], headers=headers)
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
-    # Few threads render; scrapes that would wait behind too many are refused rather than kept.
-    threads, under_way = CapacityLimiter(_RENDERERS), CapacityLimiter(_SCRAPES)
+    # Few threads render. A scrape that would wait for too many others is refused.
+    threads = CapacityLimiter(_RENDERERS)
+    under_way = CapacityLimiter(_SCRAPES)
 
     async def page(request: Request) -> Response:
         if not under_way.available_tokens:
-            return PlainTextResponse(
-                "too many scrapes at once\n", 503, headers={**PLAIN_HEADERS, "Retry-After": "1"}
-            )
-        accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
+            return plain_answer(503, "too many scrapes at once", {"Retry-After": "1"})
+        accept = request.headers.get("accept", "")
+        encoding = request.headers.get("accept-encoding", "")
         async with under_way:
             body, headers = await run_sync(
                 metrics, accept, encoding, limiter=threads, abandon_on_cancel=True
@@ -330,9 +334,10 @@ def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awai
         with move_on_after(_HEALTH_S):
             reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
         if reason is None:
-            return PlainTextResponse(f"{word}\n", headers=PLAIN_HEADERS)
-        why = f": {reason}" if request.scope[IS_AUTHENTICATED] else ""
-        return PlainTextResponse(f"not {word}{why}\n", 503, headers=PLAIN_HEADERS)
+            return plain_answer(200, word)
+        if not request.scope[IS_AUTHENTICATED]:
+            return plain_answer(503, f"not {word}")
+        return plain_answer(503, f"not {word}: {reason}")
 
     return page
 
@@ -342,11 +347,7 @@ def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
 
     async def page(_: Request) -> Response:
         if await run_sync(reload, limiter=threads):
-            return PlainTextResponse("configuration reloaded\n", headers=PLAIN_HEADERS)
-        return PlainTextResponse(
-            "not reloaded, the old configuration stays in force: see the log\n",
-            500,
-            headers=PLAIN_HEADERS,
-        )
+            return plain_answer(200, "configuration reloaded")
+        return plain_answer(500, "not reloaded, the old configuration stays in force: see the log")
 
     return page

@@ -1,10 +1,11 @@
-"""Connections before uvicorn's, which lack all this: encryption chosen at each, deadlines, and a bound on how many are open."""
+"""Connections with their own encryption and deadlines, and a limit of their number."""
 
 import asyncio
 import ssl
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -13,23 +14,23 @@ from monitor.web.access import Access
 
 _GOODBYE_S = 5.0
 CONNECTION = "rankwatch.connection"
-"""In the state of a request: the `Connection` that it came by."""
+"""Key in the state of a request: its `Connection`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of the server one client may take."""
+    """How much of the server one client may use."""
 
     header_bytes: int = 16_384
     handshake_s: float = 10.0  # to agree on encryption
-    exchange_s: float = 30.0  # from the first byte, or the connection, until the answer has left
+    exchange_s: float = 30.0  # from the first byte, or the connection, until the answer was sent
     keep_alive_s: int = 75  # idle: more than the usual scrape interval
-    connections: int = 256  # one more, and the oldest that waits without a request gives way
+    connections: int = 256  # one more closes the oldest that waits without a request
 
 
 @dataclass(slots=True)
 class Front:
-    """The connections of one server. An ``access`` put in here holds for those that come next."""
+    """The connections of one server. A new ``access`` applies to new connections."""
 
     limits: Limits
     access: Access
@@ -37,40 +38,59 @@ class Front:
     connections: set["Connection"] = field(default_factory=set)
 
     def make_room(self, newest: "Connection") -> None:
-        """Where there are too many, one gives way: of those that wait for no answer the least regular, then the oldest."""
-        open_ones = [each for each in self.connections if not each.is_gone]
-        if len(open_ones) > self.limits.connections:
-            waiting = (each for each in open_ones if each is not newest and not each.is_answering)
-            min(waiting, key=lambda each: each.claim_to_stay, default=newest).abort()
+        """Abort one connection if there are too many.
+
+        That is the first by `Connection.claim_to_stay` of those without an answer under way, or the
+        newest if all are answering.
+        """
+        count = 0
+        waiting = []
+        for connection in self.connections:
+            if connection.is_gone:
+                continue
+            count += 1
+            if connection is not newest and not connection.is_answering:
+                waiting.append(connection)
+        if count > self.limits.connections:
+            min(waiting, key=attrgetter("claim_to_stay"), default=newest).abort()
 
     def end_connections(self) -> None:
-        """End each connection once it has answered. May be called from any thread."""
+        """End each connection after its answer. Any thread may call this."""
         for connection in list(self.connections):
-            with suppress(RuntimeError):  # its loop has ended, and so has it
+            with suppress(RuntimeError):  # the loop has ended, and the connection with it
                 connection.loop.call_soon_threadsafe(connection.shutdown)
 
 
 class Connection(H11Protocol):
-    """One connection, in its requests' ASGI state.
+    """One connection. The ASGI state of its requests has it.
 
-    Slow senders and readers and the silent are aborted; idle ones are not.
+    A client that sends or reads too slowly is aborted. An idle connection is not.
     """
 
-    def __init__(self, front: Front, *, app_state: dict[str, Any], **options: Any) -> None:  # noqa: ANN401 - uvicorn's
-        # A proxy makes no cycle: what a connection took is free as soon as it ends.
+    def __init__(
+        self,
+        front: Front,
+        *,
+        app_state: dict[str, Any],
+        **options: Any,  # noqa: ANN401 - uvicorn's
+    ) -> None:
+        # A proxy makes no cycle, so the memory of a connection is free as soon as it ends.
         super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
-        self._born, self._deadline = (
-            self.loop.time(),
-            self.loop.call_later(front.limits.exchange_s, self._cut_off),
-        )
-        self._is_busy, self._has_asked, self._answering = True, False, 0
+        self._born = self.loop.time()
+        self._deadline = self.loop.call_later(front.limits.exchange_s, self._cut_off)
+        self._is_busy = True
+        self._has_asked = False
+        self._answering = 0
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrowed as uvicorn does
-        """Take the connection, let another go where there are too many, and encrypt it where that is wanted."""
-        self._line = self._transport = transport  # bytes on the wire, and behind encryption
+    def connection_made(  # type: ignore[override]  # narrowed as uvicorn does
+        self, transport: asyncio.Transport
+    ) -> None:
+        """Accept the connection, abort another one if there are too many, and start encryption."""
+        # Bytes on the wire go through the line, plain bytes through the transport.
+        self._line = self._transport = transport
         self._front.connections.add(self)
         self._front.make_room(self)
         access = self._front.access
@@ -79,24 +99,21 @@ class Connection(H11Protocol):
         try:
             context = access.context()
         except BaseException:
-            self.abort()  # left alone, it would be served without encryption
+            self.abort()  # otherwise it would be served without encryption
             raise
         if context is None:
             super().connection_made(transport)
         elif not transport.is_closing():
-            transport.pause_reading()  # start_tls wants every byte
+            transport.pause_reading()  # start_tls needs every byte
             self._handshake = self.loop.create_task(self._encrypt(context, access))
 
     def data_received(self, data: bytes) -> None:
-        """Start a new exchange if the last one is over.
-
-        More bytes of the same do not extend its time.
-        """
+        """Start a new exchange if the last one is over. More bytes do not extend its time."""
         if self._handshake is not None:
-            self._early.append(data)  # came right behind the handshake
+            self._early.append(data)  # came right after the handshake
             return
         if not self._is_busy and not self._unsent:
-            self._arm()
+            self._restart_deadline()
         self._is_busy = True
         super().data_received(data)
 
@@ -108,67 +125,63 @@ class Connection(H11Protocol):
             super().connection_lost(exc)
 
     def begin_answer(self) -> None:
-        """A request has come; one that was sent ahead begins a new exchange."""
+        """Note a request. One that was sent ahead begins a new exchange."""
         if not self._is_busy:
-            self._arm()
-        self._is_busy = self._has_asked = True
+            self._restart_deadline()
+        self._is_busy = True
+        self._has_asked = True
         self._answering += 1
 
     def end_answer(self) -> None:
-        """Its answer was handed over."""
+        """Note that the answer is complete."""
         self._is_busy = False
         self._answering -= 1
 
     def shutdown(self) -> None:
-        """End once the answer under way has left; at once before there was a request."""
+        """End after the present answer, or at once during the handshake."""
         if self._handshake is None:
             super().shutdown()
         else:
             self.abort()
 
     def abort(self) -> None:
-        """End it at once."""
-        self._line.abort()  # a transport of TLS that was closed twice knows no abort any more
+        """End at once."""
+        self._line.abort()  # a TLS transport that was closed twice cannot abort any more
 
     @property
     def certificate(self) -> dict[str, object] | None:
-        """The client's certificate, where it was verified."""
-        found: dict[str, object] | None = self._transport.get_extra_info("peercert")
-        return found
+        """The client's certificate, if it was verified."""
+        return self._transport.get_extra_info("peercert")
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request has come and its answer is being made.
-
-        Not whether its reader takes it.
-        """
+        """Whether an answer is being made. One that waits for its reader does not count."""
         return self._answering > 0 and not self._unsent
 
     @property
     def is_gone(self) -> bool:
-        """Whether it holds nothing any more.
-
-        One that is only being closed may wait for its client.
-        """
+        """Whether it is closed and has sent everything."""
         return self._line.is_closing() and not self._unsent
 
     @property
     def claim_to_stay(self) -> tuple[bool, bool, float]:
-        """Order of giving way: closing connections, then those without a request so far, then the others; the oldest first."""
+        """The order in which connections are aborted, the least value first.
+
+        Closing ones come first, then those without a request so far, then the oldest.
+        """
         return not self._transport.is_closing(), self._has_asked, self._born
 
     @property
     def _unsent(self) -> int:
-        behind = (
-            0
-            if self._transport is self._line or self._transport.is_closing()
-            else self._transport.get_write_buffer_size()
-        )
-        return behind + self._line.get_write_buffer_size()
+        """Bytes that wait to be sent."""
+        size = self._line.get_write_buffer_size()
+        if self._transport is not self._line and not self._transport.is_closing():
+            size += self._transport.get_write_buffer_size()
+        return size
 
     async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
         line, encrypted = self._line, None
-        if not line.is_closing():  # start_tls would wait for what is gone
+        if not line.is_closing():  # start_tls would wait for a closed line
             with suppress(OSError):  # ssl.SSLError, a time-out, a client that went away
                 encrypted = await self.loop.start_tls(
                     line,
@@ -187,13 +200,14 @@ class Connection(H11Protocol):
             self.connection_lost(None)
             self._handshake = None
             return
-        self._handshake, self._transport = None, encrypted
+        self._handshake = None
+        self._transport = encrypted
         super().connection_made(encrypted)
         for data in self._early:
             self.data_received(data)
         self._early.clear()
 
-    def _arm(self) -> None:
+    def _restart_deadline(self) -> None:
         self._deadline.cancel()
         self._deadline = self.loop.call_later(self._front.limits.exchange_s, self._cut_off)
 

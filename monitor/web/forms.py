@@ -1,7 +1,4 @@
-"""Forms that change something, with tokens, and the gate on which deployments wait.
-
-HTTPException for what is refused.
-"""
+"""Forms that change something, their tokens, and the gate for deployments."""
 
 import hashlib
 import hmac
@@ -20,11 +17,12 @@ from starlette.responses import PlainTextResponse, Response
 
 from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.errors import ConfigError, InputError
+from monitor.model.alerts import Transition
 from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
 from monitor.web.pages.parameters import Slot, Text, describe_path
 from monitor.web.pages.site import Site, UnanswerableError
-from monitor.web.server import PLAIN_HEADERS, comes_from_here
+from monitor.web.server import PLAIN_HEADERS, is_same_origin
 
 _MOST_BYTES = 16_384
 
@@ -32,55 +30,50 @@ _LONGEST_COMMENT = 500
 OUTCOMES = {
     "acknowledge": "Acknowledged: it is not sent again until it ends.",
     "resolve": "Resolved. If the next run is in breach it fires again, as a new alert.",
-    "silence": "Silenced. What still fires when the silence ends is sent then.",
-    "unmatched": (
-        "Silenced, but nothing matches it so far. The page of all alerts says what it "
-        "names in vain."
-    ),
-    "expire": "The silence has ended. What still fires is sent.",
+    "silence": "Silenced. Alerts that still fire at the end of the silence are sent then.",
+    "unmatched": "Silenced, but nothing matches it so far. The page of all alerts names what is missing.",
+    "expire": "The silence has ended. Alerts that still fire are sent.",
     "nothing": "Nothing was changed: it has ended, or was done before.",
 }
-"""What came of a form, by the word in the address of the page that follows it."""
+"""Results of forms, by the word in the address of the next page."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormTokens:
-    """Tokens of forms for a user from a time on, under a key of this process, which browsers never send by themselves."""
+    """Signed tokens in forms. They show that a user saw the form, and when.
+
+    A browser never sends one without the form. The key is that of this process.
+    """
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def issue(self, user: str, issued: str) -> str:
-        """The token of a form that this user is shown at this ISO 8601 time."""
-        signature = hashlib.blake2b(
-            f"{issued}~{user}".encode(), key=self.key, digest_size=32
-        ).hexdigest()
+        """Return the token of a form that is shown to this user at this ISO 8601 time."""
+        signed = f"{issued}~{user}".encode()
+        signature = hashlib.blake2b(signed, key=self.key, digest_size=32).hexdigest()
         return f"{issued}~{signature}"
 
     def verify(self, token: str, user: str) -> datetime:
-        """When the user was shown the form with this token."""
+        """Return when the form with this token was shown. HTTPException for a wrong token."""
         issued = token.partition("~")[0]
         if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
             raise HTTPException(
                 403,
-                (
-                    "this form is not of this user, of this daemon and since its last start: load "
-                    "its page anew"
-                ),
+                "this form is from another user or another daemon, or the daemon was restarted: "
+                "load its page again",
             )
         return datetime.fromisoformat(issued)
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """The fields of a form."""
-    body = b""
-    if not comes_from_here(request.headers):
+    """Return the fields of a form. HTTPException from another site, or if it is too large."""
+    if not is_same_origin(request.headers):
         raise HTTPException(
             403,
-            (
-                "this form comes from another site, or a proxy without HTTPS changed the header "
-                "Host: use HTTPS"
-            ),
+            "this form is from another site, or a proxy without HTTPS changed the header Host: "
+            "use HTTPS",
         )
+    body = b""
     async for part in request.stream():
         body += part
         if len(body) > _MOST_BYTES:
@@ -90,9 +83,9 @@ async def read_form(request: Request) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A form as its user sent it.
+    """A form that a user sent.
 
-    ``key``: of the incident on whose page it stood, empty on the page of all.
+    ``key`` is the incident of its page, empty for the page of all incidents.
     """
 
     user: str
@@ -102,26 +95,27 @@ class Form:
 
 
 def act(site: Site, form: Form) -> str:
-    """Do what the form asks for.
-
-    Its outcome, one of `OUTCOMES`. ConfigError where that cannot be done.
-    """
-    what, alerts, now = form.fields.get("do", ""), site.store.alerts, site.clock.now()
+    """Execute the form, and return its outcome, one of `OUTCOMES`. ConfigError if it is wrong."""
+    alerts = site.store.alerts
+    now = site.clock.now()
+    action = form.fields.get("do", "")
+    number = form.fields.get("silence", "")
     comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT]
-    signed, number = (
-        Signature(author=form.user, comment=comment, at=now),
-        form.fields.get("silence", ""),
-    )
-    if what in ("acknowledge", "resolve"):
-        of_it = lambda start: form.key in (start.incident, start.dedup_key)  # noqa: E731
-        is_done = bool(change_firing(alerts, of_it, signed, ends=what == "resolve"))
-    elif what == "silence":
+    signed = Signature(author=form.user, comment=comment, at=now)
+
+    def is_of_incident(start: Transition) -> bool:
+        return form.key in (start.incident, start.dedup_key)
+
+    if action in ("acknowledge", "resolve"):
+        changes = change_firing(alerts, is_of_incident, signed, ends=action == "resolve")
+        is_done = bool(changes)
+    elif action == "silence":
         return _silence(site, form, signed)
-    elif what == "expire" and re.fullmatch("[0-9]{1,18}", number):
+    elif action == "expire" and re.fullmatch("[0-9]{1,18}", number):
         is_done = alerts.expire_silence(int(number), now=now)
     else:
-        raise ConfigError(f"there is no action {what[:40]!r} for {number[:40]!r}")
-    return what if is_done else "nothing"
+        raise ConfigError(f"there is no action {action[:40]!r} for {number[:40]!r}")
+    return action if is_done else "nothing"
 
 
 def _silence(site: Site, form: Form, signed: Signature) -> str:
@@ -129,53 +123,49 @@ def _silence(site: Site, form: Form, signed: Signature) -> str:
         ends_at = signed.at + parse_duration(form.fields.get("for", ""))
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"for how long: {error}") from None
-    matchers = [line for line in form.fields.get("matchers", "").splitlines() if line.strip()]
-    wanted = make_silence(matchers, signed, starts_at=signed.at, ends_at=ends_at)
-    # A form that is sent again finds what it made: forms are done one after the other, and each by
-    # the process that made it.
+    matchers = list(filter(str.strip, form.fields.get("matchers", "").splitlines()))
+    silence = make_silence(matchers, signed, starts_at=signed.at, ends_at=ends_at)
+    # A form may be sent twice. The second time finds the silence of the first one, because forms
+    # are executed one after the other, and only by the process that showed them.
     alerts = site.store.alerts
-    for each in alerts.silences(ending_after=form.issued):
-        is_same = (each.matchers, each.author, each.comment) == (
-            wanted.matchers,
-            wanted.author,
-            wanted.comment,
-        )
-        if is_same and each.created_at >= form.issued:
+    for stored in alerts.silences(ending_after=form.issued):
+        if (
+            stored.created_at >= form.issued
+            and stored.author == silence.author
+            and stored.matchers == silence.matchers
+            and stored.comment == silence.comment
+        ):
             return "nothing"
-    added = alerts.add_silence(wanted)
-    return (
-        "unmatched"
-        if find_unmatched_silences([added], alerts.states(), site.comparisons())
-        else "silence"
-    )
+    added = alerts.add_silence(silence)
+    unmatched = find_unmatched_silences([added], alerts.states(), site.comparisons())
+    return "unmatched" if unmatched else "silence"
 
 
 GATE = "/api/v1/gate/{name}"
 SERVER_ANSWERS = {
-    "401": "The server asks for a password.",
+    "401": "The server requires a password.",
     "421": "Nobody has to authenticate, and the header Host names another server.",
     "431": "Headers and address are larger than 16 kB.",
     "503": "The database or a source is away, or too many passwords wait to be verified.",
     "504": "The answer took too long.",
 }
-"""Answers of every address, by status."""
+"""Answers that every address can give, by status."""
 _WIDEST = 1e9
-"""No metric on lists of at most 10,000 items has a wider range."""
+"""Metrics on lists of at most 10,000 items have narrower ranges."""
 _MOST_SEGMENTS = 50
-
 
 FAILURE = {
     "type": "object",
     "required": ["error", "reason"],
     "properties": {"error": {"type": "string"}, "reason": {"type": "string"}},
 }
-"""The JSON of an answer that says no, in OpenAPI."""
+"""The JSON of a refusal, in OpenAPI."""
 
 
-def describe_failures(own: Mapping[str, str]) -> dict[str, Any]:
-    """Answers that say no, in OpenAPI: a route's own by status, and those of every address."""
+def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
+    """Return the refusals of a route in OpenAPI: its ``failures`` by status, and the server's."""
     as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
-    # What the server says before it looks at the address is plain text.
+    # The server refuses in plain text before it reads the address.
     as_text = {"text/plain": {"schema": {"type": "string"}}}
     contents = {
         "400": {**as_json, **as_text},
@@ -185,13 +175,13 @@ def describe_failures(own: Mapping[str, str]) -> dict[str, Any]:
         "503": {**as_json, **as_text},
     }
     return {
-        status: {"description": text, "content": contents.get(status, as_json)}
-        for status, text in {**own, **SERVER_ANSWERS}.items()
+        status: {"description": meaning, "content": contents.get(status, as_json)}
+        for status, meaning in {**failures, **SERVER_ANSWERS}.items()
     }
 
 
 class GateQuery(BaseModel, extra="forbid"):
-    """The options of `rankwatch gate`, by the same names and with the same defaults, and what the status shall say."""
+    """The options of `rankwatch gate` with their defaults, and ``verdict`` for the status."""
 
     margin: Annotated[
         float,
@@ -199,8 +189,8 @@ class GateQuery(BaseModel, extra="forbid"):
             ge=-_WIDEST,
             le=_WIDEST,
             allow_inf_nan=False,
-            description="Mean excess that would be too much, in the metric's own units. It must "
-            "lie inside of the range of the excess: -1 to 1 for a metric from 0 to 1 "
+            description="Mean excess that would be too much, in the metric's units. It must "
+            "be inside the range of the excess: -1 to 1 for a metric from 0 to 1 "
             "with a noise floor, 0 to 1 without.",
         ),
     ]
@@ -235,67 +225,66 @@ class GateQuery(BaseModel, extra="forbid"):
 
 
 def answer_gate(site: Site, request: Request) -> Response:
-    """The certificate.
+    """Return the certificate as JSON, or the answer to the question for one verdict.
 
-    Where one verdict is asked for, as webhooks do, 200 for it and 409 for all else.
-
-    InputError for options that cannot be read, UnanswerableError for those that this comparison
-    cannot have.
+    A webhook wants one verdict. The status is 200 for this verdict and 409 for any other.
+    InputError for an option that cannot be read. UnanswerableError for an option that this
+    comparison cannot have.
     """
-    name, asked = request.path_params["name"], _read_query(request)
-    wanted = asked.pop("verdict") or ("safe" if request.method == "POST" else None)
+    name = request.path_params["name"]
+    options = _read_query(request)
+    wanted = options.pop("verdict")
+    if wanted is None and request.method == "POST":
+        wanted = "safe"
     site.require(name)
     try:
-        certificate = site.judge(site.comparisons(), name, asked)
+        certificate = site.judge(site.comparisons(), name, options)
     except (ConfigError, InputError) as error:
         raise UnanswerableError(str(error)) from None
-    if wanted is not None:  # in few words: controllers quote them
-        text, is_wanted = (
-            f"{certificate['verdict']}: {certificate['words']}\n",
-            certificate["verdict"] == wanted,
-        )
-        return PlainTextResponse(text, 200 if is_wanted else 409, headers=PLAIN_HEADERS)
-    return Response(
-        TypeAdapter(Any).dump_json(certificate),
-        media_type="application/json",
-        headers=PLAIN_HEADERS,
-    )
+    if wanted is None:
+        body = TypeAdapter(Any).dump_json(certificate)
+        return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
+    verdict = certificate["verdict"]
+    status = 200 if verdict == wanted else 409
+    # Controllers show the whole body, so it is one line.
+    return PlainTextResponse(f"{verdict}: {certificate['words']}\n", status, headers=PLAIN_HEADERS)
 
 
 def _read_query(request: Request) -> dict[str, Any]:
-    given = {name: request.query_params.getlist(name) for name in request.query_params}
-    single = {
-        name: values[0] for name, values in given.items() if name != "segment" and len(values) == 1
-    }
+    values: dict[str, Any] = {}
+    for name in request.query_params:
+        values[name] = request.query_params.getlist(name)
+        if name != "segment" and len(values[name]) == 1:
+            values[name] = values[name][0]
     try:
-        return dict(GateQuery.model_validate({**given, **single}))
+        return dict(GateQuery.model_validate(values))
     except ValidationError as error:
         faults = "; ".join(
-            f"{each['loc'][0]}: {each['msg'].removeprefix('Value error, ')}"
-            for each in error.errors()
+            f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
+            for fault in error.errors()
         )
-        raise InputError(
-            f"{faults}. What may be given: {', '.join(GateQuery.model_json_schema()['properties'])}"
-        ) from None
+        options = ", ".join(GateQuery.model_json_schema()["properties"])
+        raise InputError(f"{faults}. Options: {options}") from None
 
 
 def describe_gate() -> dict[str, Any]:
-    """The route in OpenAPI, whose two methods differ in a default."""
-    asked = GateQuery.model_json_schema()
-    query = [
-        {
-            "name": name,
-            "in": "query",
-            "required": name in asked["required"],
-            "schema": _without_null(schema),
-        }
-        for name, schema in asked["properties"].items()
-    ]
+    """Return the route in OpenAPI. Its two methods differ in the default of ``verdict``."""
+    options = GateQuery.model_json_schema()
+    parameters = [describe_path("name")]
+    for name, schema in options["properties"].items():
+        parameters.append(
+            {
+                "name": name,
+                "in": "query",
+                "required": name in options["required"],
+                "schema": _without_null(schema),
+            }
+        )
     failures = {
         "400": "An option is unknown, missing or cannot be read.",
         "404": "There is no such comparison.",
         "409": (
-            "Not the verdict asked for, or none yet; or this comparison cannot have such a "
+            "Another verdict, or none yet; or this comparison cannot have such a "
             "metric, segment or margin."
         ),
     }
@@ -304,26 +293,23 @@ def describe_gate() -> dict[str, Any]:
     responses["409"]["content"] |= verdict
     answer = {"application/json": {"schema": {"type": "object"}}, **verdict}
     responses["200"] = {
-        "description": "The certificate; or the verdict asked for, in words.",
+        "description": "The certificate, or the verdict of the query in words.",
         "content": answer,
     }
     operation = {
         "summary": "Decide on a rollout from stored runs.",
-        "parameters": [describe_path("name"), *query],
+        "parameters": parameters,
         "responses": responses,
     }
     return {"get": operation, "post": operation}
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an option that is left out where it is null: a query has no null."""
-    kinds = schema.get("anyOf", ())
-    (kind,) = [each for each in kinds if each != {"type": "null"}] or ({},)
-    return {
-        **kind,
-        **{
-            key: value
-            for key, value in schema.items()
-            if key != "anyOf" and (key, value) != ("default", None)
-        },
-    }
+    """Return the schema of an optional value without null, which a query cannot have."""
+    without_null = {key: value for key, value in schema.items() if key != "anyOf"}
+    for kind in schema.get("anyOf", ()):
+        if kind != {"type": "null"}:
+            without_null |= kind
+    if without_null.get("default", "") is None:
+        del without_null["default"]
+    return without_null

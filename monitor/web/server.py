@@ -1,4 +1,4 @@
-"""The web server: an ASGI application in a thread of its own, behind a check of credentials and limits; signals are others'."""
+"""The web server: an ASGI application in its own thread, behind credentials and limits."""
 
 import base64
 import binascii
@@ -24,11 +24,11 @@ from monitor.errors import ConfigError, MonitorError
 from monitor.web.access import Access, Credentials, client_name
 from monitor.web.connections import CONNECTION, Connection, Front, Limits
 
-_BACKLOG = 128  # asyncio accepts as many in one go, before any can be made to give way
+_BACKLOG = 128  # asyncio accepts so many at once, before the first can be aborted
 _START_S = 10.0
 _POLL_S = 0.005
 _LAST_PORT = 65535
-_EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - only where the caller asks for it
+_EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - on request
 _ADVICE = {
     errno.EADDRINUSE: (
         "another program (another rankwatch?) listens there; stop it or choose another port"
@@ -37,28 +37,31 @@ _ADVICE = {
     errno.EADDRNOTAVAIL: "this machine has no such address; choose one of its own",
 }
 
-# Answered without credentials, which probes can hardly send; strangers get yes or no, and no
+# Answered without credentials, which probes can hardly send. The answer is yes or no, without a
 # reason.
 PROBES = frozenset({"/-/healthy", "/-/ready"})
 
-# Answered under any name in `Host`: monitoring and deployments ask by the names of services, and
-# these show no users.
+# Answered for any name in `Host`, because monitoring and deployments use names of services. These
+# show no users.
 ANY_HOST = re.compile(r"/-/healthy|/-/ready|/metrics|/api/v1/gate/[^/]*")
 
-# Answered only where the web configuration file asks for credentials: without them requests must
-# not change anything.
+# Answered only if the web configuration file requires credentials: a request without them must not
+# change anything.
 RELOAD = "/-/reload"
 
-IS_AUTHENTICATED = "rankwatch.is_known"
-"""In the scope of a request: whether the client may read everything."""
+IS_AUTHENTICATED = "rankwatch.is_authenticated"
+"""Key in the scope of a request: whether the client may read everything."""
 
 USER = "rankwatch.user"
-"""In the scope of a request: the name of who sent it, None where nobody has to authenticate, who then may change nothing."""
+"""Key in the scope of a request: the client's name.
+
+It is None if nobody has to authenticate. The client may then change nothing.
+"""
 MUST_AUTHENTICATE = "a web configuration file with basic_auth_users or verified client certificates"
 
 _WRONG_HOST = (
-    "this server does not answer under the name in the header Host: use its IP address, localhost, "
-    "or the name in listen or external_url; or ask for passwords in web_config_file"
+    "this server does not answer to the name in the header Host: use its IP address, localhost, "
+    "or the name in listen or external_url; or require passwords in web_config_file"
 )
 _MOST_HEADERS = 100
 _MOST_WAITING = 32
@@ -67,9 +70,9 @@ PLAIN_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff
 
 
 class WebServer:
-    """Serves ``app`` to whom ``access`` admits, until it is stopped for good.
+    """Serves ``app`` to the clients that ``access`` admits. It starts and stops once.
 
-    An empty host is every address. Thread-safe.
+    An empty host means every address. Thread-safe.
     """
 
     def __init__(
@@ -90,9 +93,9 @@ class WebServer:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Listen and serve.
+        """Listen and serve. Returns when requests are answered.
 
-        Returns when a request would be answered. ConfigError when the address cannot be had.
+        ConfigError if the address cannot be used.
         """
         listener = _listen(self._host, self._port)
         self._port = listener.getsockname()[1]
@@ -103,16 +106,16 @@ class WebServer:
             if deadline.is_past:
                 self.stop()
                 listener.close()
-                msg = (
+                raise MonitorError(
                     f"the web server on {_address(self._host, self._port)} did not start "
-                    f"within {_START_S:g} s"
+                    f"within {_START_S:g} s",
+                    permanent=False,
                 )
-                raise MonitorError(msg, permanent=False)
             time.sleep(_POLL_S)
 
     @property
     def url(self) -> str:
-        """Where it serves, without a slash at the end; with the port really taken once started."""
+        """Address without a slash at the end. After the start it has the actual port."""
         return f"{self._front.access.scheme}://{_address(self._host, self._port)}"
 
     @property
@@ -122,28 +125,26 @@ class WebServer:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its thread runs."""
+        """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def follow(self, access: Access) -> None:
-        """Put this access in force.
-
-        Connections made under another encryption end once they have answered.
-        """
-        is_same = access.tls == self._front.access.tls
-        self._front.access = self._guard.access = access
-        if not is_same:
+        """Put this access in force. A connection with another encryption ends after its answer."""
+        is_changed = access.tls != self._front.access.tls
+        self._front.access = access
+        self._guard.access = access
+        if is_changed:
             self._front.end_connections()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Close the door, let answers under way finish, return after ``timeout_s`` at the latest.
+        """Stop listening, finish the present answers, and return after at most ``timeout_s``.
 
         May be called twice.
         """
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
         self._front.is_closing = True
-        self._front.end_connections()  # uvicorn knows none that still agree on encryption
+        self._front.end_connections()  # uvicorn does not end handshakes
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -151,7 +152,7 @@ class WebServer:
 def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=partial(Connection, front),  # type: ignore[arg-type]  # called as the class that uvicorn expects
+        http=partial(Connection, front),  # type: ignore[arg-type]  # uvicorn expects the class
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -170,25 +171,22 @@ def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= _LAST_PORT:
-        msg = (
+        raise ConfigError(
             f"cannot listen on {_address(host, port)}: no such port; choose one from 1 to "
             f"{_LAST_PORT}, or 0 for any"
         )
-        raise ConfigError(msg)
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-            0
-        ][0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family = addresses[0][0]
         both = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(
             (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
         )
     except (socket.gaierror, UnicodeError):
-        msg = (
+        raise ConfigError(
             f"cannot listen on {_address(host, port)}: no such host; write listen as "
             "host:port, such as 127.0.0.1:29108"
-        )
-        raise ConfigError(msg) from None
+        ) from None
     except OSError as error:
         number = error.errno or 0
         advice = _ADVICE.get(number, "choose another address")
@@ -201,99 +199,117 @@ def _address(host: str, port: int) -> str:
 
 
 class RequestGuard:
-    """The application behind ``access``, replaceable from any thread. bcrypt has one thread: wrong passwords hold up nobody."""
+    """The application behind ``access``, which any thread may replace.
+
+    bcrypt has a thread of its own, so that wrong passwords delay nobody else.
+    """
 
     def __init__(self, app: ASGIApp, access: Access, *, header_bytes: int) -> None:
         self.access = access
-        self._app, self._header_bytes = app, header_bytes
+        self._app = app
+        self._header_bytes = header_bytes
         self._thread = CapacityLimiter(1)
         self._waiting: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or let the application do so."""
-        access, connection = self.access, scope["state"][CONNECTION]
-        scope[IS_AUTHENTICATED], scope[USER] = False, None
+        """Refuse a request, or pass it to the application."""
+        access = self.access
+        connection = scope["state"][CONNECTION]
+        scope[IS_AUTHENTICATED] = False
+        scope[USER] = None
         connection.begin_answer()
         try:
             refusal = await self._refuse(access, scope)
-            await (refusal or self._app)(
-                scope, receive, send if scope[IS_AUTHENTICATED] else _ending(send)
-            )
+            if not scope[IS_AUTHENTICATED]:
+                send = _ending(send)
+            await (refusal or self._app)(scope, receive, send)
         finally:
             connection.end_answer()
 
     async def _refuse(self, access: Access, scope: Scope) -> Response | None:
-        """The refusal of a request.
+        """Return the refusal of a request, or None if the application may answer it.
 
-        None where it may go on, and then the scope holds whether the client is authenticated.
+        Sets `IS_AUTHENTICATED` and `USER` in the scope.
         """
         if _is_oversized(scope, self._header_bytes):
-            return _say(431, "request header too large")
+            return plain_answer(431, "request header too large")
         if access.options.authenticates and not access.credentials:
             scope[USER] = client_name(scope["state"][CONNECTION].certificate)
-        if refusal := await self._identify(access.credentials, scope):
+        refusal = await self._identify(access.credentials, scope)
+        if refusal is not None:
             return refusal
-        if scope["path"] == RELOAD and scope[USER] is None:
-            return _say(403, f"reloading needs {MUST_AUTHENTICATE}")
+        path = scope["path"]
         headers = Headers(scope=scope)
-        if scope["path"] == RELOAD and not comes_from_here(headers):
-            return _say(403, "this request comes from another site: nothing was reloaded")
-        # Browsers always send it.
+        if path == RELOAD:
+            if scope[USER] is None:
+                return plain_answer(403, f"reloading needs {MUST_AUTHENTICATE}")
+            if not is_same_origin(headers):
+                return plain_answer(
+                    403, "this request comes from another site: nothing was reloaded"
+                )
+        # Browsers always send a Host.
         if access.answers_to(headers.get("host", "localhost")):
             return None
-        scope[IS_AUTHENTICATED] = scope["path"] not in PROBES
-        return None if ANY_HOST.fullmatch(scope["path"]) else _say(421, _WRONG_HOST)
+        scope[IS_AUTHENTICATED] = path not in PROBES
+        return None if ANY_HOST.fullmatch(path) else plain_answer(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
         if not credentials:
             scope[IS_AUTHENTICATED] = True
             return None
-        if not given and scope["path"] in PROBES:
+        values = [value for name, value in scope["headers"] if name == b"authorization"]
+        if not values and scope["path"] in PROBES:
             return None
-        pair = _read_basic(given[0]) if len(given) == 1 else None
-        if pair is not None and not credentials.remembers(*pair):
-            who = (scope.get("client") or ("",))[0]
-            if self._waiting.total() >= _MOST_WAITING or self._waiting[who] >= _MOST_WAITING_OF_ONE:
-                return _say(503, "too many passwords to verify", {"Retry-After": "1"})
-            pair = pair if await self._verify(credentials, pair, who) else None
-        scope[IS_AUTHENTICATED] = pair is not None
-        scope[USER] = pair and pair[0].decode()
-        return (
-            None
-            if pair
-            else _say(
-                401,
-                "unauthorized",
-                {"WWW-Authenticate": 'Basic realm="rankwatch", charset="UTF-8"'},
-            )
-        )
+        pair = _read_basic(values[0]) if len(values) == 1 else None
+        if pair is None:
+            return _unauthorized()
+        if not credentials.remembers(*pair):
+            address = (scope.get("client") or ("",))[0]
+            if (
+                self._waiting.total() >= _MOST_WAITING
+                or self._waiting[address] >= _MOST_WAITING_OF_ONE
+            ):
+                return plain_answer(503, "too many passwords to verify", {"Retry-After": "1"})
+            if not await self._verify(credentials, pair, address):
+                return _unauthorized()
+        scope[IS_AUTHENTICATED] = True
+        scope[USER] = pair[0].decode()
+        return None
 
-    async def _verify(self, credentials: Credentials, pair: tuple[bytes, bytes], who: str) -> bool:
-        self._waiting[who] += 1
+    async def _verify(
+        self, credentials: Credentials, pair: tuple[bytes, bytes], address: str
+    ) -> bool:
+        self._waiting[address] += 1
         try:
             return await run_sync(
                 credentials.verify, *pair, limiter=self._thread, abandon_on_cancel=True
             )
         finally:
-            self._waiting[who] -= 1
-            self._waiting += Counter()  # drops addresses that do not wait any more
+            self._waiting[address] -= 1
+            self._waiting += Counter()  # removes addresses that do not wait any more
 
 
-def comes_from_here(headers: Headers) -> bool:
-    """Whether no other site's page made a browser send this request.
+def is_same_origin(headers: Headers) -> bool:
+    """Whether the request comes from our own pages, or from a client that is no browser.
 
-    Over HTTPS browsers say what kind of site it came from, over HTTP from which. Other clients need
-    not say either.
+    Over HTTPS browsers send the relation to the site that made the request, over HTTP its address.
+    Other clients send neither.
     """
-    kind, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if kind is not None:
-        return kind == "same-origin"
+    relation = headers.get("sec-fetch-site")
+    origin = headers.get("origin")
+    if relation is not None:
+        return relation == "same-origin"
     return origin is None or origin.partition("://")[2] == headers.get("host")
 
 
-def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+def plain_answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer of one line of plain text."""
     return PlainTextResponse(f"{text}\n", status, headers={**PLAIN_HEADERS, **(headers or {})})
+
+
+def _unauthorized() -> Response:
+    challenge = 'Basic realm="rankwatch", charset="UTF-8"'
+    return plain_answer(401, "unauthorized", {"WWW-Authenticate": challenge})
 
 
 def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
@@ -306,24 +322,20 @@ def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _is_oversized(scope: Scope, most: int) -> bool:
-    """What comes in one piece passes the parser's own limit, which is on what is incomplete."""
-    size = (
-        len(scope["raw_path"])
-        + len(scope["query_string"])
-        + sum(len(name) + len(value) for name, value in scope["headers"])
-    )
+    """Whether the request header is too large. The parser limits only incomplete headers."""
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    for name, value in scope["headers"]:
+        size += len(name) + len(value)
     return size > most or len(scope["headers"]) > _MOST_HEADERS
 
 
 def _ending(send: Send) -> Send:
-    """Ends a stranger's connection with the answer, so that those of strangers are the first to go, not the last."""
+    """Close the connection after the answer, so that unknown clients never occupy the server."""
 
-    async def send_on(message: Message) -> None:
+    async def send_and_close(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {
-                **message,
-                "headers": [*message.get("headers", ()), (b"connection", b"close")],
-            }
+            headers = [*message.get("headers", ()), (b"connection", b"close")]
+            message = {**message, "headers": headers}
         await send(message)
 
-    return send_on
+    return send_and_close

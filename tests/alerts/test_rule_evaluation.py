@@ -186,7 +186,7 @@ def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> 
     [
         (Lack.SHARED, "gave one and the same list to"),
         (Lack.UNCHANGED, "has not changed since its last run the lists of"),
-        (Lack.REVERSED, "turned round the same first three items for"),
+        (Lack.REVERSED, "reversed the same first three items for"),
         (Lack.FIRST_DIFFERS, "put another item first for"),
     ],
 )
@@ -206,10 +206,7 @@ def test_identical_lists_ask_what_to_look_at_first():
 
 
 def test_what_cannot_be_told_says_why():
-    untold = (
-        "too few lists of other users have changed since the last run to tell which ones "
-        "should have"
-    )
+    untold = "too few lists of other users have changed to decide which ones should have"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
     few = "only 20 users could be looked at, fewer than the 30 needed"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2, 20)) == (Outcome.TOO_FEW, few)

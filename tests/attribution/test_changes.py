@@ -65,7 +65,7 @@ def change(
 
     found = compare_pairs(now, then, score)
     expected = np.where(found.is_known, score(then) - score(now), np.nan)
-    np.testing.assert_allclose(found.parts.whole, expected, atol=1e-9)
+    np.testing.assert_allclose(found.parts.total, expected, atol=1e-9)
     return found
 
 
@@ -110,7 +110,7 @@ def test_parts_sum_to_the_change_and_swapping_the_arms_swaps_their_shares(seed, 
     found = change(name, former, present)
     turned = change(name, [(b, a) for a, b in former], [(b, a) for a, b in present])
     np.testing.assert_allclose(
-        found.by_arm[Arm.BASELINE].whole, turned.by_arm[Arm.CANDIDATE].whole, atol=1e-9
+        found.by_arm[Arm.BASELINE].total, turned.by_arm[Arm.CANDIDATE].total, atol=1e-9
     )
 
 
@@ -126,10 +126,10 @@ def test_an_arms_share_is_the_mean_of_the_two_ways_there():
 
 def test_a_user_whose_score_is_undefined_or_who_had_no_list_has_no_parts():
     undefined = change("extended_tau", f"{BEFORE} {BEFORE}", f": {BEFORE}")
-    assert np.isnan(undefined.parts.whole).tolist() == [True, False]
+    assert np.isnan(undefined.parts.total).tolist() == [True, False]
     found = change("overlap", f":12 12: {BEFORE}", f"{BEFORE} {BEFORE} {BEFORE}")
     assert found.is_known.tolist() == [False, False, True]
-    assert np.isnan(found.parts.whole).tolist() == [True, True, False]
+    assert np.isnan(found.parts.total).tolist() == [True, True, False]
 
 
 def parts(rows: list[tuple[float, float, float]]) -> Parts:
@@ -298,7 +298,7 @@ def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind, told)
     found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())
     assert found.finding is not None
     assert (found.finding.kind, found.before) == (told, None)
-    assert found.sentence.endswith("(No earlier lists to hold this against.)")
+    assert found.sentence.endswith("(No earlier lists to compare with.)")
 
 
 def lists(text: str) -> OwnLists:

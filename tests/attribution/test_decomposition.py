@@ -68,7 +68,7 @@ def test_a_drop_is_taken_apart_as_by_hand():
     )
     assert [cause.part for cause in drop.causes] == ["membership", "order", "composition", "length"]
     for whole in (sum(drop.parts.values()), germany.whole + kingdom.whole):
-        assert whole == pytest.approx(drop.whole) == pytest.approx(drop.now - drop.before)
+        assert whole == pytest.approx(drop.amount) == pytest.approx(drop.now - drop.before)
     assert germany.excess + kingdom.excess == pytest.approx(0)
 
 
@@ -117,7 +117,7 @@ def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_mor
     drop = decompose(0.3 + change, changes_of(change), segments)
     assert (drop.leader.segment if drop.leader else "nobody") == leads
     if drop.leader:
-        assert (drop.leader, drop.is_clear) == (drop.falls[0], drop.whole > 0)
+        assert (drop.leader, drop.is_clear) == (drop.falls[0], drop.amount > 0)
 
 
 def test_a_few_users_who_fell_by_chance_lead_nothing():

@@ -84,7 +84,7 @@ def test_a_user_with_one_undefined_step_has_no_part_at_all(undefined):
         )
 
     parts = split_distances(reference.batch([([1, 2, 3], [1, 2]), ([1, 2, 3], [1])]), score)
-    for values in (parts.membership, parts.order, parts.length, parts.whole):
+    for values in (parts.membership, parts.order, parts.length, parts.total):
         assert np.isnan(values).tolist() == [True, False]
     assert len(split_distances(reference.batch([], 3), score)) == 0
 
@@ -99,7 +99,7 @@ def test_parts_sum_to_what_the_score_lost(name):
     """For every measure, those that need scores and weights too: they follow the walk."""
     metric, batch = parse(name), known_pairs.batch(DRAWN)
     lost = score_of(metric, twice(batch)) - score_of(metric, batch)
-    whole = split(name, batch).whole
+    whole = split(name, batch).total
     known = ~np.isnan(whole)
     np.testing.assert_allclose(whole[known], lost[known], atol=1e-9)
     assert np.isnan(whole[~np.isfinite(lost)]).all()

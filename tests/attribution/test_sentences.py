@@ -118,7 +118,7 @@ def test_a_fault_is_told_with_whom_it_concerns_and_what_the_mean_did():
     )
     whole = told.replace("mostly in country=FR (100 % of its users)", "exactly those of country=FR")
     assert write_finding(replace(CUT, is_exact=True), None).startswith(whole)
-    assert write_finding(CUT, None) == f"{told} (No earlier lists to hold this against.)"
+    assert write_finding(CUT, None) == f"{told} (No earlier lists to compare with.)"
     assert (
         write_finding(CUT, drop_of(order=-0.1))
         == f"{told} The similarity of all users rose by 0.1000."

@@ -72,7 +72,7 @@ _WORDS = {
     "others' lists": "that are those of other users",
     "random": "that look random",
     "other items": "are shown other items",
-    "top reordered": "get the same first three items|turned round the same first three items",
+    "top reordered": "get the same first three items|reversed the same first three items",
     "reordered": "get the same items",
 }
 """By what a reader knows what is told."""

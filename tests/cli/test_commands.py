@@ -194,7 +194,7 @@ def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path,
     again = rankwatch("init")
     assert (again.returncode, one_line(again)) == (
         2,
-        "rankwatch: rankwatch.yaml is there already; --force replaces it",
+        "rankwatch: rankwatch.yaml exists already; --force replaces it",
     )
     assert [rankwatch(command).returncode for command in ("db upgrade", "db check")] == [0, 0]
 
@@ -223,8 +223,8 @@ def test_every_mistake_is_told_with_its_exit_code():
         runs --config none.yaml | 2 | none.yaml
         runs | 4 | rankwatch db upgrade
         db downgrade base | 4 | does not exist
-        run-once --slot 2130-01-01 | 2 | lies in the future
-        replay --from 2024-01-01 --to 2130-01-01 | 2 | lies in the future
+        run-once --slot 2130-01-01 | 2 | is in the future
+        replay --from 2024-01-01 --to 2130-01-01 | 2 | is in the future
         run-once nope | 2 | no comparison named 'nope'
         compare none.parquet candidate.jsonl | 2 | none.parquet
         run-once --slot yesterday | 2 | 'yesterday' is no ISO 8601 time
@@ -258,7 +258,7 @@ def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run
 @pytest.mark.usefixtures("fired")
 def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side():
     shown = rankwatch("show feed --users 1").stdout
-    why = "What sets lists apart by extended_tau: No earlier lists to hold this against. "
+    why = "What sets lists apart by extended_tau: No earlier lists to compare with. "
     assert [words in shown for words in ("60 of 60 users compared", "new", why)] == [True] * 3
     (found,) = read_json("show feed --slot 2024-01-08")
     assert found["evidence"][0]["candidate"] == [str(item) for item in APART]
@@ -319,8 +319,8 @@ def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(world,
     assert done.returncode == 3
     assert (
         "taken: another process is running slot 2024-01-08T00:00:00Z at this moment: other:1 "
-        "(host:process) holds it until 2999-01-01T00:00:00Z; try again when it has ended, or "
-        "after that time if it was killed: the slot is taken over then"
+        "(host:process) has claimed it until 2999-01-01T00:00:00Z; try again when it has ended, or "
+        "after that time if it was killed"
     ) in done.stderr
     assert [json.loads(line)["comparison"] for line in done.stdout.splitlines()] == ["feed"]
     assert [

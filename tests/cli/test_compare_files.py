@@ -254,7 +254,7 @@ def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_l
         done = rankwatch("compare odd.jsonl candidate.jsonl --json")
         assert done.returncode == 2
         assert words in one_line(done)
-        assert row is odd or "check that both files mean the same users" in one_line(done)
+        assert row is odd or "check that both files have the same users" in one_line(done)
 
     write_rows("odd.jsonl", odd, {"user_id": "u2", "items": [1]})
     said = read_comparison("compare odd.jsonl candidate.jsonl --max-unreadable 0.5")

@@ -100,7 +100,7 @@ def _desynchronize() -> None:
 @pytest.mark.parametrize(
     ("spoil", "says", "advice"),
     [
-        (_overwrite, "pages do not hold what they should", "restore it from a backup"),
+        (_overwrite, "the content of pages is damaged", "restore it from a backup"),
         (
             _desynchronize,
             "wrong # of entries in index ix_runs_scheduled_for",
@@ -140,9 +140,9 @@ def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_on
     lock.take()
 
     refused = one_line(db("downgrade 0007"))
-    assert "worked with, by host:7 since" in refused
-    assert "stop it first, or give --force" in refused
-    assert "beside host:7" in db("upgrade").stderr
+    assert "host:7 since" in refused
+    assert "stop it first, or use --force" in refused
+    assert "replace an older version" in db("upgrade").stderr
     assert db("upgrade").stderr == ""
     assert db_json("downgrade 0007 --force")["after"] == "0007"
     lock.release()
@@ -160,7 +160,7 @@ def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_
     ) as leases:
         lease = leases.acquire()
         assert isinstance(lease, Lease)
-        assert_refused("db downgrade -- -1 | 4 | worked with, by host:7 (leads, for ")
+        assert_refused("db downgrade -- -1 | 4 | host:7 (leads, for ")
         leases.release(lease)
     until_after_all = datetime(2100, 1, 1, tzinfo=UTC)
     with closing(open_store(postgres_url, create=False)) as store:
@@ -171,7 +171,7 @@ def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_
             assert store.runs.claim(
                 name, SLOT, owner=owner, now=SLOT, until=until, config_hash="x", rerun=False
             )
-    assert_refused("db downgrade -- -1 | 4 | worked with, by host:8 (runs feed)")
+    assert_refused("db downgrade -- -1 | 4 | host:8 (runs feed) is using")
     assert db("downgrade --force -- -1").returncode == 0
     assert_refused("db downgrade 0001 | 4 | host:8 (runs feed)")  # with tables of an older version
 

@@ -131,7 +131,7 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
         gate feed | 64 | Missing option '--margin'
         {GATE} --nope | 64 | No such option
         {GATE} --since soon | 64 | no ISO 8601 time
-        {GATE} --metric over_floor(extended_tau) | 64 | is a series, and the gate takes the metric itself, extended_tau
+        {GATE} --metric over_floor(extended_tau) | 64 | is a derived series, and the gate needs the metric, extended_tau
         {GATE} --config gone.yaml | 64 | gone.yaml
     """)
     with suppress(FileExistsError):

@@ -79,7 +79,7 @@ def test_what_cannot_be_accepted_or_silenced_is_told():
         accept feed --from 2024-01-07 | 2 | no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`
         accept feed --from 2024-01-08 --undo | 2 | nothing of feed was accepted from 2024-01-08T00:00:00Z on
         accept feeds --from 2024-01-08 | 2 | no comparison named 'feeds': nothing of it is stored
-        accept feed --from 2999-01-08 | 2 | --from 2999-01-08 lies in the future
+        accept feed --from 2999-01-08 | 2 | --from 2999-01-08 is in the future
         accept feed --from monday | 2 | 'monday' is no ISO 8601 time
         silence add alert --for 1h | 2 | 'alert' is no matcher
         silence add alert=x | 2 | give either --for or --until

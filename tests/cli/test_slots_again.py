@@ -88,9 +88,9 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
         done = rankwatch(command)
 
         assert done.stderr.strip() == (
-            f"rankwatch: feed: the run of {SLOT} stored what live sources answered then, and asked "
-            f"again they would answer for now. rankwatch show feed --slot {SLOT} shows it; --again "
-            "asks anew, and keeps what is stored as feed@1"
+            f"rankwatch: feed: the run of {SLOT} stored answers of live sources, which would answer "
+            f"differently now. rankwatch show feed --slot {SLOT} shows it; --again replaces it, and "
+            "stores the earlier attempt as feed@1"
         )
         assert (done.returncode, stored(asking), len(candidate.asked)) == (code, before, asked)
 
@@ -98,15 +98,15 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
 
     assert [each["paired"] for each in objects(done)] == [26]
     assert done.stderr.strip() == (
-        f"rankwatch: feed: the run of {SLOT} asked anew; what was stored stays: rankwatch show "
-        f"feed@1 --slot {SLOT}"
+        f"rankwatch: feed: the run of {SLOT} asked again; the earlier attempt stays: rankwatch "
+        f"show feed@1 --slot {SLOT}"
     )
     assert stored(asking, "feed@1") == before
     (earlier,) = read_json(f"show feed@1 --slot {SLOT}")
     (shown,) = read_json("show feed")
     assert (earlier["paired"], shown["earlier_attempts"]) == (incident["paired"], ["feed@1"])
     assert (
-        f"an earlier attempt is kept: rankwatch show feed@1 --slot {SLOT}"
+        f"an earlier attempt is stored: rankwatch show feed@1 --slot {SLOT}"
         in rankwatch("show feed").stdout
     )
     assert [(run["attempt"], run["paired"]) for run in read_json("runs feed")] == [(2, 26)]

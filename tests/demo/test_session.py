@@ -130,7 +130,7 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
     assert set(threading.enumerate()) <= threads
     assert signal.getsignal(signal.SIGTERM) == handler
     assert (
-        f"Stopped. To look at what it left: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}"
+        f"Stopped. To see the stored runs: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}"
         in text
     )
     assert "said in the demo" in (tmp_path / "rankwatch.log").read_text(encoding="utf-8")
@@ -176,7 +176,7 @@ def test_a_directory_that_cannot_be_had_is_a_one_line_error_and_left_alone(tmp_p
     with open_workspace(ours):
         ours.config.write_text("the first one's", encoding="utf-8")
         for directory, says in (
-            (theirs, "holds files that the demo did not write"),
+            (theirs, "has files that the demo did not write"),
             (taken, "cannot write to .*taken: File exists; name another directory with --dir"),
             (ours.directory, "another demo is running"),
         ):

@@ -88,10 +88,10 @@ def test_the_certificate_is_that_of_the_command(world, name, query, code):
 
 
 REFUSED = """
-home-feed | 400 | margin: Field required. What may be given: margin, alpha, metric, segment, since, reference, verdict
+home-feed | 400 | margin: Field required. Options: margin, alpha, metric, segment, since, reference, verdict
 home-feed?margin=0.5&since=soon | 400 | since: 'soon' is no ISO 8601 time
 home-feed?margin=0.5&since=2024-01-01&since=2024-01-02 | 400 | since: give one time
-home-feed?margin=5 | 409 | margin 5 lies outside
+home-feed?margin=5 | 409 | margin 5 is outside
 home-feed?margin=0.5&segment=all&segment=country=DE | 409 | no segment 'country=DE'
 home-feed?margin=0.1&margin=0.5&segmnt=all | 400 | a valid number; segmnt: Extra inputs are not permitted
 nope?margin=0.5 | 404 | no comparison named nope

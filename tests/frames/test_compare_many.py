@@ -238,7 +238,7 @@ FRAME = long(LISTS)
             {"u1": ["a", ["b"]]},
             "lists of the baseline: found a list, .*: ids must be integers or text",
         ),
-        ({None: ["a"]}, "baseline holds a missing user id"),
+        ({None: ["a"]}, "baseline has a missing user id"),
         (np.zeros(3), "baseline is a 1-dimensional array: expected two"),
         (
             FRAME.drop(columns="user"),

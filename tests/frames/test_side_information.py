@@ -60,7 +60,7 @@ def test_weights_of_every_shape_weigh_alike(weights):
         (WEIGHTS | {"b": 1e51}, r"such as 'b' \(1e\+51\): give"),
         (WEIGHTS | {"b": 1e-51}, r"such as 'b' \(1e-51\)"),
         (WEIGHTS | {"b": "2"}, "item_weights: found '2' where a number was expected"),
-        (pd.concat([FRAME, FRAME]), "item 'a' stands twice"),
+        (pd.concat([FRAME, FRAME]), "item 'a' has two weights"),
         (
             FRAME.rename(columns={"item": "x"}).assign(y=1),
             "has columns 'x', 'weight', 'y': expected item and weight",
@@ -155,7 +155,7 @@ def test_relevant_items_without_grades_have_grade_one(items):
             {"u1": pd.Series({"a": 1})},
             r"type Series where a user's items.*: write \.tolist\(\) for items, \.to_dict\(\) for",
         ),
-        ({None: ["a"]}, "relevance holds a missing user id"),
+        ({None: ["a"]}, "relevance has a missing user id"),
         (
             {1: ["a"]},
             "relevance knows none of the compared users: it has users such as 1, the lists 'u1'",

@@ -93,7 +93,7 @@ def forbid_machine_code(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("place", "obstacle", "message"),
     [
-        (mmap, ("mmap", forbid_machine_code), "forbids to make machine code"),
+        (mmap, ("mmap", forbid_machine_code), "forbids machine code"),
         (choice, ("find_spec", lambda _: None), r"install rankwatch\[fast\]"),
     ],
 )

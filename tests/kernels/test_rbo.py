@@ -136,8 +136,8 @@ def test_the_persistence_gives_the_share_it_was_asked_for(top, share):
             "whole number of ranks from 1 to 1000000",
         ),
         (lambda top: rbo_weight(0.9, top), BAD_DEPTHS, "whole number of ranks from 1 to 1000000"),
-        (lambda share: rbo_persistence(10, share), BAD_SHARES, "share must lie between 0 and 1"),
-        (lambda p: rbo_weight(p, 10), BAD_SHARES, "p must lie between 0 and 1"),
+        (lambda share: rbo_persistence(10, share), BAD_SHARES, "share must be between 0 and 1"),
+        (lambda p: rbo_weight(p, 10), BAD_SHARES, "p must be between 0 and 1"),
         (
             lambda share: rbo_persistence(1, share),
             [1e-20],

@@ -66,7 +66,7 @@ every_kind = pytest.mark.parametrize(
 def test_a_persistence_beyond_its_range_is_refused_under_the_metrics_own_name(kind):
     for p in (0.0, 1.0, math.nan, math.inf, -0.1):
         with pytest.raises(
-            MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"
+            MetricError, match=rf"{kind.name}\(p={p}\): p must be .*, such as {kind.name}\(p=0.9\)"
         ):
             kind(p=p)
 

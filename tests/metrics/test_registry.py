@@ -227,8 +227,8 @@ rbo(0.9)              cannot read '0.9' in metric 'rbo(0.9)': write parameters a
 overlap(3)            cannot read '3' in metric 'overlap(3)': write parameters as name=value; overlap takes none
 rbo(p=x)              parameter 'p' of metric 'rbo(p=x)' must be a number, not 'x'
 rbo(p=nan)            parameter 'p' of metric 'rbo(p=nan)' must be a number, not 'nan'
-rbo(p=0.5, p=0.6)     parameter 'p' stands twice in metric 'rbo(p=0.5, p=0.6)'
-rbo(p=1)              rbo(p=1.0): p must lie between 0 and 1, both excluded, such as rbo(p=0.9)
+rbo(p=0.5, p=0.6)     metric 'rbo(p=0.5, p=0.6)' has parameter 'p' twice
+rbo(p=1)              rbo(p=1.0): p must be between 0 and 1, both excluded, such as rbo(p=0.9)
 overlap@0             overlap@0: the depth must be at least 1
 """
 

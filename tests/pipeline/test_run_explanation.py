@@ -71,7 +71,7 @@ def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
     found = run(OTHER).explanation
     assert found is not None
     assert found.sentence == (
-        "No earlier lists to hold this against. Lists lie 1.0000 from identical ones: items "
+        "No earlier lists to compare with. The distance from identical lists is 1.0000: items "
         "replaced 100 %."
     )
     assert (found.before, found.drop, found.causes, found.falls, found.paired, found.arm) == (

@@ -214,7 +214,7 @@ def test_a_refused_login_is_reported_without_the_password_that_the_server_repeat
         mail_server.offers = offers
         error = failure(options, **PASSWORD)
         assert error.permanent
-        assert "takes no login by any way known here" in str(error)
+        assert "offers no login method that rankwatch supports" in str(error)
 
 
 @pytest.mark.parametrize(

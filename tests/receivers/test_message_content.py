@@ -137,7 +137,10 @@ def test_an_end_at_a_new_level_leads_the_others_and_says_so():
         "2024-01-08T00:00:00Z) or roll back"
     )
     found = content(
-        message(end(alert="A"), end(segment="country=UK", reason=f"mean is 0.45; {level}"))
+        message(
+            end(alert="A"),
+            end(segment="country=UK", reason=f"mean is 0.45; {level}", is_new_normal=True),
+        )
     )
     assert found.title == "SimilarityLow ended as new normal on home-feed (country=UK)"
     assert found.changes[0].reason == f"mean is 0.45; {level}"

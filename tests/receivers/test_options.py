@@ -101,7 +101,7 @@ alertmanager: {urls: []} # at least one peer
 alertmanager: {urls: [canary:9093]} # not a URL
 alertmanager: {urls: ["http://host:canary"]} # not a URL
 alertmanager: {urls: ["http://user:canary@host"]} # credentials have their own keys
-alertmanager: {urls: ["http://host?canary"]} # must not hold a ?query
+alertmanager: {urls: ["http://host?canary"]} # must not contain a ?query
 alertmanager: {urls: [http://host/api/v2/alerts]} # must not end in /api/v2/alerts
 alertmanager: {urls: [http://host, http://host]} # none twice
 alertmanager: {bearer_token: canary, basic_auth: {username: u, password: canary}} # either basic_auth or bearer_token
@@ -111,7 +111,7 @@ webhook: {url: https:///canary} # not a URL
 webhook: {url: https://host/canary canary} # not a URL
 webhook: {secret: ""} # at least 1
 webhook: {headers: {X-One: "canary\r\nX-Two: 2"}} # printable ASCII
-webhook: {headers: {x-rankwatch-signature: canary}} # set by rankwatch itself
+webhook: {headers: {x-rankwatch-signature: canary}} # set by rankwatch
 webhook: {timeout: 31s} # at most 30s
 email: {to: ["a@example.com\r\nBcc: canary@example.com"]} # should match pattern
 email: {to: [Kim <canary@example.com>]} # should match pattern
@@ -126,7 +126,7 @@ pagerduty: {routing_key: canaryeeeeeeeeeeeeeeeeeeeeeeeeeee} # 32 letters and dig
 pagerduty: {routing_key: canaryeeeeeeeeeeeeeeeeeeeeeeeeeé} # 32 letters and digits
 pagerduty: {routing_key: "canaryeeeeeeeeeeeeeeeeeeeeeeeee\n"} # 32 letters and digits
 pagerduty: {url: https://pager.test/v2/enqueue} # must not end in /v2/enqueue
-pagerduty: {url: "https://pager.test/?canary"} # must not hold a ?query
+pagerduty: {url: "https://pager.test/?canary"} # must not contain a ?query
 """
 """What is wrong with a good entry, and what is said of it."""
 GOOD: dict[str, Any] = {"alertmanager": AM, "webhook": HOOK, "email": MAIL, "pagerduty": PAGER}

@@ -222,7 +222,7 @@ def test_what_is_no_error_rate_no_range_or_no_score_in_it_is_refused():
         with pytest.raises(InputError, match="no error rate: write one between 0 and 1"):
             bounds(tally(np.zeros(1)), tally(np.zeros(1)), alpha)
     for value in (2.001, -3.0, math.nan):
-        with pytest.raises(InputError, match="lies outside its range from -2 to 2"):
+        with pytest.raises(InputError, match="is outside its range from -2 to 2"):
             Scale(-2.0, 2.0).to_unit(np.array([0.0, value]))
     for ends in ((0.0, math.inf), (1.0, 1.0), (math.nan, 1.0)):
         with pytest.raises(InputError, match="no finite range"):

@@ -21,7 +21,10 @@ from monitor.model.rankings import Coverage, CoverageRow, Panel, UserTable
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
 from monitor.sampling import draw
-from monitor.service.gate import Certificate, LeftOut, Yardstick, judge_stored, make_question
+from monitor.service.gate import Certificate, make_question
+from monitor.service.gate.decision import judge_stored
+from monitor.service.gate.judged_runs import LeftOut
+from monitor.service.gate.question import Yardstick
 from monitor.storage import SqlStore
 from storage.worked import run
 from tables import cells
@@ -207,7 +210,7 @@ def test_missing_users_are_set_to_their_worst_and_decide(world):
     assert segment.mean_worst is not None
     assert segment.mean_best is not None
     assert segment.mean_best < -0.1 < segment.mean_worst
-    assert "have no score, and that decides" in found.words
+    assert "have no score, which decides" in found.words
 
 
 def test_an_undefined_score_is_a_missing_one(world):
@@ -232,7 +235,7 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
     [
         (lambda _: None, [], "no run of home-feed can be judged: none is stored yet"),
         (lambda world: world.fail(LOST), [LeftOut.FAILED], f"1 failed (the newest: {LOST})"),
-        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 had fewer users than the sample holds"),
+        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 had fewer users than the sample"),
         (
             lambda world: world.run(constant(-0.4), series=""),
             [LeftOut.NO_SCORES],
@@ -346,7 +349,7 @@ def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guess
         return
     with pytest.raises(
         InputError,
-        match=r"are not known any more: the users are others by now. Set keep_lists: all",
+        match=r"are no longer known, because the users have changed. Set keep_lists: all",
     ):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"
@@ -357,14 +360,14 @@ REFUSED = """
 -                            metric: overlap               does not measure overlap: it has extended_tau, rbo
 -                            metric: nonsense              unknown metric 'nonsense'
 -                            alpha: 0.0                    alpha 0 is no error rate
--                            margin: 2.0                   margin 2 lies outside of what is possible: write one between -2 and 2
--                            margin: .nan                  margin nan lies outside
+-                            margin: 2.0                   margin 2 is outside the range of scores: write one between -2 and 2
+-                            margin: .nan                  margin nan is outside
 noise_floor: null            margin: -0.1                  write one between 0 and 2
--                            reference: 1.5                reference 1.5 lies outside of what extended_tau can be, -1 to 1
+-                            reference: 1.5                reference 1.5 is outside the range of extended_tau, -1 to 1
 keep_scores: 500             -                             set keep_scores: all
-sample: early                -                             depends on the scores of those before
-noise_floor: temporal        -                             rotating ones were not: take {serve: true}
-metrics: [rbo_min(p=0.9)], noise_floor: null    -                             no one value on identical lists: give with --ref
+sample: early                -                             depends on earlier scores
+noise_floor: temporal        -                             do not have: use {serve: true}
+metrics: [rbo_min(p=0.9)], noise_floor: null    -                             no single value on identical lists: set the score
 metrics: [footrule], noise_floor: null          margin: 0.5, reference: .nan  footrule
 """
 """What the comparison is, what is asked, and what is said of it."""

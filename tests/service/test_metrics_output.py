@@ -139,7 +139,7 @@ def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run
     )
     assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in file.read_text()
     by_option = CliRunner().invoke(app, ["run-once", "--config", str(config), "--push", secret])
-    assert "sees the password of --push: give its URL by RANKWATCH_PUSH" in by_option.stderr
+    assert "shows the password of --push: put its URL into RANKWATCH_PUSH" in by_option.stderr
 
 
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(

@@ -134,7 +134,7 @@ def _pages(url: str) -> Iterator[tuple[str, bytes]]:
     api = [f"/api/v1{path.replace('/c/', '/comparisons/') or '/comparisons'}" for path in below]
     for path in [*html, *api, "/metrics", "/api/v1/openapi.json"]:
         got = requests.get(url + path, timeout=60)
-        assert got.status_code in {200, 404}, got.text
+        assert got.status_code in {200, 404}, (path, got.text[:300])
         yield f"page {path} {got.status_code}", got.content
 
 
@@ -273,8 +273,8 @@ def test_hidden_items_stand_on_pages_and_in_no_message(life):
 def test_check_says_what_becomes_of_what_was_stored_before_and_that_others_may_read_the_key(life):
     said = life.outputs["command check"].decode()
     assert (
-        "privacy: users go by keyed hashes; what was stored before names them until retention "
-        "deletes it"
+        "privacy: user ids are stored as keyed hashes; plain ids that were stored before remain "
+        "until retention deletes them"
     ) in said
     assert "so every account" not in said
     assert (

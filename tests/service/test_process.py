@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from factories import SLOT, comparison, pull
-from monitor.cli.serve import _obey, tell_systemd, watchdog_interval_s
+from monitor.cli.serve import _obey, notify_systemd, watchdog_interval_s
 from monitor.deadline import Deadline
 from monitor.model.runs import Claim
 from monitor.service.daemon import daemon as daemon_module
@@ -122,7 +122,7 @@ def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "@rankwatch-nobody"])
 def test_without_systemd_nothing_happens(address, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", address)
-    tell_systemd("READY=1")
+    notify_systemd("READY=1")
 
 
 def test_the_watchdog_is_fed_at_half_its_time(monkeypatch):
@@ -272,11 +272,13 @@ def test_lookups_are_made_in_threads_that_nobody_waits_for():
 @pytest.mark.parametrize(("left_s", "given_s"), [(STOP_IN_ALL_S, 10.0), (4.0, 4.0), (-1.0, 0.0)])
 def test_each_step_of_a_stop_gets_what_is_left_of_the_time_for_all(left_s, given_s, tmp_path):
     daemon: Any = Daemon(tmp_path / "rankwatch.yaml")
-    assert daemon._seconds_to_stop(10.0) == 10.0
+    seconds: list[float] = []
+    daemon._end(seconds.append, 10.0)
 
     daemon._stops_by = Deadline.after(left_s)
+    daemon._end(seconds.append, 10.0)
 
-    assert daemon._seconds_to_stop(10.0) == pytest.approx(given_s, abs=1.0)
+    assert seconds == [10.0, pytest.approx(given_s, abs=1.0)]
 
 
 def test_a_stop_takes_less_than_compose_grants():

@@ -134,7 +134,7 @@ def _stands_by(daemon: ServeProcess) -> None:
     wait_for(lambda: daemon.status_of("/-/ready") == 200, "the standby ready")
     assert daemon.status_of("/-/healthy") == 200
     assert (shown(daemon, "leader"), shown(daemon, "lease_epoch")) == (0.0, 1.0)
-    assert "This daemon stands by" in requests.get(daemon.url, timeout=60).text
+    assert "This daemon is on standby" in requests.get(daemon.url, timeout=60).text
 
 
 def _freeze_in_mid_run(

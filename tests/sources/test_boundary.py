@@ -114,13 +114,13 @@ def pull_of_answers(options: dict[str, Any], answers: dict[str, Answer]) -> Pull
 
     async def read() -> Pull:
         given = HttpSourceOptions.model_validate({"url": "http://127.0.0.1/{user}", **options})
-        pull = _HttpPull(given, request(*answers), None)
+        pull = _HttpPull(given, request(*answers))
         for user, answer in answers.items():
             outcome = await pull._read((user,), answer)  # type: ignore[arg-type]
             for read_user, found in dict(
                 outcome if isinstance(outcome, dict) else {user: outcome}
             ).items():
-                pull._take(read_user, found) if hasattr(found, "items") else pull._fail(
+                pull._add(read_user, found) if hasattr(found, "items") else pull._fail(
                     read_user, found
                 )
         return pull._lists.pull()

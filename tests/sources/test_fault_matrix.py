@@ -31,7 +31,7 @@ from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.pull import GRACE_S
 from monitor.service.commands.one_shot import open_one_shot
 from monitor.sources import SOURCES
-from monitor.sources.http.source import PullPace
+from monitor.sources.http.pace import PullPace
 from servers import free_port, hanging_name, listening
 from servers.certificates import found
 from servers.proxy import proxying

@@ -104,7 +104,7 @@ REFUSED = parsed("""
     ["either", ["b", [3, 4], [1, null]], "has a grade that is no number from 0 up$"]
     ["either", ["b", [3], [NaN]], "has a grade that is no number from 0 up$"]
     ["either", ["b", [3], [Infinity]], "has a grade that is no number from 0 up$"]
-    ["wide", ["a", [3], [1]], "stands in two rows: give each user one list$"]
+    ["wide", ["a", [3], [1]], "is in two rows: give each user one list$"]
     ["wide", ["b", [3, 4], [1]], "(another number of grades|as many numbers as grades)"]
     ["wide", ["b", [3, 4], [1, 1, 1]], "(another number of grades|as many numbers as grades)"]
     ["wide", ["b", [3, 4], null], "(another number of grades|as many numbers as grades)"]

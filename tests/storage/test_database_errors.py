@@ -43,7 +43,7 @@ def test_a_url_names_its_driver(scheme):
 REFUSED = f"""
 nonsense {CANARY} | not a database URL: use sqlite:///path/to/file.db or postgresql://
 postgresql://u:{CANARY}@host:port/db | not a database URL
-mysql://u:{CANARY}@h/d | 'mysql' is not a database that rankwatch knows
+mysql://u:{CANARY}@h/d | 'mysql' is not a database that rankwatch supports
 postgresql+psycopg2://u:{CANARY}@h/d | 'postgresql+psycopg2' is not
 sqlite:// | in memory would be lost
 sqlite:///:memory: | in memory would be lost
@@ -145,16 +145,16 @@ def test_postgres_without_its_extra_says_what_to_install(monkeypatch):
 
 STATES = f"""
 DiskFull | | has no disk space left
-TooManyConnections | | takes no more connections
+TooManyConnections | | accepts no more connections
 ReadOnlySqlTransaction | | is read-only
-DeadlockDetected | | gave way to another transaction
+DeadlockDetected | | rolled the transaction back in favour of another one
 LockNotAvailable | | is locked by another transaction
-DependentObjectsStillExist | | holds what a view or another object is made of: drop that first
-AdminShutdown | | is starting, stopping or ended the statement
-DuplicateTable | | has a table of this name already, made elsewhere at this moment: try again
-UndefinedTable | "scores_2024_01_08" | drops a partition of scores at this moment: try again
+DependentObjectsStillExist | | has a view or another object that depends on this: drop that object first
+AdminShutdown | | is starting, is stopping or ended the statement
+DuplicateTable | | has a table of this name that was created at the same time: try again
+UndefinedTable | "scores_2024_01_08" | is dropping a partition of scores at this moment: try again
 UndefinedTable | | lacks tables or columns of this version: run `rankwatch db upgrade`
-CheckViolation | new row {CANARY} DETAIL: {CANARY} | refused a statement (SQLSTATE 23514): the database's log says more
+CheckViolation | new row {CANARY} DETAIL: {CANARY} | refused a statement (SQLSTATE 23514): read the database's log
 """
 
 
@@ -220,7 +220,7 @@ def test_a_damaged_file_is_named(file):
 
 SILENT = f"""
 u:{CANARY}@127.0.0.1:0/d?application_name={CANARY} | may come back | PostgreSQL database d at 127.0.0.1:
-u:{CANARY}@127.0.0.1:0/d | may come back | cannot be reached: see that the server runs and that host and port
+u:{CANARY}@127.0.0.1:0/d | may come back | cannot be reached: check that the server runs, and host and port
 u:{CANARY}@nowhere.invalid/d | may come back | nowhere.invalid:5432 cannot be reached
 {USER}:{CANARY}@SERVER/postgres | for good | refused the password: correct the user or password
 {USER}:{PASSWORD}@SERVER/nothing_here | for good | PostgreSQL database nothing_here at 127.0.0.1

@@ -292,7 +292,7 @@ def test_the_server_ends_a_transaction_that_stands_still(postgres, opened):
     impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
     with (  # noqa: PT012 - in mid-transaction
         pytest.raises(
-            DatabaseError, match="ended a transaction that stood still: try again"
+            DatabaseError, match="ended a transaction that was idle for too long: try again"
         ) as told,
         impatient.database.write() as connection,
     ):
@@ -396,7 +396,7 @@ def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(f
         won(first)
         with pytest.raises(
             DatabaseError,
-            match=r"in use by another daemon: host:41 since 20\S+ holds .* use PostgreSQL",
+            match=r"in use by another daemon: host:41 since 20\S+ has locked .* use PostgreSQL",
         ) as told:
             second.acquire()
         assert (told.value.permanent, told.value.exit_code) == (True, 4)
@@ -457,7 +457,7 @@ def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_no
             with pytest.raises(
                 DatabaseError,
                 match=(
-                    f"{SWAPPED[how]} while in use: nothing is written any more: .*restart rankwatch"
+                    f"{SWAPPED[how]} while in use: rankwatch writes no more: .*restart rankwatch"
                 ),
             ):
                 work()

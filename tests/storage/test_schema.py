@@ -112,6 +112,13 @@ INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)
 INSERT INTO coverage (run_id, segment, position, asked, paired) VALUES (7, 'all', 0, 9, 1)
 INSERT INTO coverage_reasons (run_id, segment, arm, reason, users) VALUES (7, 'all', 'candidate', 'timeout', 2)
 """
+NEW_NORMAL = (
+    "INSERT INTO transitions (comparison, alert, segment, scheduled_for, changed_at, from_state, "
+    "to_state, reason, direction, threshold, users, metric, statistic, severity, since, labels) "
+    "VALUES ('home-feed', 'Low', 'all', '2024-01-08T00:00:00.000000Z', "
+    "'2024-01-08T00:00:00.000000Z', 'firing', 'quiet', 'mean is 0.4; new normal since 2024', "
+    "'below', 0.3, 9, 'rbo', 'mean', 'critical', '2024-01-07T00:00:00.000000Z', '{}')"
+)
 NEWER = """
 INSERT INTO coverage_reasons (run_id, segment, arm, reason, users)
 VALUES (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow', 1)
@@ -151,7 +158,7 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url)
                 database_url,
                 f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {values}",
             )
-    execute(database_url, *OLDER.strip().splitlines())
+    execute(database_url, *OLDER.strip().splitlines(), NEW_NORMAL)
     before = shown(database_url, "user_scores")
     with pytest.raises(
         SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"
@@ -172,6 +179,8 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url)
         (_, old) = runs_of(store)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
         assert (record(store, 7).arm_scores, store.history.kept_lists(7)) == ((), None)
+        (end,) = store.alerts.transitions(comparison=None, limit=None)
+        assert end.is_new_normal
         run(store, SLOT + 2 * DAY)
     execute(database_url, NEWER)
     schema_version.downgrade(database_url, "0011")

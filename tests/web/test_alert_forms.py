@@ -166,7 +166,7 @@ def test_what_is_sent_again_changes_nothing_and_says_so(browser):
     assert "Nothing was changed" in browser.get(f"{PAGE}?done=nothing")
     assert (
         browser.post({**silence, "token": browser.token()})[1] == f"{PAGE}?done=silence"
-    )  # a page that was loaded anew
+    )  # a page that was loaded again
 
 
 def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser, store):
@@ -184,7 +184,7 @@ def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser
         own[:-1],
     ):
         status, said = browser.post({"do": "resolve", "token": token})
-        assert (status, "load its page anew" in said) == (403, True), token
+        assert (status, "load its page again" in said) == (403, True), token
     for path in ("/alerts/another-key", "/alerts", "/alerts/%3Cb%3E%00"):
         for what in ("resolve", "acknowledge"):
             assert browser.post({"do": what}, path)[0] == 303

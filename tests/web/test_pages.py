@@ -397,7 +397,7 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
     with browsing(application(store, state=lambda: standby, status=lambda: status)) as ask:
         texts = [re.sub("<[^>]*>", "", ask(page).text) for page in ("/", "/daemon")]
     for text in texts:
-        assert "This daemon stands by: b:2 (host:process) leads under epoch 3." in text
+        assert "This daemon is on standby: b:2 (host:process) leads under epoch 3." in text
         assert f"The configuration was refused at {show_instant(SLOTS[0])}" in text
         assert "comparisons[0].nme: unknown key" in text
     assert f"failed first seen {show_instant(SLOTS[2])}: answered 503" in texts[1]

@@ -163,9 +163,9 @@ UNUSABLE = yaml.safe_load(r"""
 - [cert_file, "a\0b", "tls_server_config.cert_file: cannot read a\0b: no file can have that name"]
 - [key_file, "{folder}/none.key", "tls_server_config.key_file: cannot read {folder}/none.key: No such file or directory"]
 - [key_file, "{other}", the key does not belong to the certificate]
-- [cert_file, "{folder}/no.crt", "one of them is no PEM file, or holds no certificate or no key"]
+- [cert_file, "{folder}/no.crt", "one of them is not a PEM file, or contains no certificate or no key"]
 - [key_file, "{folder}/locked.key", "the key is encrypted: give it without a password"]
-- [client_ca_file, "{folder}/no.crt", "client_ca_file {folder}/no.crt holds no certificate in PEM"]
+- [client_ca_file, "{folder}/no.crt", "client_ca_file {folder}/no.crt contains no certificate in PEM"]
 """)
 
 

@@ -1,1 +1,1 @@
-"""Ways over pairs and texts, by numpy and by machine code, and the choice between them."""
+"""Passes over pairs and texts, by numpy and by machine code, and the choice between them."""

@@ -1,16 +1,19 @@
-"""Which engine goes over pairs and texts: numpy and Arrow, or machine code by numba.
+"""Choose the engine for pairs and texts: numpy and Arrow, or machine code by numba.
 
-Both give the same; only speed differs.
+Both engines give the same results. Only the speed differs.
 
-``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or
-``auto``, the default. Numba is the extra ``[fast]``. Its machine code takes 0.8 s of a processor to
-load, ten to twenty to make, once a machine and version, so ``auto`` starts with numpy. When numpy
-has worked for about as long as loading would take, a child process of low priority makes sure that
-the code lies in numba's cache (beside `compiled`, in the user's cache directory, or where
-``NUMBA_CACHE_DIR`` says), and only when it has ended well is it loaded: nobody waits longer than
-that. Where numba is absent, nothing can be cached, or the system forbids to make code
-(``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged. To fill the cache ahead of
-time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
+``RANKWATCH_ENGINE`` selects the engine: ``numpy``; ``numba``, with an error if it is not available;
+or ``auto``, the default. Numba is the extra ``[fast]``. Loading its machine code takes 0.8 s of CPU
+time. Compiling takes ten to twenty seconds, once for each machine and version. So ``auto`` starts
+with numpy. After numpy has worked for about as long as loading would take, a child process of low
+priority fills numba's cache. The cache is in `__pycache__` next to `compiled`, in the user's cache
+directory, or in ``NUMBA_CACHE_DIR``. The machine code is loaded only after the child has ended
+without an error. So no call waits for the compiler.
+
+If numba is not installed, nothing can be cached, or the system forbids machine code
+(``MemoryDenyWriteExecute=yes``), numpy continues and nothing is logged. To fill the cache in
+advance, for example in an image:
+``python -c "from monitor.kernels.engines.choice import load; load()"``.
 """
 
 import mmap
@@ -29,15 +32,18 @@ from monitor.errors import ConfigError
 VARIABLE = "RANKWATCH_ENGINE"
 
 MAX_K = 4096
-"""Longest lists for machine code: hashes that meet cost up to k**2, and sums of ranks are kept in 32 bits."""
+"""Longest lists for machine code: hash collisions cost up to k**2, and rank sums have 32 bits."""
 WORTH_LOADING = 4_000_000_000
-"""Comparisons by numpy, k**2 a pair, until loading is worth while: one to three seconds, by the length of lists."""
+"""Comparisons by numpy (k**2 a pair) before machine code is loaded.
+
+They take one to three seconds, depending on the length of lists.
+"""
 TEXT_COST = 200
 """Comparisons that take as long as the code of one text by Arrow: about 100 nanoseconds."""
 
 
 class Engine(StrEnum):
-    """What may be asked for."""
+    """The values of ``RANKWATCH_ENGINE``."""
 
     AUTO = "auto"
     NUMPY = "numpy"
@@ -45,7 +51,7 @@ class Engine(StrEnum):
 
 
 class Engines:
-    """The engine of one process. Threads may share it."""
+    """The engine of one process. It is thread-safe."""
 
     def __init__(self, worth_loading: int = WORTH_LOADING) -> None:
         self._worth_loading = worth_loading
@@ -56,11 +62,11 @@ class Engines:
         self._compiled: ModuleType | None = None
 
     def compiled(self, comparisons: int = 0) -> ModuleType | None:
-        """`compiled` where it is to be used for so many comparisons, None for numpy.
+        """`compiled`, or None if numpy shall do this number of comparisons.
 
-        ConfigError for an engine not here.
+        Raises ConfigError for an engine that is not available.
         """
-        engine = asked()
+        engine = requested()
         if engine is Engine.NUMPY:
             return None
         if self._compiled is None:
@@ -72,57 +78,56 @@ class Engines:
         return self._compiled
 
     def _consider(self, comparisons: int) -> None:
-        """Count, and take the next step towards machine code when it is due."""
+        """Count comparisons, and start or check the compiling child once there are enough."""
         self._done += comparisons
         if self._is_refused or self._done < self._worth_loading:
             return
         if self._child is None:
             self._child = _start_compiling()
             self._is_refused = self._child is None
-        elif (ended := self._child.poll()) is not None:
-            self._is_refused = ended != 0
-            if not self._is_refused:
-                self._load()
+            return
+        exit_code = self._child.poll()
+        if exit_code == 0:
+            self._load()
+        elif exit_code is not None:
+            self._is_refused = True
 
     def _load(self) -> None:
-        if reason := _obstacle():
+        reason = _obstacle()
+        if reason is not None:
             raise ConfigError(f"{VARIABLE}={Engine.NUMBA}: {reason}")
         try:
             self._compiled = load()
         except RuntimeError:
-            what = "numba found no directory for its compiled code"
             msg = (
-                f"{VARIABLE}={Engine.NUMBA}: {what}: let NUMBA_CACHE_DIR name a directory that "
-                "can be written"
+                f"{VARIABLE}={Engine.NUMBA}: numba found no directory for its compiled code: set "
+                "NUMBA_CACHE_DIR to a writable directory"
             )
             raise ConfigError(msg) from None
 
 
-def asked() -> Engine:
-    """The engine that the environment asks for; ConfigError for a word that is none."""
-    word = os.environ.get(VARIABLE, "") or Engine.AUTO
+def requested() -> Engine:
+    """The engine of the environment variable. Raises ConfigError for an unknown value."""
+    name = os.environ.get(VARIABLE, "") or Engine.AUTO
     try:
-        return Engine(word)
+        return Engine(name)
     except ValueError:
-        raise ConfigError(f"{VARIABLE}={word}: must be one of {', '.join(Engine)}") from None
+        raise ConfigError(f"{VARIABLE}={name}: must be one of {', '.join(Engine)}") from None
 
 
 def load() -> ModuleType:
-    """The module of machine code, compiled now unless it lies in the cache."""
+    """The module of machine code. It is compiled now unless it is in the cache."""
     return import_module("monitor.kernels.engines.compiled")
 
 
 def _obstacle() -> str | None:
-    """Why there can be no machine code here, or None."""
+    """Why machine code is not possible here, or None."""
     if find_spec("numba") is None:
         return "numba is not installed: install rankwatch[fast]"
     try:
         mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
-    except OSError:  # LLVM would end the process
-        return (
-            "this system forbids to make machine code, as systemd does with "
-            "MemoryDenyWriteExecute=yes"
-        )
+    except OSError:  # LLVM would abort the process
+        return "this system forbids machine code, as systemd does with MemoryDenyWriteExecute=yes"
     return None
 
 
@@ -135,15 +140,14 @@ choice.load()
 
 
 def _start_compiling() -> subprocess.Popen[bytes] | None:
-    """A child that compiles what is not in the cache yet, and ends with 0 when all is there.
-
-    None where that is hopeless.
-    """
-    if not sys.executable or _obstacle():
+    """A child that fills the cache, and exits with 0 if it is complete. None if it cannot work."""
+    if not sys.executable or _obstacle() is not None:
         return None
-    paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(__file__).parents[3])]
+    if os.environ.get("PYTHONPATH"):
+        paths.append(os.environ["PYTHONPATH"])
     try:
-        return subprocess.Popen(  # noqa: S603 - this very Python, and nothing from outside
+        return subprocess.Popen(  # noqa: S603 - this Python, without arguments from outside
             [sys.executable, "-P", "-c", _FILL_CACHE],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.DEVNULL,

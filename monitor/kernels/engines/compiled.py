@@ -1,6 +1,6 @@
 """All machine code: over pairs of lists, and over texts.
 
-`monitor.kernels.engines.choice` alone imports this, when it pays.
+Only `monitor.kernels.engines.choice` imports this module.
 """
 
 from monitor.kernels.engines.compiled_pairs import find, weigh_counts

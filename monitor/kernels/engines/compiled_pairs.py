@@ -1,10 +1,13 @@
-"""The pass over pairs of lists as machine code, by numba: to the last bit what numpy finds, several times as fast.
+"""The pass over pairs of lists as machine code, by numba: the same bits as numpy, but faster.
 
-Why a compiler: numpy goes through memory once an operation, which k**2 operations a pair cannot afford; a compiled tile of
-users stays in the first-level cache. Millions of pairs a second for {extended tau, RBO} on one core of an EPYC, numpy and
-machine code: 13 and 27 at k = 10, 0.30 and 1.6 at k = 100, 0.005 and 0.06 at k = 1000. Two ways, each where it was measured to
-be fastest: all pairs, across users, up to `PAIRS_MAX_K`; a table of hashes, one user after another, beyond. Ranks beyond 255
-take two bytes, and their inversions are counted in sets of bits. Who waits for compiling: `monitor.kernels.engines.choice`.
+numpy reads the memory once for each operation, and there are k**2 operations a pair. A compiled
+tile of users stays in the first-level cache. Millions of pairs a second for {extended tau, RBO} on
+one core of an EPYC, numpy and machine code: 13 and 27 at k = 10, 0.30 and 1.6 at k = 100, 0.005 and
+0.06 at k = 1000.
+
+There are two algorithms, each used where it was measured to be faster. Up to `PAIRS_MAX_K`, all
+pairs of places are compared, for many users at once. Beyond, each user gets a table of hashes.
+Ranks above 255 have two bytes, and their inversions are counted in bit sets.
 """
 
 from collections.abc import Callable
@@ -20,37 +23,38 @@ from monitor.model.arrays import Codes
 Step = TypeVar("Step", bound=Callable[..., Any])
 Array = npt.NDArray[Any]
 
-# Longest lists that all pairs are tried on. Measured: twice as fast as hashing at 20, equal near
+# Longest lists that are compared by all pairs. Measured: twice as fast as hashing at 20, equal near
 # 50.
 PAIRS_MAX_K = 48
 
 _BYTE_MAX_K = 255
 PAIRS_TILE, HASH_TILE = 128, 64
-_HASH = np.uint32(2654435769)  # 2**32 over the golden ratio: Knuth's multiplicative hashing
+_HASH = np.uint32(2654435769)  # 2**32 / golden ratio: Knuth's multiplicative hashing
 
 
 def step(function: Step) -> Step:
-    """Compiled as a part of what calls it."""
+    """Compile a function as a part of its callers."""
     return cast("Step", njit(nogil=True, error_model="numpy")(function))
 
 
 def compiled_for(*signatures: str) -> Callable[[Step], Step]:
-    """Compiled at import for these types, or loaded from numba's cache."""
+    """Compile a function at import for these types, or load it from numba's cache."""
 
     def compile_it(function: Step) -> Step:
-        return cast(
-            "Step", njit(list(signatures), nogil=True, error_model="numpy", cache=True)(function)
-        )
+        decorate = njit(list(signatures), nogil=True, error_model="numpy", cache=True)
+        return cast("Step", decorate(function))
 
     return compile_it
 
 
 def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int) -> AlignedRanks:
-    """Go over the first k places of codes (n, at least k), k from 1 to `MAX_K`."""
+    """Align the first k places of codes (n, at least k), k from 1 to `MAX_K`."""
     n = len(baseline)
     dtype = np.uint8 if k <= _BYTE_MAX_K else np.uint16
-    positions, agreement = np.empty((k, n), dtype=dtype), np.empty((k, n), dtype=dtype)
-    sums, inversions = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+    positions = np.empty((k, n), dtype=dtype)
+    agreement = np.empty((k, n), dtype=dtype)
+    sums = np.empty(n, dtype=np.int32)
+    inversions = np.empty(n, dtype=np.int32)
     ours, theirs, a, b = (
         np.ascontiguousarray(codes, dtype=np.int32) for codes in (baseline, candidate, *lengths)
     )
@@ -67,7 +71,7 @@ def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int
 
 
 def weigh_counts(counts: Ranks, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """``weights @ counts`` of bytes or pairs of bytes (k, n), added up from the first row to the last."""
+    """``weights @ counts`` of 8-bit or 16-bit counts (k, n), summed from the first row on."""
     total = np.empty(counts.shape[1], dtype=np.float64)
     _weigh(counts, np.ascontiguousarray(weights), total)
     return total
@@ -85,18 +89,22 @@ def _transpose(rows: Array, low: int, high: int, k: int, columns: Array) -> None
 def _match_by_pairs(
     ours: Array, theirs: Array, k: int, tile: int, place: Array, ranks: Array
 ) -> None:
-    """Ranks (k * tile) of a tile; ``theirs`` has three places more than k, which equal nothing."""
+    """Write the ranks (k * tile) of a tile.
+
+    ``theirs`` has three more places than k, which equal nothing.
+    """
     for i in range(k):
         mine = ours[i]
         place[:] = k
         for j in range(0, k, 4):
-            one, two, three, four = theirs[j], theirs[j + 1], theirs[j + 2], theirs[j + 3]
-            at_one, at_two, at_three, at_four = (
-                np.int32(j),
-                np.int32(j + 1),
-                np.int32(j + 2),
-                np.int32(j + 3),
-            )
+            one = theirs[j]
+            two = theirs[j + 1]
+            three = theirs[j + 2]
+            four = theirs[j + 3]
+            at_one = np.int32(j)
+            at_two = np.int32(j + 1)
+            at_three = np.int32(j + 2)
+            at_four = np.int32(j + 3)
             for user in range(tile):
                 code, at = mine[user], place[user]
                 at = at_one if code == one[user] else at
@@ -110,7 +118,7 @@ def _match_by_pairs(
 
 @step
 def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
-    """``seen`` (k * tile): how many items the two top d's share, for d = 1 to k."""
+    """Write ``seen`` (k * tile): how many items the two top d's share, for d = 1 to k."""
     seen[:] = 0
     for depth in range(k):
         last = ranks.dtype.type(depth)
@@ -123,7 +131,7 @@ def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
 
 @step
 def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> None:
-    """As `monitor.kernels.engines.positions.count_earlier_larger`: each shift of the ranks against themselves."""
+    """As `monitor.kernels.engines.positions.count_earlier_larger`, by shifts of the ranks."""
     later_smaller[:] = 0
     for shift in range(1, k):
         later = ranks[shift * tile :]
@@ -135,9 +143,9 @@ def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> N
 def _write_places(
     theirs: Array, row: int, length: int, shift: np.uint32, table: Array, lost: Array
 ) -> np.uint32:
-    """Write each candidate item's place where its hash says.
+    """Write each candidate item's place into the table at its hash.
 
-    Return how many were overwritten, ``lost`` says which.
+    Returns how many places were overwritten. ``lost`` contains these places.
     """
     for j in range(np.uint32(length)):
         table[np.uint32(np.uint32(theirs[row, j]) * _HASH) >> shift] = j
@@ -150,40 +158,42 @@ def _write_places(
 
 @step
 def _read_places(
-    ours: Array, theirs: Array, row: int, length: int, shift: np.uint32, table: Array, found: Array
+    ours: Array, theirs: Array, row: int, length: int, shift: np.uint32, table: Array, ranks: Array
 ) -> None:
     """Read each baseline item's rank.
 
-    A place counts only if its item stands there, so meeting hashes do no harm.
+    A place counts only if it contains the item, so hash collisions do no harm.
     """
-    absent = found.dtype.type(len(found))
+    absent = ranks.dtype.type(len(ranks))
     for i in range(np.uint32(length)):
         code = ours[row, i]
         at = np.uint32(table[np.uint32(np.uint32(code) * _HASH) >> shift])
-        found[i] = at if theirs[row, at] == code else absent
-    found[length:] = absent
+        ranks[i] = at if theirs[row, at] == code else absent
+    ranks[length:] = absent
 
 
 @step
 def _find_lost(
-    ours: Array, theirs: Array, row: int, length: int, lost: Array, found: Array
+    ours: Array, theirs: Array, row: int, length: int, lost: Array, ranks: Array
 ) -> None:
     for nth in range(len(lost)):
         at = np.uint32(lost[nth])
         code = theirs[row, at]
         for i in range(np.uint32(length)):
-            found[i] = lost[nth] if ours[row, i] == code else found[i]
+            ranks[i] = lost[nth] if ours[row, i] == code else ranks[i]
 
 
 @step
-def _spread(found: Array, user: int, ranks: Array, seen: Array) -> None:
-    """Put the ranks of one user among those of the tile, and count each common item at its depth in ``seen``."""
-    k, tile, cell = np.uint32(len(found)), np.uint32(len(ranks) // len(found)), np.uint32(user)
+def _spread(user_ranks: Array, user: int, ranks: Array, seen: Array) -> None:
+    """Copy the ranks of one user to the tile, and count each common item at its depth."""
+    k = np.uint32(len(user_ranks))
+    cell = np.uint32(user)
+    tile = np.uint32(len(ranks) // len(user_ranks))
     for i in range(k):
-        at = np.uint32(found[i])
+        at = np.uint32(user_ranks[i])
         is_common = at < k
         depth = np.uint32(max(np.uint32(i), at)) if is_common else np.uint32(i)
-        ranks[i * tile + cell] = found[i]
+        ranks[i * tile + cell] = user_ranks[i]
         seen[depth * tile + cell] += is_common
 
 
@@ -195,7 +205,7 @@ def _add_downwards(seen: Array, k: int, tile: int) -> None:
 
 @step
 def _count_bits(bits: np.uint64) -> np.uint64:
-    """The classic sum in halves, which LLVM knows to be one instruction."""
+    """Number of 1 bits, by the classic sum in halves. LLVM compiles it to one instruction."""
     bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
     bits = (bits & np.uint64(0x3333333333333333)) + (
         (bits >> np.uint64(2)) & np.uint64(0x3333333333333333)
@@ -205,35 +215,40 @@ def _count_bits(bits: np.uint64) -> np.uint64:
 
 
 @step
-def _invert_by_bits(found: Array, k: int, taken: Array, below: Array) -> int:
-    """Inversions of one pair: ``taken`` is the set of ranks so far, 64 a word, ``below`` how many lie in lower words."""
-    taken[:] = 0
+def _invert_by_bits(ranks: Array, k: int, used: Array, below: Array) -> int:
+    """Inversions of one pair.
+
+    ``used``: the set of ranks so far, 64 a word. ``below``: how many of them are in lower words.
+    """
+    used[:] = 0
     below[:] = 0
     total = 0
     smaller = 0
     for i in range(k):
-        if found[i] == k:
+        if ranks[i] == k:
             continue
-        word, bit = np.uint32(found[i] >> 6), np.uint64(1) << np.uint64(found[i] & 63)
-        smaller += below[word] + np.int64(_count_bits(taken[word] & (bit - np.uint64(1))))
+        word = np.uint32(ranks[i] >> 6)
+        bit = np.uint64(1) << np.uint64(ranks[i] & 63)
+        smaller += below[word] + np.int64(_count_bits(used[word] & (bit - np.uint64(1))))
         total += i
-        taken[word] |= bit
+        used[word] |= bit
         for higher in range(word + np.uint32(1), len(below)):
             below[higher] += np.int32(1)
     return total - smaller
 
 
 @step
-def _keep_ranks(ranks: Array, k: int, tile: int, low: int, kept: Array) -> None:
-    high = min(low + tile, kept.shape[1])
+def _copy_ranks(tile_ranks: Array, k: int, tile: int, low: int, ranks: Array) -> None:
+    high = min(low + tile, ranks.shape[1])
     for i in range(k):
-        row, out = ranks[i * tile : (i + 1) * tile], kept[i, low:high]
+        row = tile_ranks[i * tile : (i + 1) * tile]
+        out = ranks[i, low:high]
         for user in range(len(out)):
             out[user] = row[user]
 
 
 @step
-def _keep_sums(ranks: Array, k: int, tile: int, low: int, sums: Array) -> None:
+def _sum_ranks(ranks: Array, k: int, tile: int, low: int, sums: Array) -> None:
     total = np.zeros(tile, np.int32)
     for i in range(k):
         row = ranks[i * tile : (i + 1) * tile]
@@ -258,35 +273,31 @@ def _find_by_pairs(
     sums: Codes,
     inversions: Codes,
 ) -> None:
-    # 16 users more than a tile has, so that its ranks do not all fall into the same few lines of
-    # the cache.
-    ours, theirs = np.empty((k, tile + 16), np.int32), np.full((k + 3, tile + 16), -2, np.int32)
-    place, ranks, work = (
-        np.empty(tile, np.int32),
-        np.empty(k * tile, np.uint8),
-        np.empty(k * tile, np.uint8),
-    )
+    # 16 more users than a tile has, so its ranks are not all in the same few cache lines.
+    ours = np.empty((k, tile + 16), np.int32)
+    theirs = np.full((k + 3, tile + 16), -2, np.int32)
+    place = np.empty(tile, np.int32)
+    ranks = np.empty(k * tile, np.uint8)
+    work = np.empty(k * tile, np.uint8)
     for low in range(0, len(baseline), tile):
         high = min(low + tile, len(baseline))
         _transpose(baseline, low, high, k, ours)
         _transpose(candidate, low, high, k, theirs)
         _match_by_pairs(ours, theirs, k, tile, place, ranks)
-        _keep_ranks(ranks, k, tile, low, positions)
-        _keep_sums(ranks, k, tile, low, sums)
+        _copy_ranks(ranks, k, tile, low, positions)
+        _sum_ranks(ranks, k, tile, low, sums)
         _agree_by_pairs(ranks, k, tile, work)
-        _keep_ranks(work, k, tile, low, agreement)
+        _copy_ranks(work, k, tile, low, agreement)
         _invert_by_pairs(ranks, k, tile, work)
-        _keep_sums(work, k, tile, low, inversions)
+        _sum_ranks(work, k, tile, low, inversions)
 
 
 _LISTS = "int32[:,::1], int32[:,::1], int32[::1], int32[::1], int64, int64, int64"
 
 
 @compiled_for(
-    *(
-        f"void({_LISTS}, {ranks}[:,::1], {ranks}[:,::1], int32[::1], int32[::1])"
-        for ranks in ("uint8", "uint16")
-    )
+    f"void({_LISTS}, uint8[:,::1], uint8[:,::1], int32[::1], int32[::1])",
+    f"void({_LISTS}, uint16[:,::1], uint16[:,::1], int32[::1], int32[::1])",
 )
 def _find_by_hash(
     baseline: Codes,
@@ -302,9 +313,12 @@ def _find_by_hash(
     inversions: Codes,
 ) -> None:
     table = np.zeros(1 << (32 - shift), positions.dtype)
-    lost, found = np.empty(k + 1, positions.dtype), np.empty(k, positions.dtype)
-    ranks, seen = np.empty(k * tile, positions.dtype), np.empty(k * tile, positions.dtype)
-    taken, below = np.empty((k >> 6) + 1, np.uint64), np.empty((k >> 6) + 1, np.int32)
+    lost = np.empty(k + 1, positions.dtype)
+    user_ranks = np.empty(k, positions.dtype)
+    ranks = np.empty(k * tile, positions.dtype)
+    seen = np.empty(k * tile, positions.dtype)
+    used = np.empty((k >> 6) + 1, np.uint64)
+    below = np.empty((k >> 6) + 1, np.int32)
     for low in range(0, len(baseline), tile):
         seen[:] = 0
         for row in range(low, min(low + tile, len(baseline))):
@@ -312,19 +326,19 @@ def _find_by_hash(
             count = _write_places(
                 candidate, row, candidate_lengths[row], np.uint32(shift), table, lost
             )
-            _read_places(baseline, candidate, row, length, np.uint32(shift), table, found)
+            _read_places(baseline, candidate, row, length, np.uint32(shift), table, user_ranks)
             if count:
-                _find_lost(baseline, candidate, row, length, lost[:count], found)
+                _find_lost(baseline, candidate, row, length, lost[:count], user_ranks)
             if k > _BYTE_MAX_K:
-                inversions[row] = _invert_by_bits(found, k, taken, below)
-            _spread(found, row - low, ranks, seen)
+                inversions[row] = _invert_by_bits(user_ranks, k, used, below)
+            _spread(user_ranks, row - low, ranks, seen)
         _add_downwards(seen, k, tile)
-        _keep_ranks(seen, k, tile, low, agreement)
-        _keep_ranks(ranks, k, tile, low, positions)
-        _keep_sums(ranks, k, tile, low, sums)
+        _copy_ranks(seen, k, tile, low, agreement)
+        _copy_ranks(ranks, k, tile, low, positions)
+        _sum_ranks(ranks, k, tile, low, sums)
         if k <= _BYTE_MAX_K:
             _invert_by_pairs(ranks, k, tile, seen)
-            _keep_sums(seen, k, tile, low, inversions)
+            _sum_ranks(seen, k, tile, low, inversions)
 
 
 @compiled_for(
@@ -337,6 +351,7 @@ def _weigh(counts: Ranks, weights: Array, total: Array) -> None:
         out = total[low : low + tile]
         out[:] = 0.0
         for depth in range(len(weights)):
-            weight, row = weights[depth], counts[depth, low : low + tile]
+            weight = weights[depth]
+            row = counts[depth, low : low + tile]
             for user in range(len(out)):
                 out[user] += weight * row[user]

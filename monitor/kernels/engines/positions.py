@@ -1,4 +1,4 @@
-"""Where each baseline item stands in the candidate's list, by all pairs or by sorting, and what stands ahead out of order."""
+"""Positions of baseline items in the candidate's list, and inversions, by numpy."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,12 @@ from monitor.model.arrays import Codes, Floats, Integers
 Ranks = npt.NDArray[np.unsignedinteger[Any]]
 
 
-# Longest lists that all pairs are tried on. Measured for {extended tau, RBO}: all pairs twice as
-# fast at 20, equal near 50.
+# Longest lists that are compared by all pairs. Measured for {extended tau, RBO}: all pairs are
+# twice as fast at 20, equal near 50.
 ALL_PAIRS_MAX_K = 48
 _NARROW_LIMIT = 2**16 - 2
-# Longest lists that are compared two by two. Measured: counting, 13x faster than merging at 300 and
-# 2x at 2000; summing weights, 3x at 300 and half as fast at 1000.
+# Longest lists for which all pairs of ranks are compared. Measured against merging: counting is 13x
+# faster at 300 and 2x at 2000; summing weights is 3x faster at 300 and half as fast at 1000.
 COUNT_ALL_PAIRS_MAX_K = 2500
 SUM_ALL_PAIRS_MAX_K = 600
 _BYTE_MAX_K = 255
@@ -25,7 +25,7 @@ _BYTE_MAX_K = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignedRanks:
-    """``positions`` and ``agreement`` (k, n), ``position_sums`` and ``inversions`` int32 (n,), as `Alignment` has them."""
+    """The fields of `Alignment` that machine code computes: (k, n), and int32 (n,)."""
 
     positions: Ranks
     agreement: Ranks
@@ -34,14 +34,14 @@ class AlignedRanks:
 
 
 def rank_dtype(k: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """Smallest type that holds 0 to k and, in sums over k ranks of 0 or 1, cannot overflow."""
+    """Smallest type for 0 to k. Sums over k ranks of 0 or 1 do not overflow."""
     return np.dtype(np.min_scalar_type(k))
 
 
 def find_positions(baseline: Codes, candidate: Codes) -> Ranks:
-    """Positions (k, n) from 0 of each baseline item in the candidate's list, k where absent.
+    """Positions (k, n) from 0 of each baseline item in the candidate's list, k if absent.
 
-    Codes (n, k), -1 as padding.
+    Codes are (n, k), padded with -1.
     """
     if baseline.shape[1] <= ALL_PAIRS_MAX_K:
         return find_by_all_pairs(baseline, candidate)
@@ -51,9 +51,9 @@ def find_positions(baseline: Codes, candidate: Codes) -> Ranks:
 def find_by_all_pairs(baseline: Codes, candidate: Codes) -> Ranks:
     """`find_positions` in k**2 comparisons a pair, for k up to 255.
 
-    With ``seen[i]`` = 1 once the candidate's ranks so far hold item i, k minus the sum of
-    ``seen[i]`` over all ranks is the item's position, and k if it never comes: two byte-wide
-    additions a comparison, and no branch.
+    ``seen[i]`` is 1 once a rank of the candidate contained item i. k minus the sum of ``seen[i]``
+    over all ranks is the item's position, and k if it is absent. So a comparison costs two
+    additions of bytes, without a branch.
     """
     n, k = baseline.shape
     ours, theirs = _by_rank(baseline, candidate)
@@ -68,14 +68,15 @@ def find_by_all_pairs(baseline: Codes, candidate: Codes) -> Ranks:
 
 
 def _by_rank(baseline: Codes, candidate: Codes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Both arms as (k, n), in 16 bits where the codes fit."""
+    """Both arms as (k, n), with 16 bits if the codes fit."""
     n, k = baseline.shape
     top = max(baseline.max(initial=0), candidate.max(initial=0))
     dtype = np.uint16 if top < _NARROW_LIMIT else np.int32
-    ours, theirs = np.empty((k, n), dtype=dtype), np.empty((k, n), dtype=dtype)
+    ours = np.empty((k, n), dtype=dtype)
+    theirs = np.empty((k, n), dtype=dtype)
     np.copyto(ours, baseline.T, casting="unsafe")
     np.copyto(theirs, candidate.T, casting="unsafe")
-    # The two paddings must never equal each other.
+    # The paddings of the two arms must differ.
     padding = np.array(PAD, dtype=np.int32).astype(dtype)
     if (theirs[-1] == padding).any():
         np.subtract(theirs, (theirs == padding).view(np.uint8), out=theirs)
@@ -83,13 +84,13 @@ def _by_rank(baseline: Codes, candidate: Codes) -> tuple[npt.NDArray[Any], npt.N
 
 
 def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
-    """`find` in O(k log k) a pair: both lists sorted together as (code, arm, rank).
+    """`find_positions` in O(k log k) a pair: sort both lists together by (code, arm, rank).
 
-    A match is two neighbours of one code.
+    A match is two neighbours with the same code.
     """
     n, k = baseline.shape
     bits = int(k - 1).bit_length()
-    ordered = np.sort(_keys(baseline, candidate, bits), axis=1).ravel()
+    ordered = np.sort(_sort_keys(baseline, candidate, bits), axis=1).ravel()
     match = ((ordered[1:] ^ ordered[:-1]) >> bits) == 1
     match[2 * k - 1 :: 2 * k] = False
     first = np.flatnonzero(match)
@@ -100,11 +101,12 @@ def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
     return positions.reshape(k, n)
 
 
-def _keys(baseline: Codes, candidate: Codes, bits: int) -> npt.NDArray[Any]:
-    """(n, 2k) of code, arm (one bit) and rank in one integer, 32 bits wide where that is enough."""
+def _sort_keys(baseline: Codes, candidate: Codes, bits: int) -> npt.NDArray[Any]:
+    """(n, 2k) of code, arm (one bit) and rank in one integer, with 32 bits if that is enough."""
     n, k = baseline.shape
     top = int(max(baseline.max(initial=0), candidate.max(initial=0)))
-    keys = np.empty((n, 2 * k), dtype=np.uint32 if (top + 3) << (bits + 1) <= 1 << 32 else np.int64)
+    is_narrow = (top + 3) << (bits + 1) <= 1 << 32
+    keys = np.empty((n, 2 * k), dtype=np.uint32 if is_narrow else np.int64)
     for arm, codes in enumerate((baseline, candidate)):
         part = keys[:, arm * k : (arm + 1) * k]
         np.copyto(part, codes, casting="unsafe")
@@ -116,27 +118,21 @@ def _keys(baseline: Codes, candidate: Codes, bits: int) -> npt.NDArray[Any]:
 
 
 def inversions(ranks: Ranks) -> Integers:
-    """Number of i < j with ``ranks[i] > ranks[j]`` in each column of (k, n).
-
-    Equal ranks are no inversion.
-    """
-    # Up to 255 ranks there are at most 255 * 254 / 2 inversions, which 16 bits hold.
-    total: Integers = np.add.reduce(
-        count_earlier_larger(ranks),
-        axis=0,
-        dtype=np.int16 if len(ranks) <= _BYTE_MAX_K else np.int64,
-    )
+    """Number of i < j with ``ranks[i] > ranks[j]`` in each column of (k, n)."""
+    # 255 ranks have at most 255 * 254 / 2 inversions, which fit into 16 bits.
+    dtype = np.int16 if len(ranks) <= _BYTE_MAX_K else np.int64
+    total: Integers = np.add.reduce(count_earlier_larger(ranks), axis=0, dtype=dtype)
     return total
 
 
 def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
     """Number of j < i with ``ranks[j] > ranks[i]`` in each column: integers (k, n).
 
-    O(k²), O(k log² k) for long lists.
+    Cost: O(k²), O(k log² k) for long lists.
     """
     k, n = ranks.shape
     if k > COUNT_ALL_PAIRS_MAX_K:
-        return _merge(ranks, np.ones((k, n))).astype(np.int64)
+        return _sum_by_merging(ranks, np.ones((k, n))).astype(np.int64)
     counts = np.zeros((k, n), dtype=np.uint8 if k <= _BYTE_MAX_K else np.uint16)
     larger = np.empty((k, n), dtype=np.bool_)
     for shift in range(1, k):
@@ -146,38 +142,40 @@ def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
 
 
 def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
-    """Sum of ``weights[j]`` over j < i with ``ranks[j] > ranks[i]``: float64 (k, n), exactly 0 where no such j has weight."""
+    """Sum of ``weights[j]`` over j < i with ``ranks[j] > ranks[i]``: float64 (k, n).
+
+    The sum is exactly 0 if no such j has weight.
+    """
     k = len(ranks)
     if k > SUM_ALL_PAIRS_MAX_K:
-        return _merge(ranks, weights)
-    # Nothing is ever subtracted: where no j has weight not even rounding is left.
+        return _sum_by_merging(ranks, weights)
+    # Nothing is subtracted, so there is no rounding error where no j has weight.
     total = np.zeros(ranks.shape)
     for shift in range(1, k):
         total[shift:] += weights[: k - shift] * (ranks[: k - shift] > ranks[shift:])
     return total
 
 
-def _merge(ranks: Ranks, weights: Floats) -> Floats:
-    """`sum_earlier_larger` in O(k log² k): bottom-up merge sort of the indices, standing in order of rank, by index."""
+def _sum_by_merging(ranks: Ranks, weights: Floats) -> Floats:
+    """`sum_earlier_larger` in O(k log² k): a bottom-up merge sort of the indices by rank."""
     k, n = ranks.shape
     size = 1 << int(k - 1).bit_length()
     order = np.argsort(ranks.T, axis=1, kind="stable")
     runs: npt.NDArray[np.int32] = np.tile(np.arange(size, dtype=np.int32), (n, 1))
     runs[:, :k] = order
-    carried: Floats = np.zeros((n, size))
+    run_weights: Floats = np.zeros((n, size))
     total: Floats = np.zeros((n, size))
-    carried[:, :k] = np.take_along_axis(weights.T, order, axis=1)
+    run_weights[:, :k] = np.take_along_axis(weights.T, order, axis=1)
     half = 1
     while half < size:
         shape = (n, size // (2 * half), 2 * half)
         order = np.argsort(runs.reshape(shape), axis=2, kind="stable")
         runs = np.take_along_axis(runs.reshape(shape), order, axis=2)
-        carried = np.take_along_axis(carried.reshape(shape), order, axis=2)
-        # What passes from the right run ahead of a member of the left one has the larger rank and
+        run_weights = np.take_along_axis(run_weights.reshape(shape), order, axis=2)
+        # A member of the right run that moves before one of the left run has the larger rank and
         # the smaller index.
-        passed = np.cumsum(np.where(order >= half, carried, 0.0), axis=2)
-        total = np.take_along_axis(total.reshape(shape), order, axis=2) + np.where(
-            order < half, passed, 0.0
-        )
+        passed = np.cumsum(np.where(order >= half, run_weights, 0.0), axis=2)
+        total = np.take_along_axis(total.reshape(shape), order, axis=2)
+        total += np.where(order < half, passed, 0.0)
         half *= 2
     return np.ascontiguousarray(total.reshape(n, size)[:, :k].T)

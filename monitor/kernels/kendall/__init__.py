@@ -1,1 +1,1 @@
-"""Pairs of items in the same and in opposite order: Kendall, and what was made of it."""
+"""Pairs of items in the same and in opposite order: Kendall's tau and its variants."""

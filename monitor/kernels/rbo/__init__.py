@@ -1,1 +1,1 @@
-"""Rank-biased overlap: extrapolated, its bounds, its ties, and where its weight lies."""
+"""Rank-biased overlap (RBO): extrapolated, its bounds, and its variants for ties."""

@@ -1,4 +1,4 @@
-"""Rank-biased overlap of lists with tied items: three answers to what a tie means."""
+"""Rank-biased overlap of lists with tied items: three definitions of a tie."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ _Counts = npt.NDArray[np.signedinteger[Any]]
 def rbo_w(alignment: Alignment, p: float) -> Floats:
     """RBO_ext where tied items share one rank, as in sports: float64 (n,) in [0, 1].
 
-    An item tied at ranks t to b is in the top d as a whole from d = t on, so that the top d may
-        hold more than d items, and the
-    agreement is ``A_d = 2 X_d / (|S_d| + |T_d|)``: Webber, Moffat and Zobel (2010), equation 28;
-        Corsi and Urbano (2024),
-    RBO^w. For ties that mean equality. A list with itself, ties and all: exactly 1. Disjoint or one
-        empty: exactly 0. Both
-    empty: NaN. Symmetric. Without ties: `rbo`. What the three treatments share stands in
-        `_extrapolate`.
+    Use it if a tie means equality. An item tied at ranks t to b counts fully in the top d from
+    d = t on. So the top d may contain more than d items. The agreement is
+    ``A_d = 2 X_d / (|S_d| + |T_d|)``.
+
+    A list compared with itself scores exactly 1, even with ties. Disjoint lists and one empty list
+    score exactly 0. Two empty lists score NaN. The metric is symmetric. Without ties it equals
+    `rbo`. `_extrapolate` describes what the three definitions share.
+    Source: Webber, Moffat and Zobel (2010), equation 28; Corsi and Urbano (2024), RBO^w.
     """
     return _extrapolate(alignment, p, _mean_size, is_shared=True)
 
@@ -32,30 +32,32 @@ def rbo_w(alignment: Alignment, p: float) -> Floats:
 def rbo_a(alignment: Alignment, p: float) -> Floats:
     """RBO_ext averaged over all ways to break the ties: float64 (n,) in [0, 1].
 
-    An item tied at ranks t to b is in the top d with chance ``(d - t + 1) / (b - t + 1)``, and
-    ``A_d = X_d / d`` with the expected overlap X_d: Corsi and Urbano (2024), RBO^a. For ties that
-    mean "order unknown".
+    Use it if a tie means that the order is unknown. An item tied at ranks t to b is in the top d
+    with probability ``(d - t + 1) / (b - t + 1)``. ``A_d = X_d / d`` with the expected overlap X_d.
 
-    On lists of one length this is exactly the mean of `rbo` over all orders of the tied items, each
-        list's as likely and apart
-    from the other's. On unequal lengths it is so unless a tied group of the longer list reaches
-        over a depth below the shorter
-    list: there, unlike equation 32, an item assumed to be in common counts by its chance to have
-        come yet, as they define it.
-    A list with itself: 1 without ties, less with them, since two orders of one tie differ. Disjoint
-        or one empty: exactly 0.
-    Both empty: NaN. Symmetric. Without ties: `rbo`. What the three treatments share stands in
-        `_extrapolate`.
+    For lists of equal length this is exactly the mean of `rbo` over all orders of the tied items.
+    The orders are equally likely, and independent between the two lists. For unequal lengths the
+    same is true unless a tied group of the longer list continues below the end of the shorter list.
+    In that case an unseen item counts by its probability of having appeared, as the authors define
+    it. Equation 32 does not do that.
+
+    A list compared with itself scores 1 without ties. With ties it scores less, because two orders
+    of one tie differ. Disjoint lists and one empty list score exactly 0. Two empty lists score NaN.
+    The metric is symmetric. Without ties it equals `rbo`. `_extrapolate` describes what the three
+    definitions share.
+    Source: Corsi and Urbano (2024), RBO^a.
     """
     return _extrapolate(alignment, p, _depth, is_shared=False)
 
 
 def rbo_b(alignment: Alignment, p: float) -> Floats:
-    """RBO_ext corrected for what ties leave unknown, as tau-b is: float64 (n,) in [0, 1], never below `rbo_a`.
+    """RBO_ext corrected for the uncertainty of ties, as tau-b is: float64 (n,) in [0, 1].
 
-    The chances c of `rbo_a` with a norm of their own: ``A_d = sum c_S c_T / sqrt(sum c_S^2 sum c_T^2)``: Corsi and Urbano
-    (2024), RBO^b. For ties that mean "order unknown" where agreeing on the ties shall count as agreement. Values as `rbo_w`,
-    symmetric; without ties `rbo`.
+    Use it if a tie means that the order is unknown, but agreement on the ties counts as agreement.
+    With the probabilities c of `rbo_a`: ``A_d = sum c_S c_T / sqrt(sum c_S^2 sum c_T^2)``.
+    The score is never below `rbo_a`. Special values and symmetry are those of `rbo_w`. Without ties
+    it equals `rbo`.
+    Source: Corsi and Urbano (2024), RBO^b.
     """
     return _extrapolate(alignment, p, _geometric_size, is_shared=False)
 
@@ -65,63 +67,74 @@ class _Arm:
     """One arm's tied groups by depth, (k, n)."""
 
     before: _Counts  # items of groups that end before the depth
-    through: _Counts  # items of all groups that begin through it; all of the list once it has ended
+    through: _Counts  # items of groups that begin at the depth or before; at most the list's length
     share: Floats  # how much of an item of the group at the depth belongs to the top
     length: Codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Common:
-    """Common items by depth, (k, n): their groups ended in both lists, in the baseline's, in the candidate's, begun in both."""
+    """Number of common items by depth, (k, n), by the state of their tied groups."""
 
-    ended: _Counts
+    ended: _Counts  # their groups ended in both lists
     ended_in_baseline: _Counts
     ended_in_candidate: _Counts
-    begun: _Counts
+    begun: _Counts  # their groups began in both lists
 
 
 _Norm = Callable[[_Counts, _Arm, _Arm], Floats]
 
 
 def _extrapolate(alignment: Alignment, p: float, norm: _Norm, *, is_shared: bool) -> Floats:
-    """RBO_ext of agreements ``A_d = X_d / norm``, X_d the sum over common items of the products of their shares in both lists.
+    """RBO_ext of agreements ``A_d = X_d / norm``, float64 (n,).
 
-    ``(1-p) sum_{d=1..l} p^(d-1) A_d + p^l A_l``: below the longer list, of length l, agreement is taken to stay. Below the
-    shorter one, of length s, the d - s places that it lacks are taken to hold items of the other list, untied, at the rate A_s,
-    each adding the mean share of those items of the longer list's top d that are not in common (Corsi and Urbano, section 5).
-    Neighbours with equal scores are tied; NaN ties with nothing. A tied group that the end of a list cuts through is the part
-    that the list holds: what stands below is as unknown as any unseen item. Cost: O(k) a pair, all counts being integers.
+    X_d is the sum over common items of the product of their shares in both lists. With l the length
+    of the longer list: ``(1-p) sum_{d=1..l} p^(d-1) A_d + p^l A_l``. Below the longer list the
+    agreement is assumed to stay the same.
+
+    Below the shorter list, of length s, there are d - s empty places. They are assumed to contain
+    untied items of the other list at the rate A_s. Each adds the mean share of the items of the
+    longer list's top d that are not in common (Corsi and Urbano, section 5).
+
+    Neighbours with equal scores are tied. NaN ties with nothing. If the end of a list cuts a tied
+    group, only the part inside the list is the group. Cost: O(k) a pair, because all counts are
+    integers.
     """
     if alignment.scores is None:
-        raise ValueError("ties are known by scores, which were not given")
+        raise ValueError("ties need scores, which were not given")
     depth = np.arange(1, alignment.k + 1, dtype=np.int32)[:, None]
-    bounds = _groups(alignment.scores.baseline), _groups(alignment.scores.candidate)
-    common = _count_common(alignment, *bounds)
-    lengths = alignment.baseline_lengths, alignment.candidate_lengths
-    ours, theirs = (
-        _arm(depth, *ends, length, is_shared) for ends, length in zip(bounds, lengths, strict=True)
-    )
+    our_bounds = _find_groups(alignment.scores.baseline)
+    their_bounds = _find_groups(alignment.scores.candidate)
+    common = _count_common(alignment, our_bounds, their_bounds)
+    ours = _make_arm(depth, *our_bounds, alignment.baseline_lengths, is_shared=is_shared)
+    theirs = _make_arm(depth, *their_bounds, alignment.candidate_lengths, is_shared=is_shared)
     size = norm(depth, ours, theirs)
     overlap = _overlap(common, ours, theirs)
     if not alignment.is_full:
-        at_end = _at(overlap / size, alignment.short)
-        overlap += at_end * _unseen(depth, ours, theirs, common, common.ended_in_baseline)
-        overlap += at_end * _unseen(depth, theirs, ours, common, common.ended_in_candidate)
-    return _sum(alignment, p, np.minimum(overlap / size, 1.0))
+        at_end = _take_depths(overlap / size, alignment.short)
+        overlap += at_end * _unseen_overlap(depth, ours, theirs, common, common.ended_in_baseline)
+        overlap += at_end * _unseen_overlap(depth, theirs, ours, common, common.ended_in_candidate)
+    return _sum_by_depth(alignment, p, np.minimum(overlap / size, 1.0))
 
 
-def _groups(scores: Floats) -> tuple[_Counts, _Counts]:
-    """Of the group at each place: its first place, and the place behind its last; (k, n)."""
+def _find_groups(scores: Floats) -> tuple[_Counts, _Counts]:
+    """First place of the group at each place, and the place after its last; (k, n) each."""
     place = np.broadcast_to(np.arange(len(scores), dtype=np.int32)[:, None], scores.shape)
     is_tied = scores[1:] == scores[:-1]
-    start, end = place.copy(), place + 1
+    start = place.copy()
+    end = place + 1
     start[1:][is_tied] = 0
     end[:-1][is_tied] = len(scores)
     return np.maximum.accumulate(start, axis=0), np.minimum.accumulate(end[::-1], axis=0)[::-1]
 
 
-def _arm(depth: _Counts, start: _Counts, end: _Counts, length: Codes, is_shared: bool) -> _Arm:  # noqa: FBT001
-    share = np.ones(start.shape) if is_shared else (depth - start) / (end - start)
+def _make_arm(
+    depth: _Counts, start: _Counts, end: _Counts, length: Codes, *, is_shared: bool
+) -> _Arm:
+    if is_shared:
+        share = np.ones(start.shape)
+    else:
+        share = (depth - start) / (end - start)
     return _Arm(
         before=np.minimum(start, length),
         through=np.minimum(end, length),
@@ -137,19 +150,14 @@ def _count_common(
     here = np.flatnonzero(alignment.positions < k)
     user = here % max(n, 1)
     there = alignment.positions.ravel()[here].astype(np.intp) * n + user
-    (start, end), (other_start, other_end) = (
-        [bound.ravel()[cells] for bound in bounds]
-        for bounds, cells in ((ours, here), (theirs, there))
-    )
+    start, end = (bound.ravel()[here] for bound in ours)
+    other_start, other_end = (bound.ravel()[there] for bound in theirs)
 
     def count(first: _Counts) -> _Counts:
         """Items by depth, each from row ``first`` on."""
         cells = first.astype(np.intp) * n + user
-        return (
-            np.bincount(cells, minlength=(k + 1) * n)
-            .reshape(k + 1, n)[:k]
-            .cumsum(axis=0, dtype=np.int32)
-        )
+        counts = np.bincount(cells, minlength=(k + 1) * n).reshape(k + 1, n)
+        return counts[:k].cumsum(axis=0, dtype=np.int32)
 
     return _Common(
         ended=count(np.maximum(end, other_end)),
@@ -160,38 +168,47 @@ def _count_common(
 
 
 def _overlap(common: _Common, ours: _Arm, theirs: _Arm) -> Floats:
-    entering = ours.share * (common.ended_in_candidate - common.ended) + theirs.share * (
-        common.ended_in_baseline - common.ended
-    )
+    entering_ours = ours.share * (common.ended_in_candidate - common.ended)
+    entering_theirs = theirs.share * (common.ended_in_baseline - common.ended)
     both = common.begun - common.ended_in_baseline - common.ended_in_candidate + common.ended
-    overlap: Floats = common.ended + entering + (ours.share * theirs.share) * both
+    overlap: Floats = (
+        common.ended + (entering_ours + entering_theirs) + (ours.share * theirs.share) * both
+    )
     return overlap
 
 
-def _unseen(depth: _Counts, gone: _Arm, going: _Arm, common: _Common, begun: _Counts) -> Floats:
-    """Overlap of the places that ``gone`` lacks, were all to hold items of ``going``, with ``begun`` items in common."""
-    lacks = (depth > gone.length) & (depth <= going.length)
-    ended = going.before - common.ended
-    candidates = going.through - begun
-    weight = ended + going.share * (candidates - ended)
-    mean = np.divide(weight, candidates, out=np.zeros(weight.shape), where=lacks)
-    unseen: Floats = (depth - gone.length) * mean
+def _unseen_overlap(
+    depth: _Counts, shorter: _Arm, longer: _Arm, common: _Common, begun: _Counts
+) -> Floats:
+    """Overlap added by the empty places of ``shorter`` if all contained items of ``longer``.
+
+    ``begun``: common items whose group ended in ``shorter`` and began in ``longer``. The result is
+    0 if ``shorter`` is not the shorter list.
+    """
+    is_empty = (depth > shorter.length) & (depth <= longer.length)
+    ended = longer.before - common.ended
+    candidates = longer.through - begun
+    weight = ended + longer.share * (candidates - ended)
+    mean = np.divide(weight, candidates, out=np.zeros(weight.shape), where=is_empty)
+    unseen: Floats = (depth - shorter.length) * mean
     return unseen
 
 
-def _at(values: Floats, depths: Codes) -> Floats:
-    """Values at these depths, one a user; (n,), and 0 at depth 0."""
+def _take_depths(values: Floats, depths: Codes) -> Floats:
+    """Values at these depths, one a user: (n,), 0 at depth 0."""
     at = np.take_along_axis(values, np.maximum(depths, 1)[None].astype(np.intp) - 1, axis=0)[0]
     return np.where(depths > 0, at, 0.0)
 
 
-def _sum(alignment: Alignment, p: float, agreement: Floats) -> Floats:
-    # Weights are differences of multiples of 2**-52: they sum to 1 exactly. Ranks are added one by
-    # one, whatever n is.
+def _sum_by_depth(alignment: Alignment, p: float, agreement: Floats) -> Floats:
+    # Weights are differences of multiples of 2**-52, so they sum to 1 exactly. cumsum adds the
+    # ranks one by one for every n.
     k, long = alignment.k, alignment.long
     power = to_units(p ** np.arange(k + 1.0))
     weighted = np.where(np.arange(k)[:, None] < long, agreement * -np.diff(power)[:, None], 0.0)
-    score: Floats = np.cumsum(weighted, axis=0)[-1] + _at(agreement, long) * power.take(long)
+    score: Floats = np.cumsum(weighted, axis=0)[-1] + _take_depths(agreement, long) * power.take(
+        long
+    )
     score[alignment.short == 0] = 0.0
     score[long == 0] = np.nan
     return score

@@ -1,4 +1,4 @@
-"""Rank-biased overlap of what was seen, extrapolated, and the least and the most that it can become once the lists go on."""
+"""Rank-biased overlap without ties: extrapolated, truncated, and its lower and upper bound."""
 
 import math
 from dataclasses import dataclass
@@ -22,23 +22,25 @@ _Counts = npt.NDArray[np.signedinteger[Any]]
 
 
 def to_units(values: Floats) -> Floats:
-    """The nearest multiples of 2**-52: sums of these that stay below 2 are exact, and the same in any order."""
+    """The nearest multiples of 2**-52. Sums of these below 2 are exact, in any order."""
     rounded: Floats = np.round(values / _UNIT) * _UNIT
     return rounded
 
 
 def rbo_weight(p: float, d: int) -> float:
-    """Share of RBO's weight that the top ``d`` ranks carry at persistence ``p``: 0 to 1, falling in p, rising in d.
+    """Share of RBO's weight at the top ``d`` ranks for persistence ``p``: in (0, 1].
 
-    Webber, Moffat and Zobel (2010), equation 21, with h_e = (1-p) p^(e-1) / e, of which rank i carries sum_{e>=i} h_e::
+    It falls in p and rises in d. With h_e = (1-p) p^(e-1) / e, rank i has the weight
+    sum_{e>=i} h_e::
 
         1 - p^d + d ((1-p)/p ln(1/(1-p)) - sum_{e=1..d} h_e)
 
-    That is also the least RBO of two identical lists of d items, whatever follows (`rbo_min`). Good to about d times 1e-16.
-    MetricError unless 0 < p < 1 and d is a whole number from 1 to `DEEPEST`. Cost: O(d).
+    This is also the least RBO of two identical lists of d items (`rbo_min`). The error is about
+    d times 1e-16. Raises MetricError unless 0 < p < 1 and d is an integer from 1 to `DEEPEST`.
+    Cost: O(d). Source: Webber, Moffat and Zobel (2010), equation 21.
     """
     if not 0 < p < 1:
-        raise MetricError(f"p must lie between 0 and 1, both excluded, not {p!r}")
+        raise MetricError(f"p must be between 0 and 1, both excluded, not {p!r}")
     _check_depth(d)
     rank = np.arange(1, d + 1)
     below = (1 - p) / p * (-math.log1p(-p) - float((p**rank / rank).sum()))
@@ -47,16 +49,23 @@ def rbo_weight(p: float, d: int) -> float:
 
 @lru_cache(maxsize=32)
 def rbo_persistence(top: float, share: float) -> float:
-    """The p at which the top ``top`` ranks carry this ``share`` of RBO's weight: the inverse of `rbo_weight`, by halving.
+    """The p for which the top ``top`` ranks have this ``share`` of RBO's weight, by bisection.
 
-    MetricError unless 0 < share < 1, ``top`` is whole and from 1 to `DEEPEST`, and such a p differs from 1 as a float.
+    This is the inverse of `rbo_weight`. Raises MetricError unless 0 < share < 1, ``top`` is an
+    integer from 1 to `DEEPEST`, and p differs from 1 as a float.
     """
     _check_depth(top)
     if not 0 < share < 1:
-        raise MetricError(f"share must lie between 0 and 1, both excluded, not {share!r}")
-    low, high = 0.0, 1.0
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if rbo_weight(middle, int(top)) > share else (low, middle)
+        raise MetricError(f"share must be between 0 and 1, both excluded, not {share!r}")
+    low = 0.0
+    middle = 0.5
+    high = 1.0
+    while low < middle < high:
+        if rbo_weight(middle, int(top)) > share:
+            low = middle
+        else:
+            high = middle
+        middle = (low + high) / 2
     if high == 1.0:
         raise MetricError(f"no p gives the top {top:g} ranks a share as small as {share!r}")
     return low
@@ -70,17 +79,17 @@ def _check_depth(depth: float) -> None:
 def rbo_truncated(alignment: Alignment, p: float) -> Floats:
     """RBO summed over the depths seen in both lists and nothing more: float64 (n,) in [0, 1 - p^s].
 
-    Webber, Moffat and Zobel (2010), equation 4 cut off at the length s of the shorter list, which
-    they call RBO@k::
+    This is equation 4 of Webber, Moffat and Zobel (2010), cut off at the length s of the shorter
+    list. They call it RBO@k::
 
         (1-p) sum_{d=1..s} p^(d-1) X_d/d
 
-    The depths below s carry p^s of the weight and count as no agreement at all: identical lists
-    score 1 - p^s and not 1, and so does a prefix; no bound of RBO, though never above `rbo_min`.
-    What the longer list holds below s plays no part. Disjoint or one empty: 0. Both empty: NaN.
-    Symmetric. Cost: O(k) a pair.
+    The depths below s have the weight p^s and count as no agreement. So identical lists score
+    1 - p^s and not 1, and so does a prefix. The value is no bound of RBO, but it is never above
+    `rbo_min`. Items of the longer list below s are ignored. Disjoint lists and one empty list
+    score 0. Two empty lists score NaN. The metric is symmetric. Cost: O(k) a pair.
     """
-    # Exact in units of 2**-52, so that every order of summing gives the same.
+    # Exact in units of 2**-52, so every order of the sum gives the same bits.
     h = _tables(p, alignment.k).h[: alignment.k + 1]
     if alignment.is_full:
         return alignment.sum_by_depth(h[-1] - h[:-1])
@@ -93,16 +102,18 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
 
 
 def rbo_min(alignment: Alignment, p: float) -> Floats:
-    """The least RBO that the lists can have, however they go on: float64 (n,) in [0, `rbo_weight` (p, k)].
+    """The least RBO that the lists can have if they continue: float64 (n,) in [0, 1].
 
-    Webber, Moffat and Zobel (2010), equation 11, also for lists of unequal length: no item below either list is in the other.
+    At most it is `rbo_weight` (p, k). This is equation 11 of Webber, Moffat and Zobel (2010), also
+    for lists of unequal length. No item below the end of either list is assumed to be in the other.
     With X_d the overlap of the top d's and l the length of the longer list::
 
         (1-p)/p (sum_{d=1..l} X_d/d p^d + X_l sum_{d>l} p^d/d),    sum_{d>=1} p^d/d = ln(1/(1-p))
 
-    Tight: lists that go on with items of their own attain it. A common item whose larger position (from 0) is m adds
-    sum_{d>m} (1-p) p^(d-1) / d. Identical lists: `rbo_weight` (p, length). Disjoint or one empty: exactly 0. Both empty: NaN.
-    Symmetric. Cost: O(k) a pair.
+    The bound is tight: lists that continue with different items reach it. A common item whose
+    larger position (from 0) is m adds sum_{d>m} (1-p) p^(d-1) / d. Identical lists score
+    `rbo_weight` (p, length). Disjoint lists and one empty list score exactly 0. Two empty lists
+    score NaN. The metric is symmetric. Cost: O(k) a pair.
     """
     table = _tables(p, alignment.k)
     score = np.minimum(alignment.sum_by_depth(table.below[: alignment.k]), 1.0)
@@ -111,27 +122,33 @@ def rbo_min(alignment: Alignment, p: float) -> Floats:
 
 
 def rbo_res(alignment: Alignment, p: float) -> Floats:
-    """What RBO may still gain below the ends of the lists, `rbo_max` - `rbo_min`: float64 (n,) in [0, 1].
+    """How much RBO can grow if the lists continue, `rbo_max` - `rbo_min`: float64 (n,) in [0, 1].
 
-    Webber, Moffat and Zobel (2010), equation 30. At depth d at most ``min(d - X_l, (d-s)+ + (d-l)+)`` items are in common
-    beyond those seen, s and l the lengths of the shorter and longer list, X_l their common items; from depth f = l + s - X_l on
-    agreement may be whole. It falls in s, l and X_l, and depends on nothing else. One empty: exactly 1. Both empty: NaN.
-    Identical: 1 - `rbo_weight` (p, length); disjoint: more. Symmetric. Good to about k times 1e-16. Cost: O(1) a pair.
+    This is equation 30 of Webber, Moffat and Zobel (2010). Let s and l be the lengths of the
+    shorter and the longer list, and X_l the number of common items. At depth d at most
+    ``min(d - X_l, (d-s)+ + (d-l)+)`` more items can be in common. From depth f = l + s - X_l on,
+    the agreement can be complete. The value falls in s, l and X_l, and depends on nothing else.
+
+    One empty list scores exactly 1. Two empty lists score NaN. Identical lists score
+    1 - `rbo_weight` (p, length), disjoint lists more. The metric is symmetric. The error is about
+    k times 1e-16. Cost: O(1) a pair.
     """
     room = 1.0 - rbo_min(alignment, p)
     common = alignment.common.astype(np.int64)
-    short, long = alignment.short.astype(np.int64), alignment.long.astype(np.int64)
+    short = alignment.short.astype(np.int64)
+    long = alignment.long.astype(np.int64)
     gain = _residual(_tables(p, alignment.k), short, long, common)
     return np.minimum(gain, room, out=gain)
 
 
 def rbo_max(alignment: Alignment, p: float) -> Floats:
-    """The most RBO that the lists can have, however they go on: float64 (n,) in [0, 1].
+    """The most RBO that the lists can have if they continue: float64 (n,) in [0, 1].
 
-    `rbo_min` + `rbo_res`, to the last bit; Webber, Moffat and Zobel (2010), section 4.3 and
-    equation 30. Tight: lists that go on with each other's items attain it. Identical lists, a
-    prefix against its whole, and one empty list: exactly 1, since the lists may yet turn out the
-    same. Disjoint lists score above 0, the more the shorter they are. Both empty: NaN. Symmetric.
+    It is `rbo_min` + `rbo_res` to the last bit: Webber, Moffat and Zobel (2010), section 4.3 and
+    equation 30. The bound is tight: lists that continue with each other's items reach it. Identical
+    lists, a prefix and one empty list score exactly 1, because the full lists may be equal.
+    Disjoint lists score above 0, and shorter ones score more. Two empty lists score NaN. The metric
+    is symmetric.
     """
     score: Floats = rbo_min(alignment, p) + rbo_res(alignment, p)
     return score
@@ -148,10 +165,9 @@ class _Tables:
     """By depth d = 0 to 2k."""
 
     power: Floats  # p^d
-    h: Floats  # sum_{e<=d} (1-p) p^(e-1) / e,
-    below: Floats  # the same over e > d
-    # [s]: what rounding leaves between 1 and the most that identical lists of length s can have
-    residue: Floats
+    h: Floats  # sum_{e<=d} (1-p) p^(e-1) / e
+    below: Floats  # the same sum over e > d
+    residue: Floats  # [s]: 1 minus the upper bound of identical lists of length s, due to rounding
 
 
 @lru_cache(maxsize=32)
@@ -166,27 +182,25 @@ def _tables(p: float, k: int) -> _Tables:
 
 
 def _sum_below(p: float, deepest: int) -> Floats:
-    """Sum of (1-p) p^(e-1) / e over e > d for d = 0 to ``deepest``, each to the nearest unit, whatever ``deepest`` is."""
-    # In whole numbers, and as far as there is anything to add: what rounding left behind the last
-    # item would otherwise count once for each of a million items in common.
+    """Sum of (1-p) p^(e-1) / e over e > d for d = 0 to ``deepest``, each to the nearest unit."""
+    # Integers, as far as a term is not zero: a rounding error below the last item would otherwise
+    # count once for each of a million common items.
     vanished = min(math.ceil(-math.log(_FINEST / 2) / -math.log(p)), _LONGEST_SUM)
     depth = np.arange(1.0, max(deepest, vanished) + 1)
     steps = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)
     seen = np.append(0, np.cumsum(steps))
-    whole = (
-        seen[-1]
-        if steps[-1] == 0
-        else max(seen[-1], round((1 - p) * (-math.log1p(-p) / p) / _FINEST))
-    )
-    return to_units((whole - seen[: deepest + 1]) * _FINEST)
+    total = seen[-1]
+    if steps[-1] != 0:
+        total = max(total, round((1 - p) * (-math.log1p(-p) / p) / _FINEST))
+    return to_units((total - seen[: deepest + 1]) * _FINEST)
 
 
 def _residual(table: _Tables, short: _Counts, long: _Counts, common: _Counts) -> Floats:
-    whole = long + short - common
-    gain = table.power.take(whole) - common * table.below.take(whole)
+    distinct = long + short - common
+    gain = table.power.take(distinct) - common * table.below.take(distinct)
     for length in (short, long):
-        gain += table.power.take(length) - table.power.take(whole)
-        gain -= length * (table.below.take(length) - table.below.take(whole))
+        gain += table.power.take(length) - table.power.take(distinct)
+        gain -= length * (table.below.take(length) - table.below.take(distinct))
     gain += np.where(common == short, table.residue.take(short), 0.0)
     return np.maximum(gain, 0.0)
 
@@ -194,24 +208,28 @@ def _residual(table: _Tables, short: _Counts, long: _Counts, common: _Counts) ->
 def rbo(alignment: Alignment, p: float) -> Floats:
     """RBO_ext of each pair with persistence 0 < p < 1: float64 (n,) in [0, 1].
 
-    Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010,
-    equation 32: agreement seen is taken to go on below both lists. With X_d the overlap of the top
-    d's, s and l the lengths of the shorter and longer list::
+    This is equation 32 of Webber, Moffat and Zobel, A similarity measure for indefinite rankings,
+    TOIS 28(4), 2010. The agreement is assumed to stay the same below both lists. With X_d the
+    overlap of the top d's, s and l the lengths of the shorter and longer list::
 
-        (1-p)/p (sum_{d=1..l} X_d/d p^d + sum_{d=s+1..l} X_s (d-s)/(s d) p^d) + ((X_l - X_s)/l + X_s/s) p^l
+        (1-p)/p (sum_{d=1..l} X_d/d p^d + sum_{d=s+1..l} X_s (d-s)/(s d) p^d)
+            + ((X_l - X_s)/l + X_s/s) p^l
 
     A common item whose larger position (from 0) is m adds ``g[s if m < s else l] - h[m]``, where
-    h[d] = (1-p)/p sum_{e=1..d} p^e/e and g[d] = p^d/d + h[d]. Identical lists and a prefix against
-    its whole: exactly 1. Disjoint or one empty: exactly 0. Both empty: NaN. Symmetric.
+    h[d] = (1-p)/p sum_{e=1..d} p^e/e and g[d] = p^d/d + h[d]. Identical lists and a prefix score
+    exactly 1. Disjoint lists and one empty list score exactly 0. Two empty lists score NaN. The
+    metric is symmetric.
     """
-    # Weights are multiples of 2**-52 and partial sums stay below 2, so that every sum is exact, and
-    # the same in any order.
+    # Weights are multiples of 2**-52 and partial sums are below 2. So every sum is exact, in any
+    # order.
     table = _weights(p, alignment.k)
     if alignment.is_full:
         return alignment.sum_by_depth(table.even)
-    short, long = alignment.short.astype(np.intp), alignment.long.astype(np.intp)
+    short = alignment.short.astype(np.intp)
+    long = alignment.long.astype(np.intp)
     score = alignment.sum_by_depth(table.seen)
-    g_short, g_long = table.g.take(short), table.g.take(long)
+    g_short = table.g.take(short)
+    g_long = table.g.take(long)
     score += alignment.common * (g_long - table.h[-1])
     score += alignment.common_within(short) * (g_short - g_long)
     score += (alignment.positions[0] == 0) * table.residue.take(short)
@@ -227,7 +245,7 @@ class _Weights:
     h: Floats
     seen: Floats  # [m]: h[k] - h[m]
     even: Floats  # [m]: g[k] - h[m], for pairs of two full lists
-    # [s]: what rounding leaves between 1 and identical lists of length s; the first rank carries it
+    # [s]: 1 minus the score of identical lists of length s, due to rounding; for the first rank
     residue: Floats
 
 

@@ -1,1 +1,1 @@
-"""The content of a message, the same for every channel, and the text, labels and keys that it is made of."""
+"""The content of a message, the same for every receiver, and its text, labels and keys."""

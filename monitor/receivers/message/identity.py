@@ -1,7 +1,8 @@
-"""How other programs know alerts and messages: labels and annotations, as Alertmanager has them."""
+"""How other programs identify alerts: labels and annotations, as in Alertmanager."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
@@ -15,8 +16,9 @@ _REMEMBERED = 256  # messages
 
 
 def alert_labels(transition: Transition) -> dict[str, str]:
-    """Labels that name the alert for as long as its rule stands: nothing here changes from run to run, above all no value."""
-    ours = {
+    """Labels that name the alert as long as its rule exists. They do not change between runs."""
+    labels = {_label_name(name): value for name, value in sorted(transition.labels.items())}
+    labels |= {
         "alertname": transition.alert,
         "comparison": transition.comparison,
         "segment": transition.segment,
@@ -24,12 +26,11 @@ def alert_labels(transition: Transition) -> dict[str, str]:
         "metric": transition.metric,
         "statistic": transition.statistic,
     }
-    given = {_label_name(name): value for name, value in sorted(transition.labels.items())}
-    return {name: clean(value, _MAX_LABEL) for name, value in {**given, **ours}.items()}
+    return {name: clean(value, _MAX_LABEL) for name, value in labels.items()}
 
 
 def alert_annotations(transition: Transition) -> dict[str, str]:
-    """Annotations of one change of the alert; none that would be empty."""
+    """Annotations of one change of the alert, without empty ones."""
     annotations = {
         "summary": summary_of(transition),
         "description": description_of(transition),
@@ -44,61 +45,77 @@ def alert_annotations(transition: Transition) -> dict[str, str]:
 
 def summary_of(transition: Transition) -> str:
     """One line: which alert, where, and why it fires or no longer does."""
-    where = (
-        transition.comparison
-        if transition.segment == ALL
-        else f"{transition.comparison} ({transition.segment})"
-    )
-    ended = "resolved" if transition.removed is None else "no longer watched"
-    status, why = (
-        ("firing", cause_of(transition)) if transition.is_start else (ended, transition.reason)
-    )
+    where = transition.comparison
+    if transition.segment != ALL:
+        where += f" ({transition.segment})"
+    status, why = "resolved", transition.reason
+    if transition.is_start:
+        status, why = "firing", cause_of(transition)
+    elif transition.removed is not None:
+        status = "no longer watched"
     return clean(f"{transition.alert} {status} on {where}: {why}")
 
 
 def description_of(transition: Transition) -> str:
-    """A few lines: the reason, why, since when, and what to run to see more."""
-    why = [] if transition.explanation is None else [f"Why: {clean(transition.explanation)}"]
-    since = "in breach since" if transition.is_start else "had been firing since"
-    run = f"reported for the run of {format_instant(transition.slot)}"
-    moment = run if transition.has_run else f"reported at {format_instant(transition.at)}"
-    return "\n".join([
-        clean(transition.reason),
-        *why,
-        f"{since} {format_instant(transition.since)}, {moment}",
-        f"To see more: {'; '.join(commands_of(transition))}",
-    ])  # fmt: skip
+    """A few lines: the reason, why, since when, and commands that show more."""
+    lines = [clean(transition.reason)]
+    if transition.explanation is not None:
+        lines.append(f"Why: {clean(transition.explanation)}")
+    moment = f"reported at {format_instant(transition.at)}"
+    if transition.has_run:
+        moment = f"reported for the run of {format_instant(transition.slot)}"
+    lines.append(f"{since_label(transition)} {format_instant(transition.since)}, {moment}")
+    lines.append(f"To see more: {'; '.join(commands_of(transition))}")
+    return "\n".join(lines)
+
+
+def since_label(transition: Transition) -> str:
+    """What the alert did since `Transition.since`."""
+    return "in breach since" if transition.is_start else "had been firing since"
+
+
+def started_at(transition: Transition) -> datetime:
+    """When the firing began. For an end the slot of its start, since the instant is unknown."""
+    if transition.is_start:
+        return transition.at
+    return min(transition.since, transition.at)
 
 
 def label_fingerprint(labels: Mapping[str, str]) -> str:
-    """Name of a set of labels as Prometheus has it: 64-bit FNV-1a of its names and values in order, as 16 hex digits."""
-    text = b"".join(part.encode() + _SEPARATOR for item in sorted(labels.items()) for part in item)
+    """The fingerprint of a set of labels, as in Prometheus, as 16 hex digits.
+
+    It is the 64-bit FNV-1a of the sorted names and values.
+    """
     digest = _FNV_OFFSET
-    for byte in text:
-        digest = ((digest ^ byte) * _FNV_PRIME) & _FNV_MASK
+    for name, value in sorted(labels.items()):
+        for byte in name.encode() + _SEPARATOR + value.encode() + _SEPARATOR:
+            digest = ((digest ^ byte) * _FNV_PRIME) & _FNV_MASK
     return f"{digest:016x}"
 
 
 def _label_name(name: str) -> str:
-    # The nearest name that Alertmanager accepts: one bad name would make it refuse the alert.
+    # Alertmanager rejects alerts with other names.
     legal = re.sub(r"[^a-zA-Z0-9_]", "_", clean(name, _MAX_LABEL))
     return legal if re.match(r"[a-zA-Z_]", legal) else f"_{legal}"
 
 
 class DeliveredRecipients:
-    """Recipients by message. Not for several threads."""
+    """Recipients by message. Not thread-safe."""
 
     def __init__(self) -> None:
         self._reached: dict[str, set[str]] = {}
 
-    def add(self, key: str, addressees: Iterable[str]) -> None:
-        """These have the message; of many messages the oldest is forgotten."""
-        self._reached.setdefault(key, set()).update(addressees)
+    def add(self, key: str, recipients: Iterable[str]) -> None:
+        """Record that these recipients have the message. Forgets the oldest of many messages."""
+        self._reached.setdefault(key, set()).update(recipients)
         while len(self._reached) > _REMEMBERED:
             del self._reached[next(iter(self._reached))]
 
-    def without(self, key: str, addressees: Sequence[str]) -> tuple[str, ...]:
-        """The recipients that do not have it yet; all of them once each has it."""
+    def without(self, key: str, recipients: Sequence[str]) -> tuple[str, ...]:
+        """The recipients that do not have it yet. All of them if each one has it.
+
+        In that case the caller wants to send it again.
+        """
         reached = self._reached.get(key, set())
-        # Whoever asks once all have it means to send it anew.
-        return tuple(each for each in addressees if each not in reached) or tuple(addressees)
+        missing = [recipient for recipient in recipients if recipient not in reached]
+        return tuple(missing or recipients)

@@ -1,7 +1,6 @@
-"""The content of a message as plain text of short lines, for mail and for services that take nothing but text."""
+"""The content of a message as plain text of short lines, for mail and for text-only services."""
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 
 from monitor.receivers.message.content import ChangeContent, MessageContent, SideBySide
 
@@ -9,51 +8,48 @@ _WIDEST_ITEM = 34
 
 
 def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
-    """The parts that are not empty, without the title for channels that show it elsewhere."""
-    parts = chain(
-        [[content.title]] if has_title else [],
+    """The parts that are not empty. Without the title for receivers that show it elsewhere."""
+    first, *others = content.changes
+    parts = [
         _part("Why", content.why),
-        map(_in_full, content.changes[:1]),
-        [
-            [f"{change.heading}: {change.reason}" for change in content.changes[1:]]
-            + [*content.more]
-        ],
-        _part("What the drop is made of", (f"{name}: {share}" for name, share in content.shares)),
+        _in_full(first),
+        [*(f"{change.heading}: {change.reason}" for change in others), *content.more],
+        _part("What the drop is made of", [f"{part}: {share}" for part, share in content.shares]),
         _part("Items that gained most", content.entered),
         _part("Items that lost most", content.left),
-        map(_example, content.examples),
-        _part("Links", (f"{name}: {url}" for name, url in content.links)),
+        *([f"Lists of {each.user}:", *_indent(list_lines(each))] for each in content.examples),
+        _part("Links", [f"{name}: {url}" for name, url in content.links]),
         _part("Commands", content.commands),
-    )
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := tuple(part))) + "\n"
+    ]
+    if has_title:
+        parts.insert(0, [content.title])
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
-def _in_full(change: ChangeContent) -> Iterator[str]:
-    yield change.heading
-    yield from [f"  {change.reason}"] if change.reason else []
-    yield from (f"  {name}: {value}" for name, value in change.facts)
+def _in_full(change: ChangeContent) -> list[str]:
+    lines = [f"{name}: {value}" for name, value in change.facts]
+    if change.reason:
+        lines.insert(0, change.reason)
+    return [change.heading, *_indent(lines)]
 
 
-def _part(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
-    indented = [f"  {line}" for line in lines]
-    yield [f"{title}:", *indented] if indented else []
+def _part(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"{title}:", *_indent(lines)] if lines else []
 
 
-def _example(example: SideBySide) -> Iterator[str]:
-    yield f"Lists of {example.user}:"
-    yield from (f"  {line}" for line in list_lines(example))
+def _indent(lines: Iterable[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
 
 
 def list_lines(example: SideBySide) -> Iterator[str]:
     """Both lists in columns."""
-    rows = [
-        tuple(_cut(cell) for cell in row) for row in (("", "baseline", "candidate"), *example.rows)
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    yield from (
-        f"{rank:>{widths[0]}}  {left:<{widths[1]}}  {right}".rstrip() for rank, left, right in rows
-    )
+    rows = [("", "baseline", "candidate"), *example.rows]
+    rows = [(rank, _cut(left), _cut(right)) for rank, left, right in rows]
+    rank_width = max(len(rank) for rank, _, _ in rows)
+    left_width = max(len(left) for _, left, _ in rows)
+    for rank, left, right in rows:
+        yield f"{rank:>{rank_width}}  {left:<{left_width}}  {right}".rstrip()
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST_ITEM else f"{text[: _WIDEST_ITEM - 11]}…{text[-10:]}"
+def _cut(item: str) -> str:
+    return item if len(item) <= _WIDEST_ITEM else f"{item[: _WIDEST_ITEM - 11]}…{item[-10:]}"

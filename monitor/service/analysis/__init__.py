@@ -1,1 +1,1 @@
-"""Analyses behind commands: previews, comparisons of files, backtests, suggested thresholds, sample sizes. They only read."""
+"""Analyses for commands: previews, comparisons of files, backtests and sample sizes. Read-only."""

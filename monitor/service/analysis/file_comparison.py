@@ -1,4 +1,4 @@
-"""Comparison of two files of lists, without a configuration and a database.
+"""Compare two files of lists, without a configuration and a database.
 
 Stores and sends nothing.
 """
@@ -38,31 +38,31 @@ _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeBreakdown:
-    """What sets a segment's lists apart."""
+    """What makes the lists of a segment different."""
 
     metric: str
-    parts: (
-        PartMeans | None
-    )  # of the mean distance from identical lists, None for a metric without a value for these
+    # Of the mean distance from identical lists; None if identical lists have no value.
+    parts: PartMeans | None
     kinds: Mapping[Change, float]
 
 
 def break_down_changes(
     batch: PairBatch, metric: Metric, segments: Mapping[str, npt.NDArray[np.intp]]
 ) -> dict[str, ChangeBreakdown]:
-    """What sets the lists apart, by segment.
+    """Return what makes the lists different, by segment.
 
     ``segments`` are rows of the batch. Costs six scorings, and sorting.
     """
-    kinds, parts = classify(batch), split_metric(batch, metric) if can_split(metric) else None
-    return {
-        segment: ChangeBreakdown(
+    kinds = classify(batch)
+    parts = split_metric(batch, metric) if can_split(metric) else None
+    breakdowns = {}
+    for segment, rows in segments.items():
+        breakdowns[segment] = ChangeBreakdown(
             metric=str(metric),
             parts=None if parts is None else average_parts(parts, rows),
             kinds=share_kinds(kinds[rows]),
         )
-        for segment, rows in segments.items()
-    }
+    return breakdowns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +72,11 @@ class FileComparison:
     coverage: Coverage
     summaries: tuple[Summary, ...]
     worst: tuple[Evidence, ...]
-    catalogue: int  # items that could be listed, as given, else all that are
+    catalogue: int  # the number of items, as given, or else all listed items
     length: int | None  # the typical length of compared lists
-    by_chance: Mapping[
-        str, float | None
-    ]  # each metric's expected score for it, None where lists have none
-    apart: Mapping[str, ChangeBreakdown]  # by segment, by the first metric
+    # The expected score of random lists by metric, None without a typical length.
+    by_chance: Mapping[str, float | None]
+    apart: Mapping[str, ChangeBreakdown]  # by segment, for the first metric
     notes: tuple[str, ...]  # sentences about what was left out
     id_mismatches: tuple[IdMismatch, ...]
 
@@ -92,10 +91,11 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     worst: int = 0,
     catalogue: int | None = None,
 ) -> FileComparison:
-    """Compare the lists of all users of two files, the baseline's and the candidate's, in all and by segment.
+    """Compare the lists of two files, the baseline's first, for all users and by segment.
 
-    ``users``: only these. ``by``: the column of segments in the users' file, else the baseline's. ``worst``: how many users the
-    first metric finds least alike. InputError for an unreadable file, nobody with two lists, or too small a ``catalogue``.
+    ``users`` selects users. ``by`` is the column of segments in the users' file, by default in the
+    baseline's. ``worst`` is the number of users with the least similar lists by the first metric.
+    InputError for an unreadable file, no user with two lists, or a ``catalogue`` that is too small.
     """
     comparison, slot = _comparison(metrics, k, worst), utc_now()
     shared = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
@@ -111,35 +111,40 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     except SourceError as error:
         raise InputError(arms.reason(error)) from None
     answers = pull_all(comparison, arms, panel, slot, _LONG.total_seconds())
-    found = RunAccumulator(comparison, answers.asked)
+    results = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
-        found.add(batch)
-    if unread := [
-        f"{arm}: {note}" for (arm, reason), note in found.notes.items() if reason in _UNREAD
-    ]:
+        results.add(batch)
+    notes, unread = [], []
+    for (arm, reason), note in results.notes.items():
+        notes.append(f"{reason} in {arm}: {note}")
+        if reason in _UNREAD:
+            unread.append(f"{arm}: {note}")
+    if unread:
         raise InputError("; ".join(unread))
-    notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in found.notes.items())
-    _require_pairs(found.coverage.all, notes, listed, slot)
-    sample, items = found.sample(), found.listed.count
-    if catalogue is not None and catalogue < items:
+    coverage = results.coverage.all
+    _require_pairs(coverage, notes, listed, slot)
+    items = results.listed.count
+    if catalogue is None:
+        catalogue = items
+    if catalogue < items:
         raise InputError(
             f"--catalogue {catalogue}: {items} different items are listed, give the number of "
-            "items that could be"
+            "all items"
         )
-    size, pairs = items if catalogue is None else catalogue, sample.pairing.batch
-    length = typical_length(
-        np.append(pairs.baseline_lengths, pairs.candidate_lengths).astype(np.int64)
-    )
+    sample = results.sample()
+    pairs = sample.pairing.batch
+    lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
+    length = typical_length(lengths.astype(np.int64))
     return FileComparison(
-        coverage=found.coverage,
-        summaries=found.summaries,
-        worst=found.worst,
-        catalogue=size,
+        coverage=results.coverage,
+        summaries=results.summaries,
+        worst=results.worst,
+        catalogue=catalogue,
         length=length,
-        by_chance=chance_scores(metrics, length, size),
+        by_chance=chance_scores(metrics, length, catalogue),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
-        notes=(*notes, *answers.lacks, *found.left_out),
-        id_mismatches=(*found.id_mismatches, *_compare_users(found.coverage.all, listed, slot)),
+        notes=(*notes, *answers.lacks, *results.left_out),
+        id_mismatches=(*results.id_mismatches, *_compare_users(coverage, listed, slot)),
     )
 
 
@@ -154,9 +159,9 @@ class _Either:
         ours, theirs = self.baseline.users(slot, dimensions), self.candidate.users(slot, ())
         users = pd.Index(ours.users.union(theirs.users, sort=False), dtype="str")
         rows = ours.users.get_indexer(users)
-        segments = {
-            name: values.take(rows, allow_fill=True) for name, values in ours.segments.items()
-        }
+        segments = {}
+        for name, values in ours.segments.items():
+            segments[name] = values.take(rows, allow_fill=True)
         return UserTable(users=users, segments=segments)
 
 
@@ -167,26 +172,27 @@ def _compare_users(
         return ()
     baseline, candidate = (FileUsers(options).users(slot, ()).users for options in listed)
     mismatch = find_user_mismatch(baseline, candidate)
-    return () if mismatch is None else (mismatch,)
+    if mismatch is None:
+        return ()
+    return (mismatch,)
 
 
 def _require_pairs(
     coverage: CoverageRow, notes: Sequence[str], listed: Sequence[FileUsersOptions], slot: datetime
 ) -> None:
-    if not coverage.paired:
-        hints = (
-            write_mismatch(each, Surface.COMMAND) for each in _compare_users(coverage, listed, slot)
-        )
-        notes = [*notes, *hints]
-        reasons = ", ".join(
-            f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items()
-        )
-        msg = (
-            f"none of {coverage.asked:,} users could be compared ({reasons}): check that both "
-            "files mean the same users, and which columns hold users and "
-            f"items{''.join(f'; {note}' for note in notes)}"
-        )
-        raise InputError(msg)
+    if coverage.paired:
+        return
+    reasons = ", ".join(
+        f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items()
+    )
+    failure = (
+        f"none of {coverage.asked:,} users could be compared ({reasons}): check that both files "
+        "have the same users, and which columns have users and items"
+    )
+    parts = [failure, *notes]
+    for mismatch in _compare_users(coverage, listed, slot):
+        parts.append(write_mismatch(mismatch, Surface.COMMAND))
+    raise InputError("; ".join(parts))
 
 
 def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:

@@ -1,10 +1,11 @@
-"""Preview of a configured comparison: a few users asked of both arms. Stores and sends nothing."""
+"""Preview a configured comparison with a few users. Stores and sends nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
 from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import ConfigError, MonitorError, SourceError
@@ -25,7 +26,7 @@ _WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """How many of the baseline's distinct ids the candidate has."""
+    """How many distinct ids of the baseline the candidate has too."""
 
     ids: IdKind
     matching: int
@@ -34,7 +35,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a handful of users got from both arms, or why they got nothing."""
+    """The lists of a few users from both arms, or why there are none."""
 
     comparison: Comparison
     slot: datetime
@@ -50,45 +51,45 @@ class Preview:
 
 
 def preview_users(watched: Watched, count: int) -> Preview:
-    """Ask both arms of a comparison for a handful of its users."""
-    whole = watched.comparison
-    measuring = replace(whole.measuring, sample=SampleSize(rotating=count), evidence_users=count)
-    few = replace(whole, measuring=measuring)
+    """Ask both arms of a comparison for a few of its users."""
+    comparison = watched.comparison
+    measuring = replace(
+        comparison.measuring, sample=SampleSize(rotating=count), evidence_users=count
+    )
+    few = replace(comparison, measuring=measuring)
     now = SystemClock().now()
     slot = watched.schedule.latest(now)
     preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
     try:
-        found = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
+        measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
         return preview(troubles=(watched.arms.reason(error),))
     except MonitorError as error:
         return preview(troubles=(str(error),))
-    titles, untitled = pull_titles(watched.arms.titles, slot, items_of(found.run.evidence))
+    titles, untitled = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
     return preview(
-        coverage=found.coverage,
-        evidence=found.run.evidence,
+        coverage=measured.coverage,
+        evidence=measured.run.evidence,
         troubles=tuple(filter(None, [untitled])),
-        matches=tuple(_matches(watched.arms, slot, found.run.evidence)),
-        id_mismatches=_find_mismatches(watched.arms, slot, found.run),
-        unmatched=_find_unmatched(whole, watched.arms, slot),
-        notes={key: str(note) for key, note in found.notes.items()},
+        matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),
+        id_mismatches=_find_mismatches(watched.arms, slot, measured.run),
+        unmatched=_find_unmatched(comparison, watched.arms, slot),
+        notes={key: str(note) for key, note in measured.notes.items()},
         titles=titles,
     )
 
 
 def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iterator[Match]:
-    """How many of the users asked, and of the items shown, the candidate has too."""
-    with suppress(ConfigError, SourceError):  # what cannot be read has its own trouble
+    """Yield how many of the listed users, and of the shown items, the candidate has too."""
+    with suppress(ConfigError, SourceError):  # reported elsewhere
         if Arm.CANDIDATE in arms.listed:
-            asked, listed = (
-                source.users(slot, ()).users for source in (arms.users, arms.listed[Arm.CANDIDATE])
-            )
-            yield _match(IdKind.USER, asked, listed)
+            users = arms.users.users(slot, ()).users
+            candidate_users = arms.listed[Arm.CANDIDATE].users(slot, ()).users
+            yield _match(IdKind.USER, users, candidate_users)
     if evidence:
-        yield _match(
-            IdKind.ITEM,
-            *([item for each in evidence for item in getattr(each, arm)] for arm in Arm),
-        )
+        items = chain(*(each.baseline for each in evidence))
+        candidate_items = chain(*(each.candidate for each in evidence))
+        yield _match(IdKind.ITEM, items, candidate_items)
 
 
 def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Match:
@@ -97,7 +98,10 @@ def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Ma
 
 
 def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMismatch, ...]:
-    """Those that the run found, and of users those of the whole arms, of which a few may have been asked by chance."""
+    """Return the mismatches of items in the run, and of users in the complete arms.
+
+    The few users of the run could match by chance.
+    """
     of_users = [compare_users(arms, arm, slot, _WAIT_S) for arm in Arm]
     of_items = [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
     return (*filter(None, of_users), *of_items)
@@ -106,10 +110,10 @@ def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMi
 def _find_unmatched(
     comparison: Comparison, arms: Arms, slot: datetime
 ) -> tuple[UnmatchedName, ...]:
-    """What the comparison names in vain, looked for among all users, not only those of a sample."""
+    """Return names in the configuration that match none of all users."""
     everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))
     try:
         segments = draw_panel(everybody, arms, slot, _WAIT_S).segments
-    except (ConfigError, SourceError):  # what cannot be read has its own trouble
+    except (ConfigError, SourceError):  # reported elsewhere
         return ()
     return find_unmatched(comparison, segments)

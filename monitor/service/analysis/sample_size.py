@@ -1,8 +1,9 @@
-"""Users or runs that it takes to detect a drop of a given size, from stored runs or from given figures."""
+"""Users or runs needed to detect a drop, from stored runs or from given figures."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from monitor.model.rules import (
     FixedLimit,
     LearnedLimit,
     Learning,
+    SeriesRule,
     SimilarityRule,
     is_learned,
 )
@@ -32,28 +34,29 @@ from monitor.reference.thresholds import Budget, DropSearch
 from monitor.sequential.gate import is_certain, round_ends
 from monitor.service.analysis.backtest import newest_runs, pick_healthy
 
+SeriesRuleT = TypeVar("SeriesRuleT", bound=SeriesRule)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """What is known of the mean of a metric before planning; None where it is not."""
+    """What is known about the mean of a metric before planning; None if unknown."""
 
     mean: float | None = None  # of healthy runs
     sd: float | None = None  # over users
-    wander: float | None = None  # of the true mean from run to run
-    learned: int = WINDOW  # healthy runs that what is normal is learned from
+    wander: float | None = None  # standard deviation of the true mean between runs
+    learned: int = WINDOW  # the number of healthy runs to learn from
     users: int | None = None  # of a usual run
-    worst: float | None = None  # where the lists of a user who is affected end up
-    rule: SimilarityRule | None = (
-        None  # whose statistic takes the place of the mean, on the scale that it judges
-    )
-    alpha: float | None = None  # of the rule, a look
+    worst: float | None = None  # the score of an affected user
+    # Its statistic replaces the mean, on the scale that the rule judges.
+    rule: SimilarityRule | None = None
+    alpha: float | None = None  # of the rule, for each look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSizePlan:
-    """An answer: what is looked for, and the users, runs or chance that were asked for."""
+    """An answer: the drop to detect, and the users, runs or probability."""
 
-    known: PlanInputs
+    inputs: PlanInputs
     search: DropSearch
     drop: float
     users: int | None
@@ -65,104 +68,94 @@ class SampleSizePlan:
 def read_plan_inputs(
     comparison: Comparison, history: History, metric: str | None, segment: str
 ) -> PlanInputs:
-    """What the newest healthy runs tell of a metric (default: the first) in a segment.
+    """Read the figures of a metric (default: the first) in a segment from the newest healthy runs.
 
-    ConfigError for none, or too few.
+    ConfigError for no run, or too few.
     """
     name = str(parse(metric or comparison.measuring.metrics[0]))
     limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
     rule = SimilarityRule(
         alert="planned", metric=name, limit=limit, segments=(segment,), min_users=2
     )
-    found, runs = _read(RuleSeries(rule, segment), newest_runs(comparison, history))
-    if found is None:
-        msg = (
-            f"{runs} healthy runs of {comparison.name} have {name} in {segment}, "
-            f"{MIN_HEALTHY_RUNS} are the least: run more, or give --mean, --sd and --wander"
+    inputs, runs = _read(RuleSeries(rule, segment), newest_runs(comparison, history))
+    if inputs is None:
+        raise ConfigError(
+            f"{runs} healthy runs of {comparison.name} have {name} in {segment}, but "
+            f"{MIN_HEALTHY_RUNS} are needed: run more, or give --mean, --sd and --wander"
         )
-        raise ConfigError(msg)
-    return found
+    return inputs
 
 
 def read_rule_inputs(
     comparison: Comparison, history: History, metric: str | None, segment: str
 ) -> list[PlanInputs]:
-    """The same for each rule in force that learns a drop in the segment (of the metric, where one is given)."""
+    """Read the same figures for each rule that learns a drop in the segment, and of the metric."""
     past = newest_runs(comparison, history)
-    figures, wanted = Figures.of(past[-1].summaries), metric and str(parse(metric))
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
-    series = [
-        RuleSeries(rule, name)
-        for rule in rules
-        for name in segments_of(rule, figures.segments(rule), ())
-    ]
-    parts = (
-        dict(zip((each.key for each in series), share_out(comparison, series), strict=True))
-        if series
-        else {}
-    )
-    drops = [
-        rule
-        for rule in comparison.judging.similarity_rules
-        if isinstance(rule.limit, LearnedLimit)
-        and rule.limit.learning is Learning.DROP
-        and wanted in (None, rule.metric)
-    ]
-    read = [
-        (rule, _read(RuleSeries(rule, segment), past)[0])
-        for rule in drops
-        if (rule.alert, segment) in parts
-    ]
-    return [
-        replace(each, rule=rule, alpha=float(parts[rule.alert, segment]))
-        for rule, each in read
-        if each is not None
-    ]
+    series = _series_of(rules, Figures.of(past[-1].summaries))
+    if not series:
+        return []
+    shares = share_out(comparison, series)
+    alphas = dict(zip((each.key for each in series), shares, strict=True))
+    name = metric and str(parse(metric))
+    all_inputs = []
+    for rule in comparison.judging.similarity_rules:
+        is_drop = isinstance(rule.limit, LearnedLimit) and rule.limit.learning is Learning.DROP
+        alpha = alphas.get((rule.alert, segment))
+        if is_drop and alpha is not None and name in (None, rule.metric):
+            inputs, _ = _read(RuleSeries(rule, segment), past)
+            if inputs is not None:
+                all_inputs.append(replace(inputs, rule=rule, alpha=float(alpha)))
+    return all_inputs
+
+
+def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSeries[SeriesRuleT]]:
+    series = []
+    for rule in rules:
+        for segment in segments_of(rule, figures.segments(rule), ()):
+            series.append(RuleSeries(rule, segment))
+    return series
 
 
 def users_until_certain(comparison: Comparison, history: History) -> tuple[int, int] | None:
-    """About how many users ``stop_when: decided`` would ask, of how many, by the newest ok run.
+    """Estimate how many users ``stop_when: decided`` would ask, of how many, in the newest ok run.
 
-    None where it cannot stop.
+    None if it cannot stop, or is set already.
     """
     rules, size = comparison.judging.similarity_rules, comparison.measuring.sample
-    if (
-        (size is not None and size.stops_early)
-        or not rules
-        or not all(rule.thresholds for rule in rules)
-    ):
+    if size is not None and size.stops_early:
         return None
-    found = Figures.of(newest_runs(comparison, history)[-1].summaries)
-    series = [
-        (rule, (segment, rule.metric))
-        for rule in rules
-        for segment in segments_of(rule, found.segments(rule), ())
-    ]
-    shares = [
-        _shares_asked(rule, found.summaries[key]) for rule, key in series if key in found.summaries
-    ] or [np.ones(1)]
-    users = max((each.n for each in found.summaries.values()), default=0)
-    return round(float(np.max(shares, axis=0).mean()) * users), users
+    if not rules or not all(rule.thresholds for rule in rules):
+        return None
+    figures = Figures.of(newest_runs(comparison, history)[-1].summaries)
+    shares = []
+    for series in _series_of(rules, figures):
+        summary = figures.summaries.get((series.segment, series.rule.metric))
+        if summary is not None:
+            shares.append(_shares_asked(series.rule, summary))
+    share = float(np.max(shares, axis=0).mean()) if shares else 1.0
+    users = max((each.n for each in figures.summaries.values()), default=0)
+    return round(share * users), users
 
 
 def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
-    bars, random = summary.histogram, np.random.default_rng(0)
+    """Return the share of users until the rule is certain, in five random orders: (5,)."""
+    bars = summary.histogram
     edges = np.linspace(bars.low, bars.high, len(bars.counts) + 1)
     scores = np.repeat((edges[1:] + edges[:-1]) / 2, bars.counts)
-    orders = random.permuted(np.tile(scores, (5, 1)), axis=1)
-    asked = np.ones(len(orders))
+    orders = np.random.default_rng(0).permuted(np.tile(scores, (5, 1)), axis=1)
+    shares = np.ones(len(orders))
     for end in round_ends(len(scores))[:-1]:
-        is_open = asked == 1.0
-        asked[is_open] -= is_certain(rule, orders[is_open, :end], len(scores)) * (
-            1 - end / len(scores)
-        )
-    return asked
+        is_open = shares == 1.0
+        certain = is_certain(rule, orders[is_open, :end], len(scores))
+        shares[is_open] -= certain * (1 - end / len(scores))
+    return shares
 
 
 def _read(
     series: RuleSeries[SimilarityRule], past: Sequence[PastRun]
 ) -> tuple[PlanInputs | None, int]:
-    """What is known of the series, None where healthy runs are too few, and how many these are."""
+    """Return the figures of the series, or None, and the number of healthy runs."""
     healthy, _ = pick_healthy(past, series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         return None, len(healthy)
@@ -170,10 +163,9 @@ def _read(
     if np.isnan(errors).all():
         return None, 0
     reference = refer(values, errors)
-    # The spread over runs holds the error of each run's sample: what is left is the wander of the
-    # true mean.
+    # The spread of the runs includes the sampling error. The rest is the wander of the true mean.
     wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))
-    known = PlanInputs(
+    inputs = PlanInputs(
         mean=float(reference.center[0]),
         sd=float(np.nanmedian(errors[:, 0] * np.sqrt([each.n for each in healthy]))),
         wander=wander,
@@ -181,56 +173,62 @@ def _read(
         users=int(np.median([each.n for each in healthy])),
         worst=_worst(series.rule.metric, healthy),
     )
-    return known, len(healthy)
+    return inputs, len(healthy)
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
-    # Lists that have nothing in common, else the usual 5th percentile.
+    """Return the score of disjoint lists, or else the usual 5th percentile."""
     disjoint = parse(metric).disjoint
     if disjoint is not None and math.isfinite(disjoint):
         return disjoint
-    found = [each.statistics["p05"] for each in healthy if "p05" in each.statistics]
-    return float(np.median(found)) if found else None
+    percentiles = [each.statistics["p05"] for each in healthy if "p05" in each.statistics]
+    if not percentiles:
+        return None
+    return float(np.median(percentiles))
 
 
 def alpha_of_budget(comparison: Comparison | None) -> float:
-    """Chance of a false page in one look, were this the only one that spends the comparison's budget (of 90 runs for None)."""
+    """Return the probability of a false page in one look that uses the complete budget.
+
+    Without a comparison the budget is one false page in 90 runs.
+    """
     runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_a_false_page)
     return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).share("all", "mean")
 
 
-def drop_of_share(known: PlanInputs, share: float, to: float | None) -> float:
-    """Change of what is looked at when this share of the users falls to ``to``.
+def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
+    """Return the change of the statistic if this share of the users falls to ``to``.
 
-    ConfigError where mean or value are unknown.
+    ConfigError if the mean or the value is unknown.
     """
-    end = known.worst if to is None else to
-    if known.mean is None or end is None:
+    end = inputs.worst if to is None else to
+    if inputs.mean is None or end is None:
         raise ConfigError(
-            "a share of users needs to know from where to where they fall: give --mean and --to"
+            "a share of users needs the scores before and after the fall: give --mean and --to"
         )
-    statistic = MEAN if known.rule is None else known.rule.statistic
+    statistic = MEAN if inputs.rule is None else inputs.rule.statistic
     if statistic.floor is not None:
-        n = known.users or 1
-        below = float(from_angle(known.mean, n))
-        return (
-            float(to_angle(below + share * (1 - below), n)[0]) - known.mean
-            if end < statistic.floor
-            else 0.0
-        )
+        if end >= statistic.floor:
+            return 0.0
+        users = inputs.users or 1
+        below = float(from_angle(inputs.mean, users))
+        return float(to_angle(below + share * (1 - below), users)[0]) - inputs.mean
+    drop = abs(inputs.mean - end)
     if statistic.quantile is None:
-        return share * abs(known.mean - end)
-    # Those who fall are the tail once they are more than it holds.
-    return abs(known.mean - end) if share > min(statistic.quantile, 1 - statistic.quantile) else 0.0
+        return share * drop
+    # A quantile moves when the affected users are more than its tail.
+    if share > min(statistic.quantile, 1 - statistic.quantile):
+        return drop
+    return 0.0
 
 
-def rank_plan(found: SampleSizePlan) -> tuple[object, ...]:
-    """The least is the best plan: one that can be, with the higher chance, fewer runs, fewer users."""
-    return found.obstacle is not None, -(found.chance or 0.0), found.runs or 0, found.users or 0
+def rank_plan(plan: SampleSizePlan) -> tuple[object, ...]:
+    """Return a sort key: possible plans first, then by probability, fewer runs and fewer users."""
+    return plan.obstacle is not None, -(plan.chance or 0.0), plan.runs or 0, plan.users or 0
 
 
 def plan_sample_size(
-    known: PlanInputs,
+    inputs: PlanInputs,
     *,
     drop: float,
     users: int | None,
@@ -238,56 +236,54 @@ def plan_sample_size(
     share: float,
     power: float,
 ) -> SampleSizePlan:
-    """What is missing: the users for these runs, else the runs for these users, else (both given) the chance.
+    """Compute the missing number: users for these runs, or else runs for these users.
 
-    With neither given: the users for one run. ConfigError when sd or wander are not known, InputError when out of range.
+    With both it computes the probability of detection, with none the users for one run. ConfigError
+    if sd or wander is unknown, InputError if a number is out of range.
     """
-    if known.sd is None or known.wander is None:
+    if inputs.sd is None or inputs.wander is None:
         raise ConfigError(
             "give --sd (over users) and --wander (of the mean from run to run), or a comparison "
             "with stored runs"
         )
     search = DropSearch(
-        sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power
+        sd=inputs.sd, wander=inputs.wander, learned=inputs.learned, share=share, power=power
     )
-    found = SampleSizePlan(
-        known=known, search=search, drop=drop, users=users, runs=runs, chance=None
+    plan = SampleSizePlan(
+        inputs=inputs, search=search, drop=drop, users=users, runs=runs, chance=None
     )
     if users is not None and runs is not None:
-        return replace(found, chance=search.chance(drop, users, runs))
+        return replace(plan, chance=search.chance(drop, users, runs))
     if users is not None:
-        return _with_runs(found, users)
-    return _with_users(found, runs or 1)
+        return _with_runs(plan, users)
+    return _with_users(plan, runs or 1)
 
 
-def _with_users(found: SampleSizePlan, runs: int) -> SampleSizePlan:
-    users = found.search.users_for(found.drop, runs)
+def _with_users(plan: SampleSizePlan, runs: int) -> SampleSizePlan:
+    search = plan.search
+    users = search.users_for(plan.drop, runs)
     if users is not None:
-        return replace(found, users=users, runs=runs)
-    more = found.search.runs_for(found.drop, math.inf)
-    wander = f"from run to run the mean wanders by {found.search.wander:.3g} whatever their number"
-    help_ = (
-        f"the {found.search.learned:g} healthy runs are too few for so small a drop"
-        if more is None
-        else f"{more:,} or more runs judged together can show it"
-    )
-    least, span = (
-        found.search.least_drop(math.inf, runs),
-        "one run" if runs == 1 else f"{runs:,} runs",
-    )
+        return replace(plan, users=users, runs=runs)
+    remedy = f"the {search.learned:g} healthy runs are too few for so small a drop"
+    more = search.runs_for(plan.drop, math.inf)
+    if more is not None:
+        remedy = f"{more:,} or more runs judged together can show it"
+    span = "one run" if runs == 1 else f"{runs:,} runs"
     obstacle = (
-        f"no number of users helps: {wander}, so that {span} can show {least:.3g} at best; {help_}"
+        f"no number of users helps: the mean wanders by {search.wander:.3g} between runs, so "
+        f"{span} can show {search.least_drop(math.inf, runs):.3g} at best; {remedy}"
     )
-    return replace(found, runs=runs, obstacle=obstacle)
+    return replace(plan, runs=runs, obstacle=obstacle)
 
 
-def _with_runs(found: SampleSizePlan, users: int) -> SampleSizePlan:
-    runs = found.search.runs_for(found.drop, users)
+def _with_runs(plan: SampleSizePlan, users: int) -> SampleSizePlan:
+    search = plan.search
+    runs = search.runs_for(plan.drop, users)
     if runs is not None:
-        return replace(found, runs=runs)
-    least = found.search.least_drop(users, math.inf)
+        return replace(plan, runs=runs)
     obstacle = (
-        f"no number of runs helps: after {found.search.learned:g} healthy runs what is normal is "
-        f"known well enough to show {least:.3g} at best; more history, or more users a run, can"
+        f"no number of runs helps: {search.learned:g} healthy runs before can show "
+        f"{search.least_drop(users, math.inf):.3g} at best; more of them, or more users in each "
+        "run, can show it"
     )
-    return replace(found, obstacle=obstacle)
+    return replace(plan, obstacle=obstacle)

@@ -1,1 +1,1 @@
-"""What commands do once and then end: run slots, send test notifications, write metrics to files."""
+"""What commands do once: run slots, send test notifications, write metrics and reports."""

@@ -1,4 +1,4 @@
-"""Slots run on demand for commands, one now or a past period in order, and their metrics, to a textfile or pushed."""
+"""Run slots for commands, now or in a past period, and write metrics to a file or gateway."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from http.client import HTTPException
+from itertools import chain
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
@@ -41,6 +42,7 @@ from monitor.service.runner import (
     Runner,
     Watched,
     backfill_runs,
+    ignore,
     pick_comparison,
     select_watched,
     whoami,
@@ -50,22 +52,22 @@ from monitor.storage import open_store
 
 MOST_SLOTS = 1_000_000
 DRAIN_S = 30.0
-"""How long a one-shot command goes on trying to deliver.
+"""How long a one-shot command tries to deliver.
 
-What is left waits in the outbox for the next one or the daemon.
+The rest waits in the outbox for the next command or the daemon.
 """
 DATABASE_PATIENCE_S = 10.0
 """How long a one-shot command waits for a database that is away."""
 
 TIMEOUT_S = 10.0
-"""How long one group may take from first to last byte."""
+"""The time limit for one group of metrics, from first to last byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneShot:
-    """Runs slots outside the daemon, against the same database.
+    """Runs slots outside the daemon, with the same database.
 
-    Pings watch each run that is not replayed.
+    Pings watch each run except in replays.
     """
 
     wiring: Wiring
@@ -73,32 +75,33 @@ class OneShot:
     publisher: PrometheusPublisher
     clock: Clock = field(default_factory=SystemClock)
     say: Callable[[str], object] = str
-    on_progress: Callable[[str, PullProgress], object] = lambda *_: None
+    on_progress: Callable[[str, PullProgress], object] = ignore
 
     def run_once(
         self, comparison: str | None, slot: datetime | None, *, again: bool = False
     ) -> Iterator[RunResult | MonitorError]:
-        """Run one slot of each selected comparison, the newest where none is given.
+        """Run one slot of each selected comparison, by default the newest.
 
-        A slot that was run before is run again.
-
-        Yields the error of a comparison that could not be run, and goes on. `deliver` sends what is
-        in the outbox. ConfigError for a slot in the future. What only ``again`` replaces stays:
-        schedulers may start this until messages are delivered.
+        Yields the error of a comparison that could not be run, and continues. A stored slot is run
+        again, except one that live sources answered: ``again`` replaces that too. Schedulers may
+        therefore repeat this until messages are delivered, see `deliver`. ConfigError for a slot in
+        the future.
         """
         if slot is not None:
             self._require_past(slot, "--slot")
         for watched in select_watched(self.wiring.watched, comparison, again=again):
-            if slot is None and not watched.schedule.is_open(now := self.clock.now()):
+            now = self.clock.now()
+            if slot is None and not watched.schedule.is_open(now):
                 following = format_instant(watched.schedule.next(now))
                 self.say(
                     f"{watched.comparison.name}: no slot is due outside of only_between, the "
                     f"next one is {following}"
                 )
                 continue
-            due = slot or watched.schedule.latest(self.clock.now())
+            due = slot or watched.schedule.latest(now)
             try:
-                if (refusal := self._refuse(watched, due, due, again=again)) is None:
+                refusal = self._refuse(watched, due, due, again=again)
+                if refusal is None:
                     yield self._run(watched, due, is_announced=True)
                 else:
                     self.say(refusal)
@@ -108,24 +111,22 @@ class OneShot:
     def slots(
         self, comparison: str | None, start: datetime, end: datetime, *, again: bool = False
     ) -> list[tuple[datetime, Watched]]:
-        """Slots from start to end, both included, in order.
+        """Return the slots from start to end, both included, in order.
 
-        ConfigError in the future, or where only ``again`` replaces one.
+        ConfigError for slots in the future, and for slots that only ``again`` replaces.
         """
         self._require_past(end, "--to")
-        selected = select_watched(self.wiring.watched, comparison, again=again)
-        for watched in selected:
+        slots: list[tuple[datetime, Watched]] = []
+        for watched in select_watched(self.wiring.watched, comparison, again=again):
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
-                msg = (
+                raise ConfigError(
                     f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that "
                     "period: replay it in parts"
                 )
-                raise ConfigError(msg)
-            if (refusal := self._refuse(watched, start, end, again=again)) is not None:
+            refusal = self._refuse(watched, start, end, again=again)
+            if refusal is not None:
                 raise ConfigError(refusal)
-        slots = [
-            (slot, watched) for watched in selected for slot in watched.schedule.between(start, end)
-        ]
+            slots += ((slot, watched) for slot in watched.schedule.between(start, end))
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
     def replay(
@@ -133,34 +134,32 @@ class OneShot:
     ) -> Iterator[RunResult]:
         """Run these slots in order.
 
-        Transitions carry the slot's time, and go to the outbox only if ``is_announced``.
+        Transitions have the time of the slot, and go to the outbox only if ``is_announced``.
         """
         for slot, watched in slots:
             result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
-            # Without scores, lists, evidence and explanation a long period takes no more memory
-            # than a short one.
+            # Drop the large parts, so that a long period takes no more memory than a short one.
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
     def backfill(
         self, comparison: str, start: datetime | None, end: datetime | None
     ) -> Iterator[BackfilledRun]:
-        """Back-fill relevance that has arrived since, run by run.
+        """Measure late relevance, run by run.
 
-        ConfigError when the comparison has no source of it.
+        ConfigError if the comparison has no source of relevance.
         """
         watched = pick_comparison(self.wiring.watched, comparison)
         if watched.arms.relevance is None:
-            msg = (
-                f"comparison {comparison!r} has no `relevance:` in the configuration, so no "
-                "run of it waits for labels"
+            raise ConfigError(
+                f"comparison {comparison!r} has no `relevance:` in the configuration, so none of "
+                "its runs waits for labels"
             )
-            raise ConfigError(msg)
         return backfill_runs(watched, self.store, self.clock, start=start, end=end)
 
     def deliver(self) -> None:
-        """Deliver what is pending, for at most DRAIN_S in all.
+        """Deliver what is pending, for at most DRAIN_S in total.
 
-        DeliveryError when something is still pending then.
+        DeliveryError if something is still pending then.
         """
         pictures = MessagePictures(self.store, lambda: self.wiring)
         senders = [
@@ -175,8 +174,7 @@ class OneShot:
             )
             for receiver in self.wiring.receivers
         ]
-        # Under cron there is no loop that sends firing alerts again to the receivers that want
-        # that.
+        # Under cron no loop repeats firing alerts for the receivers that need it.
         troubles = []
         for sender in senders:
             try:
@@ -186,11 +184,12 @@ class OneShot:
                 troubles.append(str(error))
         drain(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.waiting(self.clock.now())
-        if late := [
-            f"{pending[each.name][0]} to {each.name}"
-            for each in self.wiring.receivers
-            if each.name in pending
-        ]:
+        late = []
+        for name in self.wiring.receiver_names:
+            if name in pending:
+                count, _ = pending[name]
+                late.append(f"{count} to {name}")
+        if late:
             troubles.append(
                 f"messages not delivered: {', '.join(late)}; they stay pending: the daemon or "
                 "run-once tries again"
@@ -199,58 +198,55 @@ class OneShot:
             raise DeliveryError("; ".join(troubles), permanent=False)
 
     def publish(self, comparison: str | None) -> tuple[str, ...]:
-        """Publish what is stored of the selected comparisons.
+        """Publish the stored state of the selected comparisons, and return their names.
 
-        Their names. DatabaseError when it cannot be read.
+        DatabaseError if it cannot be read.
         """
-        names = tuple(
-            watched.comparison.name for watched in select_watched(self.wiring.watched, comparison)
-        )
+        selected = select_watched(self.wiring.watched, comparison)
+        names = tuple(watched.comparison.name for watched in selected)
         now = self.clock.now()
         show_outbox(self.store, self.publisher, now)
         self.publisher.publish(self.store.history.latest(names, until=now + SKEW))
         return names
 
     def _require_past(self, instant: datetime, name: str) -> None:
-        # A slot judged ahead of time would keep every slot before it from being judged.
+        # After a slot in the future no earlier slot would be judged.
         if instant > self.clock.now():
             raise ConfigError(
-                f"{name} {format_instant(instant)} lies in the future: only slots that are due "
+                f"{name} {format_instant(instant)} is in the future: only slots that are due "
                 "can be run"
             )
 
     def _refuse(
         self, watched: Watched, start: datetime, end: datetime, *, again: bool
     ) -> str | None:
-        """Why slots that hold what live sources answered then are not run again.
+        """Return why slots are not run again: live sources would answer for now.
 
-        With ``again`` it is said what happens.
+        With ``again`` it returns None, and says what happens.
         """
         if not watched.is_live:
             return None
-        stored = self.store.history.runs(
-            comparison=watched.comparison.name, limit=MOST_SLOTS, since=start, until=end
-        )
-        # What failed holds no lists, and a retry is what one-shot commands are for; that attempt is
-        # kept, too.
-        held = [run for run in stored if run.status in (RunStatus.OK, RunStatus.INSUFFICIENT)]
-        if not held:
+        name = watched.comparison.name
+        stored = self.store.history.runs(comparison=name, limit=MOST_SLOTS, since=start, until=end)
+        # Failed runs have no lists, so they may be retried.
+        answered = [run for run in stored if run.status in (RunStatus.OK, RunStatus.INSUFFICIENT)]
+        if not answered:
             return None
-        name, slot = watched.comparison.name, format_instant(held[0].slot)
-        runs = (
-            f"the run of {slot}" if len(held) == 1 else f"{len(held):,} runs, the newest of {slot},"
-        )
-        kept = kept_name(name, held[0].attempt)
+        slot = format_instant(answered[0].slot)
+        runs = f"the run of {slot}"
+        if len(answered) > 1:
+            runs = f"{len(answered):,} runs, the newest of {slot},"
+        earlier = kept_name(name, answered[0].attempt)
         if not again:
             return (
-                f"{name}: {runs} stored what live sources answered then, and asked again they "
-                f"would answer for now. rankwatch show {name} --slot {slot} shows it; --again asks "
-                f"anew, and keeps what is stored as {kept}"
+                f"{name}: {runs} stored answers of live sources, which would answer differently "
+                f"now. rankwatch show {name} --slot {slot} shows it; --again replaces it, and "
+                f"stores the earlier attempt as {earlier}"
             )
-        written = "; files of scores_to are replaced" if watched.arms.scores_to is not None else ""
+        replaced = "; files of scores_to are replaced" if watched.arms.scores_to else ""
         self.say(
-            f"{name}: {runs} asked anew; what was stored stays: rankwatch show {kept} --slot "
-            f"{slot}{written}"
+            f"{name}: {runs} asked again; the earlier attempt stays: rankwatch show {earlier} "
+            f"--slot {slot}{replaced}"
         )
         return None
 
@@ -270,8 +266,8 @@ class OneShot:
             publisher=self.publisher,
             patience_s=DATABASE_PATIENCE_S,
             pings=pings,
+            on_progress=self.on_progress,
         )
-        runner.on_progress = self.on_progress
         result = runner.run(watched, slot, receivers=receivers, rerun=True, judged_at=judged_at)
         if result is None:
             raise SlotTakenError(
@@ -288,8 +284,8 @@ class OneShot:
             return f"{taken}, or was until just now: try again"
         until = format_instant(holder.until.replace(microsecond=0))
         return (
-            f"{taken}: {holder.owner} (host:process) holds it until {until}; try again when it has "
-            "ended, or after that time if it was killed: the slot is taken over then"
+            f"{taken}: {holder.owner} (host:process) has claimed it until {until}; try again when "
+            "it has ended, or after that time if it was killed"
         )
 
 
@@ -297,23 +293,22 @@ class OneShot:
 def open_one_shot(
     config: Path, *, reconciles: bool, say: Callable[[str], object] = str
 ) -> Iterator[OneShot]:
-    """What a command needs to run slots, closed at the end.
+    """Open what a command needs to run slots, and close it at the end.
 
-    ``say`` tells a person beforehand what is about to happen.
+    ``say`` prints a message for the user.
     """
     with (
-        # SIGTERM ends the block as Ctrl-C does, so that a slot that was being run is given back.
+        # SIGTERM ends the block like Ctrl-C, so that the slot at work is released.
         termination_raised(),
         closing(wire(load_settings(config))) as wiring,
         closing(open_store(wiring.settings.database, create=True)) as store,
     ):
         if reconciles:
             reconcile(wiring, store, SystemClock())
+        intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         for receiver in wiring.receivers:
             if isinstance(receiver, Alertmanager):
-                receiver.intervals = {
-                    name: watched.schedule.longest for name, watched in wiring.watched.items()
-                }
+                receiver.intervals = intervals
         publisher = PrometheusPublisher(version=__version__)
         set_known_names(publisher, wiring)
         yield OneShot(wiring=wiring, store=store, publisher=publisher, say=say)
@@ -321,9 +316,9 @@ def open_one_shot(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """A Pushgateway and the credentials for it.
+    """A Pushgateway and its credentials.
 
-    ``instance`` separates groups that would else be one.
+    ``instance`` separates groups that would otherwise be one.
     """
 
     url: str
@@ -332,26 +327,24 @@ class Gateway:
     instance: str = ""
 
     def put(self, families: Iterable[Metric], comparison: str) -> None:
-        """Replace the group of a comparison, or for "" of none, by these families.
+        """Replace the group of a comparison, or of none for "", by these families.
 
-        DeliveryError when it is rejected.
+        DeliveryError if it is rejected.
         """
         labels = {"instance": self.instance, "comparison": comparison}
         push = partial(
             push_to_gateway,
             self.url,
             job="rankwatch",
-            registry=FamilyCollector([*map(with_counts, families)]),
+            registry=FamilyCollector(list(map(with_counts, families))),
             grouping_key={name: value for name, value in labels.items() if value},
             timeout=TIMEOUT_S,
         )
         if self.user:
-            push = partial(
-                push,
-                handler=partial(basic_auth_handler, username=self.user, password=self.password),
-            )
+            handler = partial(basic_auth_handler, username=self.user, password=self.password)
+            push = partial(push, handler=handler)
         try:
-            # The library's time-out is that of one read, and an answer may trickle.
+            # The timeout of the library is for one read, and an answer can come byte by byte.
             BackgroundCall(push, name="push").wait(Deadline.after(TIMEOUT_S))
         except OverdueError:
             raise DeliveryError(
@@ -369,17 +362,17 @@ class Gateway:
             ) from None
 
 
-def gateway_at(text: str, *, instance: str = "") -> Gateway:
-    """The Pushgateway at ``http(s)://[user:password@]host[:port][/path]``.
+def gateway_at(address: str, *, instance: str = "") -> Gateway:
+    """Parse ``http(s)://[user:password@]host[:port][/path]``.
 
-    ConfigError, without a secret, for anything else.
+    ConfigError without the password for anything else.
     """
     option = "--push (or RANKWATCH_PUSH) "
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(address)
         credentials, _, host = parts.netloc.rpartition("@")
         url = parts._replace(netloc=host, path=parts.path.rstrip("/")).geturl()
-        (parts.hostname or "").encode("idna")  # no part of the name is empty or too long
+        (parts.hostname or "").encode("idna")  # raises an error for an impossible name
         is_url = web_url_of(url) is not None and not parts.fragment
     except ValueError:
         is_url = False
@@ -397,22 +390,24 @@ def gateway_at(text: str, *, instance: str = "") -> Gateway:
 def write_metrics(
     service: OneShot, comparison: str | None, *, textfile: Path | None, gateway: Gateway | None
 ) -> Iterator[MonitorError | OSError]:
-    """Write the stored state of the selected comparison, or of all, to the file and the gateway; what went wrong."""
+    """Write the stored state of one comparison, or of all, to the file and the gateway.
+
+    Yields the errors.
+    """
     try:
         if textfile is not None:
             names, families = service.publish(comparison), service.publisher.final()
-            # Of one comparison its own series alone: another file may hold the others.
             if comparison is not None:
-                families = tuple(
-                    each for name in names for each in families_of_comparison(families, name)
-                )
+                # Another file may have the series of the other comparisons.
+                parts = [families_of_comparison(families, name) for name in names]
+                families = tuple(chain(*parts))
             write_textfile(textfile, write_families(families))
     except (MonitorError, OSError) as error:
         yield error
     try:
         if gateway is not None:
             names, families = service.publish(comparison), service.publisher.final()
-            # A group for each comparison, and one for what belongs to none.
+            # One group for each comparison, and one for the other series.
             for name in (*names, None):
                 gateway.put(families_of_comparison(families, name), name or "")
     except MonitorError as error:

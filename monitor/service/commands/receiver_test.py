@@ -1,4 +1,4 @@
-"""A test of receivers: each gets a firing that says it is a test, then its end.
+"""A test of receivers: each gets a firing marked as a test, then its end.
 
 Nothing is stored.
 """
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import chain
 
 from monitor.errors import ConfigError, DeliveryError
 from monitor.model.alerts import State, Transition
@@ -29,7 +30,7 @@ _OVER = "The test is over: nothing was wrong and nothing has to be done"
 class ReceiverReply:
     """The outcome of one test message.
 
-    ``trouble``: why it was not accepted, though it ``may_be_known`` all the same.
+    ``trouble`` says why it was not accepted. It ``may_be_known`` to the receiver nevertheless.
     """
 
     receiver: str
@@ -46,12 +47,16 @@ def send_test(
     wait: timedelta,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[ReceiverReply]:
-    """Send a test to the named receiver, or to all, and after a time its end to those who may have it; ConfigError for none."""
+    """Send a test to the named receiver, or to all, and its end after ``wait``.
+
+    Only receivers that may have the test get its end. ConfigError if there is no receiver.
+    """
     start, end = compose_test(clock)
     reached: list[Receiver] = []
     for receiver in _select_receivers(settings, name):
         reply = _send(receiver, start, clock)
-        reached += [receiver] if reply.may_be_known else []
+        if reply.may_be_known:
+            reached.append(receiver)
         yield reply
     if reached and wait:
         pause(wait.total_seconds())
@@ -60,20 +65,14 @@ def send_test(
 
 
 def _select_receivers(settings: Settings, name: str | None) -> Sequence[Receiver]:
-    entries = [
-        entry for entry in settings.receivers if name is None or name in entry.receiver_names
-    ]
+    if not settings.receivers:
+        raise ConfigError("the configuration has no receivers")
+    entries = settings.receivers
+    if name is not None:
+        entries = tuple(entry for entry in entries if name in entry.receiver_names)
     if not entries:
-        there = (
-            ", ".join(each for entry in settings.receivers for each in entry.receiver_names)
-            or "none"
-        )
-        msg = (
-            "the configuration has no receivers"
-            if name is None
-            else f"no receiver named {name!r}: there are {there}"
-        )
-        raise ConfigError(msg)
+        names = chain.from_iterable(entry.receiver_names for entry in settings.receivers)
+        raise ConfigError(f"no receiver named {name!r}: there are {', '.join(names)}")
     receivers = open_receivers(entries, external_url=settings.external_url)
     return [receiver for receiver in receivers if name in (None, receiver.name)]
 
@@ -92,12 +91,11 @@ def _send(receiver: Receiver, message: Message, clock: Clock) -> ReceiverReply:
 
 
 def compose_test(clock: Clock) -> tuple[Message, Message]:
-    """The firing that says it is a test, and its end."""
+    """Return the firing that is marked as a test, and its end."""
     now = clock.now()
-    # An incident that there never was before and never will be again.
-    key = hashlib.sha256(f"test\n{format_instant(now)}\n{clock.monotonic()}".encode()).hexdigest()[
-        :32
-    ]
+    # The key of a new incident.
+    name = f"test\n{format_instant(now)}\n{clock.monotonic()}"
+    key = hashlib.sha256(name.encode()).hexdigest()[:32]
     start = Transition(
         comparison=TEST_COMPARISON,
         alert=TEST_ALERT,

@@ -1,6 +1,6 @@
-"""A report over stored runs: pages of a daemon, without one.
+"""A report on stored runs: the pages of a daemon in one file.
 
-Stores nothing; asks sources for titles alone, as `show` does.
+Stores nothing. Asks sources only for titles, like `show`.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,30 +29,31 @@ def report_of(
     since: datetime | None,
     until: datetime | None,
 ) -> str:
-    """The report as HTML, see `make_report`."""
-    watched = {
-        each.name: watch(each, settings) for each in settings.comparisons if each.name == name
-    }
+    """Return the report as HTML, see `make_report`."""
+    watched, comparisons = {}, {}
+    for options in settings.comparisons:
+        if options.name == name:
+            watched[name] = watch(options, settings)
+            comparisons[name] = watched[name].comparison
     wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings))
     with opened_store(settings.database) as store:
         site = Site(
             store=store,
             clock=SystemClock(),
-            comparisons=lambda: {
-                each.comparison.name: each.comparison for each in watched.values()
-            },
+            comparisons=lambda: comparisons,
             titles=TitleCache(lambda: wiring),
         )
         return make_report(site, name, slot=slot, since=since, until=until)
 
 
 def titles_of(config: Path, name: str, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-    """Titles of items of a stored run.
+    """Return the titles of items in a stored run.
 
-    None where the configuration cannot be used, or does not say where they stand.
+    Empty if the configuration is unusable or names no source of titles.
     """
     with suppress(ConfigError):
         for options in load_settings(config).comparisons:
             if options.name == name and options.item_titles is not None:
-                return pull_titles(open_item_titles(options.item_titles), slot, items)[0]
+                titles, _ = pull_titles(open_item_titles(options.item_titles), slot, items)
+                return titles
     return {}

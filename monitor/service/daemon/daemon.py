@@ -18,7 +18,10 @@ from monitor import __version__
 from monitor.deadline import Deadline
 from monitor.errors import DatabaseError, MonitorError, describe_fault
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.comparison import Comparison
 from monitor.model.daemon_state import DaemonState, Refusal, Refused
+from monitor.model.notifications import Message
+from monitor.model.runs import PullProgress
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of
@@ -27,6 +30,7 @@ from monitor.service.clock import SystemClock
 from monitor.service.composition import (
     PINGS_S,
     TitleCache,
+    Wiring,
     reconcile,
     require_reloadable,
     set_known_names,
@@ -42,10 +46,10 @@ from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
-from monitor.service.runner import Runner
+from monitor.service.runner import Runner, ignore
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
-from monitor.storage import SqlStore, unopened_store
+from monitor.storage import unopened_store
 from monitor.web.access import open_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
@@ -53,28 +57,26 @@ from monitor.web.pages.site import Status
 from monitor.web.server import WebServer
 
 STOP_S = 10.0
-"""How long running runs and deliveries may go on after a stop was asked for.
-
-Then slots are given back.
-"""
+"""How long runs and deliveries may continue during a stop. Then slots are released."""
 
 STOP_IN_ALL_S = 20.0
-"""How long all steps of a stop may take; container platforms often kill after 30 s."""
+"""The time limit for all steps of a stop. Container platforms often kill after 30 s."""
 WEB_S = 5.0
-"""How long answers under way may take when the web server stops."""
+"""How long pending answers may take when the web server stops."""
 
 STANDBY_PATIENCE = 3
-"""How many times longer a standby waits before it notifies of an outage: the leader may be gone together with the database."""
+"""How many times longer a standby waits until it reports an outage, which the leader should do."""
 
 log = structlog.get_logger(__name__)
 
 
 class Daemon:
-    """One process that watches all comparisons of one configuration file, or stands by, showing what another one stores.
+    """One process that watches all comparisons of one configuration file, or a standby.
 
-    ``start`` raises MonitorError, and leaves nothing behind, for an unusable configuration, database or address; for a database
-    that is away it waits in the background. ``reload`` keeps the old configuration when the new one is unusable, else calls
-    ``on_reload``. ``clock`` does not set APScheduler's: a test hands it to both.
+    ``start`` raises MonitorError for an unusable configuration, database or address, and releases
+    everything then. It waits in the background for a database that is away. ``reload`` keeps the
+    old configuration if the new one is unusable, else it calls ``on_reload``. ``clock`` does not
+    set the clock of APScheduler: a test sets both.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Daemon:
         config: Path,
         *,
         clock: Clock | None = None,
-        on_reload: Callable[[Settings], object] = lambda _: None,
+        on_reload: Callable[[Settings], object] = ignore,
     ) -> None:
         self._config, self._on_reload = config, on_reload
         self._clock = clock or SystemClock()
@@ -103,7 +105,7 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """Where the web server listens, without a slash at the end."""
+        """The address of the web server, without a slash at the end."""
         return self._web.url
 
     @property
@@ -111,13 +113,8 @@ class Daemon:
         """The configuration in force."""
         return self._wiring.settings
 
-    @property
-    def store(self) -> SqlStore:
-        """The database."""
-        return self._store
-
     def start(self) -> None:
-        """Open everything and begin.
+        """Open everything and start.
 
         The first run of each comparison starts at once unless its slot was run already.
         """
@@ -127,30 +124,30 @@ class Daemon:
                 settings.access, name=settings.web_config_file, hosts=settings.host_names
             )
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
-            # A reload puts another wiring in place, and closes this one itself.
-            opened.callback(lambda: self._wiring.close(self._seconds_to_stop(PINGS_S)))
-            self._store = unopened_store(settings.database)
-            opened.callback(self._store.close)
+            # A lambda, because a reload replaces the wiring.
+            opened.callback(lambda: self._end(self._wiring.close, PINGS_S))
+            self.store = unopened_store(settings.database)
+            opened.callback(self.store.close)
             self._assemble()
-            opened.callback(lambda: self._role.leadership.stop(self._seconds_to_stop(ANSWER_S)))
+            opened.callback(self._end, self._role.leadership.stop, ANSWER_S)
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._publisher.show(
                 "certificate_expiry_timestamp_seconds",
                 lambda: getattr(self._web.access.certificates, "ends_at", None),
             )
             self._web.start()
-            opened.callback(lambda: self._web.stop(self._seconds_to_stop(WEB_S)))
-            # The pages are up before the database is opened: probes must see why it takes long.
+            opened.callback(self._end, self._web.stop, WEB_S)
+            # Pages first, so that probes see why opening the database takes long.
             self._has_database = self._is_opened()
-            opened.callback(lambda: self._loops.stop(self._seconds_to_stop(STOP_S)))
+            opened.callback(self._end, self._loops.stop, STOP_S)
             self._scheduler.start()
             opened.callback(self._runner.give_back_all)
-            opened.callback(lambda: self._scheduler.stop(self._seconds_to_stop(STOP_S)))
+            opened.callback(self._end, self._scheduler.stop, STOP_S)
             self._put_in_force()
             self._watchdog.loop.start()
-            opened.callback(lambda: self._watchdog.loop.stop(self._seconds_to_stop(STOP_S)))
+            opened.callback(self._end, self._watchdog.loop.stop, STOP_S)
             self._role.loop.start()
-            opened.callback(lambda: self._role.loop.stop(self._seconds_to_stop(STOP_S)))
+            opened.callback(self._end, self._role.loop.stop, STOP_S)
             # From here on `stop` closes all this, in reverse order.
             self._opened = opened.pop_all()
         log.info(
@@ -161,18 +158,15 @@ class Daemon:
         )
 
     def _assemble(self) -> None:
-        store, clock, publisher = self._store, self._clock, self._publisher
+        store, clock, publisher = self.store, self._clock, self._publisher
         self._database = OutageMonitor(clock=clock, publisher=publisher)
-        self._pictures = MessagePictures(store, lambda: self._wiring)
+        self._pictures = MessagePictures(store, self._current_wiring)
         store.database.on_error = self._database.failed
         self._role = DaemonRole(
             store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease
         )
         self._runner = Runner(
-            store=store,
-            clock=clock,
-            publisher=publisher,
-            renew_sources=lambda name: self._wiring.renew_sources(name),  # noqa: PLW0108 - a reload replaces the wiring
+            store=store, clock=clock, publisher=publisher, renew_sources=self._renew_sources
         )
         self._loops = DeliveryLoops(sender_of=self._sender_of)
         slots = SlotChooser(runner=self._runner)
@@ -195,7 +189,7 @@ class Daemon:
                 installation=lambda: self.settings.installation,
             ),
             slots=slots,
-            wiring=lambda: self._wiring,
+            wiring=self._current_wiring,
             leads=lambda: self._role.leads,
             is_stopping=self._stopping.is_set,
             run_now=self._scheduler.run_now,
@@ -206,13 +200,31 @@ class Daemon:
             publisher=publisher,
             database=self._database,
             runner=self._runner,
-            renew_sources=lambda name: self._wiring.renew_sources(name),  # noqa: PLW0108 - a reload replaces the wiring
+            renew_sources=self._renew_sources,
             renew_store=store.database.renew,
         )
 
+    # A reload replaces the wiring, so these methods look it up at each call.
+
+    def _current_wiring(self) -> Wiring:
+        return self._wiring
+
+    def _renew_sources(self, comparison: str) -> None:
+        self._wiring.renew_sources(comparison)
+
+    def _comparisons(self) -> dict[str, Comparison]:
+        return {name: watched.comparison for name, watched in self._wiring.watched.items()}
+
+    def _progress(self, name: str) -> tuple[PullProgress, ...]:
+        pulls = self._runner.progress.get(name, {})
+        return tuple(pulls[what] for what in sorted(pulls))
+
+    def _message_text(self, message: Message) -> str:
+        return plain_text(content_of(message, self._wiring.settings.external_url))
+
     def _sender_of(self, receiver: Receiver) -> OutboxSender:
         return OutboxSender(
-            outbox=self._store.outbox,
+            outbox=self.store.outbox,
             receiver=receiver,
             clock=self._clock,
             publisher=self._publisher,
@@ -223,30 +235,26 @@ class Daemon:
         )
 
     def _alert_after(self) -> timedelta:
-        # A standby leaves it to the leader for long.
         after = self._wiring.settings.database_alert_after
-        return STANDBY_PATIENCE * after if self._has_database and not self._role.leads else after
+        # A standby leaves the alert to the leader for a long time.
+        if self._has_database and not self._role.leads:
+            return STANDBY_PATIENCE * after
+        return after
 
     def _pages(self) -> Starlette:
         site = Site(
-            store=self._store,
+            store=self.store,
             clock=self._clock,
             latest=lambda: self._jobs.latest.all or (),
-            comparisons=lambda: {
-                name: each.comparison for name, each in self._wiring.watched.items()
-            },
+            comparisons=self._comparisons,
             state=self._state,
-            titles=TitleCache(lambda: self._wiring),
+            titles=TitleCache(self._current_wiring),
             status=self._status,
-            progress=lambda name: tuple(
-                each for _, each in sorted(self._runner.progress.get(name, {}).items())
-            ),
+            progress=self._progress,
             policy=lambda: self._wiring.policy,
-            message_text=lambda message: plain_text(
-                content_of(message, self._wiring.settings.external_url)
-            ),
-            judge=GateAnswers(self._store.history, self._clock, lambda: self.settings),
-            find_user=lambda asked: self._wiring.find_user(asked),  # noqa: PLW0108 - a reload replaces the wiring
+            message_text=self._message_text,
+            judge=GateAnswers(self.store.history, self._clock, lambda: self.settings),
+            find_user=lambda user_id: self._wiring.find_user(user_id),  # noqa: PLW0108 - see above
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(
@@ -269,7 +277,7 @@ class Daemon:
             started_at=self._started_at,
             state=self._state(),
             unready=self.unready(),
-            database=self._store.place,
+            database=self.store.place,
             schedule=self._scheduler.runs(),
             receivers=wiring.receiver_names,
             configuration=yaml.safe_dump(
@@ -278,22 +286,23 @@ class Daemon:
         )
 
     def stop(self) -> None:
-        """Let runs end within STOP_S, give back the slots of others, close everything.
+        """Let runs end within STOP_S, release the slots of the others, and close everything.
 
-        Also twice, and without a start.
+        May be called twice, and without a start.
         """
         self._stopping.set()
         self._stops_by = Deadline.after(STOP_IN_ALL_S)
         self._opened.close()
         log.info("rankwatch stopped")
 
-    def _seconds_to_stop(self, most: float) -> float:
-        return min(most, self._stops_by.remaining_s)
+    def _end(self, stop: Callable[[float], object], most_s: float) -> None:
+        """Call ``stop`` with the seconds that remain for it, at most ``most_s``."""
+        stop(min(most_s, self._stops_by.remaining_s))
 
     def reload(self) -> bool:
         """Read the configuration again.
 
-        False, with the old one still in force, when the new one cannot be used.
+        False if the new one cannot be used. The old one stays in force then.
         """
         with self._changing:
             try:
@@ -306,19 +315,18 @@ class Daemon:
                 )
                 new = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
                 if self._role.leads:
-                    reconcile(new, self._store, self._clock)
+                    reconcile(new, self.store, self._clock)
             except MonitorError as error:
                 log.error(  # noqa: TRY400 - says all
                     "configuration not reloaded; the old one stays in force", reason=str(error)
                 )
                 return self._refuse(str(error))
-            except Exception as error:  # a defect must not end a daemon that works
+            except Exception as error:  # a defect must not end the daemon
                 log.exception(
-                    "configuration not reloaded for a reason nobody thought of; the old one "
-                    "stays in force"
+                    "configuration not reloaded because of a defect; the old one stays in force"
                 )
                 return self._refuse(f"a defect of rankwatch, see the log: {describe_fault(error)}")
-            # Nothing of the new configuration is in force before all of it is known to work.
+            # The new configuration comes into force only after all of it has worked.
             old, self._wiring = self._wiring, new
             self._web.follow(access)
             self._put_in_force()
@@ -343,22 +351,20 @@ class Daemon:
             self._publisher.reloaded(ok=True, at=self._clock.now())
 
     def _begin_work(self) -> None:
-        # Without a database, and as a standby, little may be done.
         if self._has_database:
             self._jobs.refresh()
             self._loops.stop(STOP_S)
         if self._role.leads:
-            # The old loops may have dropped deliveries by the old routes since the store was
-            # reconciled.
+            # The old loops may have dropped deliveries since the store was reconciled.
             with errors_logged("alerts of removed rules not ended"):
-                reconcile(self._wiring, self._store, self._clock)
+                reconcile(self._wiring, self.store, self._clock)
             self._loops.start(self._wiring.receivers)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:
-        """DatabaseError when waiting for the database would not help."""
+        """Open the database. DatabaseError if waiting for it would not help."""
         try:
-            if not open_in_time(self._store, self._database):
+            if not open_in_time(self.store, self._database):
                 return False
             self._role.leadership.start()
             self._role.follow(self._wiring)
@@ -378,28 +384,29 @@ class Daemon:
 
     def _follow_lease(self) -> None:
         with self._changing:
-            if (
-                self._stopping.is_set()
-                or not self._has_database
-                or not self._role.follow(self._wiring)
-            ):
+            if self._stopping.is_set() or not self._has_database:
                 return
-            self._begin_work()
+            if self._role.follow(self._wiring):
+                self._begin_work()
 
     def unhealthy(self) -> str | None:
-        """Why the process ought to be restarted, None while its loops are alive."""
+        """Return why the process must be restarted, None while its loops are alive."""
         if not self._watchdog.is_looking:
             return "the scheduler has stopped"
-        return self._role.unhealthy() if self._has_database else None
+        if not self._has_database:
+            return None
+        return self._role.unhealthy()
 
     def unready(self) -> str | None:
-        """Why the service cannot do its work at this moment, None when it can."""
+        """Return why the service cannot do its work now, None if it can."""
         if (outage := self._database.outage) is not None:
             return outage.reason
         try:
-            self._store.maintenance.ping()
+            self.store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
         if trouble := self._role.leadership.trouble:
             return trouble
-        return "nothing was read from the database yet" if self._jobs.latest.all is None else None
+        if self._jobs.latest.all is None:
+            return "nothing was read from the database yet"
+        return None

@@ -1,4 +1,4 @@
-"""Delivery loops: one thread a receiver, so that a slow receiver holds up no other."""
+"""Delivery loops: one thread for each receiver, so that a slow receiver delays no other."""
 
 import threading
 import time
@@ -14,11 +14,11 @@ from monitor.ports import Receiver
 from monitor.service.daemon.threads import LoopThread
 
 STALLED_S = 300.0
-"""Without progress for so long a loop counts as hung: no message and no statement may take that long."""
+"""After this time without progress a loop counts as hung. No message takes that long."""
 POLL_S = 2.0
-"""How often a loop looks for due deliveries unless woken."""
+"""The time between looks for due deliveries, unless the loop is woken."""
 LONGEST_REST_S = 30.0
-"""How long a loop rests at most while its receiver rejects."""
+"""The longest rest of a loop while its receiver rejects messages."""
 FAILED_POLL_S = 10.0
 """How long a loop rests after an error of the database."""
 
@@ -41,21 +41,21 @@ class DeliveryLoop:
         )
 
     def start(self) -> Self:
-        """Begin; the loop itself."""
+        """Start the thread, and return the loop."""
         self._progressed_s = self.sender.clock.monotonic()
         self.thread.start()
         return self
 
     @property
     def is_stalled(self) -> bool:
-        """Whether it has ended, or made no progress for STALLED_S seconds."""
+        """Whether the loop has ended, or made no progress for STALLED_S seconds."""
         return (
             not self.thread.is_alive
             or self.sender.clock.monotonic() - self._progressed_s > STALLED_S
         )
 
     def _must_stop(self) -> bool:
-        # Asked before each message, so that being asked is progress.
+        # Called before each message, so each call is progress.
         self._progressed_s = self.sender.clock.monotonic()
         return self.thread.must_stop
 
@@ -67,15 +67,14 @@ class DeliveryLoop:
             log.warning(
                 "receiver not notified", receiver=self.sender.receiver.name, reason=str(error)
             )
-            self._pause(
-                asked_pause_s(error.retry_after_s) if isinstance(error, DeliveryError) else 0.0
-            )
+            if isinstance(error, DeliveryError):
+                self._pause(asked_pause_s(error.retry_after_s))
             return FAILED_POLL_S
 
     def take_turn(self) -> float:
         """Deliver, repeat and resend what is due, unless the receiver asked for a pause.
 
-        Seconds until the next look.
+        Returns the seconds until the next look.
         """
         pause_s = self._paused_until_s - self.sender.clock.monotonic()
         if pause_s > 0:
@@ -83,8 +82,7 @@ class DeliveryLoop:
         rest = self._deliver()
         if self._paused_until_s > self.sender.clock.monotonic():
             return rest
-        # In one thread with deliveries: a repetition must not overtake an end that has just been
-        # sent.
+        # In the thread of the deliveries, so that a repetition cannot arrive after the end.
         self.sender.repeat_due()
         every_s = self.sender.receiver.treatment.resend_every_s
         if every_s is not None and self.sender.clock.monotonic() >= self._next_resend_s:
@@ -93,22 +91,22 @@ class DeliveryLoop:
         return rest
 
     def _deliver(self) -> float:
-        """Deliver what is due; seconds until the next look."""
-        if (pause := self.sender.deliver_due(should_stop=self._must_stop)) is None:
+        """Deliver what is due. Returns the seconds until the next look."""
+        pause = self.sender.deliver_due(should_stop=self._must_stop)
+        if pause is None:
             return POLL_S
         self._pause(pause.asked_s)
-        return min(
-            max((pause.until - self.sender.clock.now()).total_seconds(), 0.1), LONGEST_REST_S
-        )
+        rest_s = (pause.until - self.sender.clock.now()).total_seconds()
+        return min(max(rest_s, 0.1), LONGEST_REST_S)
 
-    def _pause(self, asked_s: float) -> None:
-        if asked_s > 0:
-            self._paused_until_s = self.sender.clock.monotonic() + asked_s
+    def _pause(self, pause_s: float) -> None:
+        if pause_s > 0:
+            self._paused_until_s = self.sender.clock.monotonic() + pause_s
 
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoops:
-    """The delivery loops of one wiring, one a receiver, each over its ``sender_of`` it.
+    """The delivery loops of one wiring, one for each receiver.
 
     Safe to share between threads.
     """
@@ -118,19 +116,18 @@ class DeliveryLoops:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, receivers: Iterable[Receiver]) -> None:
-        """Begin with these receivers."""
+        """Start a loop for each of these receivers."""
         with self._lock:
-            self._loops = tuple(
-                DeliveryLoop(sender=self.sender_of(receiver)).start() for receiver in receivers
-            )
+            senders = map(self.sender_of, receivers)
+            self._loops = tuple(DeliveryLoop(sender=sender).start() for sender in senders)
 
     def wake(self) -> None:
-        """Let all look for due deliveries at once."""
+        """Let all loops look for due deliveries now."""
         for loop in self._loops:
             loop.thread.wake()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask all, and wait at most so long for the end of all."""
+        """Ask all loops to stop, and wait for their ends for at most this time."""
         with self._lock:
             loops, self._loops = self._loops, ()
         for loop in loops:
@@ -140,13 +137,15 @@ class DeliveryLoops:
             loop.thread.stop(timeout_s=ends_at - time.monotonic())
 
     def renew_stalled(self) -> None:
-        """Put a new loop in the place of each that hangs or has died."""
+        """Replace each loop that hangs or has ended."""
         with self._lock:
-            self._loops = tuple(_renewed(loop) if loop.is_stalled else loop for loop in self._loops)
+            self._loops = tuple(map(_renewed_if_stalled, self._loops))
 
 
-def _renewed(hung: DeliveryLoop) -> DeliveryLoop:
-    log.error("delivery hung; restarted", receiver=hung.sender.receiver.name)
-    hung.sender.publisher.count("watchdog_restarts_total", "delivery")
-    hung.thread.ask_to_stop()
-    return DeliveryLoop(sender=hung.sender).start()
+def _renewed_if_stalled(loop: DeliveryLoop) -> DeliveryLoop:
+    if not loop.is_stalled:
+        return loop
+    log.error("delivery hung; restarted", receiver=loop.sender.receiver.name)
+    loop.sender.publisher.count("watchdog_restarts_total", "delivery")
+    loop.thread.ask_to_stop()
+    return DeliveryLoop(sender=loop.sender).start()

@@ -1,7 +1,7 @@
-"""The daemon's jobs: run a comparison's newest slot, back-fill relevance, prune, publish newest runs as they were last read."""
+"""The jobs of the daemon: run slots, measure late relevance, delete old rows, publish runs."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,28 +25,28 @@ from monitor.service.runner import STORING, Runner, backfill_runs
 from monitor.settings.configuration import RetentionOptions
 
 ROUNDS = 20
-"""In how many refreshes each comparison is read anew although nothing says that it changed: old runs may have been deleted."""
+"""Each comparison is read again after so many refreshes, because old runs may be deleted."""
 
 REFRESH = timedelta(seconds=15)
-"""How often what other daemons stored, the outbox and abandoned runs are looked up."""
+"""The interval for reading changes of other daemons, the outbox and abandoned runs."""
 PRUNE = timedelta(hours=1)
 FIRST_PRUNE = timedelta(minutes=5)
-"""How long after the start, or after the lead was taken, old rows are first deleted: the first round of runs goes before."""
+"""The delay of the first deletion of old rows, so that the first runs come before it."""
 BACKFILL = timedelta(minutes=10)
-"""How often relevance is looked for that may have arrived since, beside after each run."""
+"""The interval for measuring late relevance, which also happens after each run."""
 PROBE = timedelta(seconds=10)
-"""How often the database is asked whether it works, and how often one that is away at the start is tried."""
+"""The interval for checking the database, and for opening one that was away at the start."""
 NOTIFY = timedelta(seconds=5)
-"""How often receivers are notified of an outage of the database, where there is anything to send."""
+"""The interval for sending due notifications of a database outage."""
 WAITING = timedelta(minutes=4)
-"""How long a run may wait for a database that comes and goes, beside its deadline and the time to store it."""
+"""How long a run may wait for the database, in addition to its deadline and storing."""
 log = structlog.get_logger(__name__)
 
 
 class LatestRuns:
     """Reads newest runs and publishes them.
 
-    Safe to share between threads; no lock is held while the database is read.
+    Safe to share between threads. No lock is taken while the database is read.
     """
 
     def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
@@ -55,26 +55,28 @@ class LatestRuns:
         self._reads, self._refreshes = count(), count()
         self._names: tuple[str, ...] = ()
         self._seen: Watermark | None = None
-        self.read_at: datetime | None = None  # when all of them were last read; None before
-        self._found: dict[str, tuple[int, LatestRun | None]] = {}
+        self.read_at: datetime | None = None  # when all comparisons were last read
+        self._cached: dict[str, tuple[int, LatestRun | None]] = {}
 
     @property
     def all(self) -> tuple[LatestRun, ...] | None:
-        """Those of all comparisons that have one, from memory; None before they were first read."""
-        return (
-            None
-            if self._seen is None
-            else tuple(found for name in self._names if (found := self.of(name)) is not None)
-        )
+        """The newest runs of all comparisons, from memory. None before the first read."""
+        if self._seen is None:
+            return None
+        return self.of_all(self._names)
 
     def of(self, name: str) -> LatestRun | None:
-        """That of one comparison, from memory."""
-        return self._found.get(name, (0, None))[1]
+        """Return the newest run of one comparison, from memory."""
+        return self._cached.get(name, (0, None))[1]
+
+    def of_all(self, names: Iterable[str]) -> tuple[LatestRun, ...]:
+        """Return the newest runs of these comparisons, from memory."""
+        return tuple(filter(None, map(self.of, names)))
 
     def read(self, name: str) -> None:
-        """Read and publish one comparison, of which something was stored.
+        """Read and publish one comparison after a change.
 
-        DatabaseError when it cannot be read.
+        DatabaseError if it cannot be read.
         """
         if self._seen is None:
             self.refresh(self._names)
@@ -82,44 +84,44 @@ class LatestRuns:
             self._read((name,))
 
     def refresh(self, names: Sequence[str]) -> None:
-        """Read what others have stored of these comparisons, and publish these alone.
+        """Read what other daemons stored of these comparisons, and publish only these.
 
-        DatabaseError when it cannot be read.
+        DatabaseError if the database cannot be read.
         """
         began = self._clock.now()
         self._names = tuple(names)
-        # What was read meanwhile, after a run of this daemon's own, is not read again.
-        marks = {name: found.run.mark for name in names if (found := self.of(name)) is not None}
+        # Runs of this daemon are not read again.
+        marks = {latest.run.comparison: latest.run.mark for latest in self.of_all(names)}
         before = Watermark(runs=marks, transition=self._seen.transition if self._seen else 0)
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
-        unread = (name for name in names if name not in self._found)
+        unread = [name for name in names if name not in self._cached]
         self._read({*changed, *unread, *names[next(self._refreshes) % ROUNDS :: ROUNDS]})
         self._seen, self.read_at = seen, began
 
-    def _read(self, wanted: Collection[str]) -> None:
+    def _read(self, names: Collection[str]) -> None:
         ticket = next(self._reads)
-        found = (
-            self._store.history.latest(tuple(wanted), until=self._clock.now() + SKEW)
-            if wanted
-            else ()
-        )
-        by_name = {each.run.comparison: each for each in found}
+        latest: Sequence[LatestRun] = ()
+        if names:
+            until = self._clock.now() + SKEW
+            latest = self._store.history.latest(tuple(names), until=until)
+        by_name = {each.run.comparison: each for each in latest}
         with self._lock:
-            for name in wanted:
-                read_at, before = self._found.get(name, (-1, None))
-                # Of two that read at the same time the one that began later knows more.
-                if ticket > read_at:
+            for name in names:
+                read_by, before = self._cached.get(name, (-1, None))
+                # Of two parallel reads the one that began later is right.
+                if ticket > read_by:
                     after = by_name.get(name)
-                    self._found[name] = ticket, (before if before == after else after)
-            self._found = {name: self._found[name] for name in self._names if name in self._found}
-            self._publisher.publish([run for _, run in self._found.values() if run is not None])
+                    self._cached[name] = ticket, before if before == after else after
+            for name in self._cached.keys() - set(self._names):
+                del self._cached[name]
+            self._publisher.publish(self.of_all(self._cached))
 
 
 @dataclass(slots=True, kw_only=True)
 class DaemonJobs:
-    """Each method is one job, in a thread of its own.
+    """Each method is one job, in its own thread.
 
-    Errors are logged, those of a defect by the scheduler.
+    Errors are logged. The scheduler logs those of a defect.
     """
 
     publisher: PrometheusPublisher
@@ -127,12 +129,12 @@ class DaemonJobs:
     loops: DeliveryLoops
     outage_alert: OutageAlert
     slots: SlotChooser
-    wiring: Callable[[], Wiring]  # the one in force at the moment
+    wiring: Callable[[], Wiring]  # the wiring in force
     leads: Callable[[], bool]
     is_stopping: Callable[[], bool]
     run_now: Callable[[str], None]  # makes a job due at once
     open: Callable[[], object]  # opens a database that was away at the start
-    latest: LatestRuns = field(init=False)  # what was last published of the store
+    latest: LatestRuns = field(init=False)
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -143,9 +145,9 @@ class DaemonJobs:
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
-        """Jobs by comparison, or with a dash in front housekeeping.
+        """Return the jobs by name: a comparison, or housekeeping with a dash in front.
 
-        Fewer without a database, and as a standby.
+        There are fewer without a database, and for a standby.
         """
         minute = timedelta(minutes=1)
         plans = {
@@ -160,7 +162,9 @@ class DaemonJobs:
             "-probe": JobPlan(call=self.probe, when=PROBE, limit=minute),
             "-refresh": JobPlan(call=self.refresh, when=REFRESH, limit=2 * minute),
         }
-        return plans | self._plans_of_leader() if self.leads() else plans
+        if self.leads():
+            plans |= self._plans_of_leader()
+        return plans
 
     def _plans_of_leader(self) -> dict[str, JobPlan]:
         plans = {
@@ -177,9 +181,8 @@ class DaemonJobs:
         }
         for name, watched in self.wiring().watched.items():
             deadline = watched.comparison.measuring.deadline
-            run = partial(self.run_slot, name)
             plans[name] = JobPlan(
-                call=run,
+                call=partial(self.run_slot, name),
                 when=watched.schedule,
                 limit=deadline + STORING + WAITING,
                 is_run=True,
@@ -187,9 +190,8 @@ class DaemonJobs:
                 slow_after=deadline / 2,
             )
             if watched.arms.relevance is not None:
-                backfill = partial(self.backfill, name)
                 plans[f"-backfill-{name}"] = JobPlan(
-                    call=backfill,
+                    call=partial(self.backfill, name),
                     when=BACKFILL,
                     limit=deadline + PRUNE,
                     is_run=True,
@@ -202,12 +204,13 @@ class DaemonJobs:
         return newest is not None and took_whole_deadline(newest.run, deadline)
 
     def run_slot(self, name: str) -> None:
-        """Run this comparison's newest slot, unless it was run already, here or elsewhere."""
+        """Run the newest slot of this comparison, unless a run of it exists already."""
         wiring = self.wiring()
         watched = wiring.watched.get(name)
         if watched is None or self.is_stopping():
             return
-        if not watched.schedule.is_open(now := self.runner.clock.now()):
+        now = self.runner.clock.now()
+        if not watched.schedule.is_open(now):
             log.info(
                 "no run begins outside of only_between",
                 comparison=name,
@@ -227,8 +230,7 @@ class DaemonJobs:
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         if wiring is not self.wiring():
-            # A run that began before a reload may have raised alerts of rules that were removed
-            # since.
+            # A run that began before a reload may have raised alerts of removed rules.
             with errors_logged("alerts of removed rules not ended"):
                 reconcile(self.wiring(), self.runner.store, self.runner.clock)
         self._show(name)
@@ -239,7 +241,7 @@ class DaemonJobs:
             self.run_now("-refresh")  # it may be stale now
 
     def backfill(self, name: str) -> None:
-        """Measure relevance that has arrived since for this comparison's runs."""
+        """Measure late relevance for the runs of this comparison."""
         wiring = self.wiring()
         watched = wiring.watched.get(name)
         if watched is None or self.is_stopping():
@@ -261,17 +263,14 @@ class DaemonJobs:
             self._show(name)
 
     def _show(self, name: str) -> None:
-        """Publish what is stored of this comparison now.
-
-        What changes for all of them has its own pace.
-        """
+        """Publish the stored state of this comparison."""
         with errors_logged("database not read"):
             self.latest.read(name)
 
     def probe(self) -> None:
-        """See whether the database works.
+        """Check whether the database works.
 
-        Once it is back, refresh at once, and run what may have failed meanwhile.
+        After an outage refresh at once, and run what may have failed meanwhile.
         """
         ended = look_again(self.runner.store, self.outage_alert.database)
         if ended is not None:
@@ -281,47 +280,37 @@ class DaemonJobs:
                 self.run_now(name)
 
     def refresh(self) -> None:
-        """Publish what others stored, and the outbox; abandon expired runs and judge staleness."""
-        # Both are read once: a reload or a change of leader may come between.
-        wiring, leads, store, now = (
-            self.wiring(),
-            self.leads(),
-            self.runner.store,
-            self.runner.clock.now(),
-        )
+        """Publish changes of others and the outbox, abandon expired runs, and judge staleness."""
+        # Read both only once: a reload or a change of leader may come between.
+        wiring, leads = self.wiring(), self.leads()
+        store, now = self.runner.store, self.runner.clock.now()
+        names = tuple(wiring.watched)
         abandoned = 0
         with errors_logged("database not read"):
-            # Runs at work here are spared: only a clock that jumped can have them expire.
-            abandoned = (
-                store.runs.abandon_expired(now, sparing=tuple(self.runner.claims)) if leads else 0
-            )
+            if leads:
+                # A jump of the clock must not abandon runs that are at work here.
+                sparing = tuple(self.runner.claims)
+                abandoned = store.runs.abandon_expired(now, sparing=sparing)
             show_outbox(store, self.publisher, now)
-            self.latest.refresh(
-                tuple(wiring.watched)
-            )  # last: what is published is taken for the present
-        for name in wiring.watched if abandoned else ():
-            self.run_now(name)
-        latest = [found for name in wiring.watched if (found := self.latest.of(name)) is not None]
-        for name in (
-            self.staleness.look(wiring.watched.values(), latest, wiring.receiver_names)
-            if leads
-            else ()
-        ):
-            self.loops.wake()
-            self._show(name)
+            self.latest.refresh(names)  # last, because what is published counts as the present
+        if abandoned:
+            for name in names:
+                self.run_now(name)
+        if leads:
+            latest = self.latest.of_all(names)
+            watched = wiring.watched.values()
+            for name in self.staleness.look(watched, latest, wiring.receiver_names):
+                self.loops.wake()
+                self._show(name)
 
     def prune(self) -> None:
-        """Delete what is older than the configuration says."""
-        prune_old(
-            self.runner.store,
-            self.publisher,
-            self.runner.clock.now(),
-            self.wiring().settings.retention,
-        )
+        """Delete expired rows."""
+        retention = self.wiring().settings.retention
+        prune_old(self.runner.store, self.publisher, self.runner.clock.now(), retention)
 
 
 def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
-    """Publish how much room the database takes; a failure is logged."""
+    """Publish the size of the database. Logs a failure."""
     with errors_logged("database not measured"):
         publisher.database_sizes(store.maintenance.sizes())
 
@@ -329,9 +318,9 @@ def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
 def prune_old(
     store: Store, publisher: PrometheusPublisher, now: datetime, retention: RetentionOptions
 ) -> None:
-    """Delete what is older than the retention says, and publish what the rest takes.
+    """Delete rows that have expired, and publish the size of the rest.
 
-    A failure is logged.
+    Logs a failure.
     """
     with errors_logged("old rows not deleted"):
         pruned = store.maintenance.prune(retention.cutoffs(now), now=now)

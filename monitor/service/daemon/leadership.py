@@ -1,6 +1,6 @@
-"""Leadership: of all daemons on a database one leads, runs slots and delivers.
+"""Leadership: one of all daemons on a database is the leader, which runs slots and delivers.
 
-The others stand by until the lease is free.
+The others are standbys until the lease is free.
 """
 
 import time
@@ -21,27 +21,25 @@ from monitor.service.runner import whoami
 from monitor.storage import SqlStore, open_leases
 
 ANSWER_S = 10.0
-"""How long a stop waits for an answer of the database that is under way."""
+"""How long a stop waits for a pending answer of the database."""
 AGAIN_S = 2.0
-"""How long after a failed change of role it is tried again."""
+"""The pause after a failed change of role."""
 
 log = structlog.get_logger(__name__)
 
 
 def since_boot() -> float:
-    """Seconds since the machine started, with those of suspension where the system counts them."""
+    """Return the seconds since the machine started, if possible with those of suspension."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 class Leadership:
-    """Acquires and renews the lease in a thread of its own.
+    """Acquires and renews the lease in its own thread.
 
-    Calls ``on_change`` when it was won or lost.
-
-    ``lasts``: of the lease, renewed after a third of it; a standby looks after a fifteenth.
-    ``lease``: None as a standby. ``trouble``: why it could not be taken, renewed or looked at the
-    last time, None when it could.
+    Calls ``on_change`` after it has won or lost the lease. ``lasts`` is the length of the lease.
+    The leader renews it after a third of that time, a standby looks after a fifteenth. ``lease`` is
+    None for a standby. ``trouble`` says why the last attempt failed, None if it succeeded.
     """
 
     def __init__(
@@ -63,32 +61,35 @@ class Leadership:
 
     @property
     def is_sure(self) -> bool:
-        """Whether nobody else can have taken the lease: it was renewed within its time.
+        """Whether no other daemon can have the lease, because it was renewed in time.
 
-        To be asked before anything is sent.
+        Check it before sending anything.
         """
-        # A frozen leader is kept from writing by the store's fence; sending has no fence but this.
+        # The fence of the store keeps a frozen leader from writing, but not from sending.
         return self.lease is not None and self._boottime() < self._sure_until
 
     @property
     def epoch(self) -> int | None:
-        """Epoch of whoever leads, as last seen; None before anything was seen."""
-        return self._leader.epoch if self._leader else None
+        """The last seen epoch of the leader, None before the first look."""
+        return None if self._leader is None else self._leader.epoch
 
     @property
     def role(self) -> Role:
-        """For people, at which daemon they look."""
-        seen = self._leader
+        """The role of this daemon, for people."""
+        leader = None if self._leader is None else self._leader.holder
         if self.lease is None:
             kind = RoleKind.STANDBY
         elif self.is_sure:
             kind = RoleKind.LEADER
         else:
             kind = RoleKind.UNSURE
-        return Role(kind=kind, leader=seen.holder if seen else None, epoch=self.epoch)
+        return Role(kind=kind, leader=leader, epoch=self.epoch)
 
     def start(self) -> None:
-        """Try once, then go on by itself; DatabaseError when another daemon has the SQLite file."""
+        """Try once, then continue in the thread.
+
+        DatabaseError if another daemon uses the SQLite file.
+        """
         if self.loop.is_alive:
             return
         try:
@@ -100,7 +101,7 @@ class Leadership:
         self.loop.start()
 
     def stop(self, timeout_s: float = ANSWER_S) -> None:
-        """Give the lease back, so that another daemon takes it at once, and close.
+        """Release the lease, so that another daemon takes it at once, and close.
 
         May be called twice, and without a start.
         """
@@ -110,11 +111,11 @@ class Leadership:
             try:
                 self._leases.release(lease)
             except DatabaseError as error:
-                log.warning("lease not given back; it is free when it runs out", reason=str(error))
+                log.warning("lease not released; it is free when it expires", reason=str(error))
         self._leases.close()
 
     def step(self) -> float:
-        """Renew the lease, or take it if it is free; seconds to rest until the next step."""
+        """Renew the lease, or take it if it is free. Returns the seconds until the next step."""
         try:
             return self._advance()
         except DatabaseError as error:
@@ -123,9 +124,11 @@ class Leadership:
 
     def _advance(self) -> float:
         began = self._boottime()
-        # Counted from before the statement: the time that the database took to answer has passed
-        # already.
-        rest_s = self._acquire(began) if self.lease is None else self._renew(self.lease, began)
+        # The lease counts from before the statement, so it includes the time of the answer.
+        if self.lease is None:
+            rest_s = self._acquire(began)
+        else:
+            rest_s = self._renew(self.lease, began)
         self.trouble = None
         return rest_s
 
@@ -142,8 +145,7 @@ class Leadership:
         return self._lasts_s / 3
 
     def _renew(self, lease: Lease, began: float) -> float:
-        # Only the database says that a lease is lost: while it is away runs go on and wait for it,
-        # and nothing is sent.
+        # Only the database decides that a lease is lost. Without it runs go on and nothing is sent.
         if self._leases.renew(lease):
             self._sure_until = began + self._lasts_s
             return self._lasts_s / 3
@@ -153,15 +155,16 @@ class Leadership:
         return 0.0
 
     def _note(self, error: DatabaseError) -> None:
-        if str(error) != self.trouble:
-            log.warning("lease not renewed" if self.lease else "lease not taken", reason=str(error))
-        self.trouble = str(error)
+        reason = str(error)
+        if reason != self.trouble:
+            log.warning("lease not renewed" if self.lease else "lease not taken", reason=reason)
+        self.trouble = reason
 
 
 class DaemonRole:
-    """Lets the store write while the lease is held.
+    """Lets the store write while this daemon has the lease.
 
-    ``on_change`` follows, in its own thread so that renewing never waits.
+    Calls ``on_change`` in its own thread, so that renewing never waits.
     """
 
     def __init__(
@@ -185,13 +188,13 @@ class DaemonRole:
 
     @property
     def leads(self) -> bool:
-        """Whether the store may write: as far as is known nobody else leads."""
+        """Whether the store may write, because this daemon is the leader."""
         return self._led is not None
 
     def follow(self, wiring: Wiring) -> bool:
-        """Stand down if the lease was lost, lead if it was won.
+        """Become a standby if the lease was lost, or the leader if it was won.
 
-        False when there was nothing to do.
+        Returns False if nothing changed.
         """
         lease = self.leadership.lease
         if lease == self._led:
@@ -202,7 +205,7 @@ class DaemonRole:
         self._store.maintenance.stand_by()
         if lease is None:
             return True
-        # Runs of an earlier leader are abandoned first, so that their slots are free.
+        # First abandon runs of an earlier leader, so that their slots are free.
         abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning(
@@ -214,9 +217,10 @@ class DaemonRole:
         return True
 
     def unhealthy(self) -> str | None:
-        """Why the process ought to be restarted."""
-        is_alive = self.leadership.loop.is_alive and self.loop.is_alive
-        return None if is_alive else "what keeps the lease has stopped"
+        """Return why the process must be restarted, or None."""
+        if self.leadership.loop.is_alive and self.loop.is_alive:
+            return None
+        return "the thread that renews the lease has stopped"
 
     def _step(self) -> float:
         try:

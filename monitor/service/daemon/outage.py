@@ -1,4 +1,4 @@
-"""Outages of the database: when one began, by the steady clock, whether it has ended, and the alert DatabaseAway about it."""
+"""Outages of the database: begin, end, and the alert DatabaseAway."""
 
 import hashlib
 import threading
@@ -22,19 +22,19 @@ from monitor.ports import Clock, Receiver, Store
 from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
-"""How long the database has to work until the next failure is another outage: one that comes and goes is one outage."""
+"""Two outages with a shorter time between them count as one."""
 UNREAD = timedelta(minutes=1)
-"""After four refreshes that read nothing, pages say that the database was not read: it may hang."""
+"""After this time without a read, which is four refreshes, pages report that the database hangs."""
 OPENING_S = 20.0
-"""Longer than the driver takes to give up on a connection."""
+"""Longer than the connection timeout of the driver."""
 ALERT, WATCHED = "DatabaseAway", "rankwatch"
-"""What stands for the names of alert and comparison."""
+"""The names of alert and comparison in messages."""
 REPEAT_S = 4 * 3600.0
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 120.0
 _REMEMBERED = 1000
 REFUSED_PAUSE_S = 600.0
-"""How long after a permanent rejection the receiver is tried again: an outage is worth another attempt."""
+"""The pause after a permanent rejection. An outage is important enough for another attempt."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,15 +43,16 @@ log = structlog.get_logger(__name__)
 class Outage:
     """A time in which the database does not work."""
 
-    since: datetime  # by both clocks, of the first time where it comes and goes
+    # The begin by both clocks, of the first one if several outages count as one.
+    since: datetime
     since_s: float
-    began_s: float  # of this time
-    reason: str  # what was wrong first
+    began_s: float  # the begin of this one
+    reason: str  # the first error
     trouble: DatabaseTrouble
 
     @property
     def may_have_cost_runs(self) -> bool:
-        """Whether runs that failed meanwhile are worth another attempt.
+        """Whether failed runs should be tried again.
 
         A rejected statement would be rejected again.
         """
@@ -62,7 +63,7 @@ class Outage:
 class OutageMonitor:
     """Gets every error of the database.
 
-    ``answered``, to be called after a write that came through, ends the ``outage``.
+    Call ``answered`` after a successful write. It ends the ``outage``.
     """
 
     clock: Clock
@@ -76,7 +77,7 @@ class OutageMonitor:
     def failed(self, error: DatabaseError) -> None:
         """Record an error.
 
-        All but a conflict among writers begin an outage, unless one is under way.
+        Every error begins an outage, except a conflict among writers, and unless there is one.
         """
         self.publisher.database_failed(error.trouble)
         # Writers that conflict say nothing about the database.
@@ -86,32 +87,37 @@ class OutageMonitor:
             self.failures += 1
             if self.outage is not None:
                 return
-            again = self.lasting
+            last = self.lasting
             now, now_s = self.clock.now(), self.clock.monotonic()
-            fresh = Outage(
+            outage = Outage(
                 since=now, since_s=now_s, began_s=now_s, reason=str(error), trouble=error.trouble
             )
-            self.outage = (
-                replace(fresh, since=again.since, since_s=again.since_s) if again else fresh
-            )
+            if last is not None:
+                outage = replace(outage, since=last.since, since_s=last.since_s)
+            self.outage = outage
         self.publisher.show("database_up", 0)
         log.error("database away", reason=str(error))
 
     @property
     def lasting(self) -> Outage | None:
-        """The outage that is under way, or that ended less than CALM_S ago."""
+        """The present outage, or the last one if it ended less than CALM_S ago."""
         if self.outage is not None or self._ended is None:
             return self.outage
         ended, at_s = self._ended
-        return ended if self.clock.monotonic() - at_s < CALM_S else None
+        if self.clock.monotonic() - at_s >= CALM_S:
+            return None
+        return ended
 
     def away_s_since(self, instant: datetime) -> float:
-        """How many seconds the database was away in outages that have ended since then, as far as this process saw them."""
+        """Return how many seconds the database was away in outages that have ended since then.
+
+        Counts only outages that this process has seen.
+        """
         with self._lock:
             return sum(away_s for ended_at, away_s in self._past if ended_at > instant)
 
     def answered(self) -> Outage | None:
-        """Record that it can be read and written; the outage that this ends, if any."""
+        """Record that the database works. Returns the outage that this ends, if any."""
         with self._lock:
             before, self.outage = self.outage, None
             if before is not None:
@@ -128,7 +134,7 @@ def database_away(
     read_at: datetime | None,
     now: datetime,
 ) -> DatabaseAway | None:
-    """What pages say of a database that is away or was not read for `UNREAD`, else None."""
+    """Return what pages show about a database that is away, or was not read for `UNREAD`."""
     if outage is not None:
         return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
     if read_at is not None and now - read_at > UNREAD:
@@ -137,21 +143,20 @@ def database_away(
 
 
 def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
-    """Open the database, with our tables if it has none.
+    """Open the database, and create its tables if it has none.
 
-    False when it does not answer, DatabaseError when it rejects us.
+    Returns False if it does not answer. DatabaseError if it rejects the connection.
     """
     try:
-        BackgroundCall(partial(store.maintenance.prepare, create=True), name="open-database").wait(
-            Deadline.after(OPENING_S)
-        )
+        prepare = partial(store.maintenance.prepare, create=True)
+        BackgroundCall(prepare, name="open-database").wait(Deadline.after(OPENING_S))
     except OverdueError:
         database.failed(
             DatabaseError(
                 f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG
             )
         )
-        # The connection that hangs must not be handed out again.
+        # The pool must not reuse the connection that hangs.
         store.database.renew()
         return False
     database.answered()
@@ -161,23 +166,26 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
 
 
 def look_again(store: Store, database: OutageMonitor) -> Outage | None:
-    """Read from the database, and write while it is away; the outage that has ended."""
+    """Read from the database, and write if it is away. Returns the outage that has ended."""
     is_away, failures = database.outage is not None, database.failures
     try:
         if is_away:
             store.maintenance.probe_write()
-        store.maintenance.ping()  # last, as the schema may have changed since the write
+        store.maintenance.ping()  # last, because the schema may have changed since the write
     except DatabaseError:
         return None  # recorded where it was raised
-    is_newest = database.failures == failures  # what failed after this began says more
-    return database.answered() if is_away and is_newest else None
+    # A failure since the start of this function is newer than its result.
+    if not is_away or database.failures != failures:
+        return None
+    return database.answered()
 
 
 @dataclass(slots=True, kw_only=True)
 class _ReceiverState:
-    """``sent``: the firing that the receiver was sent last, at ``sent_s``, None when it is unknown whether it arrived.
+    """What one receiver got of the outage.
 
-    ``unsure``: a message that may have arrived, with its key.
+    ``sent`` is the last firing, sent at ``sent_s``, which is None if it may not have arrived.
+    ``unsure`` is a message that may have arrived, with its key.
     """
 
     sent: Transition | None = None
@@ -189,17 +197,15 @@ class _ReceiverState:
 
 @dataclass(slots=True, kw_only=True)
 class OutageAlert:
-    """Notifies each receiver by itself, and remembers it.
+    """Notifies each receiver independently, and remembers it in memory.
 
-    Call ``notify`` every few seconds, from one thread a receiver.
+    Call ``notify`` every few seconds, from one thread for each receiver.
     """
 
     database: OutageMonitor
     place: str  # names the database
-    alert_after: Callable[[], timedelta]  # how long an outage lasts before anybody is notified
-    installation: Callable[[], str | None] = lambda: (
-        None
-    )  # whose database it is, where that is configured
+    alert_after: Callable[[], timedelta]  # how long an outage lasts before the first notification
+    installation: Callable[[], str | None] = lambda: None  # the configured name
     _states: dict[str, _ReceiverState] = field(default_factory=dict)
 
     def notify(self, receiver: Receiver) -> None:
@@ -207,10 +213,8 @@ class OutageAlert:
 
         A failure is logged and tried again.
         """
-        state, steady_s = (
-            self._states.setdefault(receiver.name, _ReceiverState()),
-            self.database.clock.monotonic(),
-        )
+        state = self._states.setdefault(receiver.name, _ReceiverState())
+        steady_s = self.database.clock.monotonic()
         message = self._due_message(state, receiver)
         if message is None:
             return
@@ -237,36 +241,31 @@ class OutageAlert:
         )
 
     def _due_message(self, state: _ReceiverState, receiver: Receiver) -> Message | None:
-        sent, outage, steady_s = state.sent, self.database.lasting, self.database.clock.monotonic()
+        sent, clock = state.sent, self.database.clock
+        steady_s = clock.monotonic()
         if steady_s < state.rests_until_s:
             return None
-        if outage is None:
-            return (
-                None
-                if sent is None
-                else _outage_message(end_of(sent, self.database.clock.now(), self.place))
-            )
         if sent is None:
-            if (
-                self.database.outage is None
-                or steady_s - outage.since_s < self.alert_after().total_seconds()
-            ):
-                return None
-            return _outage_message(
-                start_of(outage, self.database.clock.now(), self.place, self.installation())
-            )
+            return self._start_message(steady_s)
+        if self.database.lasting is None:
+            return _outage_message(end_of(sent, clock.now(), self.place))
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if state.sent_s is not None and steady_s - state.sent_s < every_s:
             return None
         return _outage_message(sent, is_repetition=state.sent_s is not None)
 
+    def _start_message(self, steady_s: float) -> Message | None:
+        outage = self.database.outage
+        if outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
+            return None
+        now = self.database.clock.now()
+        return _outage_message(start_of(outage, now, self.place, self.installation()))
+
     def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
         steady_s = self.database.clock.monotonic()
-        pause_s = (
-            REFUSED_PAUSE_S
-            if error.permanent
-            else min(FIRST_PAUSE_S * 2.0**state.failures, LONGEST_PAUSE_S)
-        )
+        pause_s = min(FIRST_PAUSE_S * 2.0**state.failures, LONGEST_PAUSE_S)
+        if error.permanent:
+            pause_s = REFUSED_PAUSE_S
         state.failures = min(state.failures + 1, 16)
         state.rests_until_s = steady_s + max(pause_s, error.retry_after_s or 0.0)
         if error.may_be_known:
@@ -275,17 +274,16 @@ class OutageAlert:
         if message.firing and error.may_be_known and state.sent is None:
             state.sent, state.sent_s = message.firing[0], None
         if not message.firing and error.permanent:
-            # The receiver will not take the end: the next outage starts a new incident for it
+            # The receiver rejects the end, so the next outage starts a new incident for it.
             state.sent = None
 
 
 def start_of(outage: Outage, now: datetime, place: str, installation: str | None) -> Transition:
-    """The outage as a firing."""
-    # One key a database, in every outage and from every daemon: several daemons, or one that was
-    # restarted, page once. The id that is kept in the database cannot be read now.
-    key = hashlib.sha256(" ".join(filter(None, (ALERT, place, installation))).encode()).hexdigest()[
-        :32
-    ]
+    """Return the outage as a firing."""
+    # One key for each database, in all outages and daemons, so that several daemons notify once.
+    # The installation's id in the database cannot be read now.
+    name = " ".join(filter(None, (ALERT, place, installation)))
+    key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(
         comparison=WATCHED,
         alert=ALERT,
@@ -306,7 +304,7 @@ def start_of(outage: Outage, now: datetime, place: str, installation: str | None
 
 
 def end_of(start: Transition, now: datetime, place: str) -> Transition:
-    """The end of that firing."""
+    """Return the end of that firing."""
     return replace(
         start,
         from_state=State.FIRING,

@@ -1,4 +1,7 @@
-"""The daemon's schedule: APScheduler over plans of jobs, slots as a trigger, one daemon thread a job, never two of one name."""
+"""The schedule of the daemon: APScheduler runs plans of jobs.
+
+Each job has its own daemon thread. Two jobs of one name never run at once.
+"""
 
 import threading
 from collections import Counter
@@ -24,9 +27,9 @@ from monitor.settings.schedule import Schedule
 from monitor.web.pages.site import ScheduledRun
 
 STUCK_S = 30.0
-"""For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
+"""Some housekeeping is due more often, so APScheduler hangs if it submits nothing for longer."""
 _CLOCKS_DIFFER_S = 1.0
-"""By how much housekeeping may be due earlier by the wall clock than by the steady clock."""
+"""The accepted difference between wall clock and steady clock for housekeeping."""
 _NOTED = (
     events.EVENT_JOB_SUBMITTED
     | events.EVENT_JOB_MAX_INSTANCES
@@ -38,25 +41,22 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """What a job calls, at each slot of a schedule or at an interval."""
+    """The function that a job calls at each slot of a schedule, or at an interval."""
 
     call: Callable[[], object]
     when: Schedule | timedelta
-    limit: timedelta  # at work for longer it counts as hung
-    is_run: bool = False  # few of these are at work at a time
-    has_hung: Callable[[], bool] = lambda: (
-        False
-    )  # whether its last run did: it stands back for others
-    slow_after: timedelta = timedelta.max  # so long at work it no longer keeps others waiting
-    first: timedelta | None = (
-        None  # how soon housekeeping comes the first time, else after its interval
-    )
+    limit: timedelta  # after this time at work it counts as hung
+    is_run: bool = False  # the number of runs at work is limited
+    # Whether the last run hung. Others go before this one then.
+    has_hung: Callable[[], bool] = lambda: False
+    slow_after: timedelta = timedelta.max  # after this time at work others may begin
+    first: timedelta | None = None  # the delay of the first housekeeping, else the interval
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
     """Fires at once, then at each slot of a schedule.
 
-    Of the slots that passed together at the newest alone.
+    Of several missed slots it fires only for the newest.
     """
 
     __slots__ = ("schedule",)
@@ -65,29 +65,34 @@ class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no ty
         self.schedule = schedule
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
-        """The next slot after the ``previous`` one, later than all but the newest before ``now``."""
+        """Return the slot after ``previous``, or the newest slot until ``now`` if later."""
         if previous is None:
             return now
         following = self.schedule.next(previous)
-        # APScheduler walks through all times that passed: a clock set forward by a year must not
-        # cost a year's slots.
+        # APScheduler visits all missed times. A clock set forward by a year must not cost the time
+        # of all slots in a year.
         return max(following, self.schedule.latest(now))
 
 
 class HousekeepingTrigger(IntervalTrigger):  # type: ignore[misc]  # APScheduler ships no types
-    """Fires at an interval; of the times that passed together at one alone."""
+    """Fires at an interval, once for several missed times."""
 
     __slots__ = ()
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
-        """An interval after the ``previous`` time, or ``now`` where that has passed."""
+        """Return an interval after the ``previous`` time, or ``now`` if that has passed."""
         following: datetime = super().get_next_fire_time(previous, now)
         return max(following, now)
 
 
 def time_after_jump(schedule: Schedule, planned: datetime, now: datetime) -> datetime:
-    """When a job is due once the clock shows ``now``: as ``planned`` within the slot it was planned in, else at once."""
-    return planned if planned == schedule.next(now) else now
+    """Return when a job is due after the clock has jumped to ``now``.
+
+    It is due as ``planned`` if the clock is still in the same slot, else at once.
+    """
+    if planned == schedule.next(now):
+        return planned
+    return now
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -102,9 +107,9 @@ class _Instance(Ticket):
 class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
-    ``most_runs`` as in `next_runs`; ``on_overlap`` gets slots at which a comparison was still at
-    work, ``on_due`` since when it may wait for a place. Call `begin_repeated` every second or so,
-    and after ``on_end``: it begins what fell due while at work.
+    ``most_runs`` is as in `next_runs`. ``on_overlap`` gets slots that fell due during a run,
+    ``on_due`` the time when a run began to wait for a place. Call `begin_repeated` every second,
+    and after ``on_end``: it starts jobs that fell due while they were at work.
     """
 
     def __init__(
@@ -116,12 +121,8 @@ class JobScheduler:
         on_due: Callable[[str, datetime], object],
         on_end: Callable[[], object],
     ) -> None:
-        self._clock, self._on_overlap, self._on_due, self._on_end = (
-            clock,
-            on_overlap,
-            on_due,
-            on_end,
-        )
+        self._clock = clock
+        self._on_overlap, self._on_due, self._on_end = on_overlap, on_due, on_end
         self._places = Places(most_runs, clock.monotonic)
         self._planning = threading.RLock()
         self._plans: dict[str, JobPlan] = {}
@@ -133,29 +134,30 @@ class JobScheduler:
         self._is_stopped = False
         self._submitted_s = clock.monotonic()
         self._asked_s: float | None = None
-        # One executor for all schedulers: it counts the instances at work, which outlive a restart.
+        # One executor for all schedulers, because it counts jobs at work, which survive a restart.
         self._executor = ThreadPerJob()
         self._scheduler = self._make_scheduler()
 
     def start(self) -> None:
-        """Begin to submit due jobs."""
+        """Start to submit due jobs."""
         self._scheduler.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Submit no more jobs, and wait at most so long for those at work."""
+        """Submit no more jobs, and wait for jobs at work for at most this time."""
         deadline = Deadline.after(timeout_s)
-        # In a thread, as it waits for APScheduler's, which may hang. Threads of jobs keep no
-        # process alive.
+        # In a thread, because the thread of APScheduler may hang.
+        shutdown = BackgroundCall(partial(_shut_down, self._scheduler), name="end-scheduler")
         with suppress(OverdueError):
-            BackgroundCall(partial(_shut_down, self._scheduler), name="end-scheduler").wait(
-                deadline
-            )
+            shutdown.wait(deadline)
         with self._ended:
             self._is_stopped = True
             self._ended.wait_for(lambda: not self._at_work, deadline.remaining_s)
 
     def follow(self, plans: Mapping[str, JobPlan]) -> None:
-        """Schedule these jobs and no others: runs are due at once, new housekeeping after its interval."""
+        """Schedule these jobs and no others.
+
+        Runs are due at once, new housekeeping after its interval.
+        """
         with self._planning:
             for name in self._plans.keys() - plans.keys():
                 self._due_s.pop(name, None)
@@ -167,14 +169,17 @@ class JobScheduler:
         self._places.look_again()
 
     def run_now(self, name: str) -> None:
-        """Let it be due at once, if it is planned; if it is at work, once it has ended."""
+        """Make a planned job due at once, or after its end if it is at work."""
         if name in self._due_s:
             self._due_s[name] = self._clock.monotonic()
-        # A job at work is begun again once it has ended: APScheduler reports that it was due.
+        # For a job at work APScheduler reports an overlap, and it starts again after its end.
         self._modify(name, next_run_time=self._clock.now())
 
     def follow_clock(self) -> None:
-        """Reschedule after the wall clock jumped: at once where it is another slot now, housekeeping after its interval."""
+        """Reschedule after a jump of the wall clock.
+
+        Runs are due at once if the clock is in another slot, housekeeping after its interval.
+        """
         with self._planning:
             for name, plan in self._plans.items():
                 if isinstance(plan.when, timedelta):
@@ -185,7 +190,7 @@ class JobScheduler:
                     self._modify(name, next_run_time=at)
 
     def begin_repeated(self) -> None:
-        """Begin again what fell due while it was at work and has ended since."""
+        """Start jobs again that fell due while they were at work, and have ended."""
         with self._ended:
             names = [name for name in self._repeated if name not in self._at_work]
             self._repeated.difference_update(names)
@@ -194,69 +199,67 @@ class JobScheduler:
 
     @property
     def waiting(self) -> int:
-        """How many runs wait for a place."""
+        """The number of runs that wait for a place."""
         return self._places.waiting
 
     def runs(self) -> tuple[ScheduledRun, ...]:
-        """When each run is due next, and for how long one has been under way."""
+        """Return when each run is due next, and how long a present one has taken."""
         now_s = self._clock.monotonic()
-        names = [name for name, plan in self._plans.items() if plan.is_run]
-        jobs = {name: self._scheduler.get_job(name) for name in names}
         with self._ended:
-            begun = {
-                name: each.begun_s
-                for name, each in self._at_work.items()
-                if each.begun_s is not None
-            }
-        ages = {name: now_s - begun_s for name, begun_s in begun.items()}
-        return tuple(
-            ScheduledRun(name=name, next_at=job and job.next_run_time, running_s=ages.get(name))
-            for name, job in jobs.items()
-        )
+            begun_s = {name: each.begun_s for name, each in self._at_work.items()}
+        runs = []
+        for name, plan in self._plans.items():
+            if plan.is_run:
+                job = self._scheduler.get_job(name)
+                start_s = begun_s.get(name)
+                running_s = None if start_s is None else now_s - start_s
+                next_at = job and job.next_run_time
+                runs.append(ScheduledRun(name=name, next_at=next_at, running_s=running_s))
+        return tuple(runs)
 
     def overdue(self) -> tuple[str, ...]:
-        """Names of the jobs that have been at work for longer than their limit."""
+        """Return the names of the jobs at work for longer than their limit."""
         now = self._clock.monotonic()
         with self._ended:
             return tuple(name for name, each in self._at_work.items() if each.is_overdue(now))
 
     def abandon(self, name: str) -> None:
-        """Abandon the overdue job of this name: its place is free, and another of its name may begin beside it."""
+        """Abandon the overdue job of this name. Its place is free, and the job may start again."""
         with self._ended:
             instance = self._at_work.get(name)
-            # It may have ended since it was found overdue, and another of its name may have begun.
+            # The overdue job may have ended meanwhile, and a new one of its name may have started.
             if instance is None or not instance.is_overdue(self._clock.monotonic()):
                 return
             del self._at_work[name]
             instance.is_abandoned = True
             self._abandoned[name] += 1
-        # APScheduler still counts the abandoned one: it may have one more until that ends.
+        # APScheduler counts the abandoned job until it ends, so allow one more.
         self._modify(name, max_instances=1 + self._abandoned[name])
         if instance.plan.is_run:
-            # Its thread may hang for ever; the place is free at once.
+            # The thread may hang forever, so free its place now.
             self._places.give_back(instance)
 
     def wake_up(self) -> None:
-        """Let APScheduler look at its clock, and waiting runs at their places."""
-        # It waits by a clock that may stand still while the machine sleeps.
+        """Let APScheduler check the time, and waiting runs their places."""
+        # It waits with a clock that may stop while the machine sleeps.
         self._scheduler.wakeup()
         self._places.look_again()
 
     def is_stuck(self) -> bool:
-        """Whether APScheduler submits nothing any more, although it was asked to.
+        """Return whether APScheduler has stopped to submit jobs.
 
-        To be called every second or so.
+        Call it every second.
         """
         now = self._clock.monotonic()
         if now - self._submitted_s < STUCK_S:
             self._asked_s = None
         elif self._asked_s is None:
-            # After a sleep it has submitted nothing for long, and nothing is wrong with it.
+            # After a sleep of the machine the long pause is normal, so give it more time.
             self._asked_s = now
         return self._asked_s is not None and now - self._asked_s >= STUCK_S
 
     def restart(self) -> None:
-        """Go on with a new scheduler, whatever the old one hangs on; jobs at work go on."""
+        """Replace a hung scheduler. Jobs at work continue."""
         old, self._scheduler = self._scheduler, self._make_scheduler()
         BackgroundCall(partial(_shut_down, old), name="end-scheduler")
         self._submitted_s, self._asked_s = self._clock.monotonic(), None
@@ -269,7 +272,7 @@ class JobScheduler:
         scheduler = BackgroundScheduler(
             timezone="UTC",
             executors={"default": self._executor},
-            # However late, the newest slot is run, and once for all that passed.
+            # Late jobs run too, once for all missed times.
             job_defaults={"coalesce": True, "misfire_grace_time": None},
         )
         scheduler.add_listener(self._note, _NOTED)
@@ -279,39 +282,36 @@ class JobScheduler:
         if isinstance(plan.when, timedelta):
             first = plan.when if plan.first is None else plan.first
             self._due_s.setdefault(name, self._clock.monotonic() + first.total_seconds())
-            trigger, at = (
-                HousekeepingTrigger(seconds=plan.when.total_seconds(), timezone=UTC),
-                self._next_by_steady_clock(name),
-            )
+            trigger = HousekeepingTrigger(seconds=plan.when.total_seconds(), timezone=UTC)
+            at = self._next_by_steady_clock(name)
         else:
-            trigger, at = SlotTrigger(plan.when), self._clock.now()
-        instances = 1 + self._abandoned[name]
+            trigger = SlotTrigger(plan.when)
+            at = self._clock.now()
         self._scheduler.add_job(
             self._perform,
             trigger,
             args=(name,),
             id=name,
             next_run_time=at,
-            max_instances=instances,
+            max_instances=1 + self._abandoned[name],
             replace_existing=True,
         )
 
     def _next_by_steady_clock(self, name: str) -> datetime:
-        return self._clock.now() + timedelta(
-            seconds=max(self._due_s[name] - self._clock.monotonic(), 0.0)
-        )
+        rest_s = max(self._due_s[name] - self._clock.monotonic(), 0.0)
+        return self._clock.now() + timedelta(seconds=rest_s)
 
     def _is_due_by_steady_clock(self, name: str, plan: JobPlan) -> bool:
         if not isinstance(plan.when, timedelta):
             return True
         now_s = self._clock.monotonic()
         if now_s < self._due_s.get(name, now_s) - _CLOCKS_DIFFER_S:
-            # Only a wall clock that jumped has it due.
+            # It is due only because the wall clock jumped.
             return False
         self._due_s[name] = now_s + plan.when.total_seconds()
         return True
 
-    def _modify(self, name: str, **changes: Any) -> None:  # noqa: ANN401 - as APScheduler has them
+    def _modify(self, name: str, **changes: Any) -> None:  # noqa: ANN401 - see APScheduler
         with suppress(JobLookupError):
             self._scheduler.modify_job(name, **changes)
 
@@ -319,8 +319,8 @@ class JobScheduler:
         if event.code == events.EVENT_JOB_ERROR and not self._is_stopped:
             log.error("job failed", job=event.job_id, exc_info=event.exception)
         if event.code in {events.EVENT_JOB_EXECUTED, events.EVENT_JOB_ERROR}:
-            # Not begun from here: a short job ends while APScheduler, under its locks, is still
-            # setting its next time.
+            # Do not start jobs here: a short job ends while APScheduler has its locks, and sets the
+            # next time of the job.
             self._on_end()
         else:
             self._submitted_s = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""Slots in the daemon: which is run next, how many were skipped before it, and by the clocks whether runs still succeed."""
+"""Slots in the daemon: the next slot of a comparison, skipped slots, and stale comparisons."""
 
 import threading
 from collections import Counter
@@ -20,16 +20,16 @@ from monitor.service.clock import SKEW, JumpFinder
 from monitor.service.logs import errors_logged
 from monitor.service.runner import Runner, Watched
 
-_COUNTED = 10_000
+_MOST_COUNTED = 10_000
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotChoice:
-    """The slot to run.
+    """The slot to run, and the number of slots ``skipped`` before it, by reason.
 
-    With ``is_rerun`` it is measured anew if it was run before. ``skipped`` before it, by reason.
+    With ``is_rerun`` the slot is measured again if it was run before.
     """
 
     slot: datetime
@@ -41,22 +41,22 @@ class SlotChoice:
 class SlotChooser:
     """Chooses slots by comparison.
 
-    Those that were run while a clock was ahead of this one are run again, each once.
+    Slots that were run while a clock was ahead of this one are run again once.
     """
 
     runner: Runner
-    ahead: dict[str, datetime] = field(
-        default_factory=dict
-    )  # the newest slot stored when the clock was found to be behind
-    repeated: dict[str, datetime] = field(default_factory=dict)  # the last one that was run again
-    overlapped: dict[str, set[datetime]] = field(
-        default_factory=dict
-    )  # what fell due while it was at work
-    due: dict[str, datetime] = field(default_factory=dict)  # since when it waited for a place
+    # All by comparison. The newest slot stored before this clock was found to be behind.
+    ahead: dict[str, datetime] = field(default_factory=dict)
+    # The last slot that was run again.
+    repeated: dict[str, datetime] = field(default_factory=dict)
+    # The slots that fell due during a run.
+    overlapped: dict[str, set[datetime]] = field(default_factory=dict)
+    # When the comparison began to wait for a place.
+    due: dict[str, datetime] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def choose(self, watched: Watched) -> SlotChoice:
-        """The comparison's newest slot; DatabaseError when the store cannot be read."""
+        """Return the newest slot of the comparison. DatabaseError if the store cannot be read."""
         name, now = watched.comparison.name, self.runner.clock.now()
         slot = watched.schedule.latest(now)
         newest = self.runner.patiently(
@@ -64,47 +64,48 @@ class SlotChooser:
         )
         last = newest[0].slot if newest else None
         if last is not None and last > now + SKEW:
-            # This clock is behind the one that stored the newest slot: it was set back, or that one
-            # ran ahead.
+            # This clock is behind the clock that stored the newest slot.
             self.ahead[name] = last
         is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
-        return SlotChoice(
-            slot=slot, is_rerun=is_rerun, skipped=self._count(watched, _passed(watched, last, slot))
-        )
+        skipped = self._count(watched, _slots_between(watched, last, slot))
+        return SlotChoice(slot=slot, is_rerun=is_rerun, skipped=skipped)
 
     def note_overlap(self, name: str, slots: Iterable[datetime]) -> None:
-        """Note slots at which the comparison was still at work."""
+        """Note slots that fell due during a run of the comparison."""
         with self._lock:
             self.overlapped.setdefault(name, set()).update(slots)
 
     def note_due(self, name: str, since: datetime) -> None:
-        """Note that the comparison wants to run, and may have to wait for a place."""
+        """Note when the comparison began to wait for a place."""
         with self._lock:
             self.due[name] = since
 
     def _count(self, watched: Watched, passed: Sequence[datetime]) -> Mapping[str, int]:
         name = watched.comparison.name
-        # Overlaps that are noted from now on belong to the run that is about to begin, and are
-        # counted before the next.
+        # Later overlaps belong to the run that begins now. The next run counts them.
         with self._lock:
-            overlapped, due = self.overlapped.pop(name, set()), self.due.pop(name, None)
-        # It waited for the slot in which it fell due, and for all that passed since.
-        first = watched.schedule.latest(due) if due else None
-        return Counter(
-            "overlap"
-            if slot in overlapped
-            else "busy"
-            if first is not None and slot >= first
-            else "missed"
-            for slot in passed
-        )
+            overlapped = self.overlapped.pop(name, set())
+            due = self.due.pop(name, None)
+        # While it waited it missed the slot in which it fell due, and all slots since.
+        first_busy = None if due is None else watched.schedule.latest(due)
+        reasons = []
+        for slot in passed:
+            if slot in overlapped:
+                reasons.append("overlap")
+            elif first_busy is not None and slot >= first_busy:
+                reasons.append("busy")
+            else:
+                reasons.append("missed")
+        return Counter(reasons)
 
     def _rewind(self, name: str, slot: datetime) -> bool:
-        """False when way was made for the slot already."""
+        """Let the slot change alert states that were judged in later slots.
+
+        False if that was done already.
+        """
         if self.repeated.get(name) == slot:
             return False
-        # Else neither runs nor alerts of the wrong clock's slots would let those of the right one
-        # through.
+        # Runs and alerts of future slots would block those of present slots.
         log.warning(
             "clock was set back: slots that were run before are run again",
             comparison=name,
@@ -116,22 +117,27 @@ class SlotChooser:
         return True
 
 
-def _passed(watched: Watched, last: datetime | None, slot: datetime) -> list[datetime]:
+def _slots_between(watched: Watched, last: datetime | None, slot: datetime) -> list[datetime]:
     if last is None:
         return []
-    # Of a very long absence the latest ones alone are counted.
-    is_long = (slot - last) / watched.schedule.interval > _COUNTED
-    start = slot - _COUNTED * watched.schedule.interval if is_long else last
-    return [each for each in watched.schedule.between(start, slot) if last < each < slot]
+    schedule = watched.schedule
+    start = last
+    # After a very long absence only the latest slots are counted.
+    if (slot - last) / schedule.interval > _MOST_COUNTED:
+        start = slot - _MOST_COUNTED * schedule.interval
+    return [each for each in schedule.between(start, slot) if last < each < slot]
 
 
 PAUSE_S = 60.0
-"""A longer time between two looks means that this process was stopped, or that another daemon led."""
+"""After a longer time between looks this process was stopped, or another daemon was the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshnessWatch:
-    """One comparison: since when, by both clocks, it is watched without a break, and the newest slot known to be ok then."""
+    """The time over which one comparison is watched without a break.
+
+    ``last_ok`` is the newest ok slot at its start.
+    """
 
     start: datetime
     start_s: float
@@ -140,16 +146,15 @@ class FreshnessWatch:
 
 @dataclass(slots=True, kw_only=True)
 class StalenessMonitor:
-    """Judges every few seconds whether runs still succeed.
+    """Checks every few seconds whether runs still succeed.
 
-    It remembers since when time has passed evenly.
+    It remembers since when the clocks advance evenly.
     """
 
     alerts: AlertStore
     clock: Clock
-    away_s_since: Callable[[datetime], float] = lambda _: (
-        0.0
-    )  # how long the database was away since then
+    # How many seconds the database was away since an instant.
+    away_s_since: Callable[[datetime], float] = lambda _: 0.0
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
@@ -157,12 +162,12 @@ class StalenessMonitor:
     def look(
         self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]
     ) -> list[str]:
-        """Judge each by its newest run, store and name what changed.
+        """Judge each comparison by its newest run, store changes, and return changed names.
 
-        From the leader's one thread, at least every PAUSE_S.
+        Called by one thread of the leader, at least every PAUSE_S.
         """
         now, now_s = self.clock.now(), self.clock.monotonic()
-        # A jump means a clock that was set, or a suspended machine.
+        # A jump means that a clock was set or the machine was suspended.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
             self.watches.clear()
         self.looked_s = now_s
@@ -177,28 +182,29 @@ class StalenessMonitor:
 
     def _look(
         self,
-        each: Watched,
+        watched: Watched,
         newest: LatestRun | None,
         moment: tuple[datetime, float],
         receivers: tuple[str, ...],
     ) -> bool:
-        name, (now, now_s) = each.comparison.name, moment
+        name = watched.comparison.name
+        now, now_s = moment
         last_ok = None if newest is None else newest.last_ok_slot
         watch = self.watches.get(name)
         if watch is None or watch.last_ok != last_ok:
             watch = self.watches[name] = FreshnessWatch(start=now, start_s=now_s, last_ok=last_ok)
-        wait = measure_wait(each, watch, now_s)
+        wait = measure_wait(watched, watch, now_s)
         if not wait.is_over(now):
             return False
-        wait = replace(wait, cause=self._find_cause(each, wait.since, newest))
+        wait = replace(wait, cause=self._find_cause(watched, wait.since, newest))
         before = self.alerts.states(name)
         installation = self.alerts.installation(create=True)
         states, transitions = judge_stale(
-            each.comparison, before, wait, now, installation=installation
+            watched.comparison, before, wait, now, installation=installation
         )
         if transitions:
             states, transitions = assign_incidents(
-                states, transitions, before, each.comparison.judging
+                states, transitions, before, watched.comparison.judging
             )
             self.alerts.store_states(states, transitions, receivers=receivers)
         for change in transitions:
@@ -211,33 +217,32 @@ class StalenessMonitor:
             )
         return bool(transitions)
 
-    def _find_cause(self, each: Watched, since: datetime, newest: LatestRun | None) -> RootCause:
-        """An outage of the database that lasted an interval, and why the newest run since then failed."""
+    def _find_cause(self, watched: Watched, since: datetime, newest: LatestRun | None) -> RootCause:
+        """Return how long the database was away, if for an interval, and the last failure."""
         away_s = self.away_s_since(since)
-        interval_s = each.schedule.interval.total_seconds()
-        has_failed = (
-            newest is not None and newest.run.slot > since and newest.run.status is not RunStatus.OK
-        )
-        reason = newest.run.reason if newest is not None and has_failed else None
+        if away_s < watched.schedule.interval.total_seconds():
+            away_s = 0.0
+        failure = None
+        if newest is not None and newest.run.slot > since and newest.run.status is not RunStatus.OK:
+            failure = newest.run.reason
         return RootCause(
-            database_away_s=away_s if away_s >= interval_s else 0.0,
-            run_failure=None if reason is None else shorten_reason(reason),
+            database_away_s=away_s,
+            run_failure=None if failure is None else shorten_reason(failure),
         )
 
 
-def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic: float) -> Staleness:
-    """How long no run has succeeded, in slots of the schedule, each with the time that its run may take."""
+def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic_s: float) -> Staleness:
+    """Return how long no run has succeeded, and when the comparison counts as stale."""
     schedule, deadline = watched.schedule, watched.comparison.measuring.deadline
     since = due = watch.last_ok or watch.start
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
-    # By the steady clock another run must have been due, so that a clock set forward makes nothing
-    # stale.
+    # By the steady clock a run must have been due, so that a clock set forward makes nothing stale.
     needed: timedelta = schedule.next(watch.start) + deadline - watch.start
     return Staleness(
         since=since,
         has_succeeded=watch.last_ok is not None,
         overdue_at=due + deadline,
-        seen_s=monotonic - watch.start_s,
+        seen_s=monotonic_s - watch.start_s,
         needed_s=needed.total_seconds(),
     )

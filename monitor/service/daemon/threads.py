@@ -1,4 +1,4 @@
-"""The daemon's threads: one that repeats a step, one a job for APScheduler, places for runs, and the memory that all share."""
+"""The threads of the daemon: loops, jobs, and places for runs."""
 
 import ctypes
 import threading
@@ -21,16 +21,20 @@ _HEAPS = 2
 
 
 def share_heaps() -> None:
-    """Have the threads of this process, which it has not started yet, take memory from two heaps in place of eight a core.
+    """Let the threads of this process share two memory heaps. Call it before they start.
 
-    Each heap keeps what lies between pieces in use: a daemon grew by 50 MB an hour without holding more.
+    The default is eight heaps for each core. Each keeps the memory between pieces in use, and a
+    daemon grew by 50 MB an hour.
     """
     with suppress(OSError, AttributeError):  # other C libraries than glibc
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
 
 
 class LoopThread:
-    """Calls ``step``, which returns the seconds to rest, again and again, and ``again_s`` after an error, which is logged."""
+    """Calls ``step`` again and again. It returns the seconds to rest.
+
+    After an error, which is logged, the thread rests for ``again_s`` seconds.
+    """
 
     def __init__(self, name: str, step: Callable[[], float], *, again_s: float) -> None:
         self._name, self._step, self._again_s = name, step, again_s
@@ -38,7 +42,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
         self._thread.start()
 
@@ -52,7 +56,7 @@ class LoopThread:
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask, and wait at most so long for the end."""
+        """Ask the thread to stop, and wait for the end for at most this time."""
         self.ask_to_stop()
         if self._thread is not None:
             self._thread.join(max(timeout_s, 0.0))
@@ -64,14 +68,14 @@ class LoopThread:
 
     @property
     def must_stop(self) -> bool:
-        """Whether it was asked to stop; for steps that take long."""
+        """Whether the thread was asked to stop, for long steps."""
         return self._stop.is_set()
 
     def _loop(self) -> None:
         while not self._stop.is_set():
             try:
                 rest_s = self._step()
-            except Exception:  # a defect must not end what the daemon lives by
+            except Exception:  # a defect must not end the thread
                 log.exception("loop failed; it goes on", loop=self._name, again_in_s=self._again_s)
                 rest_s = self._again_s
             self._wake.wait(rest_s)
@@ -79,10 +83,10 @@ class LoopThread:
 
 
 class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no types
-    """APScheduler's executor that does a job at once, in a daemon thread of the job's own."""
+    """An executor of APScheduler that starts each job at once in a new daemon thread."""
 
-    # Threads of the standard library's pools are joined when the process ends, so one hung pull
-    # would keep a stopped daemon alive until its deadline.
+    # The process waits for threads of standard pools at its end, so one hung pull would keep a
+    # stopped daemon alive.
     def _do_submit_job(self, *job: Any) -> None:  # noqa: ANN401 - as its base has it
         threading.Thread(
             target=partial(super()._do_submit_job, *job), name="job", daemon=True
@@ -90,43 +94,57 @@ class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no
 
 
 def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
-    """Whether the run, a comparison's newest, ran into its deadline: then the next one is expected to hang likewise."""
+    """Return whether the newest run of a comparison reached its deadline.
+
+    The next run is then expected to hang too.
+    """
     return run.finished_at is not None and run.finished_at - run.started_at >= deadline
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
-    """A job at work, or a run that wants a place."""
+    """A job at work, or a run that waits for a place."""
 
     name: str
-    slow_after_s: float  # so long at work it is slow
-    is_suspect: bool = False  # its comparison's last run took its whole deadline
+    slow_after_s: float  # after this time at work it is slow
+    is_suspect: bool = False  # the last run of its comparison reached the deadline
     begun_s: float | None = None  # by the steady clock, None for a run that waits
     admitted: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def is_slow(self, now_s: float) -> bool:
-        """Whether it holds its place for so long that it gives way to others."""
+        """Return whether it has its place for so long that others may begin."""
         return self.begun_s is not None and now_s - self.begun_s >= self.slow_after_s
 
 
 def next_runs(
-    queue: Sequence[Ticket], held: Iterable[Ticket], most: int, now_s: float
+    queue: Sequence[Ticket], at_work: Iterable[Ticket], most: int, now_s: float
 ) -> list[Ticket]:
-    """Those of the queue, longest waiting first, that may begin now beside those that ``held`` places.
+    """Return the runs of the queue that may begin now, longest waiting first.
 
-    ``most`` at once, not counting what is slow, nor suspects, which have a quarter as many places, at least one: a comparison
-    that hung is never in the way of others, and one that begins to hang not for long.
+    ``at_work`` are the runs that have places. ``most`` healthy runs may be at work at once, not
+    counting slow ones. Suspects have a quarter as many places, at least one, so a comparison that
+    hangs does not delay others for long.
     """
-    held = list(held)
-    free = most - sum(not each.is_suspect and not each.is_slow(now_s) for each in held)
-    free_of_suspects = max(1, most // 4) - sum(each.is_suspect for each in held)
-    healthy = [each for each in queue if not each.is_suspect][: max(0, free)]
-    suspects = [each for each in queue if each.is_suspect][: max(0, free_of_suspects)]
-    return [each for each in queue if each in healthy or each in suspects]
+    free = most
+    free_of_suspects = max(1, most // 4)
+    for run in at_work:
+        if run.is_suspect:
+            free_of_suspects -= 1
+        elif not run.is_slow(now_s):
+            free -= 1
+    beginning = []
+    for run in queue:
+        if run.is_suspect and free_of_suspects > 0:
+            free_of_suspects -= 1
+            beginning.append(run)
+        elif not run.is_suspect and free > 0:
+            free -= 1
+            beginning.append(run)
+    return beginning
 
 
 class Places:
-    """Hands places to runs as `next_runs` decides, with at most ``most()`` for healthy ones.
+    """Gives places to runs as `next_runs` decides, at most ``most()`` to healthy runs.
 
     Safe to share between threads.
     """
@@ -135,7 +153,7 @@ class Places:
         self._most, self._monotonic = most, monotonic
         self._lock = threading.Lock()
         self._queue: list[Ticket] = []
-        self._held: list[Ticket] = []
+        self._at_work: list[Ticket] = []
 
     def take(self, ticket: Ticket) -> None:
         """Wait for a place."""
@@ -147,25 +165,25 @@ class Places:
     def give_back(self, ticket: Ticket) -> None:
         """Free its place."""
         with self._lock:
-            self._held.remove(ticket)
+            self._at_work.remove(ticket)
         self.look_again()
 
     def look_again(self) -> None:
-        """Let all begin that may by now.
+        """Start all runs that may begin now.
 
-        To be called also every second or so, as what is at work becomes slow.
+        Call it every second, because runs at work become slow.
         """
         with self._lock:
             now_s = self._monotonic()
-            for ticket in (
-                next_runs(self._queue, self._held, self._most(), now_s) if self._queue else ()
-            ):
+            if not self._queue:
+                return
+            for ticket in next_runs(self._queue, self._at_work, self._most(), now_s):
                 ticket.begun_s = now_s
                 self._queue.remove(ticket)
-                self._held.append(ticket)
+                self._at_work.append(ticket)
                 ticket.admitted.set()
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """The number of runs that wait for a place."""
         return len(self._queue)

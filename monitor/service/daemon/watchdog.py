@@ -1,4 +1,4 @@
-"""The watchdog: looks twice a second at clocks and jobs by the steady clock, and restarts what hangs."""
+"""The watchdog: checks clocks and jobs twice a second, and restarts what hangs."""
 
 import threading
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from monitor.service.runner import Runner
 
 LOOK_S = 0.5
 SILENT_S = 30.0
-"""Without a complete look for so long the process ought to be restarted: nothing inside is left to do it."""
+"""After this time without a complete look the process must be restarted from outside."""
 MARKING_S = 30.0
-"""How long the database has to mark a run as abandoned."""
+"""The time limit for marking a run as abandoned in the database."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,16 +30,15 @@ log = structlog.get_logger(__name__)
 class Watchdog:
     """Looks at clocks and jobs in its ``loop``.
 
-    A look never waits: what may take time happens in a thread of its own.
+    A look never waits. Slow steps run in their own threads.
     """
 
     jobs: JobScheduler
     publisher: PrometheusPublisher
     database: OutageMonitor
     runner: Runner
-    renew_sources: Callable[
-        [str], None
-    ]  # reopens a comparison's sources, as the hung run holds the old ones
+    # Reopens the sources of a comparison, because the hung run uses the old ones.
+    renew_sources: Callable[[str], None]
     renew_store: Callable[[], None]  # drops connections that may hang
     _jumps: JumpFinder = field(default_factory=JumpFinder)
     _rescued: set[str] = field(default_factory=set)
@@ -52,15 +51,15 @@ class Watchdog:
 
     @property
     def is_looking(self) -> bool:
-        """Whether the last good look was less than SILENT_S ago."""
+        """Whether the last complete look was less than SILENT_S ago."""
         return self.runner.clock.monotonic() - self._looked_s < SILENT_S
 
     def look(self) -> float:
         """Reschedule after a jump of the wall clock, and restart what hangs.
 
-        Seconds until the next look.
+        Returns the seconds until the next look.
         """
-        # First, as a scheduler that hangs may hold locks that everything below waits for.
+        # First, because a hung scheduler may have locks that the rest needs.
         if self.jobs.is_stuck():
             log.error("scheduler hung; restarted")
             self.publisher.count("watchdog_restarts_total", "scheduler")
@@ -90,7 +89,7 @@ class Watchdog:
         except Exception:
             log.exception("hung job not restarted in order", job=name)
         finally:
-            # Last: another of its name that began before would be taken for the hung one.
+            # Last: a new job of this name would be mistaken for the hung one.
             self.jobs.abandon(name)
             self._rescued.discard(name)
             self.jobs.run_now(name)
@@ -98,7 +97,7 @@ class Watchdog:
     def _rescue_housekeeping(self, name: str) -> None:
         log.error("housekeeping hung; restarted", job=name)
         self.publisher.count("watchdog_restarts_total", "housekeeping")
-        if not name.startswith("-notify-"):  # those ask no database
+        if not name.startswith("-notify-"):  # these jobs do not use the database
             self.database.failed(
                 DatabaseError(
                     "the database does not answer", permanent=False, trouble=DatabaseTrouble.HUNG
@@ -108,12 +107,11 @@ class Watchdog:
     def _rescue_run(self, name: str) -> None:
         log.error("run hung; abandoned and restarted", comparison=name)
         self.publisher.count("watchdog_restarts_total", "run")
-        # The slot first: the hung run can store nothing when it comes back.
-        for claim in [
-            claim for claim in list(self.runner.claims.values()) if claim.comparison == name
-        ]:
-            self._abandon(claim)
-            self.runner.claims.pop(claim.run_id, None)
+        # The slot first, so that the hung run can store nothing if it continues.
+        for claim in list(self.runner.claims.values()):
+            if claim.comparison == name:
+                self._abandon(claim)
+                self.runner.claims.pop(claim.run_id, None)
         self.renew_sources(name)
 
     def _abandon(self, claim: Claim) -> None:
@@ -128,7 +126,7 @@ class Watchdog:
                 self.publisher.count("runs_total", claim.comparison, RunStatus.ABANDONED)
         except (DatabaseError, OverdueError) as error:
             log.warning(
-                "hung run not marked; its claim runs out by itself",
+                "hung run not marked; its claim expires",
                 comparison=claim.comparison,
                 reason=str(error),
             )

@@ -1,4 +1,7 @@
-"""The gate itself: from stored runs to a certificate of all that the answer rests on, the same for the same data."""
+"""The decision of the gate: from stored runs to a certificate.
+
+The certificate contains everything that the answer depends on. It is the same for the same data.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -39,13 +42,14 @@ from monitor.settings.configuration import Settings
 from monitor.sources import open_users
 
 _NAMED = 5
-_KEPT_S, _MOST_KEPT = 600, 32
+_CACHED_S = 600
+_MOST_CACHED = 32
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """A run that was judged: its users drawn at random over all segments, and those of them without a score."""
+    """A judged run: its randomly drawn users over all segments, and how many have no score."""
 
     run_id: int
     slot: datetime
@@ -55,7 +59,10 @@ class JudgedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A question, what was judged, and the verdict; ``looks``: runs of a census so far, else 1."""
+    """A question, what was judged, and the verdict.
+
+    ``looks`` is the number of runs of a census so far, else 1.
+    """
 
     question: Question
     runs: tuple[JudgedRun, ...]
@@ -67,28 +74,29 @@ class Certificate:
     words: str
     version: str
     at: datetime
-    course: Mapping[datetime, tuple[GateResult, ...]] = field(
-        default_factory=dict
-    )  # ``segments`` as of some slots
+    # ``segments`` as of some slots.
+    course: Mapping[datetime, tuple[GateResult, ...]] = field(default_factory=dict)
 
     @property
     def level(self) -> float:
-        """The part of alpha that this look may take on each side."""
+        """The part of alpha that this look uses on each side."""
         return self.question.alpha * alpha_share(self.question, self.looks)
 
 
 def alpha_share(question: Question, looks: int) -> float:
-    """1 for a sample, whose looks share one alpha.
+    """Return the share of alpha for this look.
 
-    1 / (t (t + 1)) for the t-th look at a census, which sum to 1.
+    It is 1 for a sample. For look t at a census it is 1 / (t (t + 1)), which sums to 1.
     """
-    return 1.0 / (looks * (looks + 1)) if question.is_census else 1.0
+    if not question.is_census:
+        return 1.0
+    return 1.0 / (looks * (looks + 1))
 
 
 def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateReason]:
-    """``breach`` where any segment is beyond the margin, ``safe`` where all are below it.
+    """Return ``breach`` if any segment is above the margin, ``safe`` if all are below it.
 
-    Without segments nothing is known.
+    Otherwise, and without segments, the verdict is inconclusive.
     """
     if not segments:
         return GateVerdict.INCONCLUSIVE, GateReason.NO_DATA
@@ -97,283 +105,284 @@ def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateRe
         return GateVerdict.BREACH, GateReason.DECIDED
     if verdicts == {GateVerdict.SAFE}:
         return GateVerdict.SAFE, GateReason.DECIDED
-    reasons = {each.reason for each in segments}
-    return (
-        GateVerdict.INCONCLUSIVE,
-        GateReason.NO_DATA if GateReason.NO_DATA in reasons else GateReason.TOO_FEW,
-    )
+    if any(each.reason is GateReason.NO_DATA for each in segments):
+        return GateVerdict.INCONCLUSIVE, GateReason.NO_DATA
+    return GateVerdict.INCONCLUSIVE, GateReason.TOO_FEW
 
 
 def explain_verdict(
     question: Question, verdict: GateVerdict, segments: Sequence[GateResult]
 ) -> str:
-    """Why this verdict, with the figures of the segments that led to it."""
+    """Write the reason for this verdict, with the figures of the segments that decided it."""
     if verdict is GateVerdict.INCONCLUSIVE:
-        worst = next((each for each in segments if each.reason is GateReason.NO_DATA), None)
-        open_one = worst or next(
-            each for each in segments if each.verdict is GateVerdict.INCONCLUSIVE
-        )
-        return _open(question.margin, open_one)
-    named = [each for each in segments if each.verdict is verdict]
-    panel = (
-        f"; {question.census}: this is about them"
-        if question.is_census and question.comparison.measuring.sample
-        else ""
-    )
-    texts = "; ".join(_decided(question.margin, each) for each in named[:_NAMED])
-    return (
-        texts
-        + (f"; and {len(named) - _NAMED} more segments" if len(named) > _NAMED else "")
-        + panel
-    )
+        undecided = [each for each in segments if each.reason is GateReason.NO_DATA]
+        if not undecided:
+            undecided = [each for each in segments if each.verdict is verdict]
+        return _explain_undecided(question.margin, undecided[0])
+    decisive = [each for each in segments if each.verdict is verdict]
+    parts = [_explain_decided(question.margin, each) for each in decisive[:_NAMED]]
+    if len(decisive) > _NAMED:
+        parts.append(f"and {len(decisive) - _NAMED} more segments")
+    if question.is_census and question.comparison.measuring.sample:
+        parts.append(f"{question.census}: this is about them")
+    return "; ".join(parts)
 
 
 def explain_no_runs(
     question: Question, left_out: Mapping[LeftOut, int], trouble: str | None
 ) -> str:
-    """Why there was no run to judge; ``trouble``: why the newest bad run was bad."""
+    """Write why there was no run to judge. ``trouble`` says why the newest bad run was bad."""
     since = f" since {format_instant(question.since)}" if question.since else ""
+    failure = f"no run of {question.comparison.name}{since} can be judged"
+    if not left_out:
+        return f"{failure}: none is stored yet"
     reasons = ", ".join(f"{count:,} {LEFT_OUT_TEXTS[reason]}" for reason, count in left_out.items())
     newest = f" (the newest: {trouble})" if trouble else ""
-    return f"no run of {question.comparison.name}{since} can be judged" + (
-        f": {reasons}{newest}" if reasons else ": none is stored yet"
+    return f"{failure}: {reasons}{newest}"
+
+
+def _explain_decided(margin: float, result: GateResult) -> str:
+    side, bound = "above", f"at least {result.low:.4g}"
+    if result.verdict is GateVerdict.SAFE:
+        side, bound = "below", f"at most {result.high:.4g}"
+    return (
+        f"{_prefix(result)}the mean excess is {side} {margin:g}: {bound} over "
+        f"{result.users:,} users"
     )
 
 
-def _decided(margin: float, each: GateResult) -> str:
-    if each.verdict is GateVerdict.SAFE:
+def _explain_undecided(margin: float, result: GateResult) -> str:
+    prefix = _prefix(result)
+    if not result.users:
+        return f"{prefix}no user was drawn"
+    if result.users == result.missing:
+        return f"{prefix}none of {result.users:,} users drawn has a score"
+    if result.reason is GateReason.NO_DATA:
         return (
-            f"{_prefix(each)}the mean excess is below {margin:g}: at most {each.high:.4g} "
-            f"over {each.users:,} users"
+            f"{prefix}{result.missing:,} of {result.users:,} users have no score, which decides: "
+            f"the mean excess is {result.mean_best:.4g} if theirs is the best and "
+            f"{result.mean_worst:.4g} if it is the worst, with a margin of {margin:g}"
         )
     return (
-        f"{_prefix(each)}the mean excess is above {margin:g}: at least {each.low:.4g} over "
-        f"{each.users:,} users"
+        f"{prefix}{result.users:,} users do not decide: the mean excess is between "
+        f"{result.low:.4g} and {result.high:.4g}, and so is {margin:g}; more runs will decide"
     )
 
 
-def _open(margin: float, each: GateResult) -> str:
-    if each.users == each.missing:
-        asked = (
-            f"none of {each.users:,} users drawn has a score" if each.users else "no user was drawn"
-        )
-        return f"{_prefix(each)}{asked}"
-    if each.reason is GateReason.NO_DATA:
-        return (
-            f"{_prefix(each)}{each.missing:,} of {each.users:,} users have no score, and that "
-            f"decides: the mean excess is {each.mean_best:.4g} with the best for them and "
-            f"{each.mean_worst:.4g} with the worst, against {margin:g}"
-        )
-    return (
-        f"{_prefix(each)}{each.users:,} users leave both open: the mean excess lies between "
-        f"{each.low:.4g} and {each.high:.4g}, and {margin:g} between these; more runs will decide"
-    )
-
-
-def _prefix(each: GateResult) -> str:
-    return "" if each.segment == "all" else f"{each.segment}: "
+def _prefix(result: GateResult) -> str:
+    if result.segment == ALL:
+        return ""
+    return f"{result.segment}: "
 
 
 def decide(
     history: History, settings: Settings, question: Question, clock: Clock, *, most_looks: int = 0
 ) -> Certificate:
-    """Answer the question by what is stored now, see `judge_stored`.
+    """Answer the question from the stored runs, see `judge_stored`.
 
-    The source of users is asked for segments.
+    Asks the source of users for segments if the question needs them.
     """
-    judge = partial(judge_stored, history, question, clock, most_looks=most_looks)
-    if not question.needs_panel:
-        return judge()
-    options = next(each for each in settings.comparisons if each.name == question.comparison.name)
-    users = open_users(options.users, options.baseline)
-    return judge(lambda slot: users.users(slot, tuple(options.users.segments)))
+    users_at = None
+    if question.needs_panel:
+        names = [each.name for each in settings.comparisons]
+        options = settings.comparisons[names.index(question.comparison.name)]
+        source = open_users(options.users, options.baseline)
+        users_at = partial(source.users, dimensions=tuple(options.users.segments))
+    return judge_stored(history, question, clock, users_at, most_looks=most_looks)
 
 
 def judge_stored(
     history: History,
     question: Question,
     clock: Clock,
-    users: UsersAt | None = None,
+    users_at: UsersAt | None = None,
     *,
     most_looks: int = 0,
 ) -> Certificate:
-    """The certificate. InputError for a segment that no run has, and for scores out of their range.
+    """Judge the stored runs, and return the certificate.
 
-    ``users`` give the segments of runs whose lists were not kept, if it `needs_panel`;
-    ``most_looks`` are shown of its course.
+    ``users_at`` gives segments for runs without stored lists, if the question `needs_panel`. The
+    course of the certificate has at most ``most_looks`` looks. InputError for a segment that no run
+    has, and for scores out of range.
     """
     selected = select_runs(history, question)
-    sampled, left_out = _sample(selected, history, question, users)
-    # Runs of a census, and those of a fixed sample, ask the same users: each is another look at
-    # them.
-    looks = max(len(selected.runs), 1) if question.is_census else 1
-    names = (
-        _wanted(question, list(dict.fromkeys(name for run in sampled for name in run.segments)))
-        if sampled
-        else []
-    )
-    segments = _judge(question, sampled, names, looks)
-    ends = (
-        {-(-len(sampled) * step // most_looks) for step in range(1, most_looks + 1)}
-        if sampled
-        else ()
-    )
+    sampled, left_out = _sample(selected, history, question, users_at)
+    looks = 1
+    if question.is_census:
+        # All runs of a census, or of a fixed sample, ask the same users: each is one more look.
+        looks = max(len(selected.runs), 1)
+    segments: tuple[GateResult, ...] = ()
+    course = {}
+    if sampled:
+        names = _segment_names(question, sampled)
+        segments = _judge(question, sampled, names, looks)
+        ends = {-(-len(sampled) * step // most_looks) for step in range(1, most_looks + 1)}
+        for end in sorted(ends):
+            course[sampled[end - 1].run.slot] = _judge(question, sampled[:end], names, looks)
     verdict, reason = overall_verdict(segments)
+    if segments:
+        words = explain_verdict(question, verdict, segments)
+    else:
+        words = explain_no_runs(question, left_out, selected.trouble)
     return Certificate(
         question=question,
-        runs=tuple(map(_run, sampled)),
+        runs=tuple(map(_judged_run, sampled)),
         left_out=left_out,
         looks=looks,
         segments=segments,
         verdict=verdict,
         reason=reason,
-        words=explain_verdict(question, verdict, segments)
-        if segments
-        else explain_no_runs(question, left_out, selected.trouble),
+        words=words,
         version=__version__,
         at=clock.now(),
-        course={
-            sampled[end - 1].run.slot: _judge(question, sampled[:end], names, looks)
-            for end in sorted(ends)
-        },
+        course=course,
     )
 
 
 def _sample(
-    selected: RunSelection, history: History, question: Question, users: UsersAt | None
+    selected: RunSelection, history: History, question: Question, users_at: UsersAt | None
 ) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
-    found: list[SampledRun] = []
-    without = 0
+    sampled: list[SampledRun] = []
+    unscored = 0
     for run in reversed(selected.runs):
-        if (sampled := read_run(run, history, question, users)) is None:
-            without += 1
+        sample = read_run(run, history, question, users_at)
+        if sample is None:
+            unscored += 1
             continue
-        found.append(sampled)
-        if question.is_census:  # the older ones asked the same users: they add nothing
+        sampled.append(sample)
+        if question.is_census:  # older runs asked the same users, so they add nothing
             break
-    more = {
-        LeftOut.NO_SCORES: without,
-        LeftOut.NOT_THE_NEWEST: len(selected.runs) - without - len(found),
-    }
-    return tuple(reversed(found)), {
-        **selected.left_out,
-        **{reason: count for reason, count in more.items() if count},
-    }
+    left_out = dict(selected.left_out)
+    if unscored:
+        left_out[LeftOut.NO_SCORES] = unscored
+    older = len(selected.runs) - unscored - len(sampled)
+    if older:
+        left_out[LeftOut.NOT_THE_NEWEST] = older
+    return tuple(reversed(sampled)), left_out
 
 
 def _judge(
     question: Question, runs: Sequence[SampledRun], names: Sequence[str], looks: int
 ) -> tuple[GateResult, ...]:
-    if not runs:
-        return ()
-    parts = {name: [run.segments.get(name, _NOBODY) for run in runs] for name in names}
-    samples = {
-        name: UserSample(
-            tally(np.concatenate([one.unit for one in part])), sum(one.missing for one in part)
-        )
-        for name, part in parts.items()
-    }
-    # The t-th look at a census may err with alpha / (t (t + 1)), so that all looks together err
-    # with alpha at most.
+    samples = {}
+    for name in names:
+        parts = [run.segments.get(name, _NOBODY) for run in runs]
+        excesses = np.concatenate([part.unit for part in parts])
+        samples[name] = UserSample(tally(excesses), sum(part.missing for part in parts))
     share = alpha_share(question, looks)
     return gate_samples(
         samples, question.excess.scale, question.margin, question.alpha, share=share
     )
 
 
-def _wanted(question: Question, known: Sequence[str]) -> list[str]:
-    unknown = [name for name in question.segments if name not in (*known, EACH)]
-    each = [name for name in known if name != ALL]
-    if unknown or (EACH in question.segments and not each):
-        there_are = ", ".join(each) or "none: name dimensions under users.segments"
-        asked = f"no segment {unknown[0]!r}" if unknown else "no segments"
+def _segment_names(question: Question, sampled: Sequence[SampledRun]) -> list[str]:
+    stored: dict[str, None] = {}
+    for run in sampled:
+        stored |= dict.fromkeys(run.segments)
+    named = [name for name in stored if name != ALL]
+    unknown = [name for name in question.segments if name not in (*stored, EACH)]
+    if unknown or (EACH in question.segments and not named):
+        missing = f"no segment {unknown[0]!r}" if unknown else "no segments"
+        names = ", ".join(named) or "none: name dimensions under users.segments"
         raise InputError(
-            f"{asked} in the runs of {question.comparison.name}; beside all there are {there_are}"
+            f"{missing} in the runs of {question.comparison.name}; besides all there are {names}"
         )
-    listed = [
-        name for wanted in question.segments for name in (each if wanted == EACH else [wanted])
-    ]
-    return list(dict.fromkeys(listed))
+    chosen: list[str] = []
+    for name in question.segments:
+        chosen += named if name == EACH else [name]
+    return list(dict.fromkeys(chosen))
 
 
-def _run(sampled: SampledRun) -> JudgedRun:
-    whole = sampled.segments[ALL]
-    users = len(whole.unit) + whole.missing
+def _judged_run(sampled: SampledRun) -> JudgedRun:
+    total = sampled.segments[ALL]
     return JudgedRun(
-        run_id=sampled.run.id, slot=sampled.run.slot, users=users, missing=whole.missing
+        run_id=sampled.run.id,
+        slot=sampled.run.slot,
+        users=len(total.unit) + total.missing,
+        missing=total.missing,
     )
 
 
-def describe_certificate(found: Certificate) -> dict[str, object]:
-    """The certificate as JSON has it, for files, the command and the pages."""
-    question, excess = found.question, found.question.excess
+def describe_certificate(certificate: Certificate) -> dict[str, object]:
+    """Return the certificate as JSON, for files, the command and the pages."""
+    question, excess = certificate.question, certificate.question.excess
+    design = "rotating"
+    if question.is_census:
+        design = "fixed" if question.comparison.measuring.sample else "census"
     return {
         "comparison": question.comparison.name,
-        **{
-            name: getattr(found, name)
-            for name in ("verdict", "reason", "words", "looks", "left_out", "version", "at")
-        },
+        "verdict": certificate.verdict,
+        "reason": certificate.reason,
+        "words": certificate.words,
+        "looks": certificate.looks,
+        "left_out": certificate.left_out,
+        "version": certificate.version,
+        "at": certificate.at,
         "metric": str(question.metric),
-        **{name: getattr(question, name) for name in ("margin", "alpha", "since")},
+        "margin": question.margin,
+        "alpha": question.alpha,
+        "since": question.since,
         "judged": excess.yardstick,
-        **{name: getattr(excess, name) for name in ("series", "reference")},
+        "series": excess.series,
+        "reference": excess.reference,
         "range": [excess.scale.low, excess.scale.high],
-        "design": "rotating"
-        if not question.is_census
-        else "fixed"
-        if question.comparison.measuring.sample
-        else "census",
+        "design": design,
         "config_hash": question.comparison.config_hash,
-        **{name: sum(getattr(run, name) for run in found.runs) for name in ("users", "missing")},
-        "runs": [asdict(run) for run in found.runs],
-        "segments": [_segment_dict(each, found.level) for each in found.segments],
+        "users": sum(run.users for run in certificate.runs),
+        "missing": sum(run.missing for run in certificate.runs),
+        "runs": [asdict(run) for run in certificate.runs],
+        "segments": [_segment_dict(each, certificate.level) for each in certificate.segments],
     }
 
 
-def _segment_dict(each: GateResult, level: float) -> dict[str, object]:
+def _segment_dict(result: GateResult, level: float) -> dict[str, object]:
     return {
-        **{
-            name: getattr(each, name)
-            for name in ("segment", "verdict", "reason", "users", "missing")
-        },
-        "mean": {"missing_at_best": each.mean_best, "missing_at_worst": each.mean_worst},
-        "confidence_sequence": {"low": each.low, "high": each.high, "alpha_each_side": level},
-        "log10_e_value": {"safe": each.evidence_safe, "breach": each.evidence_breach},
+        "segment": result.segment,
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "users": result.users,
+        "missing": result.missing,
+        "mean": {"missing_at_best": result.mean_best, "missing_at_worst": result.mean_worst},
+        "confidence_sequence": {"low": result.low, "high": result.high, "alpha_each_side": level},
+        "log10_e_value": {"safe": result.evidence_safe, "breach": result.evidence_breach},
     }
 
 
 class GateAnswers:
-    """Certificates by question under the settings in force, until a newer run.
+    """Caches certificates by question, under the settings in force.
 
-    Older runs' changes are seen in ten minutes.
+    A newer run gives a new certificate. Changes of older runs appear after ten minutes.
     """
 
     def __init__(self, history: History, clock: Clock, settings: Callable[[], Settings]) -> None:
         self._history, self._clock, self._settings = history, clock, settings
         self._judging = Lock()
-        self._kept: dict[tuple[object, ...], Mapping[str, object]] = {}
+        self._answers: dict[tuple[object, ...], Mapping[str, object]] = {}
 
     def __call__(
-        self, comparisons: Mapping[str, Comparison], name: str, asked: Mapping[str, Any]
+        self, comparisons: Mapping[str, Comparison], name: str, options: Mapping[str, Any]
     ) -> Mapping[str, object]:
-        """The certificate as JSON has it.
+        """Return the certificate as JSON.
 
-        ConfigError or InputError for a question that can have no answer.
+        ConfigError or InputError for a question without an answer.
         """
         settings, now = self._settings(), self._clock.now()
-        question = make_question(comparisons, name, **asked)
-        newest = self._history.changes([name], Watermark(), until=now)[1].runs.get(name)
+        question = make_question(comparisons, name, **options)
+        _, watermark = self._history.changes([name], Watermark(), until=now)
         key = (
             name,
             question.comparison.config_hash,
-            newest,
-            now.timestamp() // _KEPT_S,
-            *asked.values(),
+            watermark.runs.get(name),
+            now.timestamp() // _CACHED_S,
+            *options.values(),
         )
-        if (found := self._kept.get(key)) is None:
+        answer = self._answers.get(key)
+        if answer is None:
             with self._judging:
-                found = self._kept.get(key) or describe_certificate(
-                    decide(self._history, settings, question, self._clock)
-                )
-                self._kept = {**dict(list(self._kept.items())[1 - _MOST_KEPT :]), key: found}
-        return found
+                answer = self._answers.get(key)  # another thread may have stored it
+                if answer is None:
+                    certificate = decide(self._history, settings, question, self._clock)
+                    answer = describe_certificate(certificate)
+                newest = list(self._answers.items())[1 - _MOST_CACHED :]
+                self._answers = {**dict(newest), key: answer}
+        return answer

@@ -1,4 +1,4 @@
-"""The stored runs that a gate judges, why others are left out, and the drawn users of each by segment."""
+"""The stored runs that a gate judges, why others are left out, and the drawn users of each run."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,11 +23,11 @@ from monitor.service.gate.question import Question
 _LOOKED_THROUGH = 100_000
 
 UsersAt = Callable[[datetime], UserTable]
-"""The users that could be asked at a slot, with their segments."""
+"""All users at a slot, with their segments."""
 
 
 class LeftOut(StrEnum):
-    """Why a finished run is not judged. A closed set, each with its words."""
+    """Why a finished run is not judged."""
 
     OTHER_CONFIGURATION = "other_configuration"
     INSUFFICIENT = "insufficient"
@@ -43,7 +43,7 @@ LEFT_OUT_TEXTS = {
     LeftOut.INSUFFICIENT: "insufficient",
     LeftOut.FAILED: "failed",
     LeftOut.ABANDONED: "abandoned",
-    LeftOut.ASKED_EVERYBODY: "had fewer users than the sample holds, so that nobody was drawn",
+    LeftOut.ASKED_EVERYBODY: "had fewer users than the sample, so none was drawn at random",
     LeftOut.NO_SCORES: "stored without scores of what is judged",
     LeftOut.NOT_THE_NEWEST: "older, and asked the same users",
 }
@@ -51,9 +51,9 @@ LEFT_OUT_TEXTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSelection:
-    """Runs to judge, oldest first, and how many others there are by reason.
+    """Runs to judge, oldest first, and the number of other runs by reason.
 
-    ``trouble``: why the newest bad run was bad.
+    ``trouble`` says why the newest bad run was bad.
     """
 
     runs: tuple[Run, ...]
@@ -62,24 +62,23 @@ class RunSelection:
 
 
 def select_runs(history: History, question: Question) -> RunSelection:
-    """Finished runs of the period: ok ones of this configuration that drew their users are judged."""
-    found = history.runs(
+    """Select the finished ok runs of this configuration that drew their users."""
+    stored = history.runs(
         comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since
     )
-    finished = [run for run in reversed(found) if run.status is not RunStatus.RUNNING]
-    reasons = [_reason(run, question) for run in finished]
-    return RunSelection(
-        runs=tuple(run for run, reason in zip(finished, reasons, strict=True) if reason is None),
-        left_out=Counter(reason for reason in reasons if reason is not None),
-        trouble=next(
-            (
-                run.reason
-                for run in reversed(finished)
-                if run.status is not RunStatus.OK and run.reason
-            ),
-            None,
-        ),
-    )
+    judged, trouble = [], None
+    left_out: Counter[LeftOut] = Counter()
+    for run in reversed(stored):
+        if run.status is RunStatus.RUNNING:
+            continue
+        if run.status is not RunStatus.OK and run.reason:
+            trouble = run.reason
+        reason = _reason(run, question)
+        if reason is None:
+            judged.append(run)
+        else:
+            left_out[reason] += 1
+    return RunSelection(runs=tuple(judged), left_out=left_out, trouble=trouble)
 
 
 def _reason(run: Run, question: Question) -> LeftOut | None:
@@ -88,18 +87,19 @@ def _reason(run: Run, question: Question) -> LeftOut | None:
     if run.status is not RunStatus.OK:
         return LeftOut(run.status.value)
     sample = question.comparison.measuring.sample
-    if (
-        sample is not None
-        and not question.is_census
-        and (run.asked or 0) < sample.fixed + sample.rotating
-    ):
+    if sample is None or question.is_census:
+        return None
+    if (run.asked or 0) < sample.fixed + sample.rotating:
         return LeftOut.ASKED_EVERYBODY
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledSegment:
-    """Excess on [0, 1] of the drawn users of one segment in one run who have one, and how many have none."""
+    """The drawn users of one segment in one run.
+
+    ``unit`` is the excess of users with a score, scaled to [0, 1]. ``missing`` counts the others.
+    """
 
     unit: Floats
     missing: int
@@ -107,72 +107,69 @@ class SampledSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledRun:
-    """What one run adds."""
+    """A run and its drawn users by segment."""
 
     run: Run
     segments: Mapping[str, SampledSegment]
 
 
 def read_run(
-    run: Run, history: History, question: Question, users: UsersAt | None
+    run: Run, history: History, question: Question, users_at: UsersAt | None
 ) -> SampledRun | None:
-    """The run's rotating users.
+    """Read the rotating users of a run, None if it has no score of what is judged.
 
-    None where it stored no score of what is judged. Without a defined score one is missing.
-
-    InputError for a score out of its range, and where the run's segments are no longer known.
+    A user whose score is undefined counts as missing. InputError for a score out of range, and if
+    the segments of the run are no longer known.
     """
     excess = question.excess
     scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:
         return None
-    # Fixed users without a score cannot be distinguished from rotating ones. All of them are taken
-    # for rotating, so that bounds are never too narrow.
+    # Fixed users without a score look like rotating users. All of them count as rotating, so that
+    # bounds are never too narrow.
     is_rotating = ~kept_among(scores.users, Keep.PANEL, question.comparison) | question.is_census
-    whole = np.arange(len(scores.users), dtype=np.intp), run.asked or 0
-    members: dict[str, tuple[Rows, int]] = {ALL: whole}
+    everyone = np.arange(len(scores.users), dtype=np.intp)
+    members: dict[str, tuple[Rows, int]] = {ALL: (everyone, run.asked or 0)}
     record = history.record(run.id) if question.needs_panel else None
-    if users is not None and record is not None and record.coverage is not None:
-        panel, parts = _panel(run, history, question, scores.users, users), record.coverage.rows
-        members = {
-            part.segment: (_rows(panel, part.segment, scores.users), part.asked) for part in parts
-        }
-        # Who was added for a segment's minimum comes back in each run, as the fixed ones do.
-        is_rotating &= np.isin(whole[0], members[ALL][0]) | question.is_census
+    if users_at is not None and record is not None and record.coverage is not None:
+        panel = _panel(run, history, question, scores.users, users_at)
+        for row in record.coverage.rows:
+            members[row.segment] = (_rows(panel, row.segment, scores.users), row.asked)
+        # Users added for the minimum of a segment return in each run, like fixed users.
+        is_rotating &= np.isin(everyone, members[ALL][0]) | question.is_census
     excesses = excess.of(scores.by_metric[excess.series])
-    segments = {
-        name: _sampled_segment(excesses[rows][is_rotating[rows]], asked - len(rows), excess.scale)
-        for name, (rows, asked) in members.items()
-    }
+    segments = {}
+    for name, (rows, drawn) in members.items():
+        rotating = excesses[rows][is_rotating[rows]]
+        segments[name] = _sampled_segment(rotating, drawn - len(rows), excess.scale)
     return SampledRun(run=run, segments=segments)
 
 
 def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
     has_score = ~np.isnan(rotating)
-    return SampledSegment(
-        unit=scale.to_unit(rotating[has_score]), missing=max(unscored + int((~has_score).sum()), 0)
-    )
+    missing = max(unscored + int((~has_score).sum()), 0)
+    return SampledSegment(unit=scale.to_unit(rotating[has_score]), missing=missing)
 
 
 def _panel(
-    run: Run, history: History, question: Question, scored: "pd.Index[str]", users: UsersAt
+    run: Run, history: History, question: Question, scored: "pd.Index[str]", users_at: UsersAt
 ) -> Panel:
-    if (kept := history.kept_lists(run.id)) is not None and scored.isin(kept.panel.users).all():
-        return kept.panel
-    # A draw gives the same users as long as the source lists the same.
-    panel = draw(users(run.slot), question.comparison, run.slot)
+    stored = history.kept_lists(run.id)
+    if stored is not None and scored.isin(stored.panel.users).all():
+        return stored.panel
+    # The draw gives the same users if the source has not changed.
+    panel = draw(users_at(run.slot), question.comparison, run.slot)
     if len(panel.segments[ALL]) != run.asked or not scored.isin(panel.users).all():
-        msg = (
-            f"segments of the run of {format_instant(run.slot)} are not known any more: the users "
-            "are others by now. Set keep_lists: all, which keeps segments with the newest run, or "
-            "judge newer runs with --since"
+        raise InputError(
+            f"segments of the run of {format_instant(run.slot)} are no longer known, because the "
+            "users have changed. Set keep_lists: all, which stores segments with the newest run, "
+            "or judge newer runs with --since"
         )
-        raise InputError(msg)
     return panel
 
 
 def _rows(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
-    # A segment that was too thin to keep has nobody.
-    places = panel.segments.get(segment, np.empty(0, dtype=np.intp))
-    found = scored.get_indexer(panel.users[places])
-    return np.sort(found[found >= 0])
+    if segment not in panel.segments:  # it had too few users
+        return np.empty(0, dtype=np.intp)
+    rows = scored.get_indexer(panel.users[panel.segments[segment]])
+    return np.sort(rows[rows >= 0])

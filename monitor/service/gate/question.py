@@ -1,4 +1,4 @@
-"""The question that a gate answers, checked before anything is read, and the excess that is held against its margin."""
+"""The question that a gate answers, and the excess that it compares with the margin."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ EACH = "each"
 
 
 class Yardstick(StrEnum):
-    """What candidate and baseline are held against."""
+    """What the distance between candidate and baseline is compared with."""
 
     NOISE_FLOOR = "noise_floor"
     IDENTICAL = "identical"
@@ -29,22 +29,23 @@ class Yardstick(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """A per-user excess in the metric's own units.
+    """The excess of each user in units of the metric.
 
-    Above 0 the candidate is farther from the baseline than it should be.
+    A positive excess means that the candidate is farther from the baseline than it should be.
     """
 
     yardstick: Yardstick
     series: str  # name under which the scores are stored
     scale: Scale  # the range of the excess
-    reference: float | None = (
-        None  # score that is no excess; None under a noise floor, where scores are the excess
-    )
+    # The score without excess; None under a noise floor, where scores are the excess.
+    reference: float | None = None
     sign: float = 1.0
 
     def of(self, scores: Floats) -> Floats:
-        """The users' excess from their stored scores; NaN stays."""
-        return scores if self.reference is None else self.sign * (self.reference - scores)
+        """Return the excess of users from their stored scores. NaN stays NaN."""
+        if self.reference is None:
+            return scores
+        return self.sign * (self.reference - scores)
 
     def __str__(self) -> str:
         if self.yardstick is Yardstick.NOISE_FLOOR:
@@ -52,15 +53,20 @@ class Excess:
                 f"{self.series}: how much farther the candidate is from the baseline than the "
                 "baseline from itself"
             )
-        of = "identical lists" if self.yardstick is Yardstick.IDENTICAL else "the given reference"
+        reference = "the given reference"
+        if self.yardstick is Yardstick.IDENTICAL:
+            reference = "identical lists"
         return (
-            f"{self.series}: how far it is from {self.reference:g}, that of {of}; the "
+            f"{self.series}: how far it is from {self.reference:g}, that of {reference}; the "
             "baseline's own noise is NOT taken off"
         )
 
 
 def over_floor(metric: Metric, k: int) -> Excess:
-    """The excess over the noise floor: its range is as wide as the metric's on either side of 0."""
+    """Return the excess over the noise floor.
+
+    Its range is the width of the metric's range on both sides of 0.
+    """
     low, high = _bounds(metric, k)
     return Excess(
         yardstick=Yardstick.NOISE_FLOOR,
@@ -70,24 +76,24 @@ def over_floor(metric: Metric, k: int) -> Excess:
 
 
 def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
-    """The distance from a given score, else from that of identical lists.
+    """Return the distance from a given score, by default that of identical lists.
 
-    InputError where there is no such score.
+    InputError if there is no such score.
     """
     low, high = _bounds(metric, k)
     if reference is not None and math.isnan(reference):
         raise InputError(
-            f"reference nan is no score: write one that {metric} can have, {low:g} to {high:g}"
+            f"reference nan is no score: use one in the range of {metric}, {low:g} to {high:g}"
         )
     zero = metric.identical if reference is None else reference
     if zero is None or math.isnan(zero):
         raise InputError(
-            f"{metric} has no one value on identical lists: give with --reference VALUE what "
-            "counts as no excess"
+            f"{metric} has no single value on identical lists: set the score without excess with "
+            "--reference VALUE"
         )
     if not low <= zero <= high:
         raise InputError(
-            f"reference {zero:g} lies outside of what {metric} can be, {low:g} to {high:g}"
+            f"reference {zero:g} is outside the range of {metric}, {low:g} to {high:g}"
         )
     sign = 1.0 if metric.higher_is_more_alike else -1.0
     ends = sorted((sign * (zero - low), sign * (zero - high)))
@@ -101,15 +107,17 @@ def _bounds(metric: Metric, k: int) -> tuple[float, float]:
     low, high = metric.bounds(k)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError(
-            f"{metric} has no finite range, and without one no bet holds: choose a measure that is "
-            "normalized"
+            f"{metric} has no finite range, which the gate needs: choose a normalized metric"
         )
     return low, high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Is the mean excess of this metric below ``margin``, which is in the metric's own units? See `make_question`."""
+    """Is the mean excess of this metric below ``margin``, in units of the metric?
+
+    See `make_question`.
+    """
 
     comparison: Comparison
     metric: Metric
@@ -121,23 +129,24 @@ class Question:
 
     @property
     def is_census(self) -> bool:
-        """Whether the same users come back in every run, everybody or a fixed sample, so that nobody is drawn anew."""
+        """Whether every run asks the same users: all of them, or a fixed sample."""
         sample = self.comparison.measuring.sample
         return sample is None or not sample.rotating
 
     @property
     def census(self) -> str:
-        """Who comes back, in words."""
+        """Write which users every run asks."""
         sample = self.comparison.measuring.sample
-        return (
-            "everybody was asked"
-            if sample is None
-            else f"the same {sample.fixed:,} users are asked in each run"
-        )
+        if sample is None:
+            return "everybody was asked"
+        return f"the same {sample.fixed:,} users are asked in each run"
 
     @property
     def needs_panel(self) -> bool:
-        """Whether it takes a run's segments to judge it: without a minimum for them everybody stands for all."""
+        """Whether judging needs the segments of each run.
+
+        It does for named segments, and for a sample with a minimum for each segment.
+        """
         sample = self.comparison.measuring.sample
         return self.segments != (ALL,) or (sample is not None and sample.minimum > 0)
 
@@ -145,14 +154,17 @@ class Question:
     def has_floor(self) -> bool:
         """Whether the excess over the noise floor is judged.
 
-        Measures of relevance have no floor.
+        Metrics of relevance have no floor.
         """
         is_wanted = self.comparison.measuring.noise_floor is not None and self.reference is None
         return is_wanted and self.metric.need is not Need.RELEVANCE
 
     @property
     def excess(self) -> Excess:
-        """The excess over the noise floor where there is one and no reference was given, else the distance from a value."""
+        """The excess over the noise floor, or the distance from a score.
+
+        The noise floor is used if there is one and no reference is given.
+        """
         if self.has_floor:
             return over_floor(self.metric, self.comparison.measuring.k)
         return from_value(self.metric, self.comparison.measuring.k, self.reference)
@@ -169,20 +181,20 @@ def make_question(  # noqa: PLR0913 - the words of the command
     since: datetime | None = None,
     reference: float | None = None,
 ) -> Question:
-    """The question, by default about the first metric.
+    """Make the question, by default about the first metric.
 
-    ConfigError or InputError for one that can have no answer.
+    ConfigError or InputError for a question without an answer.
     """
     comparison = pick_comparison(comparisons, name)
     if comparison.measuring.keep_scores is not Keep.ALL:
-        msg = (
-            f"{comparison.name} does not keep the scores of all users, and the gate is about "
-            "all: set keep_scores: all"
-        )
-        raise ConfigError(msg)
-    if (size := comparison.measuring.sample) is not None and size.stops_early:
         raise ConfigError(
-            f"whom {comparison.name} asks depends on the scores of those before: remove "
+            f"{comparison.name} does not store the scores of all users, which the gate needs: "
+            "set keep_scores: all"
+        )
+    sample = comparison.measuring.sample
+    if sample is not None and sample.stops_early:
+        raise ConfigError(
+            f"which users {comparison.name} asks depends on earlier scores: remove "
             "stop_when: decided"
         )
     require_level(alpha)
@@ -198,26 +210,27 @@ def make_question(  # noqa: PLR0913 - the words of the command
     question.excess.scale.margin(margin)  # raises for a margin that the metric cannot have
     is_temporal = comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
     if is_temporal and question.has_floor and not question.is_census:
-        msg = (
-            "noise_floor: {temporal: true} knows the last lists of users who were asked before, "
-            "and rotating ones were not: take {serve: true} or {retrain: SOURCE}, or give with "
-            "--reference VALUE what counts as no excess"
+        raise ConfigError(
+            "noise_floor: {temporal: true} needs earlier lists of the same users, which rotating "
+            "users do not have: use {serve: true} or {retrain: SOURCE}, or set the score without "
+            "excess with --reference VALUE"
         )
-        raise ConfigError(msg)
     return question
 
 
-def _choose(comparison: Comparison, metric: str | None) -> Metric:
-    if metric is not None and (series := parse_derived(metric.strip()))[0] is not None:
-        msg = (
-            f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where there "
-            "is a noise floor, it judges the excess over it"
-        )
-        raise InputError(msg)
-    wanted = parse(comparison.measuring.metrics[0] if metric is None else metric)
-    if str(wanted) not in comparison.measuring.metrics:
+def _choose(comparison: Comparison, name: str | None) -> Metric:
+    metrics = comparison.measuring.metrics
+    if name is None:
+        return parse(metrics[0])
+    derived, base = parse_derived(name.strip())
+    if derived is not None:
         raise InputError(
-            f"{comparison.name} does not measure {wanted}: it has "
-            f"{', '.join(comparison.measuring.metrics)}"
+            f"{name} is a derived series, and the gate needs the metric, {base}: if there is a "
+            "noise floor, it judges the excess over it"
         )
-    return wanted
+    metric = parse(name)
+    if str(metric) not in metrics:
+        raise InputError(
+            f"{comparison.name} does not measure {metric}: it has {', '.join(metrics)}"
+        )
+    return metric

@@ -1,4 +1,7 @@
-"""A DuckDB in memory that reads files of one reading, and views of them: texts of CSV stay texts, values of JSON its text."""
+"""A database in memory (DuckDB) that reads files, and views of the files.
+
+Values of CSV stay text. Values of JSON lines are the text of JSON.
+"""
 
 from __future__ import annotations
 
@@ -53,22 +56,22 @@ from monitor.sources.table_options import (
 )
 
 MEMORY_MB = 250
-"""Most memory that a reading takes, twice as much where lists are joined that hold a hundred items; what does not fit goes to a
-temporary directory, which is removed in the end."""
+"""Most memory of one database. Joins of lists with a hundred items take twice as much.
+
+Other data goes to a temporary folder, which is deleted at the end."""
 KEY = "rankwatch_key"
-"""The column of users' keys that views add to those of files, which have none of this name."""
+"""The column of users' keys in our views."""
 PLACE = "rankwatch_place"
-"""The column of a row's place in a table whose rows stand in order."""
+"""The column of a row's number in the file, for files whose rows are in order."""
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
-_OURS = "Invalid Input Error: rankwatch: "
-"""How DuckDB begins an error that one of our views raises."""
-_THREADS = 2  # of more of them each would have too little of the memory
+_THREADS = 2  # with more threads each has too little memory
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LONGEST_SPAN = timedelta(days=365 * 1900) // timedelta(microseconds=1)
-_LONGEST_TEXT = 1 << 18
-_LONGEST_LIST = 100_000
-_LONGEST_HEADER = 1 << 20
+_MICROSECOND = timedelta(microseconds=1)
+_LONGEST_SPAN = timedelta(days=365 * 1900) // _MICROSECOND  # microseconds
+_LONGEST_TEXT = 1 << 18  # bytes
+_LONGEST_LIST = 100_000  # items
+_LONGEST_HEADER = 1 << 20  # bytes
 _MOST_COLUMNS = 4000
 
 
@@ -80,20 +83,27 @@ def open_database(
     k: int = 1,
     in_order: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that reads these files only.
+    """A database in memory that can read only these files.
 
-    ``in_order``: the order of rows matters, ``k``: items a list.
+    ``in_order``: the order of rows matters. ``k``: the items of a list.
 
-    It ends at the deadline with OverdueError, by a signal, or when nobody waits for it; else
-    SourceError in one sentence.
+    Queries end at the deadline, at a signal, or if the caller no longer waits.
+
+    Raises:
+        OverdueError: The deadline passed.
+        SourceError: The files cannot be read.
     """
     memory_mb = MEMORY_MB * max(50, min(k, 100)) // 50
-    paths = [path for each in files for path in each.paths]
-    stores = {id(each.store): each.store for each in files if each.store is not None}.values()
+    paths: list[str] = []
+    stores = {}
+    for file_set in files:
+        paths += file_set.paths
+        if file_set.store is not None:
+            stores[id(file_set.store)] = file_set.store
     with (
-        _one_sentence(files, deadline),
+        _errors_of(files, deadline),
         scratch_database(
-            f"{memory_mb}MB", paths, threads=_THREADS, stores=stores, in_order=in_order
+            f"{memory_mb}MB", paths, threads=_THREADS, stores=stores.values(), in_order=in_order
         ) as database,
         interrupted_at(deadline, database.interrupt),
         interrupt_when_given_up(database.interrupt),
@@ -103,12 +113,13 @@ def open_database(
 
 
 @contextmanager
-def _one_sentence(files: Sequence[FileSet], deadline: Deadline | None) -> Iterator[None]:
+def _errors_of(files: Sequence[FileSet], deadline: Deadline | None) -> Iterator[None]:
     try:
-        with readable(" and ".join(dict.fromkeys(each.where for each in files))), diagnosed(files):
+        where = " and ".join(dict.fromkeys(file_set.where for file_set in files))
+        with readable(where), diagnosed(files):
             yield
     except SourceError:
-        # Interrupted at the deadline, which may surface as any error.
+        # The interrupt at the deadline may appear as any error.
         if deadline is not None and deadline.is_past:
             raise OverdueError from None
         raise
@@ -116,40 +127,40 @@ def _one_sentence(files: Sequence[FileSet], deadline: Deadline | None) -> Iterat
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Turn what goes wrong over these files into a SourceError of one sentence, an interrupt into an OverdueError."""
+    """Turn errors of DuckDB into a SourceError, and its interrupts into an OverdueError."""
     try:
         yield
     except RuntimeError as error:
-        # So DuckDB says that a signal came, whose handler's exception it drops.
+        # DuckDB raises this after a signal, and drops the exception of the signal's handler.
         if "interrupted" in str(error):
             raise KeyboardInterrupt from None
         raise
-    # What a stream of batches runs into comes as an error of Arrow's or the system's.
+    # A stream of batches raises errors of Arrow or of the system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        # A database that is busy refuses to be closed; what ended its use before that counts.
+        # A busy database cannot be closed. The exception that ended its use counts.
         if error.__context__ is not None and not isinstance(error.__context__, Exception):
             raise error.__context__ from None
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        if "INTERRUPT" in said:
+        if "INTERRUPT" in str(error).partition("\n")[0]:
             raise OverdueError from None
-        if said.startswith(_OURS):
-            raise SourceError(said.removeprefix(_OURS), permanent=False) from None
+        problem = f"{where} cannot be read"
+        cause: object = file_cause(error)
         trouble = room_trouble(str(error))
         if trouble is not None:
-            msg = f"{where} cannot be read in {MEMORY_MB}MB of memory: {trouble}"
-            raise SourceError(msg, permanent=False) from None
-        raise SourceError(f"{where} cannot be read: {file_cause(error)}", permanent=False) from None
+            problem += f" in {MEMORY_MB}MB of memory"
+            cause = trouble
+        raise SourceError(f"{problem}: {cause}", permanent=False) from None
 
 
 def sql_name(name: str) -> str:
-    """A column's name as SQL writes it."""
+    """The name of a column, quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 class FileView:
-    """The rows of a table of files.
+    """A view of files with these columns.
 
-    SourceError when they cannot be read, or have not these columns.
+    For a log, the view has only the rows of the slot's lists. SourceError if the files cannot be
+    read or have not these columns.
     """
 
     def __init__(
@@ -160,46 +171,50 @@ class FileView:
         name: str,
         log: FileSourceOptions | FileUsersOptions | None = None,
     ) -> None:
-        self.name, self.where = name, files.where
-        served = None if log is None else log.served
-        if served is not None:
-            columns = tuple(
-                dict.fromkeys((*columns, served.time, *served.arm, *filter(None, [served.request])))
-            )
+        self.name = name
+        self.where = files.where
         self.is_json = files.format == "jsonl"
         self.unreadable: tuple[Unreadable, ...] = ()
         self._database = database
+        served = None if log is None else log.served
+        if served is not None:
+            log_columns = [served.time, *served.arm]
+            if served.request is not None:
+                log_columns.append(served.request)
+            columns = tuple(dict.fromkeys([*columns, *log_columns]))
         with readable(files.where), diagnosed([files]):
-            rows = _READERS[files.format](
-                database, files, [each for each in columns if each != PLACE]
-            )
+            file_columns = [column for column in columns if column != PLACE]
+            rows = _READERS[files.format](database, files, file_columns)
             if PLACE in columns:
                 rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"
             database.execute(f"CREATE TEMP VIEW {name} AS {_uuids_as_text(database, rows)}")
             empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()
-        self._empty = {each: empty[each].combine_chunks() for each in columns}
-        self._halves = _half_floats(files, columns) if files.format == "parquet" else frozenset()
+        self._empty = {column: empty[column].combine_chunks() for column in columns}
+        self._halves = set[str]()
         if files.format == "parquet":
+            self._halves = _half_floats(files, columns)
             self._refuse_long_texts()
         if log is not None and served is not None:
-            self._keep_served(served, log, files.slot)
+            self._select_served(served, log, files.slot)
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
         """These columns without a row."""
         return {name: self.values(self._empty[name]) for name in columns}
 
     def values(self, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
-        """A column of the view as readers of tables take it: as it is, or what JSON says."""
-        return [_json_or_text(cell) for cell in column.to_pylist()] if self.is_json else column
+        """A column of the view as it is, or for JSON lines its values."""
+        if not self.is_json:
+            return column
+        return [_json_or_text(cell) for cell in column.to_pylist()]
 
     def is_list(self, column: str) -> bool:
-        """Whether a column holds lists, and no texts of lists."""
+        """Whether the type of a column is lists. The text of a list is no list."""
         return is_list(self._empty[column].type)
 
     def key(self, column: str, forms: Forms) -> str:
-        """The expression for a column of users as text in these forms, null where there is none.
+        """The SQL expression for the users of a column in these forms, null where there is none.
 
-        SourceError if it has none.
+        SourceError if the column's type cannot be ids.
         """
         if not self.is_json:
             id_column(self._empty[column], column, self.where)
@@ -219,122 +234,116 @@ class FileView:
     def count_unreadable(
         self, rows: str, checks: Sequence[tuple[str, Need, str]]
     ) -> tuple[Unreadable, ...]:
-        """How many of these rows have no readable value, by column: what it needs, and the condition of a row that has none."""
-        counts = "".join(
-            f", count(*) FILTER (WHERE {is_unreadable})" for _, _, is_unreadable in checks
-        )
-        ((total, *found),) = self._database.execute(
-            f"SELECT count(*){counts} FROM {rows}"
-        ).fetchall()
+        """Count the unreadable values of these rows.
+
+        A check has the column, what it needs, and the SQL condition for an unreadable value.
+        """
+        filters = "".join(f", count(*) FILTER (WHERE {condition})" for _, _, condition in checks)
+        query = f"SELECT count(*){filters} FROM {rows}"
+        ((total, *counts),) = self._database.execute(query).fetchall()
         unreadable = []
-        for (column, need, condition), count in zip(checks, found, strict=True):
+        for (column, need, condition), count in zip(checks, counts, strict=True):
             if count:
                 query = f"SELECT {sql_name(column)} FROM {rows} WHERE {condition} LIMIT 1"
-                column_of_one = self._database.sql(query).to_arrow_table().column(0)
-                example = (
-                    from_json(column_of_one[0].as_py())
-                    if self.is_json
-                    else column_of_one[0].as_py()
-                )
+                example = self._database.sql(query).to_arrow_table().column(0)[0].as_py()
+                if self.is_json:
+                    example = from_json(example)
                 unreadable.append(unreadable_of(self.where, column, need, count, total, example))
         return tuple(unreadable)
 
     def label(self, column: str) -> str:
-        """The expression for a column of segment values: text that may be a value, and other values as they are.
+        """The SQL expression for the segment values of a column, null for text that is none.
 
-        Null for a list or an object, which are counted as unreadable.
+        Lists and objects of JSON lines are null too.
         """
-        if not self.is_json:
-            return self.text(column) if is_text(self._empty[column].type) else sql_name(column)
         name = sql_name(column)
-        bare = (
-            f"CASE WHEN json_type({name}) NOT IN ('ARRAY', 'OBJECT') THEN CAST({name} AS "
-            "VARCHAR) END"
-        )
-        return (
-            f"coalesce({self.text(column)}, CASE WHEN json_type({name}) <> 'VARCHAR' THEN "
-            f"{bare} END)"
-        )
+        if self.is_json:
+            is_other = f"json_type({name}) NOT IN ('ARRAY', 'OBJECT', 'VARCHAR')"
+            other = f"CASE WHEN {is_other} THEN CAST({name} AS VARCHAR) END"
+            return f"coalesce({self.text(column)}, {other})"
+        if is_text(self._empty[column].type):
+            return self.text(column)
+        return name
 
     def text(self, column: str) -> str:
-        """The expression for a column of ids as text, null where a value is no id."""
+        """The SQL expression for the ids of a column as text, null where a value is no id."""
         name = sql_name(column)
         if self.is_json:
             return json_id_sql(name)
         return id_sql(pa.float16() if column in self._halves else self._empty[column].type, name)
 
     def raw_text(self, column: str) -> str:
-        """The expression for a column as text, whatever it holds."""
-        return (
-            f"({sql_name(column)} ->> '$')"
-            if self.is_json
-            else f"CAST({sql_name(column)} AS VARCHAR)"
-        )
+        """The SQL expression for all values of a column as text."""
+        if self.is_json:
+            return f"({sql_name(column)} ->> '$')"
+        return f"CAST({sql_name(column)} AS VARCHAR)"
 
     def item(self, column: str) -> str:
-        """The expression for a column of ids, those that are too long for one left out."""
+        """The SQL expression for the ids of a column, null for text that is too long."""
         name = sql_name(column)
         if column in self._halves:
             return exact_half_sql(name)
-        return (
-            short_text_sql(name) if not self.is_json and is_text(self._empty[column].type) else name
-        )
+        if not self.is_json and is_text(self._empty[column].type):
+            return short_text_sql(name)
+        return name
 
     def items(self, column: str, k: int | None) -> str:
-        """The expression for a column of lists of ids, cut to k, or of texts of lists."""
-        name = sql_name(column)
+        """The SQL expression for the lists of a column, cut to k, or for the texts of lists."""
+        lists = sql_name(column)
         if not self.is_list(column):
-            return name
-        first = name if k is None else f"{name}[:{k}]"
+            return lists
+        if k is not None:
+            lists += f"[:{k}]"
         if column in self._halves:
-            return f"list_transform({first}, lambda each: {exact_half_sql('each')})"
-        if not is_text(self._empty[column].type.value_type):
-            return first
-        return f"list_transform({first}, lambda each: {short_text_sql('each')})"
+            return f"list_transform({lists}, lambda item: {exact_half_sql('item')})"
+        if is_text(self._empty[column].type.value_type):
+            return f"list_transform({lists}, lambda item: {short_text_sql('item')})"
+        return lists
 
-    def _keep_served(
+    def _select_served(
         self, served: ServedOptions, log: FileSourceOptions | FileUsersOptions, slot: datetime
     ) -> None:
-        """Leave the rows of each user's newest list of the slot.
+        """Select the rows of each user's newest list of the slot.
 
-        Of two at one time that whose request's id is greater.
+        If two lists of a user have the same time, the greater id of the request counts.
         """
-        end, length = (each // timedelta(microseconds=1) for each in (slot - _EPOCH, served.within))
-        is_of_arm = " AND ".join(
-            [
-                "TRUE",
-                *(f"{self.text(each)} = {sql_text(value)}" for each, value in served.arm.items()),
-            ]
-        )
-        at = _instant_sql(self.raw_text(served.time))
-        request = "rankwatch_at" if served.request is None else self.text(served.request)
-        columns = (
-            f"{self.text(log.user)} AS rankwatch_to, {at} AS rankwatch_at, {request} AS "
-            "rankwatch_as"
-        )
-        rows = f"SELECT *, {columns} FROM {self.name} WHERE {is_of_arm}"
-        arm, newest, name = f"arm_{self.name}", f"newest_{self.name}", f"served_{self.name}"
-        self._database.execute(f"CREATE TEMP VIEW {arm} AS {rows}")
+        execute = self._database.execute
+        conditions = ["TRUE"]
+        for column, value in served.arm.items():
+            conditions.append(f"{self.text(column)} = {sql_text(value)}")
+        time = _instant_sql(self.raw_text(served.time))
         checks = [
             (served.time, Need.TIMES, "rankwatch_at IS NULL"),
             (log.user, Need.IDS, "rankwatch_to IS NULL"),
         ]
+        request = "rankwatch_at"
         if served.request is not None:
+            request = self.text(served.request)
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
+        arm = f"arm_{self.name}"
+        execute(
+            f"CREATE TEMP VIEW {arm} AS SELECT *, {self.text(log.user)} AS rankwatch_to, {time} "
+            f"AS rankwatch_at, {request} AS rankwatch_as FROM {self.name} "
+            f"WHERE {' AND '.join(conditions)}"
+        )
         self.unreadable = self.count_unreadable(arm, checks)
         require_readable(self.unreadable, log.max_unreadable)
-        is_in_time = f"rankwatch_at > {end - length} AND rankwatch_at <= {end}"
-        self._require_served(
-            arm, is_in_time, f"{format_duration(served.within)} up to {slot:%Y-%m-%dT%H:%M:%SZ}"
+        end = (slot - _EPOCH) // _MICROSECOND
+        start = end - served.within // _MICROSECOND
+        is_in_time = f"rankwatch_at > {start} AND rankwatch_at <= {end}"
+        span = f"{format_duration(served.within)} up to {slot:%Y-%m-%dT%H:%M:%SZ}"
+        self._require_served(arm, is_in_time, span)
+        in_time = f"served_{self.name}"
+        execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {arm} WHERE {is_in_time}")
+        last = (
+            "SELECT rankwatch_to, max_by(rankwatch_as, struct_pack(rankwatch_at := rankwatch_at, "
+            f"rankwatch_as := rankwatch_as)) AS rankwatch_as FROM {in_time} GROUP BY rankwatch_to"
         )
-        of_last = (
-            "max_by(rankwatch_as, struct_pack(rankwatch_at := rankwatch_at, rankwatch_as "
-            ":= rankwatch_as)) AS rankwatch_as"
+        newest = f"newest_{self.name}"
+        execute(
+            f"CREATE TEMP VIEW {newest} AS SELECT * FROM {in_time} SEMI JOIN ({last}) "
+            "USING (rankwatch_to, rankwatch_as)"
         )
-        of_user = f"SELECT rankwatch_to, {of_last} FROM {name} GROUP BY rankwatch_to"
-        kept = f"SELECT * FROM {name} SEMI JOIN ({of_user}) USING (rankwatch_to, rankwatch_as)"
-        self._database.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM {arm} WHERE {is_in_time}")
-        self._database.execute(f"CREATE TEMP VIEW {newest} AS {kept}")
         self.name = newest
 
     def _require_served(self, rows: str, is_in_time: str, span: str) -> None:
@@ -344,7 +353,7 @@ class FileView:
             return
         newest = "no row of this arm"
         if last is not None:
-            # Beyond Python's years, where a unit was mistaken.
+            # A time in the wrong unit may be beyond Python's years.
             at = _EPOCH + timedelta(microseconds=min(max(last, -_LONGEST_SPAN), _LONGEST_SPAN))
             newest = f"the newest row is of {at:%Y-%m-%dT%H:%M:%SZ}"
         msg = (
@@ -354,9 +363,10 @@ class FileView:
         raise SourceError(msg, permanent=False)
 
     def _refuse_long_texts(self) -> None:
-        # A text that stands once in a dictionary would be repeated in memory for each of its rows.
-        texts = [name for name, column in self._empty.items() if is_text(column.type)]
-        for name in texts:
+        # A file with a dictionary has a text once, but in memory each row has it.
+        for name, column in self._empty.items():
+            if not is_text(column.type):
+                continue
             query = f"SELECT max(strlen({sql_name(name)})) FROM {self.name}"
             ((longest,),) = self._database.execute(query).fetchall()
             if longest is not None and longest > _LONGEST_TEXT:
@@ -368,7 +378,7 @@ class FileView:
 
 
 def _json_or_text(cell: str | None) -> object:
-    """What the JSON says; its text where it is nested so deep that nobody can read it."""
+    """The value of JSON, or its text if it is nested too deeply."""
     try:
         return from_json(cell)
     except ValueError:
@@ -376,23 +386,25 @@ def _json_or_text(cell: str | None) -> object:
 
 
 def _instant_sql(text: str) -> str:
-    """Microseconds since 1970 of a time of ISO 8601 or of a number, whose size tells its unit.
+    """SQL: microseconds since 1970 of a time in ISO 8601, or of a number in any unit.
 
-    Null where it is neither.
+    The size of the number decides the unit. Null for any other text.
     """
     number = f"TRY_CAST({text} AS DECIMAL(38, 9))"
-    size, whole = f"abs({number})", f"CAST({number} AS HUGEINT)"
+    integer = f"CAST({number} AS HUGEINT)"
     units = (
-        f"WHEN {size} < {SECONDS:.0f} THEN {number} * 1000000 WHEN {size} < {MILLISECONDS:.0f} "
-        f"THEN {number} * 1000"
+        (SECONDS, f"{number} * 1000000"),
+        (MILLISECONDS, f"{number} * 1000"),
+        (MICROSECONDS, integer),
+        (NANOSECONDS, f"{integer} // 1000"),
     )
-    units += f" WHEN {size} < {MICROSECONDS:.0f} THEN {whole} WHEN {size} < {NANOSECONDS:.0f} THEN {whole} // 1000"
-    return f"coalesce(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)), CAST(CASE {units} END AS BIGINT))"
+    cases = " ".join(f"WHEN abs({number}) < {end:.0f} THEN {value}" for end, value in units)
+    return f"coalesce(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)), CAST(CASE {cases} END AS BIGINT))"
 
 
 def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
-    first: dict[str, pa.DataType] = {}
-    how = "hive_partitioning = false"
+    first_kinds: dict[str, pa.DataType] = {}
+    options = "hive_partitioning = false"
     for path in files.paths:
         with source_errors(path), opened_parquet(files, path) as file:
             schema = file.schema_arrow
@@ -401,39 +413,36 @@ def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str
             _refuse_long_lists(file.metadata, tuple(roots.values()), path)
             for name, root in roots.items():
                 kind = schema.field(root).type
-                same = first.setdefault(name, kind)
-                if same != kind:
-                    how = "hive_partitioning = false, union_by_name = true"  # takes more memory
-                if _family(same) != _family(kind) and _NULLS not in {_family(same), _family(kind)}:
-                    held = (
-                        f"holds {describe_type(kind)}, and that of {files.paths[0]} holds "
-                        f"{describe_type(same)}"
+                first = first_kinds.setdefault(name, kind)
+                if first != kind:  # takes more memory
+                    options = "hive_partitioning = false, union_by_name = true"
+                if len({_family(first), _family(kind)} - {_NULLS}) > 1:
+                    raise SourceError(
+                        f"column {name!r} of {path} holds {describe_type(kind)}, and that of "
+                        f"{files.paths[0]} holds {describe_type(first)}: write all parts alike"
                     )
-                    raise SourceError(f"column {name!r} of {path} {held}: write all parts alike")
-    taken = ", ".join(
-        f"{_field_sql(name, roots[name], schema.field(roots[name]).type)} AS {sql_name(name)}"
-        for name in columns
-    )
-    return f"SELECT {taken} FROM read_parquet({_paths(files)}, {how})"
+    selected = []
+    for name, root in roots.items():
+        value = _field_sql(name, root, schema.field(root).type)
+        selected.append(f"{value} AS {sql_name(name)}")
+    return f"SELECT {', '.join(selected)} FROM read_parquet({_paths(files)}, {options})"
 
 
 def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:
-    """The rows with UUIDs, alone and in lists, as text."""
-    found = database.sql(f"SELECT * FROM ({rows}) LIMIT 0")
+    """The rows with UUIDs and lists of UUIDs as text."""
+    table = database.sql(f"SELECT * FROM ({rows}) LIMIT 0")
     texts = {"UUID": "VARCHAR", "UUID[]": "VARCHAR[]"}
-    kinds = {
-        name: texts[str(kind)]
-        for name, kind in zip(found.columns, found.types, strict=True)
-        if str(kind) in texts
-    }
-    casts = ", ".join(
-        f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in kinds.items()
-    )
-    return f"SELECT * REPLACE ({casts}) FROM ({rows})" if casts else rows
+    casts = []
+    for name, kind in zip(table.columns, map(str, table.types), strict=True):
+        if kind in texts:
+            casts.append(f"CAST({sql_name(name)} AS {texts[kind]}) AS {sql_name(name)}")
+    if not casts:
+        return rows
+    return f"SELECT * REPLACE ({', '.join(casts)}) FROM ({rows})"
 
 
-def _half_floats(files: FileSet, columns: Sequence[str]) -> frozenset[str]:
-    """Columns of floats of 16 bits, or of lists of them, which DuckDB widens."""
+def _half_floats(files: FileSet, columns: Sequence[str]) -> set[str]:
+    """Columns of 16-bit floats or of lists of these, which DuckDB widens."""
     halves = set()
     for path in files.paths:
         with source_errors(path), files.open(path) as raw:
@@ -442,14 +451,14 @@ def _half_floats(files: FileSet, columns: Sequence[str]) -> frozenset[str]:
                 kind = schema.field(name).type
                 if pa.types.is_float16(kind.value_type if is_list(kind) else kind):
                     halves.add(name)
-    return frozenset(halves)
+    return halves
 
 
 _NULLS = "nulls"
 
 
 def _family(kind: pa.DataType) -> str:
-    """What columns have in common that can be read as one without changing an id."""
+    """The family of a type. Columns of one family can be read as one without changing ids."""
     if is_list(kind):
         inner = _family(kind.value_type)
         return inner if inner == _NULLS else f"lists of {inner}"
@@ -457,41 +466,39 @@ def _family(kind: pa.DataType) -> str:
         return _NULLS
     if is_text(kind):
         return "text"
-    return "integers" if pa.types.is_integer(kind) else str(kind)
+    if pa.types.is_integer(kind):
+        return "integers"
+    return str(kind)
 
 
 def _field_sql(name: str, root: str, kind: pa.DataType) -> str:
-    """The expression for a column, or for a field of its objects, or of those in its lists."""
+    """The SQL expression for a column, a field of its objects, or a field of objects in lists."""
     value = sql_name(root)
     for field in name.removeprefix(root).split(".")[1:]:
         is_listed = is_list(kind)
-        inner = kind.value_type if is_listed else kind
-        names = (
-            [inner.field(place).name for place in range(inner.num_fields)]
-            if pa.types.is_struct(inner)
-            else []
-        )
+        struct = kind.value_type if is_listed else kind
+        names = [inner.name for inner in struct] if pa.types.is_struct(struct) else []
         require_columns([field], names, f"column {root!r}")
-        value = (
-            f"list_transform({value}, lambda each: each.{sql_name(field)})"
-            if is_listed
-            else f"{value}.{sql_name(field)}"
-        )
-        kind = pa.list_(inner.field(field).type) if is_listed else inner.field(field).type
+        kind = struct.field(field).type
+        if is_listed:
+            kind = pa.list_(kind)
+            value = f"list_transform({value}, lambda item: item.{sql_name(field)})"
+        else:
+            value += f".{sql_name(field)}"
     return value
 
 
-def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None:  # noqa: ANN401 - pyarrow has no stubs
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            if chunk.path_in_schema.partition(".")[
-                0
-            ] in columns and chunk.num_values > _LONGEST_LIST * max(1, group.num_rows):
-                msg = (
-                    f"{path} holds lists of {chunk.num_values // max(1, group.num_rows)} "
-                    f"items, more than {_LONGEST_LIST}"
+def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None:  # noqa: ANN401
+    for group_number in range(metadata.num_row_groups):
+        group = metadata.row_group(group_number)
+        for column_number in range(group.num_columns):
+            chunk = group.column(column_number)
+            root = chunk.path_in_schema.partition(".")[0]
+            length = chunk.num_values / max(1, group.num_rows)
+            if root in columns and length > _LONGEST_LIST:
+                raise SourceError(
+                    f"{path} holds lists of {int(length)} items, more than {_LONGEST_LIST}"
                 )
-                raise SourceError(msg)
 
 
 def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
@@ -500,25 +507,24 @@ def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -
         _require_known_header(columns, header[0], path)
         _require_once(columns, header[0], path)
         if header != headers[0]:
-            msg = (
+            raise SourceError(
                 f"the header or the line ends of {path} differ from those of {files.paths[0]}: "
                 "write all parts alike"
             )
-            raise SourceError(msg)
-    (names, line_end), comma = headers[0], _SEPARATORS[files.format]
-    given = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
-    how = (
-        f"auto_detect = false, header = true, delim = '{comma}', quote = '\"', escape = '\"', "
-        f"new_line = '{line_end}'"
+    names, line_end = headers[0]
+    options = (
+        f"auto_detect = false, header = true, delim = '{_SEPARATORS[files.format]}', quote = '\"', "
+        f"escape = '\"', new_line = '{line_end}'"
     )
-    taken = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
-    return f"SELECT {taken} FROM read_csv({_paths(files)}, {how}, columns = {{{given}}})"
+    types = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
+    selected = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
+    return f"SELECT {selected} FROM read_csv({_paths(files)}, {options}, columns = {{{types}}})"
 
 
 def _require_known_header(columns: Sequence[str], names: Sequence[str], path: str) -> None:
-    """SourceError that names no word of the file where its first line is nothing like the header that it should be.
+    """SourceError if no name of the first line is like one of these columns.
 
-    Such a file may be anything, and its first line a password.
+    The text repeats no word of the file: it may be any file, and its first line a password.
     """
     if not any(difflib.get_close_matches(column, names, n=1) for column in columns):
         wanted = ", ".join(map(repr, columns))
@@ -528,9 +534,9 @@ def _require_known_header(columns: Sequence[str], names: Sequence[str], path: st
 
 
 def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
-    """The names in a file's first line, and how its lines end.
+    """The names in a file's first line, and its line end with backslashes.
 
-    It is read here: DuckDB's own look at it has no bounds.
+    DuckDB could find these too, but would use unlimited memory.
     """
     with (
         source_errors(path),
@@ -538,80 +544,75 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
         gzip.open(raw) if path.lower().endswith(".gz") else raw as file,
     ):
         head = file.read(_LONGEST_HEADER)
-    text = head.decode("utf-8-sig", errors="replace")
-    line = text.splitlines(keepends=True)[0] if text else ""
-    if fault := utf16_fault(head, path):
+    fault = utf16_fault(head, path)
+    if fault is not None:
         raise SourceError(fault)
+    content = head.decode("utf-8-sig", errors="replace")
+    header = content.splitlines(keepends=True)[0] if content else ""
+    line_end = header[len(header.rstrip("\r\n")) :]
+    separator = _SEPARATORS[files.format]
     try:
-        names = next(
-            csv.reader(io.StringIO(text, newline=""), delimiter=_SEPARATORS[files.format]), []
-        )
+        names = next(csv.reader(io.StringIO(content, newline=""), delimiter=separator), [])
     except csv.Error:
         names = []
-    if (
-        not names
-        or len(names) > _MOST_COLUMNS
-        or (len(head) == _LONGEST_HEADER and not line.endswith(("\r", "\n")))
-    ):
+    is_cut = len(head) == _LONGEST_HEADER and not line_end
+    if not names or len(names) > _MOST_COLUMNS or is_cut:
         raise SourceError(
             f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their names in "
             "the first line"
         )
-    separators = set(";\t|,") - {_SEPARATORS[files.format]}
-    if len(names) == 1 and (others := sorted(separators.intersection(names[0]))):
-        msg = (
-            f"the header of {path} is one column with {others[0]!r} in it: write "
-            f"{_SEPARATORS[files.format]!r} between values"
+    others = sorted(set(";\t|,").intersection(names[0]) - {separator})
+    if len(names) == 1 and others:
+        raise SourceError(
+            f"the header of {path} is one column with {others[0]!r} in it: write {separator!r} "
+            "between values"
         )
-        raise SourceError(msg)
-    return names, {"\r\n": "\\r\\n", "\r": "\\r"}.get(line[len(line.rstrip("\r\n")) :], "\\n")
+    return names, {"\r\n": "\\r\\n", "\r": "\\r"}.get(line_end, "\\n")
 
 
 def _jsonl(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
-    paths = _paths(files)
-    how = f"format = 'newline_delimited', maximum_object_size = {LONGEST_LINE}"
-    objects = f"FROM read_json_objects({paths}, {how})"
+    options = f"format = 'newline_delimited', maximum_object_size = {LONGEST_LINE}"
+    objects = f"FROM read_json_objects({_paths(files)}, {options})"
     roots = {name: name for name in columns}
     if any("." in name for name in columns):
         for (keys,) in database.execute(f"SELECT json_keys(json) {objects} LIMIT 1").fetchall():
             roots = {name: root_of(name, keys) for name in columns}
-    given = ", ".join(f"{sql_text(name)}: 'JSON'" for name in dict.fromkeys(roots.values()))
-    rows = f"FROM read_json({paths}, {how}, records = 'true', columns = {{{given}}})"
-    for name in dict.fromkeys(roots.values()):
-        # A column that no row has is a wrong name; one that some rows have not is null there.
-        if not database.execute(
-            f"SELECT 1 {rows} WHERE {sql_name(name)} IS NOT NULL LIMIT 1"
-        ).fetchall():
-            _require_some(database, objects, name, files.where)
-    taken = ", ".join(
-        f"{_json_field_sql(name, root)} AS {sql_name(name)}" for name, root in roots.items()
-    )
-    return f"SELECT {taken} {rows}"
+    distinct = dict.fromkeys(roots.values())
+    types = ", ".join(f"{sql_text(root)}: 'JSON'" for root in distinct)
+    rows = f"FROM read_json({_paths(files)}, {options}, records = 'true', columns = {{{types}}})"
+    for root in distinct:
+        # A column that no row has is a wrong name. In other rows a missing column is null.
+        query = f"SELECT 1 {rows} WHERE {sql_name(root)} IS NOT NULL LIMIT 1"
+        if not database.execute(query).fetchall():
+            _require_key(database, objects, root, files.where)
+    selected = []
+    for name, root in roots.items():
+        selected.append(f"{_json_field_sql(name, root)} AS {sql_name(name)}")
+    return f"SELECT {', '.join(selected)} {rows}"
 
 
 def _json_field_sql(name: str, root: str) -> str:
     value = sql_name(root)
     for field in name.removeprefix(root).split(".")[1:]:
         path = sql_text('$."' + field.replace('"', '\\"') + '"')
-        of_each = f"to_json(list_transform(CAST({value} AS JSON[]), lambda each: each -> {path}))"
-        value = f"CASE WHEN json_type({value}) = 'ARRAY' THEN {of_each} ELSE {value} -> {path} END"
+        fields = f"to_json(list_transform(CAST({value} AS JSON[]), lambda item: item -> {path}))"
+        value = f"CASE WHEN json_type({value}) = 'ARRAY' THEN {fields} ELSE {value} -> {path} END"
     return value
 
 
-def _require_some(database: duckdb.DuckDBPyConnection, rows: str, name: str, where: str) -> None:
-    found = database.execute(
-        f"SELECT 1 {rows} WHERE list_contains(json_keys(json), {sql_text(name)}) LIMIT 1"
-    ).fetchall()
-    if not found:
+def _require_key(database: duckdb.DuckDBPyConnection, rows: str, name: str, where: str) -> None:
+    """SourceError if no object has this key."""
+    has_key = f"list_contains(json_keys(json), {sql_text(name)})"
+    if not database.execute(f"SELECT 1 {rows} WHERE {has_key} LIMIT 1").fetchall():
         for (keys,) in database.execute(f"SELECT json_keys(json) {rows} LIMIT 1").fetchall():
             require_columns([name], keys, where)
 
 
 def _require_once(columns: Sequence[str], present: Sequence[str], where: str) -> None:
     require_columns(columns, present, where)
+    names = [name.lower() for name in present]  # as SQL compares them
     for name in columns:
-        # As SQL compares names.
-        if sum(each.lower() == name.lower() for each in present) > 1:
+        if names.count(name.lower()) > 1:
             raise SourceError(
                 f"{where} has more than one column {name!r}, upper and lower case aside: rename "
                 "all but one"

@@ -1,4 +1,4 @@
-"""Why a file cannot be read: the cause and the line, found by reading it again slowly.
+"""Why a file cannot be read: the cause and the line. The file is read again, slowly.
 
 No value of the file is shown.
 """
@@ -22,7 +22,7 @@ import pyarrow.parquet
 from monitor.errors import SourceError
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet
 
-_MOST_BYTES = 1 << 26  # a second or two
+_MOST_BYTES = 1 << 26  # takes one or two seconds
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LINE_ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
 UNFINISHED = "the file is cut off or still being written"
@@ -30,17 +30,19 @@ UNFINISHED = "the file is cut off or still being written"
 
 @contextmanager
 def diagnosed(files: Sequence[FileSet]) -> Iterator[None]:
-    """SourceError with the cause in place of an error of DuckDB's, where one of these files has a known fault."""
+    """Replace an error of DuckDB by a SourceError if one of these files has a fault we can name."""
     try:
         yield
-    except (duckdb.Error, pa.ArrowException) as error:
-        if isinstance(
-            error, duckdb.InterruptException | duckdb.OutOfMemoryException
-        ) or "INTERRUPT" in str(error):
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+        raise
+    # A stream of batches may raise OSError for an error of DuckDB.
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if "INTERRUPT" in str(error):
             raise
-        for each in files:
-            for path in each.paths:
-                if cause := _cause(each, path):
+        for file_set in files:
+            for path in file_set.paths:
+                cause = _cause(file_set, path)
+                if cause is not None:
                     raise SourceError(cause, permanent=False) from None
         raise
 
@@ -60,56 +62,62 @@ def _head(files: FileSet, path: str) -> bytes:
 
 
 def utf16_fault(head: bytes, path: str) -> str | None:
-    """The sentence about a file that begins as UTF-16 does."""
-    return f"{path} is written in UTF-16: write it as UTF-8" if head.startswith(_UTF16) else None
+    """The problem of a file that begins with a mark of UTF-16, otherwise None."""
+    if head.startswith(_UTF16):
+        return f"{path} is written in UTF-16: write it as UTF-8"
+    return None
 
 
-def _text_fault(head: bytes, path: str, *, is_whole: bool = False) -> str | None:
-    if fault := utf16_fault(head, path):
+def _text_fault(head: bytes, path: str, *, is_complete: bool = False) -> str | None:
+    fault = utf16_fault(head, path)
+    if fault is not None:
         return fault
+    lines = head if is_complete else head[: head.rfind(b"\n") + 1]
     try:
-        (head if is_whole else head[: head.rfind(b"\n") + 1]).decode()
+        lines.decode()
     except UnicodeDecodeError as error:
         line = head.count(b"\n", 0, error.start) + 1
-        odd = f"byte 0x{head[error.start]:02x}"
         return (
-            f"line {line} of {path} is not UTF-8 ({odd}), perhaps Latin-1 or Windows-1252: "
-            "write the file as UTF-8"
+            f"line {line} of {path} is not UTF-8 (byte 0x{head[error.start]:02x}), perhaps Latin-1 "
+            "or Windows-1252: write the file as UTF-8"
         )
     return None
 
 
 def _csv_fault(files: FileSet, path: str) -> str | None:
     head = _head(files, path)
-    if fault := _text_fault(head, path, is_whole=len(head) < _MOST_BYTES):
+    is_complete = len(head) < _MOST_BYTES
+    fault = _text_fault(head, path, is_complete=is_complete)
+    if fault is not None:
         return fault
-    text = head.decode("utf-8-sig", errors="replace")
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter="\t" if files.format == "tsv" else ",", strict=True
-    )
-    is_whole = len(head) < _MOST_BYTES
+    content = head.decode("utf-8-sig", errors="replace")
+    separator = "\t" if files.format == "tsv" else ","
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
     try:
         header = next(reader)
         for row in reader:
             if row and len(row) != len(header):
-                values, line = f"{len(row)} value{'s' * (len(row) != 1)}", reader.line_num
-                has_more = is_whole and next(reader, None) is not None
-                advice = (
-                    "write as many values in each line"
-                    if has_more or len(row) > 1
-                    else "leave out the footer"
-                )
+                line = reader.line_num
+                advice = "write as many values in each line"
+                is_last = not is_complete or next(reader, None) is None
+                if is_last and len(row) == 1:
+                    advice = "leave out the footer"
                 return (
-                    f"line {line} of {path} has {values}, the header {len(header)} columns: "
-                    f"{advice}"
+                    f"line {line} of {path} has {len(row)} value{'s' * (len(row) != 1)}, the "
+                    f"header {len(header)} columns: {advice}"
                 )
     except (csv.Error, StopIteration):
-        lines = text.splitlines()
-        odd = lines[reader.line_num - 1] if 0 < reader.line_num <= len(lines) else ""
-        escaped = ", not with a backslash" if '\\"' in odd else ""
         fault = f"line {reader.line_num} of {path} has a quote that ends too early or never"
-        return f'{fault}: write a quote in a value as ""{escaped}'
-    ends = [line[len(line.rstrip("\r\n")) :] for line in text.splitlines(keepends=True)]
+        advice = 'write a quote in a value as ""'
+        lines = content.splitlines()
+        if 0 < reader.line_num <= len(lines) and '\\"' in lines[reader.line_num - 1]:
+            advice += ", not with a backslash"
+        return f"{fault}: {advice}"
+    return _line_end_fault(content.splitlines(keepends=True), path)
+
+
+def _line_end_fault(lines: Sequence[str], path: str) -> str | None:
+    ends = [line[len(line.rstrip("\r\n")) :] for line in lines]
     for number, end in enumerate(ends[:-1], 1):
         if end in _LINE_ENDS and end != ends[0]:
             return (
@@ -121,52 +129,60 @@ def _csv_fault(files: FileSet, path: str) -> str | None:
 
 def _jsonl_fault(files: FileSet, path: str) -> str | None:
     head = _head(files, path)
-    if fault := _text_fault(head, path):
+    fault = _text_fault(head, path)
+    if fault is not None:
         return fault
-    lines = head.split(b"\n")
+    *lines, last = head.split(b"\n")
     for number, line in enumerate(lines, 1):
-        is_last = number == len(lines)
-        if is_last and len(head) == _MOST_BYTES:  # cut off here
-            return None
-        if line.strip() and (fault := _line_fault(line)):
-            if is_last and fault.startswith(_NO_JSON):
-                return f"the last line of {path}, {number}, is incomplete: {UNFINISHED}"
-            return f"line {number} of {path} {fault}"
+        if line.strip():
+            try:
+                _check_line(line)
+            except _LineFaultError as error:
+                return f"line {number} of {path} {error}"
+    if not last.strip() or len(head) == _MOST_BYTES:  # the head ends within the last line
+        return None
+    try:
+        _check_line(last)
+    except _NoJsonError:
+        return f"the last line of {path}, {len(lines) + 1}, is incomplete: {UNFINISHED}"
+    except _LineFaultError as error:
+        return f"line {len(lines) + 1} of {path} {error}"
     return None
 
 
-_NO_JSON = "is no JSON"
 _AN_OBJECT = "write an object a line"
 
 
-def _line_fault(line: bytes) -> str | None:
-    if len(line) > LONGEST_LINE:
-        return f"is longer than {LONGEST_LINE >> 20} MiB: {_AN_OBJECT}"
-    try:
-        found = json.loads(line, object_pairs_hook=_once)
-    except RecursionError:
-        return f"is nested too deeply: {_AN_OBJECT}"
-    except _TwiceError:
-        return "has an object with one key twice: write each key once"
-    except ValueError as error:
-        return f"{_NO_JSON} from character {getattr(error, 'colno', 1)} on: {_AN_OBJECT}"
-    if isinstance(found, dict):
-        return None
-    return (
-        f"holds {'an array' if isinstance(found, list) else 'a single value'}: {_AN_OBJECT}, "
-        "as with jq -c '.[]'"
-    )
+class _LineFaultError(ValueError):
+    """What is wrong with a line."""
 
 
-class _TwiceError(ValueError):
+class _NoJsonError(_LineFaultError):
     pass
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _TwiceError
-    return found
+def _check_line(line: bytes) -> None:
+    if len(line) > LONGEST_LINE:
+        raise _LineFaultError(f"is longer than {LONGEST_LINE >> 20} MiB: {_AN_OBJECT}")
+    try:
+        value = json.loads(line, object_pairs_hook=_unique_keys)
+    except RecursionError:
+        raise _LineFaultError(f"is nested too deeply: {_AN_OBJECT}") from None
+    except _LineFaultError:
+        raise
+    except ValueError as error:
+        column = getattr(error, "colno", 1)
+        raise _NoJsonError(f"is no JSON from character {column} on: {_AN_OBJECT}") from None
+    if not isinstance(value, dict):
+        shape = "an array" if isinstance(value, list) else "a single value"
+        raise _LineFaultError(f"holds {shape}: {_AN_OBJECT}, as with jq -c '.[]'")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise _LineFaultError("has an object with one key twice: write each key once")
+    return fields
 
 
 def _parquet_fault(files: FileSet, path: str) -> str | None:
@@ -176,8 +192,8 @@ def _parquet_fault(files: FileSet, path: str) -> str | None:
                 for batch in file.iter_batches(columns=[name]):
                     if not _is_utf8(batch):
                         return (
-                            f"column {name!r} of {path} holds text that is not UTF-8: write it again "
-                            "as UTF-8"
+                            f"column {name!r} of {path} holds text that is not UTF-8: write it "
+                            "again as UTF-8"
                         )
             except (OSError, pa.ArrowException):
                 return (

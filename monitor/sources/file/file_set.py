@@ -34,10 +34,9 @@ _FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-_MOST_PARTS = 10_000
-_PARQUET = b"PAR1"
-"""What files of Parquet begin and end with."""
-LONGEST_LINE = 16 << 20
+_MOST_PARTS = 10_000  # files
+_PARQUET = b"PAR1"  # the first and the last bytes of a Parquet file
+LONGEST_LINE = 16 << 20  # bytes, of JSON lines and logs
 T = TypeVar("T")
 
 
@@ -45,7 +44,8 @@ T = TypeVar("T")
 class FileSet:
     """Files of one format.
 
-    ``where`` is the path that they were found by, ``store`` their fsspec file system if on no disk.
+    ``where`` is the path of the options. ``store`` is the fsspec file system, None for files on
+    disk. ``signatures`` change with the files' contents. ``find`` searches the files again.
     """
 
     where: str
@@ -57,48 +57,44 @@ class FileSet:
     find: Callable[[], FileSet]
 
     def open(self, path: str) -> IO[bytes]:
-        """Open one of the files to read bytes."""
-        opened: IO[bytes] = (
-            Path(path).open("rb") if self.store is None else self.store.open(path, "rb")  # noqa: SIM115 - the caller closes
-        )
+        """Open one of the files to read bytes. The caller closes it."""
+        if self.store is None:
+            return Path(path).open("rb")
+        opened: IO[bytes] = self.store.open(path, "rb")
         return opened
 
     def is_changed(self) -> bool:
-        """Whether a file is another one by now, is gone, or has come."""
+        """Whether a file was replaced, deleted or added."""
         try:
-            found = self.find()
+            now = self.find()
         except SourceError:
             return True
-        return (found.paths, found.signatures) != (self.paths, self.signatures)
+        return (now.paths, now.signatures) != (self.paths, self.signatures)
 
     def require_unchanged(self) -> None:
-        """SourceError where a file is another one by now, is gone, or has come."""
+        """SourceError if a file was replaced, deleted or added."""
         if self.is_changed():
             msg = (
-                f"{self.where} was written anew while it was read: run the slot again, and "
-                "replace files by renaming"
+                f"{self.where} was replaced while it was read: run the slot again, and replace "
+                "files by renaming"
             )
             raise SourceError(msg, permanent=False)
 
 
 def find_files(options: FileOptions, slot: datetime) -> FileSet:
-    """The slot's files in the order of their paths. MissingTableError where there is none."""
+    """The slot's files in the order of their paths. MissingTableError if there is none."""
     where = fill_slot(options.path, slot)
 
     def find() -> FileSet:
+        store = None
         with source_errors(where):
-            paths, signatures, store = (
-                _in_store(where) if where.startswith(STORES) else _on_disk(where, options)
-            )
-            kept = [
-                place
-                for place, path in enumerate(paths)
-                if len(paths) == 1 or _is_part(path, options)
-            ]
-            paths, signatures = (
-                [paths[place] for place in kept],
-                [signatures[place] for place in kept],
-            )
+            if where.startswith(STORES):
+                signatures, store = _in_store(where)
+            else:
+                signatures = _on_disk(where, options)
+            paths = tuple(path for path in signatures if _is_part(path, options))
+            if len(signatures) == 1:
+                paths = tuple(signatures)
         if not paths:
             msg = f"{where} holds no file: check the path, and that the job which writes it has run"
             raise MissingTableError(msg, permanent=False)
@@ -109,11 +105,11 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
             )
         return FileSet(
             where,
-            tuple(paths),
+            paths,
             options.format or _format_of(paths, where),
             slot,
             store,
-            tuple(signatures),
+            tuple(signatures[path] for path in paths),
             find,
         )
 
@@ -122,18 +118,15 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
 
 @contextmanager
 def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
-    """The slot's files; of a log on disk that may grow a copy of each up to its last whole line."""
+    """The slot's files. Logs on disk may grow, so a copy of their complete lines is used."""
     files = find_files(options, slot)
-    if (
-        getattr(options, "served", None) is None
-        or files.store is not None
-        or files.format == "parquet"
-    ):
+    is_log = getattr(options, "served", None) is not None
+    if not is_log or files.store is not None or files.format == "parquet":
         yield files
         return
-    with ExitStack() as ends:
+    with ExitStack() as stack:
         try:
-            folder = ends.enter_context(TemporaryDirectory(prefix="rankwatch-log-"))
+            folder = stack.enter_context(TemporaryDirectory(prefix="rankwatch-log-"))
         except OSError:
             msg = (
                 f"{files.where} is a log, which is copied before it is read: "
@@ -141,11 +134,11 @@ def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
             )
             raise SourceError(msg, permanent=False) from None
         with source_errors(files.where):
-            paths = tuple(
-                _copy_lines(Path(path), Path(folder, str(place)))
-                for place, path in enumerate(files.paths)
-            )
-        yield replace(files, paths=paths, find=lambda: replace(files, paths=paths))
+            paths = []
+            for place, path in enumerate(files.paths):
+                paths.append(_copy_lines(Path(path), Path(folder, str(place))))
+        copies = replace(files, paths=tuple(paths))
+        yield replace(copies, find=lambda: copies)
 
 
 def _copy_lines(log: Path, folder: Path) -> str:
@@ -162,20 +155,17 @@ def _copy_lines(log: Path, folder: Path) -> str:
 
 
 def read_files(options: FileOptions, slot: datetime, read: Callable[[FileSet], T]) -> T:
-    """What ``read`` makes of the slot's files, again where they were replaced meanwhile.
-
-    SourceError at the third time.
-    """
+    """Call ``read`` with the slot's files, at most three times if they are replaced meanwhile."""
     for tries_left in (2, 1, 0):
         with held_files(options, slot) as files:
             try:
-                found = read(files)
+                result = read(files)
                 files.require_unchanged()
             except SourceError:
                 if not tries_left or not files.is_changed():
                     raise
             else:
-                return found
+                return result
     raise AssertionError  # pragma: no cover - the last try returns or raises
 
 
@@ -183,36 +173,40 @@ def _is_part(path: str, options: FileOptions) -> bool:
     return bool(options.format) or _suffix(path) in _FORMATS
 
 
-def _on_disk(where: str, options: FileOptions) -> tuple[list[str], list[object], None]:
+def _on_disk(where: str, options: FileOptions) -> dict[str, object]:
+    """Signatures by path."""
     path = Path(where).absolute()
     folder = path.parent
     if has_magic(str(path)) and not path.exists():
         folder = _folder_of_pattern(path)
-        paths = sorted(map(Path, glob(str(path), recursive=True)))  # noqa: PTH207 - an absolute pattern
-        paths = [each for each in paths if each.is_file()]
+        matches = sorted(map(Path, glob(str(path), recursive=True)))  # noqa: PTH207 - absolute
+        paths = [match for match in matches if match.is_file()]
     elif stat.S_ISDIR(path.stat().st_mode):
         folder = path
-        found = sorted(
-            each for each in path.rglob("*") if not each.is_dir() and not _is_hidden(each, path)
-        )
-        paths = [each for each in found if len(found) == 1 or _is_part(str(each), options)]
+        paths = []
+        for file in sorted(path.rglob("*")):
+            if not file.is_dir() and not _is_hidden(file, path):
+                paths.append(file)
+        if len(paths) > 1:
+            paths = [file for file in paths if _is_part(str(file), options)]
     else:
         paths = [path]
-    stats = [_stat_of(each) for each in paths]
-    # Pipes would block, and devices never end.
-    for each, found_stat in zip(paths, stats, strict=True):
-        if not stat.S_ISREG(found_stat.st_mode):
+    signatures: dict[str, object] = {}
+    for file in paths:
+        status = _stat_of(file)
+        # Pipes would block, and devices never end.
+        if not stat.S_ISREG(status.st_mode):
             raise SourceError(
-                f"{each} is no regular file: name a file, a pattern or a folder of files"
+                f"{file} is no regular file: name a file, a pattern or a folder of files"
             )
+        signatures[str(file)] = (status.st_ino, status.st_size, status.st_mtime_ns)
     if not options.follow_links:
         _refuse_links_out_of(folder, paths)
-    signatures: list[object] = [(each.st_ino, each.st_size, each.st_mtime_ns) for each in stats]
-    return [str(each) for each in paths], signatures, None
+    return signatures
 
 
 def _folder_of_pattern(pattern: Path) -> Path:
-    """The folder in which the pattern begins."""
+    """The last folder in the pattern's path before its first wildcard."""
     return next(folder for folder in pattern.parents if not has_magic(str(folder)))
 
 
@@ -236,11 +230,12 @@ def _refuse_links_out_of(folder: Path, paths: Sequence[Path]) -> None:
 
 
 def _is_hidden(path: PurePosixPath | Path, folder: PurePosixPath | Path) -> bool:
-    # Such as _SUCCESS, _temporary and checksums, which jobs leave beside what they write.
+    # Such as _SUCCESS, _temporary and checksums, which jobs write next to their results.
     return any(name.startswith(("_", ".")) for name in path.relative_to(folder).parts)
 
 
-def _in_store(where: str) -> tuple[list[str], list[object], Any]:
+def _in_store(where: str) -> tuple[dict[str, object], Any]:
+    """Signatures by path, and the file system."""
     scheme = where.partition("://")[0]
     try:
         import fsspec  # noqa: PLC0415 - an extra
@@ -251,63 +246,63 @@ def _in_store(where: str) -> tuple[list[str], list[object], Any]:
             f"{where} needs a library that is not installed: pip install 'rankwatch[{scheme}]'"
         ) from None
     store.invalidate_cache()
+    is_folder = False
     if has_magic(root) and not store.exists(root):
-        found = store.glob(root, detail=True)
+        listing = store.glob(root, detail=True)
     else:
-        one = store.info(root)
-        found = {root: one} if one["type"] == "file" else store.find(root, detail=True)
-        if one["type"] != "file":
-            found = {
-                path: info
-                for path, info in found.items()
-                if not _is_hidden(PurePosixPath(path), PurePosixPath(root))
-            }
-    files = sorted((path, info) for path, info in found.items() if info["type"] == "file")
-    return [f"{scheme}://{path}" for path, _ in files], [_written(info) for _, info in files], store
+        info = store.info(root)
+        is_folder = info["type"] != "file"
+        listing = store.find(root, detail=True) if is_folder else {root: info}
+    signatures: dict[str, object] = {}
+    for path, info in sorted(listing.items()):
+        is_hidden = is_folder and _is_hidden(PurePosixPath(path), PurePosixPath(root))
+        if info["type"] == "file" and not is_hidden:
+            signatures[f"{scheme}://{path}"] = _signature(info)
+    return signatures, store
 
 
-def _written(info: dict[str, Any]) -> object:
+def _signature(info: dict[str, Any]) -> object:
     marks = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "generation")
-    return (info.get("size"), *(str(info.get(name)) for name in marks))
+    return (info.get("size"), *(str(info.get(mark)) for mark in marks))
 
 
 def _suffix(path: str) -> str:
-    suffixes = [each.lower() for each in PurePosixPath(path).suffixes if each.lower() != ".gz"]
-    return suffixes[-1] if suffixes else ""
+    """The last suffix in lower case, before `.gz`. Empty if there is none."""
+    name = PurePosixPath(path).name.lower().removesuffix(".gz")
+    return PurePosixPath(name).suffix
 
 
 def _format_of(paths: Sequence[str], where: str) -> str:
-    kinds = sorted({_FORMATS.get(_suffix(path), "") for path in paths})
-    if kinds == [""]:
+    formats = sorted({_FORMATS.get(_suffix(path), "") for path in paths})
+    if formats == [""]:
         raise SourceError(
             f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, or "
             "set format"
         )
-    if len(kinds) > 1:
-        msg = (
-            f"{where} holds files of several formats ({', '.join(kinds)}): name those of one, "
-            f"such as {where}/*.{kinds[0]}"
+    if len(formats) > 1:
+        raise SourceError(
+            f"{where} holds files of several formats ({', '.join(formats)}): name those of one, "
+            f"such as {where}/*.{formats[0]}"
         )
-        raise SourceError(msg)
-    return kinds[0]
+    return formats[0]
 
 
 @contextmanager
 def opened_parquet(files: FileSet, path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
-    """The file; SourceError if it does not begin and end as Parquet does."""
+    """The file. SourceError if it does not begin and end like Parquet."""
     with files.open(path) as raw:
         head = raw.read(len(_PARQUET))
         if head != _PARQUET:
-            found = "is empty" if not head else "is no Parquet file"
+            problem = "is no Parquet file" if head else "is empty"
             raise SourceError(
-                f"{path} {found}: check the path, and that the job which writes it has ended",
+                f"{path} {problem}: check the path, and that the job which writes it has ended",
                 permanent=False,
             )
         raw.seek(-len(_PARQUET), os.SEEK_END)
         if raw.read() != _PARQUET:
             msg = (
                 f"{path} has no end, it is cut off or still being written: write it under "
-                "another name until it is whole"
+                "another name until it is complete"
             )
             raise SourceError(msg, permanent=False)
         raw.seek(0)
@@ -317,7 +312,7 @@ def opened_parquet(files: FileSet, path: str) -> Iterator[pyarrow.parquet.Parque
 
 @contextmanager
 def source_errors(where: str) -> Iterator[None]:
-    """Turn what the system or a store raises into a SourceError of one line."""
+    """Turn errors of the system or of a store into a SourceError of one line."""
     is_stored = where.startswith(STORES)
     try:
         yield
@@ -327,14 +322,13 @@ def source_errors(where: str) -> Iterator[None]:
         msg = f"{where} does not exist: check the path, and that the job which writes it has run"
         raise MissingTableError(msg, permanent=False) from None
     except PermissionError as error:
-        ours = (
-            "the credentials in the environment, which may have expired"
-            if is_stored
-            else "its permissions"
-        )
-        reason = f" ({store_cause(error).what})" if is_stored and error.__cause__ else ""
-        msg = f"{where} may not be read by this user{reason}: check {ours}"
-        raise SourceError(msg, permanent=not is_stored) from None
-    except Exception as error:  # noqa: BLE001 - stores raise whatever their vendors raise
+        problem = f"{where} may not be read by this user"
+        advice = "check its permissions"
+        if is_stored:
+            advice = "check the credentials in the environment, which may have expired"
+            if error.__cause__:
+                problem += f" ({store_cause(error).what})"
+        raise SourceError(f"{problem}: {advice}", permanent=not is_stored) from None
+    except Exception as error:  # noqa: BLE001 - stores raise errors of their vendors
         cause = store_cause(error) if is_stored else file_cause(error)
         raise SourceError(f"{where} cannot be read: {cause}", permanent=False) from None

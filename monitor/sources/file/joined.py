@@ -1,4 +1,7 @@
-"""Both arms' files joined by user in DuckDB: any number of users in bounded memory, spilling to disk."""
+"""Joins the files of both arms by user in DuckDB.
+
+Any number of users needs bounded memory, because DuckDB spills to disk.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, held_files
-from monitor.sources.file.views import GIVEN, ListView, SegmentColumns, UserView
+from monitor.sources.file.views import GIVEN, ListView, SegmentColumns, UserView, rows_read
 
 _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")
 
 
 class JoinedFiles:
-    """Files of lists by name, see `SourceKind`, and files of users. Port: JoinedSource."""
+    """Files of lists by name, as in `SourceKind`, and files of users. Port: JoinedSource."""
 
     def __init__(
         self,
@@ -35,45 +38,55 @@ class JoinedFiles:
         users: FileUsersOptions,
         dimensions: Sequence[str],
     ) -> None:
-        self._lists, self._users, self._dimensions = lists, users, tuple(dimensions)
+        self._lists = lists
+        self._users = users
+        self._dimensions = tuple(dimensions)
 
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
-        """Begin to read."""
-        deadline, unread = Deadline.after(request.timeout_s), dict[str, str]()
+        """Open the files and the join.
+
+        SourceError if the users cannot be read. Lists that cannot be read have a note instead.
+        """
+        deadline = Deadline.after(request.timeout_s)
         timely = partial(_timely, deadline)
-        with _late_is_an_error(), ExitStack() as reading:
-            held = dict[tuple[str, bool], FileSet]()
+        with _late_is_an_error(), ExitStack() as stack:
+            opened = dict[tuple[str, bool], FileSet]()
 
-            def hold(options: FileSourceOptions | FileUsersOptions) -> FileSet:
+            def open_once(options: FileSourceOptions | FileUsersOptions) -> FileSet:
                 key = (options.path, options.served is None)
-                if key not in held:
-                    held[key] = reading.enter_context(held_files(options, request.slot))
-                return held[key]
+                if key not in opened:
+                    opened[key] = stack.enter_context(held_files(options, request.slot))
+                return opened[key]
 
-            users, found = timely(hold, self._users), dict[str, FileSet]()
+            user_files = timely(open_once, self._users)
+            list_files = dict[str, FileSet]()
+            unread = dict[str, str]()
             for name, options in self._lists.items():
                 with _noted(unread, name, request):
-                    found[name] = timely(hold, options)
-            files = [users, *found.values()]
-            in_order = any(each.in_order for each in self._lists.values())
-            with open_database(files, deadline, k=request.k, in_order=in_order) as database:
+                    list_files[name] = timely(open_once, options)
+            all_files = [user_files, *list_files.values()]
+            in_order = any(options.in_order for options in self._lists.values())
+            with open_database(all_files, deadline, k=request.k, in_order=in_order) as database:
                 lists = dict[str, ListView]()
-                for name, each in found.items():
+                for name, files in list_files.items():
+                    options = self._lists[name]
                     with _noted(unread, name, request):
-                        lists[name] = timely(
-                            ListView, database, name, self._lists[name], each, request.k
-                        )
-                asked_of = (users.paths, self._users.user, self._users.user_ids, self._users.served)
-                same = (each for each in lists.values() if each.read == asked_of)
-                also = [column for each in same for column in each.options.columns]
-                asked = timely(UserView, database, users, self._users, self._dimensions, also)
-                segments = SegmentColumns(
-                    database, asked, self._dimensions, request.max_segment_values
+                        lists[name] = timely(ListView, database, name, options, files, request.k)
+                users_read = rows_read(user_files, self._users)
+                list_columns = list[str]()
+                for view in lists.values():
+                    if view.read == users_read:
+                        list_columns += view.options.columns
+                users = timely(
+                    UserView, database, user_files, self._users, self._dimensions, list_columns
                 )
-                yield _JoinedAnswers(database, asked, segments, lists, unread, deadline)
-                for each in files:
-                    each.require_unchanged()
+                segments = SegmentColumns(
+                    database, users, self._dimensions, request.max_segment_values
+                )
+                yield _JoinedAnswers(database, users, segments, lists, unread, deadline)
+                for files in all_files:
+                    files.require_unchanged()
 
 
 @contextmanager
@@ -88,8 +101,8 @@ def _late_is_an_error() -> Iterator[None]:
         raise SourceError(msg, permanent=False) from None
 
 
-def _timely(deadline: Deadline, call: Callable[..., _T], *given: Any) -> _T:  # noqa: ANN401 - what it takes
-    return BackgroundCall(partial(call, *given), name="files").wait(deadline)
+def _timely(deadline: Deadline, call: Callable[..., _T], *arguments: Any) -> _T:  # noqa: ANN401
+    return BackgroundCall(partial(call, *arguments), name="files").wait(deadline)
 
 
 @contextmanager
@@ -112,140 +125,143 @@ class _JoinedAnswers:
         unread: Mapping[str, str],
         deadline: Deadline,
     ) -> None:
-        # A run can do without second lists, and says so.
-        self.lacks = tuple(
-            f"{name}: {text}" for name, text in unread.items() if name == "noise_floor"
-        )
-        self._unread = {name: text for name, text in unread.items() if name != "noise_floor"}
+        self._unread = dict(unread)
+        self.lacks: tuple[str, ...] = ()
+        if "noise_floor" in unread:
+            # A run does without these lists, and reports it.
+            self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         self.asked = segments.asked
         self.unreadable: list[Unreadable] = [*users.unreadable]
-        self._users, self._segments, self._lists = users, segments, lists
-        self._database, self._deadline = database, deadline
+        self._users = users
+        self._segments = segments
+        self._lists = lists
+        self._database = database
+        self._deadline = deadline
 
     def batches(self, size: int) -> Iterator[UserBatch]:
-        """All users; those who stand anywhere twice come last.
+        """All users in batches of this size. Users in several rows of a file come last.
 
-        UnreadableError where too much of an arm's file is.
+        UnreadableError if too many rows of an arm's file are unreadable.
         """
-        found = {name: [*lists.unreadable] for name, lists in self._lists.items()}
-        limits = {name: lists.options.max_unreadable for name, lists in self._lists.items()}
-        repeated = self._find_repeated(found)
-        require_readable_lists(found, limits)
-        for users, record, pulls in self._pulls(size, has_repeated=repeated):
+        unreadable: dict[str, list[Unreadable]] = {}
+        limits = {}
+        for name, lists in self._lists.items():
+            unreadable[name] = list(lists.unreadable)
+            limits[name] = lists.options.max_unreadable
+        has_repeated = self._find_repeated(unreadable)
+        require_readable_lists(unreadable, limits)
+        for users, record, pulls in self._pulls(size, has_repeated=has_repeated):
             for name, pull in pulls.items():
-                of_lists = (
-                    each
-                    for each in pull.unreadable
-                    if each.column != self._lists[name].options.user
-                )
-                found[name] = list(add_up([*found[name], *of_lists]))
+                # Rows without a user are counted already.
+                user = self._lists[name].options.user
+                parts = [part for part in pull.unreadable if part.column != user]
+                unreadable[name] = list(add_up(unreadable[name] + parts))
             yield self._batch(users, record, pulls)
-        require_readable_lists(found, limits)
-        for parts in found.values():
+        require_readable_lists(unreadable, limits)
+        for parts in unreadable.values():
             self.unreadable += parts
 
     def _pulls(
         self, size: int, *, has_repeated: bool
     ) -> Iterator[tuple[pd.Index[str], pa.RecordBatch, dict[str, Pull]]]:
+        """Users, their segment columns and their lists."""
         for record in self._records(self._join(has_repeated=has_repeated), size):
-            users = user_index(record[KEY])
-            yield (
-                users,
-                record,
-                {
-                    name: lists.pull_joined(record, f"{name}_")
-                    for name, lists in self._lists.items()
-                },
-            )
+            pulls = {}
+            for name, lists in self._lists.items():
+                pulls[name] = lists.pull_joined(record, f"{name}_")
+            yield user_index(record[KEY]), record, pulls
         if has_repeated:
             columns = ", ".join((KEY, *self._users.columns))
             query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
                 users = user_index(record[KEY])
-                pulls = {
-                    name: lists.pull_rows(users, users, self._deadline)
-                    for name, lists in self._lists.items()
-                }
+                pulls = {}
+                for name, lists in self._lists.items():
+                    pulls[name] = lists.pull_rows(users, users, self._deadline)
                 yield users, record, pulls
 
     def _records(self, query: str, size: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a query, so many at once, or fewer where they are large."""
+        """The rows of a query in batches of this size, or smaller ones if rows are large."""
         rows = min([size, *(lists.batch_rows for lists in self._lists.values())])
         waiting: list[pa.RecordBatch] = []
         count = nbytes = 0
         for record in self._database.sql(query).to_arrow_reader(rows):
             self._deadline.require_time()
             waiting.append(record)
-            count, nbytes = count + record.num_rows, nbytes + record.nbytes
+            count += record.num_rows
+            nbytes += record.nbytes
             if count + rows > size or nbytes > _BATCH_BYTES:
                 yield pa.concat_batches(waiting)
-                waiting, count, nbytes = [], 0, 0
+                waiting = []
+                count = nbytes = 0
         if count:
             yield pa.concat_batches(waiting)
 
-    def _holds(self, lists: ListView) -> bool:
-        """Whether a row of the users is a row of these lists, so that nothing need be joined."""
+    def _shares_rows(self, lists: ListView) -> bool:
+        """Whether each user's row is also the row of the list, so that nothing must be joined."""
         return self._users.read == lists.read and self._users.is_distinct and not lists.is_long
 
-    def _find_repeated(self, found: Mapping[str, list[Unreadable]]) -> bool:
-        """Whether any user stands twice in a file of lists.
+    def _find_repeated(self, unreadable: Mapping[str, list[Unreadable]]) -> bool:
+        """Fill the table ``repeated`` with users that are in several rows of a file of lists.
 
-        The table ``repeated`` then holds them. Counts rows without one.
+        Returns whether there are any. Adds rows without a user to ``unreadable``.
         """
-        self._database.execute(f"CREATE TEMP TABLE repeated ({KEY} VARCHAR)")
+        execute = self._database.execute
+        execute(f"CREATE TEMP TABLE repeated ({KEY} VARCHAR)")
         for name, lists in self._lists.items():
-            if not lists.is_long and not self._holds(lists):
-                # Hashes are grouped first: they take a fraction of the memory that all keys would
-                # take.
-                hashes = f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h"
-                hashes += " HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
-                some = (
-                    f"SELECT {KEY} FROM {lists.all_rows} WHERE hash({KEY}) IN ({hashes}) "
-                    f"GROUP BY {KEY}"
-                )
-                self._database.execute(
-                    f"INSERT INTO repeated {some} HAVING count(*) > 1 OR {KEY} IS NULL"
-                )
-                if self._database.execute(
-                    f"DELETE FROM repeated WHERE {KEY} IS NULL RETURNING 1"
-                ).fetchall():
-                    found[name] += lists.count_unreadable()
-            elif lists.is_long:
-                found[name] += lists.count_unreadable()
+            if lists.is_long:
+                unreadable[name] += lists.count_unreadable()
                 if lists.options.user_ids:
-                    merged = (
-                        f"SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} HAVING min({GIVEN}) < "
-                        f"max({GIVEN})"
+                    execute(
+                        f"INSERT INTO repeated SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} "
+                        f"HAVING min({GIVEN}) < max({GIVEN})"
                     )
-                    self._database.execute(f"INSERT INTO repeated {merged}")
-        return bool(self._database.execute("SELECT 1 FROM repeated LIMIT 1").fetchall())
+            elif not self._shares_rows(lists):
+                # Hashes are grouped first: they need much less memory than keys.
+                hashes = (
+                    f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h "
+                    "HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
+                )
+                execute(
+                    f"INSERT INTO repeated SELECT {KEY} FROM {lists.all_rows} "
+                    f"WHERE hash({KEY}) IN ({hashes}) GROUP BY {KEY} "
+                    f"HAVING count(*) > 1 OR {KEY} IS NULL"
+                )
+                without_user = f"DELETE FROM repeated WHERE {KEY} IS NULL RETURNING 1"
+                if execute(without_user).fetchall():
+                    unreadable[name] += lists.count_unreadable()
+        return bool(execute("SELECT 1 FROM repeated LIMIT 1").fetchall())
 
     def _join(self, *, has_repeated: bool) -> str:
-        columns, joins, held = [f"u.{KEY}", *(f"u.{name}" for name in self._users.columns)], [], []
+        """The query: the user, the segments, and for each name of lists their columns.
+
+        ``NAME_rankwatch_key`` is whether the user has a list.
+        """
+        columns = ["u." + column for column in (KEY, *self._users.columns)]
+        user_columns = ["*"]
+        joins = []
         for name, lists in self._lists.items():
-            if is_held := self._holds(lists):
-                here = "TRUE"
-                held += [
-                    f"{lists.taken(each)} AS {sql_name(f'{name}_{each}')}" for each in lists.names
-                ]
+            aliases = {column: sql_name(f"{name}_{column}") for column in lists.names}
+            if self._shares_rows(lists):
+                columns.append(f"TRUE AS {name}_{KEY}")
+                for column, alias in aliases.items():
+                    user_columns.append(f"{lists.taken(column)} AS {alias}")
+                    columns.append(f"u.{alias}")
             else:
-                here = f"{name}.{KEY} IS NOT NULL"
                 joins.append(f"LEFT JOIN {lists.joined} AS {name} ON {name}.{KEY} = u.{KEY}")
-            columns.append(f"{here} AS {name}_{KEY}")
-            for each in lists.names:
-                named = sql_name(f"{name}_{each}")
-                columns.append(f"u.{named}" if is_held else f"{name}.{sql_name(each)} AS {named}")
-        once = f"ANTI JOIN repeated USING ({KEY})" if has_repeated else ""
-        users = f"SELECT {', '.join(['*', *held])} FROM asked {once}"
+                columns.append(f"{name}.{KEY} IS NOT NULL AS {name}_{KEY}")
+                for column, alias in aliases.items():
+                    columns.append(f"{name}.{sql_name(column)} AS {alias}")
+        users = f"SELECT {', '.join(user_columns)} FROM asked"
+        if has_repeated:
+            users += f" ANTI JOIN repeated USING ({KEY})"
         return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"
 
     def _batch(
         self, users: pd.Index[str], record: pa.RecordBatch, pulls: Mapping[str, Pull]
     ) -> UserBatch:
-        pulls = {
-            **{name: Pull.failed(users, note=why) for name, why in self._unread.items()},
-            **pulls,
-        }
+        failed = {name: Pull.failed(users, note=why) for name, why in self._unread.items()}
+        pulls = {**failed, **pulls}
         return UserBatch(
             panel=Panel(users=users, segments=self._segments.of(record)),
             baseline=pulls["baseline"],

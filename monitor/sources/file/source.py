@@ -1,4 +1,4 @@
-"""What is read from files, each time anew and in bounded memory."""
+"""Lists, users and tables from files, in bounded memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from monitor.sources.table_lists import TableBatch, check_size
 from monitor.sources.tables import Table
 
 _BATCH_ROWS = 8192
-_USER_BYTES = 64
-_KEPT_USERS = 100_000
+_USER_BYTES = 64  # least memory of one user
+_CACHED_USERS = 100_000  # most users that are cached
 
 
 class FileLists:
-    """One arm's lists in files.
+    """One arm's lists in files. Port: Source.
 
-    Port: Source. When the deadline passes, everybody is ``timeout``: half a file is no answer.
+    If the deadline passes, all users are ``timeout``: half a file is no answer.
     """
 
     def __init__(self, options: FileSourceOptions) -> None:
@@ -37,24 +37,21 @@ class FileLists:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        options, deadline = self._options, Deadline.after(request.timeout_s)
+        deadline = Deadline.after(request.timeout_s)
+        return read_files(self._options, request.slot, partial(self._pull, request, deadline))
 
-        def read(files: FileSet) -> Pull:
-            try:
-                deadline.require_time()
-                with open_database([files], deadline, in_order=bool(options.in_order)) as database:
-                    lists = ListView(database, "asked", options, files, request.k)
-                    pull = lists.pull_asked(request.users, deadline, options.max_bytes)
-                require_readable(pull.unreadable, options.max_unreadable)
-                return pull  # noqa: TRY300 - what is overdue is the reading
-            except OverdueError:
-                return Pull.failed(
-                    request.users,
-                    CoverageReason.TIMEOUT,
-                    f"{files.where} was not read when the run's deadline passed",
-                )
-
-        return read_files(options, request.slot, read)
+    def _pull(self, request: PullRequest, deadline: Deadline, files: FileSet) -> Pull:
+        options = self._options
+        try:
+            deadline.require_time()
+            with open_database([files], deadline, in_order=bool(options.in_order)) as database:
+                lists = ListView(database, "asked", options, files, request.k)
+                pull = lists.pull_asked(request.users, deadline, options.max_bytes)
+        except OverdueError:
+            note = f"{files.where} was not read when the run's deadline passed"
+            return Pull.failed(request.users, CoverageReason.TIMEOUT, note)
+        require_readable(pull.unreadable, options.max_unreadable)
+        return pull
 
 
 class FileUsers:
@@ -62,39 +59,33 @@ class FileUsers:
 
     def __init__(self, options: FileUsersOptions) -> None:
         self._options = options
-        self._read: tuple[tuple[object, ...], UserTable] | None = None
+        self._cached: tuple[tuple[object, ...], UserTable] | None = None
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users of the files, with these columns as segments.
 
-        Files that are not many are read anew when they changed.
+        Small files are read again only if they changed.
         """
         return read_files(self._options, slot, partial(self._users, dimensions))
 
     def _users(self, dimensions: Sequence[str], files: FileSet) -> UserTable:
-        seen = (
-            files.paths,
-            files.signatures,
-            tuple(dimensions),
-            self._options.served and files.slot,
-        )
-        if self._read is not None and self._read[0] == seen:
-            return self._read[1]
+        log_slot = self._options.served and files.slot
+        cache_key = (files.paths, files.signatures, tuple(dimensions), log_slot)
+        if self._cached is not None and self._cached[0] == cache_key:
+            return self._cached[1]
         with open_database([files]) as database:
-            asked = UserView(database, files, self._options, dimensions)
-            ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
-            # Known before any is read: what is kept of them goes beyond their texts.
+            view = UserView(database, files, self._options, dimensions)
+            ((count,),) = database.execute(f"SELECT count(*) FROM {view.name}").fetchall()
+            # Checked before any user is read: more memory than the texts of the users is used.
             check_size(count * _USER_BYTES, self._options.max_bytes, files.where)
-            rows, columns = [], ", ".join((KEY, *asked.columns))
-            for record in database.sql(f"SELECT {columns} FROM asked").to_arrow_reader(_BATCH_ROWS):
-                segments = {
-                    name: record[column]
-                    for name, column in zip(dimensions, asked.columns, strict=True)
-                }
+            rows = []
+            query = f"SELECT {', '.join((KEY, *view.columns))} FROM {view.name}"
+            for record in database.sql(query).to_arrow_reader(_BATCH_ROWS):
+                segments = dict(zip(dimensions, record.columns[1:], strict=True))
                 rows.append((record[KEY], segments))
-        table = replace(user_table(rows, Tally(files.where)), unreadable=asked.unreadable)
+        table = replace(user_table(rows, Tally(files.where)), unreadable=view.unreadable)
         files.require_unchanged()
-        self._read = (seen, table) if count <= _KEPT_USERS else None
+        self._cached = (cache_key, table) if count <= _CACHED_USERS else None
         return table
 
 
@@ -110,10 +101,7 @@ class FileTable(Table):
         return fill_slot(self._options.path, slot)
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """Rows of the slot's files in their order.
-
-        At least one batch, even when there is no row.
-        """
+        """Rows of the slot's files in their order. The last batch has no row."""
         files = find_files(self._options, slot)
         with open_database([files], in_order=True) as database:
             rows = FileView(database, files, columns, "rows")

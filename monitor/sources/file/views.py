@@ -1,4 +1,4 @@
-"""Lists and users of files as views of a DuckDB: a key, and the columns that make a list, or a user's segments."""
+"""Lists and users of files as views in DuckDB, and the segments of the users."""
 
 from __future__ import annotations
 
@@ -25,12 +25,21 @@ from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_b
 from monitor.sources.table_lists import TableLists
 
 GIVEN = "rankwatch_user"
-"""Beside `KEY` the user as the file spells it."""
-_BATCH_ITEMS = 40_000  # in one batch; each may be as long as an id can be
+"""The column of users as the file spells them. `KEY` has them in the forms of the options."""
+_BATCH_ITEMS = 40_000  # an id may be long
+
+
+def rows_read(files: FileSet, options: FileSourceOptions | FileUsersOptions) -> tuple[object, ...]:
+    """Equal for two readers if they read the same rows, with the same users."""
+    return files.paths, options.user, options.user_ids, options.served
 
 
 class ListView:
-    """One arm's lists as two views: rows as they stand, and ``joined``, in which long rows of a user are one row of lists."""
+    """One arm's lists as views: ``rows``, and ``joined`` with one row for each user.
+
+    In the long form a row of ``joined`` has lists of the values in the user's rows. ``all_rows``
+    also has the rows without a user.
+    """
 
     def __init__(
         self,
@@ -40,92 +49,94 @@ class ListView:
         files: FileSet,
         k: int,
     ) -> None:
-        options = options.model_copy(update={"rank": PLACE}) if options.in_order else options
-        self.options, self.is_long = options, options.item is not None
-        self.read = (files.paths, options.user, options.user_ids, options.served)
-        self.names = tuple(each for each in options.columns if each != options.user)
-        self.rows, self.joined = f"lists_{name}", f"joined_{name}"
-        self._database, self._k, self._where = database, k, files.where
-        self._file = FileView(database, files, options.columns, f"rows_{name}", options)
-        # Read without a row: columns that cannot hold lists are refused before anything is joined.
-        self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
-        taken = ", ".join(f"{self.taken(each)} AS {sql_name(each)}" for each in self.names)
-        users = (
-            f"{self._file.key(options.user, options.user_ids)} AS {KEY}, "
-            f"{self._file.text(options.user)} AS {GIVEN}"
-        )
-        rows = f"SELECT {users}, {taken} FROM {self._file.name}"
+        if options.in_order:
+            options = options.model_copy(update={"rank": PLACE})
+        self.options = options
+        self.is_long = options.item is not None
+        self.read = rows_read(files, options)
+        self.names = tuple(name for name in options.columns if name != options.user)
+        self.rows = f"lists_{name}"
         self.all_rows = f"all_{self.rows}"
-        database.execute(f"CREATE TEMP VIEW {self.all_rows} AS {rows}")
+        self.joined = f"joined_{name}"
+        self._database = database
+        self._k = k
+        self._where = files.where
+        self._file = FileView(database, files, options.columns, f"rows_{name}", options)
+        # Read without a row: columns that cannot be lists are an error before anything is joined.
+        self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
+        selected = [
+            f"{self._file.key(options.user, options.user_ids)} AS {KEY}",
+            f"{self._file.text(options.user)} AS {GIVEN}",
+        ]
+        for column in self.names:
+            selected.append(f"{self.taken(column)} AS {sql_name(column)}")
+        create = "CREATE TEMP VIEW"
         database.execute(
-            f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL"
+            f"{create} {self.all_rows} AS SELECT {', '.join(selected)} FROM {self._file.name}"
         )
-        gathered = ", ".join(f"list({sql_name(each)}) AS {sql_name(each)}" for each in self.names)
-        whole = (
-            f"SELECT {KEY}, {gathered} FROM {self.rows} GROUP BY {KEY}"
-            if self.is_long
-            else f"SELECT * FROM {self.rows}"
+        database.execute(
+            f"{create} {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL"
         )
-        database.execute(f"CREATE TEMP VIEW {self.joined} AS {whole}")
+        joined = f"SELECT * FROM {self.rows}"
+        if self.is_long:
+            quoted = map(sql_name, self.names)
+            lists = ", ".join(f"list({column}) AS {column}" for column in quoted)
+            joined = f"SELECT {KEY}, {lists} FROM {self.rows} GROUP BY {KEY}"
+        database.execute(f"{create} {self.joined} AS {joined}")
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """Rows of a log that were left out when it was opened."""
+        """Rows of a log that were skipped when it was opened."""
         return self._file.unreadable
 
     def taken(self, column: str) -> str:
-        """The expression for a column besides that of the users."""
+        """The SQL expression for a column, except the column of users."""
         options = self.options
-        if (
-            column == options.scores
-            and not self.is_long
-            and self._file.is_list(column)
-            and self._file.is_list(str(options.items))
-        ):
-            # Scores that are not as many as the items shall not fit them when both are cut.
-            scores, items = sql_name(column), sql_name(str(options.items))
-            cut = scores if options.no_item else f"{scores}[:{self._k}]"
-            return f"CASE WHEN len({scores}) = len({items}) THEN {cut} END"
-        if column == options.model_version and not self._file.is_json:
-            return f"left(CAST({sql_name(column)} AS VARCHAR), {LONGEST_VERSION + 1})"
+        file = self._file
+        value = sql_name(column)
+        most = None if options.no_item else self._k
+        items = options.items
+        if items and column == options.scores and file.is_list(column) and file.is_list(items):
+            # Lists of different length must differ after both are cut.
+            cut = value if most is None else f"{value}[:{most}]"
+            return f"CASE WHEN len({value}) = len({sql_name(items)}) THEN {cut} END"
+        if column == options.model_version and not file.is_json:
+            return f"left(CAST({value} AS VARCHAR), {LONGEST_VERSION + 1})"
         if column in {options.rank, options.scores, options.model_version}:
-            return sql_name(column)
-        return (
-            self._file.item(column)
-            if self.is_long
-            else self._file.items(column, None if options.no_item else self._k)
-        )
+            return value
+        if self.is_long:
+            return file.item(column)
+        return file.items(column, most)
 
     @property
     def batch_rows(self) -> int:
-        """Rows of a batch that takes little memory whatever stands in them."""
+        """How many rows fit in a small batch, however long their ids are."""
         return max(256, min(8192, _BATCH_ITEMS // self._k))
 
     def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
-        """The lists of a batch of the join, in which every user stands once."""
-        here = record[f"{prefix}{KEY}"]
-        columns = {name: record[f"{prefix}{name}"] for name in self.names} | {KEY: record[KEY]}
-        if here.true_count < len(here):
-            columns = {name: column.filter(here) for name, column in columns.items()}
-        users = columns.pop(KEY)
+        """The lists in a batch of the join, in which every user has one row."""
+        has_list = record[f"{prefix}{KEY}"]
+        users = record[KEY]
+        columns = {name: record[f"{prefix}{name}"] for name in self.names}
+        if has_list.true_count < len(has_list):
+            users = users.filter(has_list)
+            columns = {name: column.filter(has_list) for name, column in columns.items()}
         if self.is_long:
-            # One row an item again.
-            lists = columns[self.names[0]]
-            users = users.take(pc.list_parent_indices(lists))
+            # One row for each item again.
+            users = users.take(pc.list_parent_indices(columns[self.names[0]]))
             columns = {name: column.flatten() for name, column in columns.items()}
         spelled = self.options.model_copy(update={"user_ids": None})
         return self._pull(spelled, user_index(record[KEY]), [self._batch(users, columns)])
 
     def pull_asked(self, users: pd.Index[str], deadline: Deadline, max_bytes: int) -> Pull:
         """The lists of these users. Counts all rows without a user."""
-        # With null for a user, so that rows without one come along.
+        # The key null finds the rows without a user.
         pull = self.pull_rows([*users, None], users, deadline, max_bytes)
-        of_lists = [each for each in pull.unreadable if each.column != self.options.user]
-        has_no_user = any(
-            each.count for each in pull.unreadable if each.column == self.options.user
-        )
-        of_users = self.count_unreadable() if has_no_user else ()
-        return replace(pull, unreadable=(*self.unreadable, *of_users, *of_lists))
+        unreadable = list(self.unreadable)
+        if any(part.count for part in pull.unreadable if part.column == self.options.user):
+            unreadable += self.count_unreadable()
+        unreadable += [part for part in pull.unreadable if part.column != self.options.user]
+        return replace(pull, unreadable=tuple(unreadable))
 
     def pull_rows(
         self,
@@ -134,7 +145,7 @@ class ListView:
         deadline: Deadline,
         max_bytes: int | None = None,
     ) -> Pull:
-        """The lists of these users, who may stand in several rows, from rows with one of the keys."""
+        """The lists of these users, from all rows with one of the keys."""
         self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
         pull = self._pull(self.options, users, self._wanted(deadline), max_bytes)
         self._database.unregister("wanted")
@@ -143,9 +154,8 @@ class ListView:
     def count_unreadable(self) -> tuple[Unreadable, ...]:
         """How many rows have no user."""
         user = self.options.user
-        return self._file.count_unreadable(
-            self._file.name, [(user, Need.IDS, f"{self._file.text(user)} IS NULL")]
-        )
+        checks = [(user, Need.IDS, f"{self._file.text(user)} IS NULL")]
+        return self._file.count_unreadable(self._file.name, checks)
 
     def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
         names = ", ".join(map(sql_name, (GIVEN, *self.names)))
@@ -159,28 +169,29 @@ class ListView:
         yield self._file.empty(self.options.columns)
 
     def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:
-        keys = users.to_pylist() if self._file.is_json else users
-        return {
-            self.options.user: keys,
-            **{name: self._file.values(one_array(column)) for name, column in columns.items()},
-        }
+        values = {name: self._file.values(one_array(column)) for name, column in columns.items()}
+        values[self.options.user] = users.to_pylist() if self._file.is_json else users
+        return values
 
     def _pull(
         self,
         options: FileSourceOptions,
         users: pd.Index[str],
-        batches: Any,  # noqa: ANN401
+        batches: list[Mapping[str, Any]] | Iterator[Mapping[str, Any]],
         max_bytes: int | None = None,
     ) -> Pull:
-        return TableLists(
+        lists = TableLists(
             options=options, users=users, k=self._k, where=self._where, max_bytes=max_bytes
-        ).pull(batches)
+        )
+        return lists.pull(batches)
 
 
 class UserView:
-    """The users of files as the view ``asked``: a column `KEY`, and in ``columns`` a value for each segment dimension.
+    """The users of files as the view ``asked``, with one row for each user.
 
-    Of a user in several rows each dimension's smallest value counts, in any order. Rows of distinct users keep ``also``.
+    ``columns`` are its columns of segment values, one for each dimension. If a user has several
+    rows, the smallest value of each dimension counts. If no user has, the view also has the columns
+    ``also``.
     """
 
     name = "asked"
@@ -195,40 +206,42 @@ class UserView:
     ) -> None:
         user = options.user
         self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
-        self.where, self.read = files.where, (files.paths, user, options.user_ids, options.served)
-        rows = FileView(
-            database, files, tuple(dict.fromkeys((user, *dimensions, *also))), "asked_rows", options
-        )
-        labels = (
-            f"{rows.label(name)} AS {column}"
-            for column, name in zip(self.columns, dimensions, strict=True)
-        )
-        keys = ", ".join([f"{rows.key(user, options.user_ids)} AS {KEY}", *labels, "*"])
-        database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")
+        self.where = files.where
+        self.read = rows_read(files, options)
+        names = tuple(dict.fromkeys((user, *dimensions, *also)))
+        rows = FileView(database, files, names, "asked_rows", options)
+        selected = [f"{rows.key(user, options.user_ids)} AS {KEY}"]
         checks = [(user, Need.IDS, f"{KEY} IS NULL")]
         for column, name in zip(self.columns, dimensions, strict=True):
+            selected.append(f"{rows.label(name)} AS {column}")
             checks.append((name, Need.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''"))
+        database.execute(
+            f"CREATE TEMP VIEW asked_keys AS SELECT {', '.join(selected)}, * FROM {rows.name}"
+        )
         self.unreadable = (*rows.unreadable, *rows.count_unreadable("asked_keys", checks))
         require_readable(self.unreadable, options.max_unreadable)
-        (counted,) = database.execute(
+        ((count, distinct_count),) = database.execute(
             f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM "
             "asked_keys"
         ).fetchall()
-        if not counted[0]:
+        if not count:
             raise SourceError(
                 f"{self.where} holds no user: check the path and the name of the user column"
             )
-        self.is_distinct = counted[0] == counted[1]
-        least = "".join(f", min({each}) AS {each}" for each in self.columns)
-        taken, together = ("*", "") if self.is_distinct else (f"{KEY}{least}", f" GROUP BY {KEY}")
+        self.is_distinct = count == distinct_count
+        result = "*"
+        grouping = ""
+        if not self.is_distinct:
+            result = ", ".join([KEY, *(f"min({column}) AS {column}" for column in self.columns)])
+            grouping = f" GROUP BY {KEY}"
         database.execute(
-            f"CREATE TEMP VIEW asked AS SELECT {taken} FROM asked_keys WHERE {KEY} IS NOT "
-            f"NULL{together}"
+            f"CREATE TEMP VIEW {self.name} AS SELECT {result} FROM asked_keys WHERE {KEY} IS NOT "
+            f"NULL{grouping}"
         )
 
 
 class SegmentColumns:
-    """Which values of the dimensions of a `UserView` are segments of their own: the ``most`` most frequent of each."""
+    """The segments of a `UserView`: the ``most`` most frequent values of each dimension."""
 
     def __init__(
         self,
@@ -238,33 +251,28 @@ class SegmentColumns:
         most: int,
     ) -> None:
         ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
-        named = zip(users.columns, dimensions, strict=True)
-        self._values = {
-            column: _segment_values(database, column, name, users.where, most)
-            for column, name in named
-        }
-        names = [name for values in self._values.values() for name in values.names]
-        self.asked = AskedUsers(count=count, segments=(ALL, *names))
+        self._values = {}
+        segments = [ALL]
+        for column, dimension in zip(users.columns, dimensions, strict=True):
+            values = _segment_values(database, column, dimension, users.where, most)
+            self._values[column] = values
+            segments += values.names
+        self.asked = AskedUsers(count=count, segments=tuple(segments))
 
     def of(self, record: pa.RecordBatch) -> dict[str, Rows]:
         """Positions by segment of the users of a batch."""
-        return split_by_values(
-            record.num_rows, {column: record[column] for column in self._values}, self._values
-        )
+        labels = {column: record[column] for column in self._values}
+        return split_by_values(record.num_rows, labels, self._values)
 
 
 def _segment_values(
     database: duckdb.DuckDBPyConnection, column: str, name: str, where: str, most: int
 ) -> SegmentValues:
-    counted = f"SELECT {column} AS value, count(*) AS n FROM asked GROUP BY value"
-    ranked = (
-        f"SELECT value FROM ({counted}) WHERE value IS NOT NULL ORDER BY n DESC, CAST(value "
-        f"AS VARCHAR) LIMIT {most + 1}"
+    ranked = database.sql(
+        f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "
+        f"ORDER BY count(*) DESC, CAST({column} AS VARCHAR) LIMIT {most + 1}"
     )
-    labels = segment_labels(
-        one_array(database.sql(ranked).to_arrow_table().column(0)), name, where
-    ).to_pylist()
-    ((has_unknown,),) = database.execute(
-        f"SELECT count(*) > 0 FROM asked WHERE {column} IS NULL"
-    ).fetchall()
-    return SegmentValues(list(filter(None, labels)), most, name, where, has_unknown=has_unknown)
+    values = one_array(ranked.to_arrow_table().column(0))
+    labels = segment_labels(values, name, where).drop_null().to_pylist()
+    unknown = database.execute(f"SELECT 1 FROM asked WHERE {column} IS NULL LIMIT 1").fetchall()
+    return SegmentValues(labels, most, name, where, has_unknown=bool(unknown))

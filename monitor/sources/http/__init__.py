@@ -1,4 +1,4 @@
-"""Lists from a recommender over HTTP, one user or a batch of them a request: the kind and its options."""
+"""Lists and users over HTTP: the kind and its options."""
 
 import json
 import re
@@ -38,68 +38,70 @@ from monitor.sources.table_options import ColumnName, IdForms, NoItem, UserColum
 from monitor.web_proxy import Proxy
 
 
-def _check_url(text: str) -> None:
-    # Messages do not repeat the address, which may hold a password.
-    filled = re.sub(r"\{[^{}]*\}", "x", check_placeholders(text, "user", "users", "k"))
-    if not text.isascii() or web_url_of(filled) is None:
+def _check_url(url: str) -> None:
+    # Messages do not repeat the URL, which may contain a password.
+    filled = re.sub(r"\{[^{}]*\}", "x", check_placeholders(url, "user", "users", "k"))
+    if not url.isascii() or web_url_of(filled) is None:
         raise ValueError(
             "is no URL: expected http://host:port/path, with blanks and characters beyond ASCII "
             "percent-encoded"
         )
-    if "{" in urlsplit(text).netloc:
-        raise ValueError("may have placeholders after the host only")
+    if "{" in urlsplit(url).netloc:
+        raise ValueError("may have placeholders only after the host")
 
 
-_WRITING = {
-    "write-back-type": "with write-back-type Gorse keeps what it recommends as feedback",
-    "cascadeCreate": "with cascadeCreate Recombee creates users whom it does not know",
+_SIDE_EFFECTS = {
+    "write-back-type": "with write-back-type Gorse stores what it recommends as feedback",
+    "cascadeCreate": "with cascadeCreate Recombee creates unknown users",
 }
-"""Parameters with which an answer has effects, unless they are false."""
+"""Parameters that make a request change data, unless they are false."""
 
-_changes_nothing = must(
+_is_safe_method = must(
     lambda method: method in ("GET", "POST"),
-    "must be GET or POST: by other methods one changes what is asked",
+    "must be GET or POST: other methods may change data on the server",
 )
 
 
 class HmacOptions(Options):
-    """A keyed hash (HMAC) of each request, sent with its time."""
+    """A keyed hash (HMAC) of each request, sent together with the time."""
 
-    secret: SecretStr = Field(min_length=1, description="Key.")
+    secret: SecretStr = Field(min_length=1, description="The key.")
     signs: str = Field(
         default="{timestamp}.{body}",
         description=(
-            "What is hashed: `{method}`, `{target}` (path and query as sent), "
-            "`{timestamp}`, `{body}` are filled in."
+            "The text to hash. `{method}`, `{target}` (path and query as sent), `{timestamp}` "
+            "and `{body}` are filled in."
         ),
     )
     digest: Literal["sha256", "sha1", "sha512"] = Field(
         default="sha256", description="The hash function."
     )
-    encoding: Literal["hex", "base64"] = Field(
-        default="hex", description="How the hash is written."
-    )
+    encoding: Literal["hex", "base64"] = Field(default="hex", description="Encoding of the hash.")
     place: Literal["header", "query"] = Field(
-        default="header", description="Where both go; the time then is in `{target}`."
+        default="header",
+        description="Where to send the hash and the time. With `query` the time is in `{target}`.",
     )
     timestamp: HeaderText = Field(
-        default="X-Timestamp", description="Name of the time, in Unix seconds."
+        default="X-Timestamp",
+        description="Name of the header or parameter with the time, in Unix seconds.",
     )
-    signature: HeaderText = Field(default="X-Signature", description="Name of the hash.")
+    signature: HeaderText = Field(
+        default="X-Signature", description="Name of the header or parameter with the hash."
+    )
 
 
 class AwsOptions(Options):
-    """Signature version 4 of AWS, by botocore: needs the extra ``aws``."""
+    """Signature version 4 of AWS. Needs the extra ``aws``."""
 
-    region: HeaderText = Field(description="Region, such as eu-west-1.")
+    region: HeaderText = Field(description="The region, such as eu-west-1.")
     service: HeaderText = Field(
-        default="execute-api", description="The service as signatures name it."
+        default="execute-api", description="The name of the service in signatures."
     )
     access_key: SecretStr | None = Field(
         default=None,
-        description="Access key; without it credentials are found as AWS's own tools find them.",
+        description="Access key. Without it rankwatch looks for credentials as AWS's own tools do.",
     )
-    secret_key: SecretStr | None = Field(default=None, description="Secret key that goes with it.")
+    secret_key: SecretStr | None = Field(default=None, description="Secret key of the access key.")
 
     def _problems(self) -> Iterator[str]:
         if bool(self.access_key) is not bool(self.secret_key):
@@ -113,21 +115,24 @@ _is_token_url = must(
 
 
 class OAuth2Options(Options):
-    """OAuth 2 client credentials (RFC 6749, 4.4): the token is kept until it ends, and fetched once more after a 401."""
+    """OAuth 2 client credentials (RFC 6749, 4.4).
+
+    A token is used until it expires. After a 401 another one is fetched.
+    """
 
     token_url: Annotated[SecretStr, _is_token_url] = Field(
-        description="Where tokens are fetched. Treated as a secret: it is never shown."
+        description="URL that gives tokens. It is a secret and is never shown."
     )
-    client_id: HeaderText = Field(description="The client's id.")
-    client_secret: SecretStr = Field(description="The client's secret.")
-    scope: str | None = Field(default=None, description="Scopes, with blanks between.")
+    client_id: HeaderText = Field(description="Id of the client.")
+    client_secret: SecretStr = Field(description="Secret of the client.")
+    scope: str | None = Field(default=None, description="Scopes, separated by blanks.")
     audience: str | None = Field(
-        default=None, description="For whom tokens are, where the server wants to know."
+        default=None, description="Audience of the tokens, if the server requires one."
     )
 
 
 class AuthOptions(OneOf):
-    """How the source is told who asks: exactly one of these."""
+    """How requests authenticate: exactly one of these."""
 
     hmac: HmacOptions | None = Field(default=None, description="A keyed hash of each request.")
     aws: AwsOptions | None = Field(default=None, description="Signature version 4 of AWS.")
@@ -135,256 +140,250 @@ class AuthOptions(OneOf):
 
 
 class HttpOptions(Options):
-    """Whom to ask over HTTP, and how."""
+    """The address of a server, and how to request it."""
 
     url: Annotated[SecretStr, readable_by(_check_url)] = Field(
-        description="Address; `{slot:%Y-%m-%d}` is filled in. No redirects."
+        description="The address. `{slot:%Y-%m-%d}` is filled in. Redirects are not followed."
     )
     headers: Annotated[dict[str, SecretStr], AfterValidator(check_headers)] = Field(
         default_factory=dict,
-        description="Headers to send; `Name_file: path` reads the value from a file.",
+        description="Headers to send. `Name_file: path` reads the value from a file.",
     )
     token: HeaderSecret | None = Field(
-        default=None, description="Token for `Authorization: Bearer`."
+        default=None, description="Token for the header `Authorization: Bearer`."
     )
     auth: Annotated[AuthOptions | None, NOT_IN_HASH] = Field(
         default=None,
         description=(
-            "How the source is told who asks, beyond `token`, `headers` and user and "
-            "password in `url`."
+            "How requests authenticate, besides `token`, `headers`, and user and password in `url`."
         ),
     )
     ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
         default=None,
-        description="PEM file of the authorities to trust instead of the system's, for https.",
+        description="PEM file with the authorities to trust instead of the system's, for https.",
     )
     cert_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
-        default=None, description="PEM file of a certificate to show to the server, for https."
+        default=None, description="PEM file with the client's certificate, for https."
     )
     key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
         default=None,
         description=(
-            "PEM file of its key, without a password; left out where `cert_file` holds it too."
+            "PEM file with the certificate's key, without a password. Not needed if `cert_file` "
+            "contains the key."
         ),
     )
     proxy: Proxy = None
     allow_link_local: Annotated[bool, NOT_IN_HASH] = Field(
         default=False,
         description="Whether `url` and `token_url` may lead to link-local addresses, such as "
-        "169.254.169.254, or others where clouds give out a machine's credentials. "
-        "Private addresses may be asked in any case.",
+        "169.254.169.254, or other addresses where clouds provide a machine's credentials. "
+        "Private addresses are always allowed.",
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5),
-        description="Longest time for one request, from connecting to the last byte.",
+        description="Longest time for one request, from the connection to the last byte.",
     )
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2**20,
         ge=1024,
         le=2**30,
-        description="Largest answer, in bytes after decompression; longer ones are cut off.",
+        description="Largest answer, in bytes after decompression. A larger answer is an error.",
     )
 
     @property
     def host(self) -> str:
-        """Name and port of who is asked."""
+        """Host and port, without user and password."""
         return urlsplit(self.url.get_secret_value()).netloc.rpartition("@")[2]
 
     def _problems(self) -> Iterator[str]:
         if self.key_file and not self.cert_file:
-            yield "key_file goes with cert_file"
+            yield "key_file needs cert_file"
         has_login = urlsplit(self.url.get_secret_value()).username is not None
         has_header = "authorization" in map(str.lower, self.headers)
-        ways = (self.token, has_header, self.auth and not self.auth.hmac, has_login)
-        if sum(map(bool, ways)) > 1:
+        has_auth = self.auth is not None and self.auth.hmac is None
+        if sum([self.token is not None, has_header, has_auth, has_login]) > 1:
             yield "give one of token, auth, an Authorization header, and user and password in url"
 
 
 class HttpSourceOptions(HttpOptions):
-    """A recommender that answers one user's list a request, or those of a batch, as JSON."""
+    """A recommender that answers with JSON: the list of one user, or the lists of a batch."""
 
     url: Annotated[SecretStr, readable_by(_check_url)] = Field(
-        description="Address; `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, "
-        "percent-encoded; `{users}` is a batch, with commas between. No redirects."
+        description="The address. `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, "
+        "percent-encoded. `{users}` is a batch, separated by commas. Redirects are not followed."
     )
     profile: Annotated[str | None, NOT_IN_HASH] = Field(
         default=None,
-        description="Takes what is left out from a profile of a known API "
-        "(monitor/sources/http/profiles/README.md), or from a file of your own, "
-        "`./FILE.yaml`; `url` is then the server's address, and mappings are laid "
-        "over the profile's.",
+        description="A profile with default options for a known API "
+        "(monitor/sources/http/profiles/README.md), or your own file, `./FILE.yaml`. `url` is "
+        "then the server's address. Mappings are merged with the profile's.",
     )
     with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
         default=None,
         alias="with",
         repr=False,
         exclude=True,
-        description="Values of the profile's variables.",
+        description="Values for the profile's variables.",
     )
     endpoint: str | None = Field(
-        default=None, description="What follows `url`, with its placeholders; a profile sets it."
+        default=None, description="Added to the end of `url`, with placeholders. Profiles set it."
     )
     batch: Annotated[int | None, NOT_IN_HASH] = Field(
         default=None,
         ge=1,
         le=10_000,
-        description="Most users a request. Where the server finds that too many (413), or its "
-        "answer is longer than `max_bytes`, half as many are asked for from then on.",
+        description="Most users in one request. If the server answers 413, or with more than "
+        "`max_bytes`, all further requests are for half as many users.",
     )
     answers: Expression | None = Field(
         default=None,
-        description="With `batch`: JMESPath to what holds one answer a user, to each of which "
-        "`items`, `scores` and `user` are applied: an array, in the order asked where "
-        "`user` does not say whose each is, or an object by user's key. By default "
-        "the whole.",
+        description="With `batch`: JMESPath to the answers by user. They are an object with users' "
+        "keys, or an array. Without `user` an array has the order of the request. `items`, "
+        "`scores` and `user` are applied to each user's answer. Default: everything.",
     )
     items: Expression = Field(
         default="@", description="JMESPath to the array of item ids in the answer, best first."
     )
     scores: Expression | None = Field(
         default=None,
-        description=(
-            "JMESPath to the array of the model's own scores, one an item in the items' "
-            "order; equal ones are ties."
-        ),
+        description="JMESPath to the array of the model's own scores, in the order of the items. "
+        "Equal scores are ties.",
     )
     item_ids: IdForms = None
     no_item: NoItem = None
     user: Expression | None = Field(
         default=None,
-        description=(
-            "JMESPath to the user's key in the answer; an answer that names another user "
-            "is counted as wrong_user."
-        ),
+        description="JMESPath to the user's key in the answer. An answer about another user is "
+        "counted as wrong_user.",
     )
     error: Expression | None = Field(
         default=None,
-        description="JMESPath to what an answer holds if it tells of an error: where it finds "
-        "something that is true, the answer counts as http_error. With `batch` "
-        "applied to the whole and to each user's answer.",
+        description="JMESPath to an error in the answer. If its value is true, the answer is "
+        "counted as http_error. With `batch` it is applied to the whole answer and to each user's.",
     )
     model_version: Annotated[Expression | None, NOT_IN_HASH] = Field(
         default=None,
-        description="JMESPath to the version of the model that answered. With `batch` applied to "
-        "each user's answer, and where it finds nothing there to the whole.",
+        description="JMESPath to the version of the model that answered. With `batch` it is "
+        "applied to each user's answer, and to the whole answer if it finds nothing there.",
     )
     model_version_header: Annotated[HeaderText | None, NOT_IN_HASH] = Field(
         default=None,
-        description="Name of the answer's header that says so, where `model_version` finds nothing.",
+        description="Name of the answer's header with the version, used if `model_version` finds "
+        "nothing.",
     )
-    method: Annotated[Literal["GET", "POST"], BeforeValidator(_changes_nothing.func)] = Field(
-        default="GET", description="How to ask; both must be safe to repeat."
+    method: Annotated[Literal["GET", "POST"], BeforeValidator(_is_safe_method.func)] = Field(
+        default="GET", description="The HTTP method. The request must be safe to repeat."
     )
     body: Any = Field(
         default=None,
-        repr=False,  # it may hold a key, and so neither a repr nor a dump shows it
+        repr=False,  # it may contain a key, so neither repr nor a dump shows it
         exclude=True,
-        description="JSON to POST; `{user}`, `{k}` and `{slot:...}` in its texts are filled in, "
-        '`"{k}"` alone as a number, as '
-        'is the key of a user by `"{user:int}"` or `"{users:int}"`. '
-        'With `batch`, `"{users}"` alone is the array of their keys, `"{count}"` their number, '
-        "and an array of one element "
-        "that names `{user}` has that element once a user.",
+        description="JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. "
+        '`"{k}"` alone becomes a number, and so does the key of a user with `"{user:int}"` or '
+        '`"{users:int}"`. With `batch`, `"{users}"` alone becomes the array of keys, and '
+        '`"{count}"` their number. An array of one element that names `{user}` gets this element '
+        "once for each user.",
     )
     concurrency: Annotated[int, NOT_IN_HASH] = Field(
-        default=32, ge=1, le=512, description="Most requests under way at once."
+        default=32, ge=1, le=512, description="Most requests at the same time."
     )
     max_in_flight: Annotated[
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH
     ] = Field(
         default=None,
-        description="How many requests may be under way at once to the host of `url`, from all "
-        "comparisons of the daemon, when one of this source begins. `adaptive` finds "
-        "out how many it answers before they queue there.",
+        description="Most requests at the same time to the host of `url`, from all comparisons of "
+        "the daemon. Requests of this source wait until there are fewer. `adaptive` learns how "
+        "many the host answers before requests queue there.",
     )
     max_rate: Annotated[float | None, NOT_IN_HASH] = Field(
         default=None,
         gt=0,
         le=1e6,
-        description="How many requests a second that host may get, likewise.",
+        description="Most requests a second to that host, counted in the same way.",
     )
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(
         default=None,
         ge=1,
-        description="How many requests, retries among them, that host may get from midnight to "
-        "midnight (UTC), from all sources that set this. Users beyond are `too_slow`. "
-        "A daemon that is started again counts anew, as does each command.",
+        description="Most requests a day (UTC), with retries, to that host, from all sources that "
+        "set this. The remaining users are `too_slow`. Each start of the daemon and each command "
+        "counts from zero.",
     )
     retries: Annotated[int, NOT_IN_HASH] = Field(
         default=2,
         ge=0,
         le=10,
-        description="How often a request is repeated after a failed connection, a timeout, 429 or "
-        "5xx. For a pause that it asks for (Retry-After) nobody asks that host.",
+        description="How often a request is retried after a failed connection, a timeout, 429 or "
+        "5xx. If the host requests a pause (Retry-After), all requests to it wait.",
     )
 
     @property
     def is_limited(self) -> bool:
-        """Whether it limits what its host is asked by all."""
+        """Whether requests wait while the host has many requests from any source."""
         return self.max_in_flight is not None or self.max_rate is not None
 
     @property
     def address(self) -> str:
-        """The address that is asked, with its placeholders. A secret."""
+        """The whole URL with its placeholders. A secret."""
         url = self.url.get_secret_value()
-        return url.rstrip("/") + self.endpoint if self.endpoint else url
+        if self.endpoint:
+            return url.rstrip("/") + self.endpoint
+        return url
 
     @model_validator(mode="before")
     @classmethod
-    def _from_profile(cls, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - raw input is anything
+    def _from_profile(cls, data: object, info: ValidationInfo) -> object:
         if not isinstance(data, Mapping) or not isinstance(data.get("profile"), str):
             return data
         return with_profile(data, (info.context or {}).get("base_dir"))
 
     def _problems(self) -> Iterator[str]:
-        asked = f"{self.address} {json.dumps(self.body, default=str)}"
-        if written := [
-            what
-            for name, what in _WRITING.items()
-            if re.search(rf'[?&"]{name}"?\s*[=:](?!\s*"?false)', asked)
-        ]:
-            yield f"asking must change nothing: {written[0]}"
+        templates = f"{self.address} {json.dumps(self.body, default=str)}"
+        for parameter, effect in _SIDE_EFFECTS.items():
+            if re.search(rf'[?&"]{parameter}"?\s*[=:](?!\s*"?false)', templates):
+                yield f"requests must not change data: {effect}"
         if self.body is not None and self.method != "POST":
-            yield "body is sent with method: POST only"
+            yield "body needs method: POST"
         _check_url(self.address)
         if self.endpoint and re.search("[?#]", self.url.get_secret_value()):
-            yield "url may have no ? or #, since endpoint follows it"
-        in_url = placeholders(self.address)
-        named = placeholders(asked)
-        if not named & {"user", "users"}:
-            yield "url or body must contain {user}: else every user would get the same list"
-        if self.batch is None and ("users" in named or self.answers is not None):
-            yield "{users} and answers go with batch, the most users a request"
-        if self.batch is not None and "user" in in_url | placeholders(
-            json.dumps(body_for_batch(self.body, ()), default=str)
-        ):
+            yield "url must not contain ? or #, because endpoint follows it"
+        names = placeholders(templates)
+        if not names & {"user", "users"}:
+            yield "url or body must contain {user}; otherwise all users get the same list"
+        if self.batch is None:
+            if "users" in names or self.answers is not None:
+                yield "{users} and answers need batch, the most users in one request"
+            return
+        # Without users, arrays that repeat an element for each user are empty.
+        body = json.dumps(body_for_batch(self.body, ()), default=str)
+        if "user" in placeholders(f"{self.address} {body}"):
             yield (
-                "batch asks for many users at once: write {users}, or {user} in an array of "
-                "one element of the body"
+                "with batch, write {users}, or {user} in an array of one element of the body: "
+                "a request is for many users"
             )
 
 
 class HttpUsersOptions(UserColumnOptions, HttpOptions):
-    """All users in the answer to one GET: an array of their keys, or of objects that hold segments, too."""
+    """All users in the answer to one GET: an array of keys, or of objects with segments."""
 
-    user: ColumnName = Field(default="user", description="Name in each object of the user's key.")
+    user: ColumnName = Field(default="user", description="Name of the user's key in each object.")
     users: Expression = Field(
         default="@", description="JMESPath to the array of users in the answer."
     )
 
     def _problems(self) -> Iterator[str]:
         if placeholders(self.url.get_secret_value()) - {"slot"}:
-            yield "url is asked once for all users: it may hold {slot:...} alone"
+            yield "url may contain only {slot:...}: one request gets all users"
 
 
 HTTP = SourceKind(
     lists=Reader(
         HttpSourceOptions,
         "monitor.sources.http.source:HttpSource",
-        "A recommender asked over HTTP, one user or a batch of them a request.",
+        "A recommender over HTTP, with one user or a batch of users in each request.",
     ),
-    is_live=lambda _: True,
     users=Reader(
-        HttpUsersOptions, "monitor.sources.http.users:HttpUsers", "Users that one GET answers with."
+        HttpUsersOptions,
+        "monitor.sources.http.users:HttpUsers",
+        "The users in the answer to one GET.",
     ),
 )

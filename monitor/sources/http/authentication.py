@@ -1,4 +1,4 @@
-"""How requests say who asks, beyond headers that are the same in all: each way is a middleware of aiohttp."""
+"""Authentication of requests by hashes, AWS signatures and tokens: middlewares of aiohttp."""
 
 import asyncio
 import base64
@@ -7,15 +7,15 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from http import HTTPStatus
+from math import inf
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientMiddlewareType, ClientRequest, ClientResponse
-from pydantic import SecretStr
 
 from monitor import USER_AGENT
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
@@ -28,67 +28,73 @@ from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions, OAuth2Opt
 from monitor.sources.http.connection_pool import open_socket
 from monitor.texts.tls_faults import write_tls_fault
 
-_TIMEOUT = aiohttp.ClientTimeout(total=10)
 _MARGIN_S = 30.0
-"""A token is fetched anew so long before it ends, or a tenth of its life if that is shorter."""
-_AGAIN_S = 60.0
-"""A token that is refused is fetched again, but not more often."""
+"""A token is replaced so long before it expires, or a tenth of its life if that is shorter."""
+_REFUSED_S = 60.0
+"""A refused token is replaced, but not more often."""
 _FAILED_S = 1.0
-"""Where no token is to be had, all who ask within this time share one answer."""
+"""If the server gave no token, requests within this time fail without asking it again."""
 _PART = re.compile(rb"\{(method|target|timestamp|body)\}")
 
 
 class TokenError(aiohttp.ClientError):
-    """No access token is to be had; the text says why."""
-
-
-def proxy_options(secret: SecretStr | None) -> dict[str, Any]:
-    """What a request through this proxy is made with."""
-    return {} if secret is None else {"proxy": secret.get_secret_value()}
+    """The server gave no access token. The text says why."""
 
 
 def authentication(
-    options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline, proxied: Mapping[str, Any]
+    options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline, proxy: str | None
 ) -> ClientMiddlewareType:
-    """What makes the requests of one pull say who asks.
+    """The middleware that authenticates the requests of one pull.
 
-    SourceError where there are no credentials.
+    SourceError if there are no AWS credentials.
     """
     if options.oauth2:
-        return _tokens_of(options.oauth2, tls, tuple(proxied.items()))
-    return partial(
-        _send_signed,
-        partial(_hash, options.hmac) if options.hmac else _aws_signer(options.given, deadline),
-    )
+        return _tokens_of(options.oauth2, tls, proxy)
+    if options.hmac:
+        return partial(_send_signed, partial(_add_hash, options.hmac))
+    return partial(_send_signed, _aws_signer(options.given, deadline))
 
 
 async def _send_signed(
     sign: Callable[[ClientRequest, bytes], None], request: ClientRequest, send: ClientHandlerType
 ) -> ClientResponse:
-    sign(request, await request.body.as_bytes() if request.body else b"")
+    body = b""
+    if request.body:
+        body = await request.body.as_bytes()
+    sign(request, body)
     return await send(request)
 
 
-def _hash(options: HmacOptions, request: ClientRequest, body: bytes) -> None:
-    timestamp, is_in_query = str(int(utc_now().timestamp())), options.place == "query"
-    if is_in_query:
+def _add_hash(options: HmacOptions, request: ClientRequest, body: bytes) -> None:
+    timestamp = str(int(utc_now().timestamp()))
+    if options.place == "query":
         request.url = request.url.update_query({options.timestamp: timestamp})
-    parts = {"method": request.method, "target": request.url.raw_path_qs, "timestamp": timestamp}
-    filled = {b"body": body} | {name.encode(): text.encode() for name, text in parts.items()}
-    text = _PART.sub(lambda match: filled[match[1]], options.signs.encode())
-    digest = hmac.digest(options.secret.get_secret_value().encode(), text, options.digest)
-    signature = digest.hex() if options.encoding == "hex" else base64.b64encode(digest).decode()
-    if is_in_query:
+    parts = {
+        b"method": request.method.encode(),
+        b"target": request.url.raw_path_qs.encode(),
+        b"timestamp": timestamp.encode(),
+        b"body": body,
+    }
+    content = _PART.sub(lambda match: parts[match[1]], options.signs.encode())
+    digest = hmac.digest(options.secret.get_secret_value().encode(), content, options.digest)
+    signature = digest.hex()
+    if options.encoding == "base64":
+        signature = base64.b64encode(digest).decode()
+    if options.place == "query":
         request.url = request.url.update_query({options.signature: signature})
     else:
         request.headers.update({options.timestamp: timestamp, options.signature: signature})
 
 
 def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequest, bytes], None]:
-    """With the keys given, else those that AWS's own tools find, anew for each pull: temporary ones end."""
-    from botocore import auth, awsrequest, credentials, exceptions, session  # noqa: PLC0415 - an extra
+    """Signs with the configured keys, or with those that AWS's own tools find.
 
-    def find() -> Any:  # noqa: ANN401 - untyped
+    They are looked for in each pull, because temporary keys expire.
+    """
+    # In an extra
+    from botocore import auth, awsrequest, credentials, exceptions, session  # noqa: PLC0415
+
+    def find_keys() -> Any:  # noqa: ANN401 - untyped
         if options.access_key and options.secret_key:
             return credentials.Credentials(
                 options.access_key.get_secret_value(), options.secret_key.get_secret_value()
@@ -96,115 +102,109 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
         return session.Session().get_credentials().get_frozen_credentials()
 
     def sign(request: ClientRequest, body: bytes) -> None:
-        signed = awsrequest.AWSRequest(request.method, str(request.url), {}, body)
+        copy = awsrequest.AWSRequest(request.method, str(request.url), {}, body)
         signer = auth.S3SigV4Auth if options.service == "s3" else auth.SigV4Auth
-        signer(keys, options.service, options.region).add_auth(signed)
-        request.headers.update(dict(signed.headers))
+        signer(keys, options.service, options.region).add_auth(copy)
+        request.headers.update(dict(copy.headers))
 
     try:
-        keys = BackgroundCall(find, name="aws-credentials").wait(deadline)
+        keys = BackgroundCall(find_keys, name="aws-credentials").wait(deadline)
     except (AttributeError, OverdueError, exceptions.BotoCoreError) as error:
-        msg = (
+        raise SourceError(
             f"auth: no AWS credentials were found ({type(error).__name__}): give access_key "
-            "and secret_key"
-        )
-        raise SourceError(msg, permanent=False) from None
+            "and secret_key",
+            permanent=False,
+        ) from None
     return sign
 
 
-def _no_answer(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
-        error.os_error, LinkLocalError
-    ):
-        return f"gave no answer ({error.os_error.strerror})"
-    if (fault := find_tls_fault(error)) is not None:
+def _describe(error: Exception) -> str:
+    cause = getattr(error, "os_error", None)
+    if isinstance(cause, LinkLocalError):
+        return f"gave no answer ({cause.strerror})"
+    fault = find_tls_fault(error)
+    if fault is not None:
         return ": ".join(write_tls_fault(fault, TlsClient.HTTP_SOURCE))
     number = getattr(error, "errno", None)
     return f"gave no answer ({os.strerror(number) if number else type(error).__name__})"
 
 
 class AccessTokens:
-    """The access token of one client, fetched when it is needed and kept until it ends.
-
-    For one event loop.
-    """
+    """The access token of one client, used until it expires. For one event loop."""
 
     def __init__(
-        self, options: OAuth2Options, tls: ssl.SSLContext | None, proxied: Mapping[str, Any]
+        self, options: OAuth2Options, tls: ssl.SSLContext | None, proxy: str | None
     ) -> None:
-        self._options, self._tls, self._proxied = options, tls, proxied
-        self._held: str | TokenError = ""
-        self._ends_at = self._again_at = 0.0  # monotonic
+        self._options, self._tls, self._proxy = options, tls, proxy
+        self._token: str | TokenError = ""  # the value of the header Authorization
+        # Times of the monotonic clock
+        self._expires_at = 0.0
+        self._replaceable_at = 0.0
         self._lock = asyncio.Lock()
 
     async def __call__(self, request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-        """Send the request with the token, and once more with another one where that may help."""
+        """Send the request with the token. If it is refused, retry once with another token."""
         token = request.headers["Authorization"] = await self._current()
         response = await send(request)
-        if response.status == HTTPStatus.UNAUTHORIZED and (
-            token != self._held or time.monotonic() >= self._again_at
-        ):
-            if token == self._held:
-                self._ends_at, self._again_at = 0.0, time.monotonic() + _AGAIN_S
-            response.release()
-            request.headers["Authorization"] = await self._current()
-            response = await send(request)
-        return response
+        if response.status != HTTPStatus.UNAUTHORIZED:
+            return response
+        if token == self._token:
+            now = time.monotonic()
+            if now < self._replaceable_at:
+                return response
+            self._expires_at = 0.0
+            self._replaceable_at = now + _REFUSED_S
+        response.release()
+        request.headers["Authorization"] = await self._current()
+        return await send(request)
 
     async def _current(self) -> str:
         async with self._lock:
-            if time.monotonic() >= self._ends_at:
+            if time.monotonic() >= self._expires_at:
                 try:
-                    self._held, life_s = await self._fetched()
+                    self._token, life_s = await self._fetch()
+                except TokenError as error:
+                    self._token, life_s = error, _FAILED_S
                 except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                    why = str(error) if isinstance(error, TokenError) else _no_answer(error)
-                    self._held, life_s = TokenError(why), _FAILED_S
-                self._ends_at = time.monotonic() + life_s
-        if isinstance(self._held, TokenError):
-            raise self._held
-        return self._held
+                    self._token, life_s = TokenError(_describe(error)), _FAILED_S
+                self._expires_at = time.monotonic() + life_s
+        if isinstance(self._token, TokenError):
+            raise self._token
+        return self._token
 
-    async def _fetched(self) -> tuple[str, float]:
+    async def _fetch(self) -> tuple[str, float]:
+        """A token, as a value of the header Authorization, and for how many seconds to use it."""
         options = self._options
-        client = f"{quote(options.client_id, safe='')}:{quote(options.client_secret.get_secret_value(), safe='')}"
-        headers = {
-            "User-Agent": USER_AGENT,
-            "Authorization": f"Basic {base64.b64encode(client.encode()).decode()}",
-        }
-        form = {
-            "grant_type": "client_credentials",
-            "scope": options.scope,
-            "audience": options.audience,
-        }
-        sent = {name: value for name, value in form.items() if value is not None}
-        connector = aiohttp.TCPConnector(socket_factory=open_socket)
+        client_id = quote(options.client_id, safe="")
+        client_secret = quote(options.client_secret.get_secret_value(), safe="")
+        login = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
+        form = options.model_dump(include={"scope", "audience"}, exclude_none=True)
+        form["grant_type"] = "client_credentials"
         async with (
             aiohttp.ClientSession(
-                connector=connector, timeout=_TIMEOUT, headers=headers
+                connector=aiohttp.TCPConnector(socket_factory=open_socket),
+                timeout=aiohttp.ClientTimeout(total=10),
+                headers={"User-Agent": USER_AGENT, "Authorization": f"Basic {login}"},
             ) as session,
             session.post(
                 options.token_url.get_secret_value(),
-                data=sent,
+                data=form,
                 ssl=self._tls or True,
                 allow_redirects=False,
-                **self._proxied,
+                proxy=self._proxy,
             ) as response,
         ):
-            match (
-                await response.json(content_type=None) if response.status == HTTPStatus.OK else None
-            ):
-                case {"access_token": str(token), **more} if re.fullmatch(r"[\x21-\x7e]+", token):
-                    life = re.fullmatch(r"\d{1,9}", str(more.get("expires_in")))
-                    life_s = float(life[0]) if life else float("inf")
-                    return f"Bearer {token}", max(life_s - _MARGIN_S, life_s * 0.9)
-            raise TokenError(f"answered {response.status} without a token")
+            answer = None
+            if response.status == HTTPStatus.OK:
+                answer = await response.json(content_type=None)
+        match answer:
+            case {"access_token": str(token), **more} if re.fullmatch(r"[\x21-\x7e]+", token):
+                life = re.fullmatch(r"\d{1,9}", str(more.get("expires_in")))
+                life_s = float(life[0]) if life else inf
+                return f"Bearer {token}", max(life_s - _MARGIN_S, life_s * 0.9)
+        raise TokenError(f"answered {response.status} without a token")
 
 
-@cache
-def _tokens_of(
-    options: OAuth2Options, tls: ssl.SSLContext | None, proxied: tuple[tuple[str, Any], ...]
-) -> AccessTokens:
-    return AccessTokens(options, tls, dict(proxied))
-
-
-os.register_at_fork(after_in_child=_tokens_of.cache_clear)  # its event loop is another one
+_tokens_of = cache(AccessTokens)
+# A forked process has another event loop.
+os.register_at_fork(after_in_child=_tokens_of.cache_clear)

@@ -1,4 +1,4 @@
-"""What is posted: JSON in whose texts the slot, k and the users of a request are filled in."""
+"""The JSON body of a request, made from its template: the slot, k and the users are filled in."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,44 +8,51 @@ from monitor.slot_templates import fill_slot, placeholders
 
 
 def fill_body(body: object, request: PullRequest) -> object:
-    """The body with everything filled in but users."""
+    """Fill in the slot and k. Placeholders for users stay."""
 
-    def fill(text: str) -> object:
-        return (
-            request.k
-            if text == "{k}"
-            else fill_slot(text, request.slot).replace("{k}", str(request.k))
-        )
+    def fill(template: str) -> object:
+        if template == "{k}":
+            return request.k
+        return fill_slot(template, request.slot).replace("{k}", str(request.k))
 
     return _map_texts(body, fill)
 
 
 def body_for_user(body: object, user: str) -> object:
-    """The body that asks for this user."""
-    return _map_texts(
-        body, lambda text: int(user) if text == "{user:int}" else text.replace("{user}", user)
-    )
+    """Fill in one user."""
+
+    def fill(template: str) -> object:
+        if template == "{user:int}":
+            return int(user)
+        return template.replace("{user}", user)
+
+    return _map_texts(body, fill)
 
 
 def body_for_batch(body: object, users: Sequence[str]) -> object:
-    """The body that asks for these users: an array of one element that names ``{user}`` has that element once a user."""
-    if (
-        isinstance(body, list)
-        and len(body) == 1
-        and "user" in placeholders(json.dumps(body, default=str))
-    ):
-        return [body_for_user(body[0], user) for user in users]
+    """Fill in many users.
+
+    An array of one element that names ``{user}`` gets this element once for each user.
+    """
     if isinstance(body, list):
+        if len(body) == 1 and "user" in placeholders(json.dumps(body, default=str)):
+            return [body_for_user(body[0], user) for user in users]
         return [body_for_batch(value, users) for value in body]
     if isinstance(body, dict):
         return {key: body_for_batch(value, users) for key, value in body.items()}
     if isinstance(body, str):
-        if body == "{users:int}":
-            return list(map(int, users))
-        return {"{users}": list(users), "{count}": len(users)}.get(
-            body, body.replace("{users}", ",".join(users))
-        )
+        return _fill_users(body, users)
     return body
+
+
+def _fill_users(template: str, users: Sequence[str]) -> object:
+    if template == "{users}":
+        return list(users)
+    if template == "{users:int}":
+        return list(map(int, users))
+    if template == "{count}":
+        return len(users)
+    return template.replace("{users}", ",".join(users))
 
 
 def _map_texts(body: object, fill: Callable[[str], object]) -> object:
@@ -53,4 +60,6 @@ def _map_texts(body: object, fill: Callable[[str], object]) -> object:
         return {key: _map_texts(value, fill) for key, value in body.items()}
     if isinstance(body, list):
         return [_map_texts(value, fill) for value in body]
-    return fill(body) if isinstance(body, str) else body
+    if isinstance(body, str):
+        return fill(body)
+    return body

@@ -1,4 +1,7 @@
-"""What pulls share of a host, on the thread that pulls, as long as the process lasts: limits, a pause, and its silence."""
+"""What all pulls from one host share: limits, a pause that it requested, and that it is silent.
+
+Everything here belongs to the thread that pulls, and lasts as long as the process.
+"""
 
 import asyncio
 import os
@@ -6,7 +9,6 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from math import inf, sqrt
@@ -20,69 +22,80 @@ from monitor.sources.http.request import AnswersByUser, RequestFailure
 
 _Outcome = AnswersByUser | RequestFailure
 _Request = Callable[[], Awaitable[_Outcome]]
-_Clock = Callable[[], float]
-_Sleep = Callable[[float], Awaitable[None]]
-_Probe = asyncio.Future[
-    RequestFailure | None
-]  # ends with None by an answer, or where it was not made to its end
+_Probe = asyncio.Future[RequestFailure | None]
+"""Its result is None if the request of the probe was answered, or was not made."""
 
 
 class Knee:
-    """How many requests at once a host answers before they queue there, learnt in windows like Envoy's adaptive concurrency."""
+    """How many requests a host answers at the same time before they queue there.
 
-    _TOLERATED = (
-        1.05  # times the latency without a queue, beyond the sampling errors of both medians
-    )
-    _REFUSED = 0.05  # of a window
+    Learnt in windows of requests, like Envoy's adaptive concurrency.
+    """
+
+    _TOLERATED = 1.05
+    """Times the latency without a queue, beyond the sampling errors of both medians."""
+    _REFUSED = 0.05
+    """Share of a window."""
     _MORE, _FEWER, _MUCH_FEWER = 1.5, 0.85, 0.7
 
     def __init__(self) -> None:
         self.limit = 2.0
-        self.is_reached = False  # else there is no reason for a higher one
-        self._since_s, self._is_starting = 0.0, True
-        self._unqueued_s = self._slow_s = inf
-        self._answered_s, self._refused = list[float](), 0
+        self.is_reached = False  # whether a request had to wait, so that a higher limit is useful
+        self._since_s = 0.0
+        self._is_starting = True
+        self._unqueued_s = inf
+        self._slow_s = inf
+        self._answered_s = list[float]()
+        self._refused = 0
 
     def add(self, begun_s: float, ended_s: float, *, is_refused: bool) -> None:
-        """Learn from a request; one that began under another limit tells nothing of this one."""
+        """Learn from a request that began under the present limit."""
         if begun_s < self._since_s:
             return
-        size = max(16, 2 * self.limit)  # of a window
+        window = max(16, 2 * self.limit)
         if is_refused:
             self._refused += 1
         else:
             self._answered_s.append(ended_s - begun_s)
-        if self._refused > size * self._REFUSED:
+        if self._refused > window * self._REFUSED:
             self._is_starting = False
             limit = self.limit * self._MUCH_FEWER
-        elif len(self._answered_s) >= size:
-            limit = self._judged()
+        elif len(self._answered_s) >= window:
+            limit = self._next_limit()
         else:
             return
-        self.limit, self._since_s = max(1.0, limit), ended_s
-        self.is_reached, self._refused = False, 0
+        self.limit = max(1.0, limit)
+        self._since_s = ended_s
+        self.is_reached = False
+        self._refused = 0
         self._answered_s.clear()
 
-    def _judged(self) -> float:
+    def _next_limit(self) -> float:
         low_s, median_s, high_s = quantiles(self._answered_s, n=4)
         error_s = (high_s - low_s) / sqrt(len(self._answered_s))
         is_slow = median_s - error_s > self._TOLERATED * self._unqueued_s
         if is_slow and median_s + error_s < self._slow_s:
             factor = 1 / self._MORE if self._is_starting else self._FEWER
-            self._slow_s, self._is_starting = median_s, False
+            self._slow_s = median_s
+            self._is_starting = False
             return self.limit * factor
-        # Where fewer made it no quicker, it is slow for other reasons.
-        self._unqueued_s = median_s if is_slow else min(self._unqueued_s, median_s + error_s)
+        if is_slow:
+            # Fewer requests made the host no faster, so it is slow for other reasons.
+            self._unqueued_s = median_s
+        else:
+            self._unqueued_s = min(self._unqueued_s, median_s + error_s)
         self._slow_s = inf
         if not self.is_reached:
             return self.limit
-        return self.limit * self._MORE if self._is_starting else self.limit + 1
+        if self._is_starting:
+            return self.limit * self._MORE
+        return self.limit + 1
 
 
 class Breaker:
-    """Whether somebody was given up.
+    """Whether a host or an address was given up.
 
-    Until an answer comes from there, one request at a time tries.
+    While it is open, one request at a time is a probe, until one is answered.
     """
 
     def __init__(self) -> None:
@@ -90,81 +103,74 @@ class Breaker:
         self._probe: _Probe | None = None
 
     async def admit(self) -> _Probe | RequestFailure | None:
-        """A probe to end for the one who is to try, what that one found for all who come meanwhile.
+        """Admit one request as a probe. The others wait for it, and share its failure.
 
-        None where it is closed.
+        The caller must set the result of the probe. None if the breaker is closed.
         """
         while self.is_open:
             if self._probe is None or self._probe.done():
                 self._probe = asyncio.get_running_loop().create_future()
                 return self._probe
-            if (found := await asyncio.shield(self._probe)) is not None:
-                return replace(
-                    found, note=f"{found.note}, so the others were not asked", is_retried=False
-                )
+            failure = await asyncio.shield(self._probe)
+            if failure is not None:
+                note = f"{failure.note}, so the others were not asked"
+                return replace(failure, note=note, is_retried=False)
         return None
 
     def close(self) -> None:
-        """It answers."""
+        """A request was answered."""
         self.is_open = False
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(None)
 
 
 _LONGEST_PAUSE_S = 3600.0
-"""Whatever a host asks for."""
 _CREDIBLE_PAUSE_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """Until when nobody asks, and what those are told whose deadline is before that."""
-
     until_s: float
-    failure: RequestFailure
+    failure: RequestFailure  # of requests whose deadline is before the end of the pause
 
 
 class Host:
-    """Admits requests, each by the limits of its source, counting those of all sources."""
+    """Admits each request by the limits of its source. Counts the requests of all sources."""
 
     def __init__(
         self,
-        monotonic: _Clock = time.monotonic,
-        sleep: _Sleep = asyncio.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._monotonic, self._sleep, self._now = monotonic, sleep, now
-        self._day, self._made = (
-            date.min,
-            0,
-        )  # how many requests that day, of sources that limit them
-        self.breakers = defaultdict[str, Breaker](Breaker)  # by what is asked, "" for all
-        self._knee, self._under_way, self._next_s = Knee(), 0, 0.0
-        self._turn, self._left = asyncio.Lock(), asyncio.Event()
-        self._pauses = dict[str, _Pause]()  # by what is asked, "" for all
+        self._day = date.min
+        self._day_requests = 0  # of sources with requests_a_day
+        # Breakers and pauses by the address that is requested, "" for all
+        self.breakers = defaultdict[str, Breaker](Breaker)
+        self._pauses = dict[str, _Pause]()
+        self._knee = Knee()
+        self._under_way = 0
+        self._next_s = 0.0
+        self._turn = asyncio.Lock()
+        self._ended = asyncio.Event()
 
     async def ask(
         self, request: _Request, what: str, options: HttpSourceOptions, deadline: Deadline
     ) -> _Outcome:
-        """Make the request for ``what`` in its turn, and learn from it.
+        """Make the request to the address ``what`` as soon as limits and pauses admit it.
 
-        Or tell why it was not made.
+        Returns a failure if they do not admit it before the deadline.
         """
         breakers = self.breakers[""], self.breakers[what]
-        given_up = [breaker for breaker in breakers if breaker.is_open]
-        probe = await given_up[0].admit() if given_up else None
+        breaker = next((breaker for breaker in breakers if breaker.is_open), None)
+        probe = None if breaker is None else await breaker.admit()
         if isinstance(probe, RequestFailure):
             return probe
-        failure = None
+        silence = None
         try:
-            if options.is_limited or self._pauses:
-                async with self._turn if options.is_limited else nullcontext():
-                    if (refusal := await self._admit(what, options, deadline)) is not None:
-                        return refusal
-            if (
-                options.requests_a_day
-                and (refusal := self._spend(options.requests_a_day)) is not None
-            ):
+            refusal = await self._admit(what, options, deadline)
+            if refusal is not None:
                 return refusal
             self._under_way += 1
             begun_s = self._monotonic()
@@ -172,73 +178,91 @@ class Host:
                 outcome = await request()
             finally:
                 self._under_way -= 1
-                self._left.set()
+                self._ended.set()
             if isinstance(outcome, RequestFailure):
-                failure = outcome if outcome.is_silence else None
-                self._put_off(outcome, what)
+                if outcome.is_silence:
+                    silence = outcome
+                self._pause_after(outcome, what)
             if options.max_in_flight == "adaptive":
-                self._knee.add(begun_s, self._monotonic(), is_refused=failure is not None)
-            for breaker in () if failure else breakers:
-                breaker.close()
+                self._knee.add(begun_s, self._monotonic(), is_refused=silence is not None)
+            if silence is None:
+                for breaker in breakers:
+                    breaker.close()
             return outcome
         finally:
             if probe is not None and not probe.done():
-                probe.set_result(failure)
+                probe.set_result(silence)
 
     async def _admit(
         self, what: str, options: HttpSourceOptions, deadline: Deadline
     ) -> RequestFailure | None:
-        most = options.max_in_flight or inf
-        while self._under_way >= (int(self._knee.limit) if most == "adaptive" else most):
-            self._knee.is_reached = True
-            self._left.clear()
-            await self._left.wait()
-        apart_s = 1 / options.max_rate if options.max_rate else 0.0
-        if apart_s and (early_s := self._next_s - self._monotonic()) > 0:
-            await self._sleep(early_s)
-        while (pause := self._pause_of(what)) is not None:
+        if options.is_limited:
+            async with self._turn:
+                while self._under_way >= self._most_in_flight(options):
+                    self._knee.is_reached = True
+                    self._ended.clear()
+                    await self._ended.wait()
+                early_s = self._next_s - self._monotonic()
+                if options.max_rate and early_s > 0:
+                    await self._sleep(early_s)
+                refusal = await self._wait_for_pauses(what, deadline)
+                if refusal is None and options.max_rate:
+                    self._next_s = max(self._next_s, self._monotonic()) + 1 / options.max_rate
+        else:
+            refusal = await self._wait_for_pauses(what, deadline)
+        if refusal is None and options.requests_a_day:
+            refusal = self._count_of_day(options.requests_a_day)
+        return refusal
+
+    def _most_in_flight(self, options: HttpSourceOptions) -> float:
+        if options.max_in_flight == "adaptive":
+            return int(self._knee.limit)
+        return options.max_in_flight or inf
+
+    async def _wait_for_pauses(self, what: str, deadline: Deadline) -> RequestFailure | None:
+        while (pause := self._current_pause(what)) is not None:
             pause_s = pause.until_s - self._monotonic()
             if pause_s >= deadline.remaining_s:
                 return pause.failure
             await self._sleep(pause_s * random.uniform(1, 1.1))  # noqa: S311 - jitter
-        self._next_s = max(self._next_s, self._monotonic()) + apart_s
         return None
 
-    def _spend(self, most: int) -> RequestFailure | None:
-        """Count a request of this day, or tell that it had all of its requests."""
-        if (today := self._now().date()) > self._day:
-            self._day, self._made = today, 0
-        if self._made >= most:
-            until = f"{self._day + timedelta(days=1)} 00:00 UTC"
+    def _current_pause(self, what: str) -> _Pause | None:
+        for key in ("", what):
+            pause = self._pauses.get(key)
+            if pause is not None and pause.until_s > self._monotonic():
+                return pause
+        return None
+
+    def _count_of_day(self, most: int) -> RequestFailure | None:
+        """Count a request. Returns a failure if there were as many today."""
+        today = self._now().date()
+        if today > self._day:
+            self._day, self._day_requests = today, 0
+        if self._day_requests >= most:
             note = (
                 f"was not asked: it had the {most:,} requests of requests_a_day, and is asked "
-                f"again from {until} on"
+                f"again from {self._day + timedelta(days=1)} 00:00 UTC on"
             )
             return RequestFailure(CoverageReason.TOO_SLOW, note)
-        self._made += 1
+        self._day_requests += 1
         return None
 
-    def _pause_of(self, what: str) -> _Pause | None:
-        now_s = self._monotonic()
-        pauses = [self._pauses[key] for key in ("", what) if key in self._pauses]
-        return next((each for each in pauses if each.until_s > now_s), None)
-
-    def _put_off(self, failure: RequestFailure, what: str) -> None:
+    def _pause_after(self, failure: RequestFailure, what: str) -> None:
         pause_s = min(failure.retry_after_s, _LONGEST_PAUSE_S)
         if not pause_s:
             return
-        # Nobody limits clients for longer than a day: such an answer says nothing about the host.
+        # No host limits clients for more than a day: such an answer is about its address only.
         key = "" if failure.retry_after_s <= _CREDIBLE_PAUSE_S else what
         until_s = self._monotonic() + pause_s
         if key not in self._pauses or until_s > self._pauses[key].until_s:
-            asked = (
-                f"asked for a pause of {pause_s:,.0f} s (Retry-After), beyond the run's deadline"
+            note = (
+                f"{failure.note} and asked for a pause of {pause_s:,.0f} s (Retry-After), beyond "
+                "the run's deadline"
             )
-            told = replace(failure, note=f"{failure.note} and {asked}", is_retried=False)
-            self._pauses[key] = _Pause(until_s, told)
+            self._pauses[key] = _Pause(until_s, replace(failure, note=note, is_retried=False))
 
 
 HOSTS = defaultdict[str, Host](Host)  # by name and port
-os.register_at_fork(
-    after_in_child=HOSTS.clear
-)  # they belong to the loop of the process that forked this one
+# They belong to the event loop. A forked process has another one.
+os.register_at_fork(after_in_child=HOSTS.clear)

@@ -1,8 +1,13 @@
-"""Keeps the HTTP pulls of one run together: for each user all of them ask within a few requests, which one first is drawn.
+"""Keeps the HTTP pulls of one run together.
 
-Being together gives way to all else: a pull is not held up by one that asked for nobody for as long as its request may take (it
-hangs, pauses, waits for a turn or was given up) or is through; and only where it is ahead of a pace that takes half of its
-deadline, so that no pull has less than the other half because of another one. All here belongs to the thread that pulls.
+All pulls of a run request the same user within a few requests. A draw decides which one is first.
+A pull waits for another one only if both conditions are met:
+
+- The other one has sent a request within the timeout of a request, and is not finished. So nobody
+  waits for a pull that hangs, pauses, waits for its turn or was given up.
+- It is ahead of a pace that takes half of its deadline. So other pulls cost it at most that half.
+
+Everything here belongs to the thread that pulls.
 """
 
 import asyncio
@@ -19,85 +24,101 @@ from monitor.sources.http import HttpSourceOptions
 WINDOW = 32
 """Most requests that a pull is ahead of another one.
 
-For half as many in a row it is drawn who asks first.
+A draw is for half as many requests.
 """
-_LOOK_S = 0.002
-"""How often one who is held up looks where the others are."""
+_CHECK_S = 0.002
+"""Time between two checks of a pull that waits."""
 
 
 class Companion:
-    """One pull of a run, on its way through ``users`` in the order of all, after those who were ``asked`` before."""
+    """One pull of a run, and how many users it has taken and requested.
+
+    ``users`` are in the order that all pulls of the run share. ``requested`` users before them were
+    answered by an earlier attempt.
+    """
 
     def __init__(
-        self, request: PullRequest, options: HttpSourceOptions, users: Iterator[str], asked: int = 0
+        self,
+        request: PullRequest,
+        options: HttpSourceOptions,
+        users: Iterator[str],
+        requested: int = 0,
     ) -> None:
-        self.users, self.asked, self.batch = users, asked, options.batch or 1
-        self._begun, self._unasked, self._queue = asked, set[tuple[str, ...]](), asyncio.Lock()
+        self.users = users
+        self.requested = requested
+        self.batch = options.batch or 1
+        self._taken = requested
+        self._unrequested = set[tuple[str, ...]]()
+        self._queue = asyncio.Lock()
         self._joined_at = self.moved_at = time.monotonic()
-        self._all, self._half_s, self.silent_s = (
-            len(request.users),
-            request.timeout_s / 2,
-            options.timeout.total_seconds(),
-        )
-        self._run = _RUNS.setdefault(request.together, _Run()) if request.together else _Run()
-        draw = random.Random(f"{request.together} {len(self._run)}").random  # noqa: S311 - no secret
-        self.lots = [
-            draw() for _ in range(2 * self._all // WINDOW + 1)
-        ]  # of all pulls the one with the least asks first
+        self._count = len(request.users)
+        self._half_s = request.timeout_s / 2
+        self.silent_s = options.timeout.total_seconds()
+        self._run = _Run()
+        if request.together:
+            self._run = _RUNS.setdefault(request.together, self._run)
+        draw = random.Random(f"{request.together} {len(self._run)}").random  # noqa: S311
+        # For each half of a window the pull with the lowest number is first.
+        self.lots = [draw() for _ in range(2 * self._count // WINDOW + 1)]
         self._run.append(self)
 
     async def take(self) -> tuple[str, ...]:
-        """The users of the next request, once it is their turn; none where all were taken."""
+        """Wait for this pull's turn, and return the users of its next request. Empty at the end."""
         if self._queue.locked() or not self.may_go():
             async with self._queue:
-                while not self.may_go():  # noqa: ASYNC110 - an event at each request of the others would cost more
-                    await asyncio.sleep(_LOOK_S)
+                # An event at each request of the other pulls would cost more.
+                while not self.may_go():  # noqa: ASYNC110
+                    await asyncio.sleep(_CHECK_S)
         users = tuple(islice(self.users, self.batch))
-        self._begun += len(users)
-        self._unasked.add(users)
+        self._taken += len(users)
+        self._unrequested.add(users)
         return users
 
-    def ask(self, users: tuple[str, ...]) -> None:
-        """Tell the others that these users are asked for, or never will be."""
-        if users in self._unasked:
-            self._unasked.remove(users)
-            self.asked, self.moved_at = self.asked + len(users), time.monotonic()
+    def mark_requested(self, users: tuple[str, ...]) -> None:
+        """Record that the request for these users was sent, or never will be."""
+        if users in self._unrequested:
+            self._unrequested.remove(users)
+            self.requested += len(users)
+            self.moved_at = time.monotonic()
 
     def halve(self, users: tuple[str, ...]) -> None:
-        """Take back these users, who are too many for a request."""
-        self.users, self.batch = chain(users, self.users), min(self.batch, len(users) // 2)
-        self._begun, self.asked = self._begun - len(users), self.asked - len(users)
+        """Put back these users, and halve the batch: they are too many for one request."""
+        self.users = chain(users, self.users)
+        self.batch = min(self.batch, len(users) // 2)
+        self._taken -= len(users)
+        self.requested -= len(users)
 
     def leave(self) -> None:
-        """Hold up nobody any more."""
+        """End this pull: no other one waits for it."""
         self._run.remove(self)
 
     def may_go(self) -> bool:
-        """Whether it is this one's turn."""
-        now, begun, end = time.monotonic(), self._begun, min(self._begun + self.batch, self._all)
-        awaited = [
-            each for each in self._run if each is not self and now - each.moved_at <= each.silent_s
-        ]
-        behind = [each for each in awaited if each.asked < end]
-        if (
-            not behind
-            or begun >= self._all
-            or begun * self._half_s <= self._all * (now - self._joined_at)
-        ):
+        """Whether it is this pull's turn."""
+        now = time.monotonic()
+        end = min(self._taken + self.batch, self._count)
+        behind = []
+        for pull in self._run:
+            is_moving = now - pull.moved_at <= pull.silent_s
+            if pull is not self and is_moving and pull.requested < end:
+                behind.append(pull)
+        if not behind or self._taken >= self._count:
             return True
-        batches = [each.batch for each in self._run]
+        # Whether the share of its users is below the share of half of its deadline
+        if self._taken * self._half_s <= self._count * (now - self._joined_at):
+            return True
+        batches = [pull.batch for pull in self._run]
         window = max(WINDOW * min(batches), 2 * max(batches))
-        block = 2 * begun // window
+        block = 2 * self._taken // window
         return all(
-            begun < each.asked + window and self.lots[block] < each.lots[block] for each in behind
+            self._taken < pull.requested + window and self.lots[block] < pull.lots[block]
+            for pull in behind
         )
 
 
 class _Run(list[Companion]):
-    """Those that keep together."""
+    """The pulls of one run."""
 
 
 _RUNS = WeakValueDictionary[str, _Run]()
-os.register_at_fork(
-    after_in_child=_RUNS.clear
-)  # they belong to the loop of the process that forked this one
+# They belong to the event loop. A forked process has another one.
+os.register_at_fork(after_in_child=_RUNS.clear)

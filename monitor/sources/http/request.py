@@ -1,4 +1,4 @@
-"""A request for one user or a batch of them: its address and body, and how its answer is read."""
+"""Requests for one user or a batch: their URLs and bodies, and how answers are read."""
 
 import json
 import mimetypes
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import quote
 
 import aiohttp
@@ -17,7 +18,7 @@ from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
 from monitor.reading.ids import user_key
 from monitor.slot_templates import fill_slot, placeholders
-from monitor.sources.expressions import NotAppliedError, finder, is_plain, shape_of
+from monitor.sources.expressions import Find, NotAppliedError, finder, is_plain, shape_of
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
 from monitor.sources.list_collector import from_json
@@ -26,7 +27,10 @@ _CHUNK = 64 * 1024
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}").fullmatch
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
 _SILENT = {
-    CoverageReason(reason) for reason in ("unreachable", "timeout", "server_error", "rate_limited")
+    CoverageReason.UNREACHABLE,
+    CoverageReason.TIMEOUT,
+    CoverageReason.SERVER_ERROR,
+    CoverageReason.RATE_LIMITED,
 }
 _NOT_IN_PATH = frozenset({"", ".", ".."})
 
@@ -37,20 +41,20 @@ class RequestFailure:
 
     reason: CoverageReason
     note: str
-    is_retried: bool = False  # another attempt may do better, not before retry_after_s
-    is_too_large: bool = False  # one for fewer users may do better
-    is_of_host: bool = False  # nobody can connect to its host
+    is_retried: bool = False  # a retry may succeed, but not before retry_after_s
+    is_too_large: bool = False  # a request for fewer users may succeed
+    is_of_host: bool = False  # nobody can connect to the host
     retry_after_s: float = 0.0
 
     @property
     def is_silence(self) -> bool:
-        """Whether the source was away, refused or failed, and so gave no answer about users."""
+        """Whether the source gave no answer about users: it was away, refused or failed."""
         return self.reason in _SILENT
 
 
 @dataclass(frozen=True, slots=True)
 class ListAnswer:
-    """What stands where the list and its scores should be."""
+    """The values that should be one user's list, its scores and the model's version."""
 
     items: object
     scores: object = None
@@ -58,88 +62,85 @@ class ListAnswer:
 
 
 AnswersByUser = Mapping[str, ListAnswer | RequestFailure]
-"""Of those who were asked for together."""
+"""For all users of one request."""
 
 
 class RequestTemplate:
-    """Everything about a pull's requests that is the same for every user, worked out once."""
+    """Makes the requests of one pull, and reads their answers."""
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
-        url = fill_slot(options.address, request.slot, lambda text: quote(text, safe=""))
+        url = fill_slot(options.address, request.slot, partial(quote, safe=""))
         self._url = URL(url.replace("{k}", str(request.k)), encoded=True)
-        self._place = "{user}" if options.batch is None else "{users}"
-        self._has_place_beside_path = self._place in str(self._url.with_path("/", keep_query=True))
+        self._is_batched = options.batch is not None
+        self._place = "{users}" if self._is_batched else "{user}"
+        self._has_place_beyond_path = self._place in str(self._url.with_path("/", keep_query=True))
         self._has_user_in_path = bool({"user", "users"} & placeholders(url.partition("?")[0]))
         self._body = None if options.body is None else fill_body(options.body, request)
         self._has_whole_numbers = ":int}" in json.dumps(options.body)
-        self._is_batched = options.batch is not None
-        self._answers, self._items = finder(options.answers or "@"), finder(options.items)
-        self._scores = finder(options.scores) if options.scores else None
-        self._user = finder(options.user) if options.user else None
-        self._error = finder(options.error) if options.error else None
-        self._version = finder(options.model_version) if options.model_version else None
+        self._answers = finder(options.answers or "@")
+        self._items = finder(options.items)
+        self._scores = _optional_finder(options.scores)
+        self._user = _optional_finder(options.user)
+        self._error = _optional_finder(options.error)
+        self._version = _optional_finder(options.model_version)
         self._options = options
-        self.method = options.method
-        self.empty: str | None = None  # how the first answer with an empty list looks
+        self.empty: str | None = None  # shape of the first answer with an empty list
 
     def problem(self, user: str) -> str | None:
-        """Why the user cannot be asked for, None who can."""
+        """Why no request for the user is possible, None if it is."""
         if self._has_user_in_path and user in _NOT_IN_PATH:
-            return "was not asked: the user's key cannot stand in a path"
+            return "was not asked: the user's key would change the path of url"
         if self._has_whole_numbers and not _WHOLE_NUMBER(user):
             return "was not asked: the user's key is no whole number"
         return None
 
     def url(self, users: Sequence[str]) -> URL:
-        """Address for the users."""
-        keys = ",".join(map(_quoted, users))
-        if self._has_place_beside_path:
+        """The URL for these users."""
+        keys = ",".join(map(_quote, users))
+        if self._has_place_beyond_path:
             return URL(str(self._url).replace(self._place, keys), encoded=True)
-        return self._url.with_path(
-            self._url.raw_path.replace(self._place, keys), encoded=True, keep_query=True
-        )
+        path = self._url.raw_path.replace(self._place, keys)
+        return self._url.with_path(path, encoded=True, keep_query=True)
 
     def body(self, users: Sequence[str]) -> bytes | None:
-        """Body for the users, None without one."""
+        """The body for these users, None if requests have no body."""
         if self._body is None:
             return None
-        body = (
-            body_for_batch(self._body, users)
-            if self._is_batched
-            else body_for_user(self._body, users[0])
-        )
+        if self._is_batched:
+            body = body_for_batch(self._body, users)
+        else:
+            body = body_for_user(self._body, users[0])
         return json.dumps(body).encode()
 
     def read(
         self, users: Sequence[str], content: bytes, response: aiohttp.ClientResponse
     ) -> AnswersByUser | RequestFailure:
-        """Return the values at the places of the lists and the scores, of an answer about these users."""
+        """Select the values of each user's list and scores from the answer about these users."""
         try:
             answer = from_json(content)
         except ValueError:
-            return RequestFailure(
-                CoverageReason.MALFORMED,
-                f"answered {response.status} with {_guess(content, response)}, not JSON",
-            )
-        usual = response.headers.get(self._options.model_version_header or "")
+            note = f"answered {response.status} with {_describe(content, response)}, not JSON"
+            return RequestFailure(CoverageReason.MALFORMED, note)
+        version = response.headers.get(self._options.model_version_header or "")
+        if not self._is_batched:
+            return {users[0]: self._read_user(users[0], answer, version)}
         try:
-            if self._is_batched:
-                return self._read_batch(users, answer, self._find_version(answer, usual))
+            return self._read_batch(users, answer, self._find_version(answer, version))
         except NotAppliedError:
             return _not_applied("answers or error", answer, users)
-        return {users[0]: self._read_user(users[0], answer, usual)}
 
-    def _read_user(self, user: str, answer: object, usual: object) -> ListAnswer | RequestFailure:
-        """What the answer says of one user. Whatever is odd about it concerns this user alone."""
+    def _read_user(self, user: str, answer: object, version: object) -> ListAnswer | RequestFailure:
+        """The answer about one user. An error in it is a failure of this user only."""
         try:
-            return self._read_one(user, answer, usual)
+            return self._select(user, answer, version)
         except NotAppliedError:
             return _not_applied("items, scores, user or error", answer, [user])
         except Exception as error:  # noqa: BLE001 - the answer came from outside
             return unreadable(error)
 
-    def _read_one(self, user: str, answer: object, usual: object) -> ListAnswer | RequestFailure:
-        if failure := self._told_error(answer, [user]):
+    def _select(self, user: str, answer: object, version: object) -> ListAnswer | RequestFailure:
+        failure = self._find_error(answer, [user])
+        if failure is not None:
             return failure
         if self._user is not None and user_key(self._user(answer)) != user:
             return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
@@ -152,72 +153,83 @@ class RequestTemplate:
             return RequestFailure(CoverageReason.MALFORMED, note)
         if self.empty is None and items == []:
             self.empty = shape_of(answer, [user])
-        return ListAnswer(
-            items, self._scores(answer) if self._scores else None, self._find_version(answer, usual)
-        )
+        scores = None if self._scores is None else self._scores(answer)
+        return ListAnswer(items, scores, self._find_version(answer, version))
 
-    def _find_version(self, answer: object, usual: object) -> object:
-        with suppress(NotAppliedError):
-            return (self._version and self._version(answer)) or usual
-        return usual
+    def _find_version(self, answer: object, default: object) -> object:
+        if self._version is not None:
+            with suppress(NotAppliedError):
+                return self._version(answer) or default
+        return default
 
-    def _told_error(self, answer: object, users: Sequence[str]) -> RequestFailure | None:
-        if self._error is None or not (told := self._error(answer)):
+    def _find_error(self, answer: object, users: Sequence[str]) -> RequestFailure | None:
+        error = None if self._error is None else self._error(answer)
+        if not error:
             return None
-        code = (
-            f" {told}"
-            if isinstance(told, str | int) and told is not True and is_plain(str(told))
-            else ""
-        )
+        code = ""
+        if isinstance(error, str | int) and error is not True and is_plain(str(error)):
+            code = f" {error}"
         if any(user in code for user in users):
             code = ""
         return RequestFailure(
-            CoverageReason.HTTP_ERROR,
-            f"answered 200 and tells of an error{code} ({self._options.error})",
+            CoverageReason.HTTP_ERROR, f"answered 200 with an error{code} ({self._options.error})"
         )
 
     def _read_batch(
-        self, users: Sequence[str], answer: object, usual: object
+        self, users: Sequence[str], answer: object, version: object
     ) -> AnswersByUser | RequestFailure:
-        if failure := self._told_error(answer, users):
+        failure = self._find_error(answer, users)
+        if failure is not None:
             return failure
-        found, keys = self._answers(answer), list[object]()
-        if isinstance(found, dict):
-            keys, found = list(found), list(found.values())
-        elif not isinstance(found, list):
-            where = (
-                f" where answers says ({self._options.answers}), in {shape_of(answer, users)}"
-                if self._options.answers
-                else ""
-            )
-            note = f"gave an answer without an array or object of answers by user{where}"
-            return RequestFailure(CoverageReason.MALFORMED, note)
-        elif self._user is not None:
-            keys = [self._key_of(each) for each in found]
-        elif len(found) == len(users):
-            keys = list(users)
-        else:
-            note = (
-                f"gave {len(found):,} answers where {len(users):,} users were asked for: set "
-                "user to match them by key"
-            )
-            return RequestFailure(CoverageReason.MALFORMED, note)
-        times, answers = Counter(keys), dict(zip(keys, found, strict=True))
-        read = dict[str, ListAnswer | RequestFailure]()
+        pairs = self._pair(users, answer)
+        if isinstance(pairs, RequestFailure):
+            return pairs
+        counts = Counter(key for key, _ in pairs)
+        by_key = dict(pairs)
+        by_user = dict[str, ListAnswer | RequestFailure]()
         for user in users:
-            if times[user] > 1:
-                read[user] = _TWICE
-            elif times[user] == 0:
-                read[user] = _not_applied("user", answer, [user]) if _NO_KEY in times else _LEFT_OUT
+            if counts[user] == 1:
+                by_user[user] = self._read_user(user, by_key[user], version)
+            elif counts[user] > 1:
+                by_user[user] = _TWICE
+            elif _NO_KEY in counts:
+                by_user[user] = _not_applied("user", answer, [user])
             else:
-                read[user] = self._read_user(user, answers[user], usual)
-        return read
+                by_user[user] = _LEFT_OUT
+        return by_user
 
-    def _key_of(self, answer: object) -> object:
-        try:
-            return user_key(self._user(answer)) if self._user else None
-        except NotAppliedError:
-            return _NO_KEY
+    def _pair(
+        self, users: Sequence[str], answer: object
+    ) -> list[tuple[object, object]] | RequestFailure:
+        """The key and the answer of each user."""
+        answers = self._answers(answer)
+        if isinstance(answers, dict):
+            return list(answers.items())
+        if not isinstance(answers, list):
+            note = "gave an answer without an array or object of answers by user"
+            if self._options.answers:
+                shape = shape_of(answer, users)
+                note += f" where answers says ({self._options.answers}), in {shape}"
+            return RequestFailure(CoverageReason.MALFORMED, note)
+        if self._user is None:
+            if len(answers) == len(users):
+                return list(zip(users, answers, strict=True))
+            note = (
+                f"gave {len(answers):,} answers to a request for {len(users):,} users: set user to "
+                "match them by key"
+            )
+            return RequestFailure(CoverageReason.MALFORMED, note)
+        pairs = list[tuple[object, object]]()
+        for element in answers:
+            try:
+                pairs.append((user_key(self._user(element)), element))
+            except NotAppliedError:
+                pairs.append((_NO_KEY, element))
+        return pairs
+
+
+def _optional_finder(expression: str | None) -> Find | None:
+    return None if expression is None else finder(expression)
 
 
 def _not_applied(which: str, answer: object, users: Sequence[str]) -> RequestFailure:
@@ -229,14 +241,14 @@ def _not_applied(which: str, answer: object, users: Sequence[str]) -> RequestFai
 
 
 def unreadable(error: Exception) -> RequestFailure:
-    """The failure for an answer that raised this error while it was read."""
+    """The failure for an answer whose reading raised this error."""
     return RequestFailure(
         CoverageReason.MALFORMED, f"gave an answer that cannot be read ({type(error).__name__})"
     )
 
 
 _NO_KEY = object()
-"""Stands for the user of an answer from which the user cannot be read."""
+"""The key of an answer without a readable key."""
 _LEFT_OUT = RequestFailure(CoverageReason.MISSING, "left the user out of its answer to a batch")
 _TWICE = RequestFailure(
     CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch"
@@ -244,17 +256,18 @@ _TWICE = RequestFailure(
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:
-    """Body after decompression, None once it is known to be longer than ``most``: nothing beyond is read or inflated."""
+    """Read and decompress the body. None if it has more than ``most`` bytes.
+
+    Nothing is read or decompressed beyond these.
+    """
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding == "identity":
         content = await response.content.readany()
         if response.content.at_eof() and len(content) <= most:
             return content
-        return (
-            None
-            if (response.content_length or 0) > most
-            else await _read_plain(response.content, content, most)
-        )
+        if (response.content_length or 0) > most:
+            return None
+        return await _read_plain(response.content, content, most)
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise zlib.error
     return await _read_inflated(response.content, most)
@@ -262,14 +275,16 @@ async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None
 
 async def _read_plain(stream: aiohttp.StreamReader, content: bytes, most: int) -> bytes | None:
     parts, size = [content], len(content)
-    while size <= most and (content := await stream.readany()):
+    while content and size <= most:
+        content = await stream.readany()
         parts.append(content)
         size += len(content)
-    return b"".join(parts) if size <= most else None
+    return None if size > most else b"".join(parts)
 
 
 async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | None:
-    inflate, parts, size = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), [], 0
+    inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    parts, size = [], 0
     while content := await stream.readany():
         for start in range(0, len(content), _CHUNK):
             part = inflate.decompress(content[start : start + _CHUNK], most + 1 - size)
@@ -282,14 +297,18 @@ async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | Non
     return b"".join(parts)
 
 
-def _quoted(user: str) -> str:
-    return user if _UNRESERVED(user) else quote(user, safe="")
+def _quote(user: str) -> str:
+    if _UNRESERVED(user):  # faster
+        return user
+    return quote(user, safe="")
 
 
-def _guess(content: bytes, response: aiohttp.ClientResponse) -> str:
-    # The answer is not repeated: it came from outside, and may hold what nobody should log; neither
-    # is a type that is none.
-    start, kind = content[:100].lstrip().lower(), response.content_type
-    told = f"content type {kind}" if mimetypes.guess_extension(kind) else "an unknown content type"
-    is_page = start.startswith((b"<!doctype", b"<html", b"<head", b"<body"))
-    return f"{'HTML' if is_page else 'text of another kind' if start else 'an empty body'} ({told})"
+def _describe(content: bytes, response: aiohttp.ClientResponse) -> str:
+    # The answer and an unknown type are not repeated: they may contain what nobody should log.
+    start = content[:100].lstrip().lower()
+    what = "text of another kind" if start else "an empty body"
+    if start.startswith((b"<!doctype", b"<html", b"<head", b"<body")):
+        what = "HTML"
+    if mimetypes.guess_extension(response.content_type):
+        return f"{what} (content type {response.content_type})"
+    return f"{what} (an unknown content type)"

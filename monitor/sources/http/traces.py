@@ -1,4 +1,4 @@
-"""What answers over HTTP tell of themselves: when they came, whether from a cache and how old, and their ids."""
+"""What HTTP answers report about themselves: when they came, from which cache, and their ids."""
 
 import re
 import time
@@ -13,8 +13,8 @@ import pandas as pd
 from monitor.model.rankings import Traces
 from monitor.pairing.ids import find_users
 
-# Of nginx and whoever follows its custom, CloudFront, Fastly, Akamai and Azure, Cloudflare, Vercel,
-# Varnish, and RFC 9211.
+# Headers of nginx and servers that follow it, CloudFront, Fastly, Akamai and Azure, Cloudflare,
+# Vercel, Varnish, and RFC 9211.
 _STATUS = (
     "X-Cache",
     "X-Cache-Status",
@@ -24,8 +24,8 @@ _STATUS = (
     "X-Varnish",
     "Cache-Status",
 )
-# What the origin was asked about ("RefreshHit", "TCP_EXPIRED_HIT", "REVALIDATED") does not count;
-# the second number in X-Varnish is that of the request whose answer was stored.
+# An answer that the cache checked with the origin ("RefreshHit", "TCP_EXPIRED_HIT", "REVALIDATED")
+# does not count. The second number in X-Varnish is the request whose answer was stored.
 _FROM_CACHE = re.compile(
     r"(?i)(?:^|[\s,;]|(?<!refresh)(?<!expired)_)(hit|stale|updating|collapsed)\b(?!=\?0)|^\d+ \d+$"
 )
@@ -41,44 +41,48 @@ _IDS = (
 
 
 class TraceCollector:
-    """Takes each answer of one pull as it comes, and hands back the traces of those with the lists."""
+    """Collects traces of the answers of one pull."""
 
     def __init__(self) -> None:
-        self._sign, self._users, self._rows = "", list[str](), array("d")
+        self._sign = ""
+        self._users = list[str]()
+        self._rows = array("d")  # three numbers for each user
 
     def add(self, users: Iterable[str], headers: Mapping[str, str]) -> None:
-        """Take an answer about these users."""
+        """Add an answer about these users."""
         sign, age_s = _find_cache(headers)
         self._sign = self._sign or sign
-        told = next(
-            (headers[name].encode("utf-8", "surrogateescape") for name in _IDS if name in headers),
-            None,
-        )
-        of_answer = time.monotonic(), age_s, crc32(told) if told else nan
+        request_id = next((headers[name] for name in _IDS if name in headers), "")
+        number = nan
+        if request_id:
+            number = crc32(request_id.encode("utf-8", "surrogateescape"))
+        row = time.monotonic(), age_s, number
         for user in users:
             self._users.append(user)
-            self._rows.extend(of_answer)
+            self._rows.extend(row)
 
     def of(self, users: pd.Index) -> Traces:
-        """Those of these users, in their order.
+        """Traces of these users, in their order.
 
-        An answer that was kept from before a restart has none.
+        They are NaN for an answer that was stored before a restart.
         """
         rows = np.append(np.array(self._rows), [nan] * 3).reshape(-1, 3)
-        came_s, age_s, ids = rows[
-            find_users(users, pd.Index(self._users, dtype="str"))
-        ].T  # row -1 is of who has none
+        # The last row, -1, is for users without an answer.
+        places = find_users(users, pd.Index(self._users, dtype="str"))
+        came_s, age_s, ids = rows[places].T
         return Traces(came_s=came_s, age_s=age_s, ids=ids, sign=self._sign)
 
 
 def _find_cache(headers: Mapping[str, str]) -> tuple[str, float]:
-    """By which header an answer came from a cache, and its age, 0 where that is not told.
+    """The header that shows that a cache answered, and the answer's age in seconds.
 
-    NaN where it came from none.
+    The age is 0 if the cache does not report it, and NaN if no cache answered.
     """
-    if (age := headers.get("Age", "")[:9]).isdecimal() and int(age):
+    age = headers.get("Age", "")[:9]
+    if age.isdecimal() and int(age):
         return f"Age: {age}", float(age)
     for name in _STATUS:
-        if name in headers and (found := _FROM_CACHE.search(headers[name])):
-            return f"{name}: {found[1] or found[0]}", 0.0
+        match = _FROM_CACHE.search(headers.get(name, ""))
+        if match is not None:
+            return f"{name}: {match[1] or match[0]}", 0.0
     return "", nan

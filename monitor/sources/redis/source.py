@@ -1,10 +1,7 @@
-"""RedisSource: asks for the users of a panel batch by batch, within one deadline.
-
-RedisUsers: members of a set, or keys.
-"""
+"""Reads lists and users from Redis or Valkey, within one deadline."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -45,7 +42,9 @@ except ImportError:
 _ROWS = 1000
 _RETRIES = 2
 _ERRORS = (redis.RedisError, RedisClusterException, OSError, OverdueError, ValueError)
-_SEVERAL = re.compile(r"(rediss?)\+(sentinel|cluster)(://(?:.*@)?)([^/?]+)/?([^/?]*)(.*)")
+_ADDRESS_OF_SEVERAL = re.compile(
+    r"(rediss?)\+(sentinel|cluster)(://(?:.*@)?)([^/?]+)/?([^/?]*)(.*)"
+)
 
 
 class RedisServer:
@@ -56,31 +55,36 @@ class RedisServer:
         self.where = "Redis " + re.sub(r"^.*?://(.*@)?|[?].*$", "", url)
 
     def open(self) -> Any:  # noqa: ANN401 - redis-py's clients have no class in common
-        """A client, which connects when it is used; that of a cluster asks for its nodes now."""
+        """A client. It connects at its first command, a client of a cluster at once."""
         retry = Retry(ExponentialWithJitterBackoff(base=0.1, cap=5), _RETRIES)
         common = {
             "protocol": 2,
             "decode_responses": True,
             "encoding_errors": "surrogateescape",
             "retry": retry,
+            "socket_timeout": self._timeout_s,
+            "socket_connect_timeout": self._timeout_s,
         }
-        common |= {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s}
-        if not (several := _SEVERAL.fullmatch(self._url)):
+        match = _ADDRESS_OF_SEVERAL.fullmatch(self._url)
+        if match is None:
             return redis.Redis.from_url(self._url, **common)
-        scheme, form, login, hosts, service, rest = several.groups()
-        parsed = [parse_url(f"{scheme}{login}{host}{rest}") for host in hosts.split(",")]
-        nodes = [
-            (each.pop("host"), each.pop("port", 26379 if form == "sentinel" else 6379))
-            for each in parsed
-        ]
-        given = parsed[0] | common | {"ssl": parsed[0].pop("connection_class", None) is not None}
-        of_sentinels = {"password": given.pop("sentinel_password", None), "username": None, "db": 0}
+        scheme, form, login, hosts, service, rest = match.groups()
+        default_port = 26379 if form == "sentinel" else 6379
+        nodes = []
+        for host in hosts.split(","):
+            options = parse_url(f"{scheme}{login}{host}{rest}")
+            nodes.append((options.pop("host"), options.pop("port", default_port)))
+        # The other options are the same for all hosts.
+        options |= common
+        options["ssl"] = options.pop("connection_class", None) is not None
+        password = options.pop("sentinel_password", None)
         if form == "cluster":
-            return RedisCluster(startup_nodes=[ClusterNode(*node) for node in nodes], **given)
-        return Sentinel(nodes, sentinel_kwargs=given | of_sentinels, **given).master_for(service)
+            return RedisCluster(startup_nodes=[ClusterNode(*node) for node in nodes], **options)
+        of_sentinels = options | {"password": password, "username": None, "db": 0}
+        return Sentinel(nodes, sentinel_kwargs=of_sentinels, **options).master_for(service)
 
-    def tell(self, error: Exception) -> str:
-        """What happened and what to do, in our own words."""
+    def describe(self, error: Exception) -> str:
+        """What happened and what to do. The error's own text may contain data."""
         if isinstance(error, OverdueError):
             return "no answer when the deadline passed"
         if isinstance(error, MovedError):
@@ -89,9 +93,9 @@ class RedisServer:
 
 
 class RedisSource:
-    """One arm's lists in Redis.
+    """One arm's lists in Redis. Port: Source.
 
-    Port: Source. A server that leaves a batch without an answer, asked twice, is given up.
+    If a batch gets no answer, also after retries, the remaining users are not requested.
     """
 
     def __init__(self, options: RedisSourceOptions) -> None:
@@ -102,17 +106,18 @@ class RedisSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        users, answered = request.users.tolist(), 0
+        users = request.users.tolist()
         lists = ListCollector(
             request.k, has_scores=self._options.scores is not None, no_item=self._options.no_item
         )
+        answered = 0
         try:
             for reply in self._replies(request, users):
-                self._take(lists, users[answered], reply)
+                self._add(lists, users[answered], reply)
                 answered += 1
         except _ERRORS as error:
             for user in users[answered:]:
-                lists.fail(user, _reason(error), self._server.tell(error))
+                lists.fail(user, _reason(error), self._server.describe(error))
         pull = spell_items(lists.pull(), self._options.item_ids)
         tally = Tally(self._server.where)
         if lists.unreadable:
@@ -122,27 +127,28 @@ class RedisSource:
         return replace(pull, notes=notes, unreadable=tally.unreadable)
 
     def _replies(self, request: PullRequest, users: Sequence[str]) -> Iterator[object]:
-        """In the users' order; an error that concerns one of them is the reply."""
-        # In threads that are given up at the deadline: names may hang in DNS, and answers may
-        # trickle.
-        deadline, size = Deadline.after(request.timeout_s), self._options.batch
+        """The replies in the users' order. An error for one user is a reply."""
+        # In threads, which may be abandoned at the deadline: DNS may hang, and answers may trickle.
+        deadline = Deadline.after(request.timeout_s)
+        size = self._options.batch
+
+        def fill(template: str) -> str:
+            return fill_slot(template, request.slot).replace("{k}", str(request.k))
+
+        key = fill(self._options.key)
+        field = fill(self._options.field or "")
         last = -1 if self._options.no_item else request.k - 1
-        key, field = (
-            fill_slot(template, request.slot).replace("{k}", str(request.k))
-            for template in (self._options.key, self._options.field or "")
-        )
         with closing(BackgroundCall(self._server.open, name="redis").wait(deadline)) as client:
             for start in range(0, len(users), size):
                 pipeline = client.pipeline(transaction=False)
                 for user in users[start : start + size]:
-                    self._ask(
+                    self._request(
                         pipeline, last, key.replace("{user}", user), field.replace("{user}", user)
                     )
-                yield from BackgroundCall(
-                    partial(pipeline.execute, raise_on_error=False), name="redis"
-                ).wait(deadline)
+                execute = partial(pipeline.execute, raise_on_error=False)
+                yield from BackgroundCall(execute, name="redis").wait(deadline)
 
-    def _ask(self, pipeline: Any, last: int, key: str, field: str) -> None:  # noqa: ANN401 - one of redis-py's two
+    def _request(self, pipeline: Any, last: int, key: str, field: str) -> None:  # noqa: ANN401
         options = self._options
         if options.type == "zset":
             pipeline.zrevrange(key, 0, last, withscores=options.scores is True)
@@ -153,51 +159,47 @@ class RedisSource:
         else:
             pipeline.hget(key, field)
 
-    def _take(self, lists: ListCollector, user: str, reply: object) -> None:
+    def _add(self, lists: ListCollector, user: str, reply: object) -> None:
         try:
-            self._settle(lists, user, reply)
+            self._add_reply(lists, user, reply)
         except Exception as error:  # noqa: BLE001 - the reply came from outside
-            note = f"what stands there cannot be read ({type(error).__name__})"
+            note = f"the value cannot be read ({type(error).__name__})"
             lists.fail(user, CoverageReason.MALFORMED, note)
 
-    def _settle(self, lists: ListCollector, user: str, reply: object) -> None:
+    def _add_reply(self, lists: ListCollector, user: str, reply: object) -> None:
+        max_bytes = self._options.max_bytes
         if isinstance(reply, Exception):
-            lists.fail(user, _reason(reply), self._server.tell(reply))
+            lists.fail(user, _reason(reply), self._server.describe(reply))
         elif not reply:
             lists.fail(
-                user, CoverageReason.MISSING, "nothing stands at the user's key: is key right?"
+                user, CoverageReason.MISSING, "there is no value at the user's key: check key"
             )
         elif isinstance(reply, list):
-            items, scores = (
-                zip(*reply, strict=True) if self._options.scores is True else (reply, None)
-            )
-            lists.add(user, items, scores)
-        elif len(str(reply).encode(errors="surrogateescape")) > self._options.max_bytes:
-            lists.fail(
-                user,
-                CoverageReason.TOO_LARGE,
-                f"the user's JSON is longer than max_bytes, {self._options.max_bytes}",
-            )
+            if self._options.scores is True:
+                items, scores = zip(*reply, strict=True)
+                lists.add(user, items, scores)
+            else:
+                lists.add(user, reply)
+        elif len(str(reply).encode(errors="surrogateescape")) > max_bytes:
+            note = f"the user's JSON is longer than max_bytes, {max_bytes}"
+            lists.fail(user, CoverageReason.TOO_LARGE, note)
         else:
-            self._settle_json(lists, user, str(reply))
+            self._add_json(lists, user, str(reply))
 
-    def _settle_json(self, lists: ListCollector, user: str, text: str) -> None:
+    def _add_json(self, lists: ListCollector, user: str, document: str) -> None:
+        scores = None
         try:
-            answer = from_json(text)
-            items, scores = self._items(answer), self._scores(answer) if self._scores else None
+            answer = from_json(document)
+            items = self._items(answer)
+            if self._scores is not None:
+                scores = self._scores(answer)
         except ValueError:
-            lists.fail(
-                user,
-                CoverageReason.MALFORMED,
-                "what stands there is no JSON to which items and scores can be applied",
-            )
+            note = "the value is no JSON to which items and scores can be applied"
+            lists.fail(user, CoverageReason.MALFORMED, note)
             return
         if items is None:
-            lists.fail(
-                user,
-                CoverageReason.MALFORMED,
-                f"nothing stands where items says, in {shape_of(answer, [user])}",
-            )
+            note = f"nothing where items says, in {shape_of(answer, [user])}"
+            lists.fail(user, CoverageReason.MALFORMED, note)
         else:
             lists.add(user, items, scores)
 
@@ -207,10 +209,10 @@ def _reason(error: Exception) -> CoverageReason:
         return CoverageReason.TIMEOUT
     if isinstance(error, redis.InvalidResponse) or str(error).startswith("WRONGTYPE"):
         return CoverageReason.MALFORMED
-    has_answered = isinstance(
-        error, redis.ResponseError | redis.AuthenticationError | redis.BusyLoadingError
-    )
-    return CoverageReason.SERVER_ERROR if has_answered else CoverageReason.UNREACHABLE
+    answers = redis.ResponseError | redis.AuthenticationError | redis.BusyLoadingError
+    if isinstance(error, answers):
+        return CoverageReason.SERVER_ERROR
+    return CoverageReason.UNREACHABLE
 
 
 class RedisUsers:
@@ -221,48 +223,44 @@ class RedisUsers:
         self._server = RedisServer(options.url.get_secret_value(), options.timeout.total_seconds())
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All of them; there are no segments."""
-        most, key = self._options.max_rows, fill_slot(self._options.key, slot)
+        """All users. SourceError for dimensions: Redis has no segments."""
+        most = self._options.max_rows
+        key = fill_slot(self._options.key, slot)
         where = f"{key!r} in {self._server.where}"
         require_columns(dimensions, [], where)
-        deadline = Deadline.after(self._options.timeout.total_seconds())
+        call = BackgroundCall(partial(self._read, key, most + 1), name="redis")
         try:
-            users, odd = BackgroundCall(partial(self._read, key, most + 1), name="redis").wait(
-                deadline
-            )
+            users, example = call.wait(Deadline.after(self._options.timeout.total_seconds()))
         except _ERRORS as error:
             raise SourceError(
-                f"{where} cannot be read: {self._server.tell(error)}", permanent=False
+                f"{where} cannot be read: {self._server.describe(error)}", permanent=False
             ) from None
         if len(users) > most:
             raise SourceError(f"{where} holds more than {most} users: raise max_rows")
         tally = Tally(where)
-        tally.count(key, Need.IDS, users.null_count, len(users), odd)
+        tally.count(key, Need.IDS, users.null_count, len(users), example)
         require_readable(tally.unreadable, self._options.max_unreadable)
         return user_table([(users, {})], tally)
 
     def _read(self, key: str, most: int) -> tuple[pa.Array, str | None]:
-        """The users, null for one that is no id, and the first of these."""
-        odd: list[str] = []
-
-        def usable(member: str) -> str | None:
-            user = user_key(member)
-            if user is None and not odd:
-                odd.append(member)
-            return user
-
+        """The users, null for a member that is no id, and the first such member."""
+        users = []
+        example = None
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):
-            users = pa.array(map(usable, islice(_members(client, key), most)), pa.large_string())
-        return users, next(iter(odd), None)
+            for member in islice(_members(client, key), most):
+                user = user_key(member)
+                users.append(user)
+                if user is None and example is None:
+                    example = member
+        return pa.array(users, pa.large_string()), example
 
 
-def _members(client: Any, key: str) -> Iterable[str]:  # noqa: ANN401 - one of redis-py's two
-    """Members of a set; of a name with ``{user}`` what stands there in names of keys."""
-    before, has_user, after = key.partition("{user}")
-    if not has_user:
-        return (member for member in client.sscan_iter(key, count=_ROWS))
-    glob = "*".join(re.sub(r"([\[\]*?^\\])", r"\\\1", part) for part in (before, after))
-    return (
-        name[len(before) : len(name) - len(after)]
-        for name in client.scan_iter(match=glob, count=_ROWS)
-    )
+def _members(client: Any, key: str) -> Iterator[str]:  # noqa: ANN401
+    """The members of a set, or for a key with ``{user}`` the users in the names of keys."""
+    before, placeholder, after = key.partition("{user}")
+    if not placeholder:
+        yield from client.sscan_iter(key, count=_ROWS)
+        return
+    pattern = "*".join(re.sub(r"([\[\]*?^\\])", r"\\\1", part) for part in (before, after))
+    for name in client.scan_iter(match=pattern, count=_ROWS):
+        yield name[len(before) : len(name) - len(after)]

@@ -13,52 +13,49 @@ from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
 
 _Place = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(check_placeholders)]
 
+
+def _is_address(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "sc" and bool(parts.hostname)
+
+
 _is_remote = must(
-    lambda text: urlsplit(text).scheme == "sc" and urlsplit(text).hostname,
-    (
-        "is no address of Spark Connect: expected sc://host:15002, with /;token=... and the like "
-        "behind it"
-    ),
+    _is_address,
+    "is no address of Spark Connect: expected sc://host:15002, perhaps with /;token=... at its end",
 )
 
 
 class SparkOptions(Options):
-    """One table a slot, of a catalogue or at a path."""
+    """One table for each slot, in a catalogue or at a path."""
 
     remote: Annotated[SecretStr, _is_remote, NOT_IN_HASH] = Field(
-        description=(
-            "Address of the Spark Connect server: `sc://host:15002`, the same for both "
-            "arms and the users."
-        )
+        description="Address of the Spark Connect server: `sc://host:15002`. Both arms and the "
+        "users must have the same.",
     )
     table: _Place | None = Field(
         default=None,
-        description="Table by its name in a catalogue of the cluster: `lake.recs.lists`; "
+        description="Name of a table in a catalogue of the cluster: `lake.recs.lists`. "
         "`{slot:%Y%m%d}` becomes the run's scheduled time (UTC).",
     )
     path: _Place | None = Field(
         default=None,
-        description=(
-            "Instead of `table`: a path that the cluster reads, such as "
-            "`s3a://lake/lists/{slot:%Y-%m-%d}`."
-        ),
+        description="Instead of `table`: a path that the cluster can read, such as "
+        "`s3a://lake/lists/{slot:%Y-%m-%d}`.",
     )
     format: Literal["parquet", "delta", "iceberg", "orc"] = Field(
-        default="parquet", description="Format of what is at `path`."
+        default="parquet", description="Format of the files at `path`."
     )
     conf: Annotated[Mapping[str, SecretStr], NOT_IN_HASH] = Field(
         default_factory=dict,
-        description=(
-            "Settings of the Spark session, such as `spark.sql.execution.pyspark.python`, the "
-            "executors' Python."
-        ),
+        description="Settings of the Spark session, such as `spark.sql.execution.pyspark.python` "
+        "for the executors' Python.",
     )
 
     def _problems(self) -> Iterator[str]:
         if (self.table is None) == (self.path is None):
             yield "give either table or path"
         if getattr(self, "user_ids", None):
-            yield "user_ids is not known to spark: spell users in a view that it reads"
+            yield "spark does not support user_ids: rewrite the users in a view"
 
 
 class SparkSourceOptions(ListColumnOptions, SparkOptions):
@@ -66,28 +63,34 @@ class SparkSourceOptions(ListColumnOptions, SparkOptions):
 
 
 class SparkUsersOptions(UserColumnOptions, SparkOptions):
-    """Users in Spark, one a row.
+    """Users in Spark, one in each row.
 
-    A user listed twice counts once, and rows without a user are counted as unreadable.
+    A user in two rows counts once. Rows without a user are unreadable.
     """
+
+
+def _is_live(options: SparkSourceOptions) -> bool:
+    return "slot" not in placeholders(options.table or str(options.path))
+
+
+def _all_users(lists: SparkSourceOptions) -> SparkUsersOptions:
+    names = SparkUsersOptions.model_fields
+    return SparkUsersOptions(**{name: getattr(lists, name) for name in names})
+
+
+_NOT_PULLED = "monitor.sources.spark.joined:OnlyJoined"
 
 
 SPARK = SourceKind(
     lists=Reader(
         SparkSourceOptions,
-        "monitor.sources.spark.joined:OnlyJoined",
-        "A table or path that Spark reads. Both arms and the users are joined and measured on the "
-        "cluster: all of them are `spark`, and everybody is asked. Needs the extra `spark`.",
+        _NOT_PULLED,
+        "A table or path that Spark reads. The cluster joins and measures both arms and the users: "
+        "all of them are `spark`, and all users are asked. Needs the extra `spark`.",
     ),
-    is_live=lambda options: "slot" not in placeholders(options.table or options.path),
-    all_users=lambda options: SparkUsersOptions(
-        **{name: getattr(options, name) for name in SparkUsersOptions.model_fields}
-    ),
+    is_live=_is_live,
+    all_users=_all_users,
     joined="monitor.sources.spark.joined:join_in_spark",
     is_pulled=False,
-    users=Reader(
-        SparkUsersOptions,
-        "monitor.sources.spark.joined:OnlyJoined",
-        "Users in a table or path that Spark reads.",
-    ),
+    users=Reader(SparkUsersOptions, _NOT_PULLED, "Users in a table or path that Spark reads."),
 )

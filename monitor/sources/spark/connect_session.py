@@ -1,4 +1,4 @@
-"""One session of Spark Connect: opened for one reading, cancelled at its deadline, its errors one sentence each."""
+"""A session of Spark Connect for one run. It is cancelled at the deadline."""
 
 import re
 import sys
@@ -6,7 +6,7 @@ import tempfile
 import threading
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -20,13 +20,14 @@ from monitor.slot_templates import fill_slot
 from monitor.sources.columns import on_one_line
 from monitor.sources.spark import SparkOptions
 
-# In a process whose main module is no file, such as ``python -c``, pyspark thinks that its own
-# tests run, and ends the process.
+# pyspark ends a process whose main module is no file, such as `python -c`: it assumes that its own
+# tests run.
 _main = sys.modules["__main__"]
-if _is_bare := not hasattr(_main, "__file__"):
+_is_bare = not hasattr(_main, "__file__")
+if _is_bare:
     _main.__file__ = ""
 try:
-    # What it says of pandas 3 concerns parts that are not used here.
+    # The warning about pandas 3 is about parts that we do not use.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     import grpc
     from pyspark.errors import PySparkException
@@ -44,53 +45,64 @@ finally:
         del _main.__file__
 
 CANCEL_S = 5.0
-"""How long after the deadline a server may take to cancel, before nothing more is asked of it."""
+"""How long after the deadline a server may take to cancel. Then we close the connection."""
 _RETRIES = 4  # within about 8 s
-# With a limit Spark measures each batch row by row: of rows without a list that takes time in the
-# square of their number.
+# With a limit Spark measures the size of batches row by row. For rows without a list this takes
+# quadratic time.
 _ANY_SIZE = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
 _REASONS = {
-    r"\bUNAVAILABLE\b|failed to connect|Connection refused|Socket closed|RETRIES_EXCEEDED": "no server answers: check that "
-    "Spark Connect runs there, and remote",
-    r"\bUNAUTHENTICATED\b|\bPERMISSION_DENIED\b": "the server refuses this user: check the token in remote",
-    r"INVALID_HANDLE|SESSION_(?:CLOSED|CHANGED|NOT_FOUND)": "the server lost the session, it may have been started anew: the "
-    "next run opens another one",
-    r"No module named '(?P<name>numpy|pandas|pyarrow)|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION": "the executors' "
-    "Python has no {name}: install numpy>=2, pandas>=3 and pyarrow>=18 there, or name another "
-    "Python in "
-    "conf: spark.sql.execution.pyspark.python",
-    r"PYTHON_VERSION_MISMATCH": "the executors have another Python than this machine: name one of "
-    "the same version in conf: spark.sql.execution.pyspark.python",
-    r"FILE_NOT_EXIST|FileNotFoundException|underlying files have been updated|CONCURRENT": "a table was written anew while it "
-    "was read: run the slot again, and replace tables as a whole",
+    r"\bUNAVAILABLE\b|failed to connect|Connection refused|Socket closed|RETRIES_EXCEEDED": (
+        "no server answers: check that Spark Connect runs there, and remote"
+    ),
+    r"\bUNAUTHENTICATED\b|\bPERMISSION_DENIED\b": (
+        "the server refuses this user: check the token in remote"
+    ),
+    r"INVALID_HANDLE|SESSION_(?:CLOSED|CHANGED|NOT_FOUND)": (
+        "the server lost the session, perhaps after a restart: the next run opens another one"
+    ),
+    r"No module named '(?P<name>numpy|pandas|pyarrow)"
+    r"|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION": (
+        "the executors' Python has no {name}: install numpy>=2, pandas>=3 and pyarrow>=18 there, "
+        "or name another Python in conf: spark.sql.execution.pyspark.python"
+    ),
+    r"PYTHON_VERSION_MISMATCH": (
+        "the executors have another Python than this machine: name one of the same version in "
+        "conf: spark.sql.execution.pyspark.python"
+    ),
+    r"FILE_NOT_EXIST|FileNotFoundException|underlying files have been updated|CONCURRENT": (
+        "a table was replaced while it was read: run the slot again, and replace tables as a whole"
+    ),
     r"SourceError: (?P<name>[^\n]+)": "{name}",
     r"OPERATION_CANCELED|was cancelled": "the job was cancelled on the cluster",
-    r"ExecutorLost|exited unexpectedly|crashed|OutOfMemory|Job aborted": "the job was lost on the cluster, an executor may "
-    "have been killed or lack memory; the server's log says more",
+    r"ExecutorLost|exited unexpectedly|crashed|OutOfMemory|Job aborted": (
+        "the job was lost on the cluster, perhaps because an executor was killed or had too little "
+        "memory: see the server's log"
+    ),
 }
-"""What is said by what stands in Spark's error, the first that does."""
+"""Reasons by a pattern for the text of Spark's error. The first pattern that matches counts."""
 
 
 @contextmanager
 def open_session(options: SparkOptions, deadline: Deadline) -> Iterator[SparkSession]:
-    """A session of its own, whose work is cancelled on the cluster at the deadline.
+    """A new session. At the deadline its jobs are cancelled on the cluster.
 
-    SourceError for what goes wrong in it.
+    SourceError for errors of Spark and of the connection.
     """
-    parts = urlsplit(options.remote.get_secret_value())
-    with _one_sentence(f"{parts.hostname}:{parts.port or 15002}", deadline), ExitStack() as ends:
-        session = SparkSession.builder.remote(options.remote.get_secret_value()).create()
-        # Otherwise it would ask a server that is gone for ten minutes.
+    remote = options.remote.get_secret_value()
+    parts = urlsplit(remote)
+    with _source_errors(f"{parts.hostname}:{parts.port or 15002}", deadline), ExitStack() as stack:
+        session = SparkSession.builder.remote(remote).create()
+        # By default it retries for ten minutes if there is no server.
         session.client.set_retry_policies(
             [DefaultPolicy(max_retries=_RETRIES, initial_backoff=250, max_backoff=4000)]
         )
-        ends.callback(_stop, session)
-        for after_s, end in ((0.0, session.interruptAll), (CANCEL_S, session.client.close)):
-            timer = threading.Timer(deadline.remaining_s + after_s, _quietly, [end])
+        stack.callback(_stop, session)
+        for delay_s, end in ((0.0, session.interruptAll), (CANCEL_S, session.client.close)):
+            timer = threading.Timer(deadline.remaining_s + delay_s, _quietly, [end])
             timer.daemon = True
             timer.start()
-            ends.callback(timer.cancel)
+            stack.callback(timer.cancel)
         session.conf.set(*_ANY_SIZE)
         for name, value in options.conf.items():
             session.conf.set(name, value.get_secret_value())
@@ -98,30 +110,31 @@ def open_session(options: SparkOptions, deadline: Deadline) -> Iterator[SparkSes
 
 
 def ship_program(session: SparkSession) -> None:
-    """Have the executors import this package from what is sent there, whatever is installed on them."""
+    """Send this package to the executors, which import it from there."""
     root = Path(monitor.__file__).parent
     with tempfile.TemporaryDirectory(prefix="rankwatch-") as folder:
         target = Path(folder) / "rankwatch.zip"
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(root.rglob("*.py")):
                 name = path.relative_to(root.parent)
-                # Options of sources are for who configures: executors need no library for them.
-                is_registry = name.name == "__init__.py" and "sources" in name.parts
-                archive.writestr(str(name), "" if is_registry else path.read_text(encoding="utf-8"))
+                content = path.read_text(encoding="utf-8")
+                # Executors need no options of sources, and have no library for them.
+                if name.name == "__init__.py" and "sources" in name.parts:
+                    content = ""
+                archive.writestr(str(name), content)
         session.addArtifacts(str(target), pyfile=True)
 
 
 def open_table(
     session: SparkSession, options: SparkOptions, slot: datetime
 ) -> tuple[DataFrame, str]:
-    """The slot's table, and what errors call it. SourceError when it is not there."""
+    """The slot's table, and its name in errors. SourceError if it does not exist."""
     where = fill_slot(options.table or options.path or "", slot)
     try:
-        frame = (
-            session.read.table(where)
-            if options.table
-            else session.read.format(options.format).load(where)
-        )
+        if options.table:
+            frame = session.read.table(where)
+        else:
+            frame = session.read.format(options.format).load(where)
         frame.schema  # noqa: B018 - asks the server
     except PySparkException as error:
         condition = error.getCondition() or ""
@@ -132,42 +145,43 @@ def open_table(
             )
             raise SourceError(msg, permanent=False) from None
         if condition.startswith(("FAILED_READ_FILE", "UNABLE_TO_INFER_SCHEMA")):
-            what = f"{where} cannot be read as {options.format} ({condition})"
-            msg = f"{what}: check the path and format, or write it again"
+            msg = (
+                f"{where} cannot be read as {options.format} ({condition}): check the path and "
+                "format, or write it again"
+            )
             raise SourceError(msg, permanent=False) from None
         raise
     return frame, where
 
 
 def column_of(name: str) -> Column:
-    """The column of this very name, whatever it holds."""
+    """The column of this name, also if the name has dots."""
     return functions.col("`" + name.replace("`", "``") + "`")
 
 
-def _quietly(call: object) -> None:
-    # The server may be gone, and the run with it.
+def _quietly(call: Callable[[], object]) -> None:
+    # The server may not exist any more.
     with suppress(Exception):
-        call()  # type: ignore[operator] # a bound method
+        call()
 
 
 def _stop(session: SparkSession) -> None:
-    # Closing a session asks the server, which may hang.
+    # Closing a session needs the server, which may hang.
     thread = threading.Thread(target=_quietly, args=[session.stop], daemon=True)
     thread.start()
     thread.join(CANCEL_S)
 
 
 @contextmanager
-def _one_sentence(where: str, deadline: Deadline) -> Iterator[None]:
+def _source_errors(where: str, deadline: Deadline) -> Iterator[None]:
     try:
         yield
     except (PySparkException, grpc.RpcError, ValueError) as error:
-        # What is asked of a closed channel is a ValueError.
-        if not isinstance(error, PySparkException | grpc.RpcError) and "closed channel" not in str(
-            error
-        ):
+        # A call on a closed channel raises ValueError.
+        is_of_spark = isinstance(error, PySparkException | grpc.RpcError)
+        if not is_of_spark and "closed channel" not in str(error):
             raise
-        # Cancelled at the deadline, which may surface as any error.
+        # The cancellation at the deadline may appear as any error.
         if deadline.is_past:
             reason = (
                 "did not end in time and was cancelled: raise deadline, or give the cluster "
@@ -179,13 +193,11 @@ def _one_sentence(where: str, deadline: Deadline) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    text = str(error)
-    for pattern, sentence in _REASONS.items():
-        if found := re.search(pattern, text):
-            name = on_one_line(
-                found.groupdict().get("name") or "numpy, pandas or pyarrow that is new enough", 300
-            )
-            return sentence.format(name=name) if "{name}" in sentence else sentence
+    for pattern, template in _REASONS.items():
+        match = re.search(pattern, str(error))
+        if match:
+            name = match.groupdict().get("name") or "numpy, pandas or pyarrow that is new enough"
+            return template.format(name=on_one_line(name, 300))
     note_error(error)
     condition = error.getCondition() if isinstance(error, PySparkException) else None
-    return f"the server reported {condition or type(error).__name__}: its log says more"
+    return f"the server reported {condition or type(error).__name__}: see its log"

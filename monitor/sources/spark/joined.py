@@ -1,4 +1,4 @@
-"""Both arms' tables joined by user in Spark and measured there: any number of users, of which only sums come back."""
+"""Joins both arms' tables by user in Spark and measures them there. Only sums come back."""
 
 from __future__ import annotations
 
@@ -32,13 +32,10 @@ from monitor.sources.spark.partition import (
 from monitor.sources.table_lists import ListColumns, TableLists
 
 PARTS_HERE = 64
-"""Most parts that come back as they are.
-
-More of them are merged on the cluster first, `_TOGETHER` in one task.
-"""
+"""Most parts that come back. More parts are merged on the cluster, `_TOGETHER` in one task."""
 _TOGETHER = 32
 
-_WHOLE = frozenset({"byte", "short", "integer", "long"})
+_INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 _NOT_PULLED = (
     "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must "
@@ -49,29 +46,30 @@ _NOT_PULLED = (
 def join_in_spark(
     lists: Mapping[str, SparkSourceOptions], users: SparkUsersOptions, dimensions: Sequence[str]
 ) -> JoinedTables | None:
-    """These tables joined, None where they are not of one server."""
-    if any((each.remote, each.conf) != (users.remote, users.conf) for each in lists.values()):
-        return None
+    """These tables joined, None if they are not of one server."""
+    for options in lists.values():
+        if (options.remote, options.conf) != (users.remote, users.conf):
+            return None
     return JoinedTables(lists, users, dimensions)
 
 
 class OnlyJoined:
-    """What is asked of tables that are not joined. Ports: Source, UserSource."""
+    """Refuses to read tables that are not joined. Ports: Source, UserSource."""
 
     def __init__(self, _: SparkOptions) -> None:
         pass
 
-    def pull(self, request: PullRequest) -> Pull:  # noqa: ARG002 - the port's signature
-        """SourceError."""
+    def pull(self, request: PullRequest) -> Pull:  # noqa: ARG002
+        """Raise SourceError."""
         raise SourceError(_NOT_PULLED)
 
-    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:  # noqa: ARG002 - the port's signature
-        """SourceError."""
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:  # noqa: ARG002
+        """Raise SourceError."""
         raise SourceError(_NOT_PULLED)
 
 
 class JoinedTables:
-    """Tables of lists by name, see `SourceKind`, and a table of users. Port: JoinedSource."""
+    """Tables of lists by name, as in `SourceKind`, and a table of users. Port: JoinedSource."""
 
     def __init__(
         self,
@@ -79,14 +77,20 @@ class JoinedTables:
         users: SparkUsersOptions,
         dimensions: Sequence[str],
     ) -> None:
-        self._lists, self._users, self._dimensions = lists, users, tuple(dimensions)
+        self._lists = lists
+        self._users = users
+        self._dimensions = tuple(dimensions)
 
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:
-        """Begin to read."""
+        """Open the tables.
+
+        SourceError if the users cannot be read. Lists that cannot be read have a note instead.
+        """
         with spark.open_session(self._users, Deadline.after(request.timeout_s)) as session:
             users = _AskedUsers(session, self._users, self._dimensions, request)
-            lists, unread = dict[str, _Lists](), dict[str, str]()
+            lists = dict[str, _Lists]()
+            unread = dict[str, str]()
             for name, options in self._lists.items():
                 try:
                     lists[name] = _Lists(session, name, options, request)
@@ -106,62 +110,69 @@ class _MeasuredThere:
         request: JoinRequest,
         unread: Mapping[str, str],
     ) -> None:
-        # A run can do without second lists, and says so.
+        self._unread = dict(unread)
+        self.lacks: tuple[str, ...] = ()
+        if "noise_floor" in unread:
+            # A run does without these lists, and reports it.
+            self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         self.unreadable: list[Unreadable] = [*users.unreadable]
-        self.lacks = tuple(
-            f"{name}: {text}" for name, text in unread.items() if name == "noise_floor"
-        )
         self.asked = users.asked
-        self._users, self._lists, self._request, self._unread = users, lists, request, unread
+        self._users = users
+        self._lists = lists
+        self._request = request
 
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
-        """What is found of all users. UnreadableError where too much of an arm's table is."""
-        limits = {name: lists.max_unreadable for name, lists in self._lists.items()}
-        unreadable = UnreadableLists(
-            {name: lists.unreadable for name, lists in self._lists.items()}
-        )
+        """The measured parts of all users, in partitions of about this size.
+
+        UnreadableError if too many rows of an arm's table are unreadable.
+        """
+        limits = {}
+        unreadable = UnreadableLists()
+        columns = {}
+        where = {}
+        for name, lists in self._lists.items():
+            limits[name] = lists.max_unreadable
+            unreadable.add(name, lists.unreadable)
+            columns[name] = lists.columns
+            where[name] = lists.where
         require_readable_lists(unreadable, limits)
         count = -(-self.asked.count // size)
         partition = MeasuredPartition(
             measurer=measurer,
             values=self._users.values,
-            columns={name: lists.columns for name, lists in self._lists.items()},
-            where={name: lists.where for name, lists in self._lists.items()},
+            columns=columns,
+            where=where,
             unread=self._unread,
             k=self._request.k,
         )
-        # All rows of a user meet in one partition, where pairing joins them: no row is sorted, and
-        # none is sent twice.
+        # All rows of a user are in one partition, where they are paired: no row is sorted or sent
+        # twice.
         rows = self._users.rows
         for lists in self._lists.values():
             rows = rows.unionByName(lists.rows, allowMissingColumns=True)
         parts = rows.repartition(count, "key").mapInArrow(partition, PARTS)
         while count > PARTS_HERE:
             count = -(-count // _TOGETHER)
-            placed = (
-                parts.withColumn("place", F.spark_partition_id())
-                .repartition(count, "place")
-                .drop("place")
-            )
-            parts = placed.mapInArrow(MergedPartition(measurer=measurer), PARTS)
-        asked = 0
+            placed = parts.withColumn("place", F.spark_partition_id()).repartition(count, "place")
+            parts = placed.drop("place").mapInArrow(MergedPartition(measurer=measurer), PARTS)
+        measured_users = 0
         for row in parts.toLocalIterator():
-            asked += row["asked"]
+            measured_users += row["asked"]
             unreadable.add_packed(row["unreadable"])
             yield bytes(row["part"])
-        if asked != self.asked.count:
+        if measured_users != self.asked.count:
             msg = (
-                f"{self._users.where} was written anew while it was read: run the slot again, "
-                "and replace tables as a whole"
+                f"{self._users.where} was replaced while it was read: run the slot again, and "
+                "replace tables as a whole"
             )
             raise SourceError(msg, permanent=False)
         require_readable_lists(unreadable, limits)
-        for of_lists in unreadable.values():
-            self.unreadable += of_lists
+        for parts_of_lists in unreadable.values():
+            self.unreadable += parts_of_lists
 
 
 class _Table:
-    """One slot's table: its rows, their columns, and keys of users."""
+    """One slot's table: its rows and columns."""
 
     def __init__(
         self,
@@ -172,23 +183,24 @@ class _Table:
     ) -> None:
         self.frame, self.where = spark.open_table(session, options, slot)
         require_columns(columns, self.frame.columns, self.where)
-        self._kinds = {each.name: each.dataType.typeName() for each in self.frame.schema.fields}
+        fields_of_table = self.frame.schema.fields
+        self._kinds = {field.name: field.dataType.typeName() for field in fields_of_table}
         self.empty: pa.Table = self.frame.select(*map(spark.column_of, columns)).limit(0).toArrow()
 
     def key(self, name: str) -> spark.Column:
-        """A column of users as text, null where there is none.
+        """A column of users as text, null where there is no user.
 
-        SourceError when it cannot hold users.
+        SourceError if the column's type cannot be users.
         """
         id_column(one_array(self.empty[name]), name, self.where)
-        kind, column = self._kinds[name], spark.column_of(name)
-        if kind in _WHOLE:
+        kind = self._kinds[name]
+        column = spark.column_of(name)
+        if kind in _INTEGERS:
             return column.cast("string")
         if kind in {"float", "double"}:
-            is_whole = (column == F.floor(column)) & (
-                F.abs(column) < EXACT[32 if kind == "float" else 64]
-            )
-            return F.when(is_whole, column.cast("long").cast("string"))
+            bits = 32 if kind == "float" else 64
+            is_integer = (column == F.floor(column)) & (F.abs(column) < EXACT[bits])
+            return F.when(is_integer, column.cast("long").cast("string"))
         if kind == "decimal":
             return F.when(column == F.floor(column), F.floor(column).cast("string"))
         if kind == "binary":
@@ -198,32 +210,34 @@ class _Table:
     def count_unreadable(
         self, checks: Sequence[tuple[str, Need, spark.Column]]
     ) -> tuple[Unreadable, ...]:
-        """Rows without a readable value, by column: what it needs, and the condition of a row that has none."""
+        """Count the unreadable values.
+
+        A check has the column, what it needs, and the condition for an unreadable value.
+        """
         counts = [F.count(F.when(is_unreadable, 1)) for _, _, is_unreadable in checks]
-        ((rows, *found),) = self.frame.agg(F.count(F.lit(1)), *counts).collect()
+        ((total, *results),) = self.frame.agg(F.count(F.lit(1)), *counts).collect()
         unreadable = []
-        for (name, need, is_unreadable), count in zip(checks, found, strict=True):
+        for (name, need, is_unreadable), count in zip(checks, results, strict=True):
             if count:
                 first = self.frame.where(is_unreadable).select(spark.column_of(name)).limit(1)
                 example = first.toArrow().column(0)[0].as_py()
-                unreadable.append(unreadable_of(self.where, name, need, count, rows, example))
+                unreadable.append(unreadable_of(self.where, name, need, count, total, example))
         return tuple(unreadable)
 
     def label(self, name: str) -> spark.Column:
-        """A column of segment values: text that may be a value, and other values as they are."""
+        """A column of segment values, null for text that is no value."""
         column = spark.column_of(name)
         if self._kinds[name] != "string":
             return column
         return self._usable(column)
 
     def _usable(self, text: spark.Column) -> spark.Column:
-        return F.when(
-            F.length(text).between(1, MAX_ID_LENGTH) & ~F.contains(text, F.lit("\0")), text
-        )
+        has_length = F.length(text).between(1, MAX_ID_LENGTH)
+        return F.when(has_length & ~F.contains(text, F.lit("\0")), text)
 
 
 class _AskedUsers(_Table):
-    """Everybody in the users' table, each once."""
+    """All users of the users' table, each once."""
 
     def __init__(
         self,
@@ -235,49 +249,47 @@ class _AskedUsers(_Table):
         super().__init__(
             session, options, request.slot, tuple(dict.fromkeys((options.user, *dimensions)))
         )
+        key = self.key(options.user)
         names = {f"segment_{place}": name for place, name in enumerate(dimensions)}
-        labels = (self.label(name).alias(column) for column, name in names.items())
-        checks = [(options.user, Need.IDS, self.key(options.user).isNull())]
-        for name in dimensions:
+        selected = [key.alias("key")]
+        checks = [(options.user, Need.IDS, key.isNull())]
+        for column, name in names.items():
+            label = self.label(name)
+            selected.append(label.alias(column))
             is_given = spark.column_of(name).cast("string") != ""
-            checks.append((name, Need.LABELS, self.label(name).isNull() & is_given))
+            checks.append((name, Need.LABELS, label.isNull() & is_given))
         self.unreadable = self.count_unreadable(checks)
         require_readable(self.unreadable, options.max_unreadable)
-        users = self.frame.select(self.key(options.user).alias("key"), *labels).where(
-            "key IS NOT NULL"
-        )
+        users = self.frame.select(*selected).where("key IS NOT NULL")
         ((rows, count),) = users.agg(F.count("key"), F.count_distinct("key")).collect()
         if not count:
             raise SourceError(
                 f"{self.where} holds no user: check the path or table and the name of the user "
                 "column"
             )
-        if rows > count:
-            # A table has no first row: the least segments of a user listed twice count, in any
-            # order.
-            least = [F.min(column).alias(column) for column in names]
-            users = users.groupBy("key").agg(*least) if least else users.distinct()
-        self.values = {
-            column: self._values(users, column, name, request) for column, name in names.items()
-        }
-        self.asked = AskedUsers(
-            count=count,
-            segments=(ALL, *(name for each in self.values.values() for name in each.names)),
-        )
+        if rows > count and not names:
+            users = users.distinct()
+        elif rows > count:
+            # A table has no first row. The smallest segment value of a user counts.
+            users = users.groupBy("key").agg(*(F.min(column).alias(column) for column in names))
+        self.values = {}
+        segments = [ALL]
+        for column, name in names.items():
+            self.values[column] = self._values(users, column, name, request.max_segment_values)
+            segments += self.values[column].names
+        self.asked = AskedUsers(count=count, segments=tuple(segments))
         self.rows = users.withColumns({"side": F.lit("users"), "asked": F.expr("true")})
 
-    def _values(
-        self, users: spark.DataFrame, column: str, name: str, request: JoinRequest
-    ) -> SegmentValues:
-        most, value = request.max_segment_values, F.col(column)
+    def _values(self, users: spark.DataFrame, column: str, name: str, most: int) -> SegmentValues:
+        value = F.col(column)
         counted = users.groupBy(column).agg(F.count(F.lit(1)).alias("users"))
         ranked = counted.orderBy(
             value.isNull().desc(), F.col("users").desc(), value.cast("string")
         ).limit(most + 2)
-        labels = segment_labels(one_array(ranked.toArrow()[column]), name, self.where).to_pylist()
-        return SegmentValues(
-            list(filter(None, labels)), most, name, self.where, has_unknown=None in labels
-        )
+        labels = segment_labels(one_array(ranked.toArrow()[column]), name, self.where)
+        known_labels = labels.drop_null().to_pylist()
+        has_unknown = labels.null_count > 0
+        return SegmentValues(known_labels, most, name, self.where, has_unknown=has_unknown)
 
 
 class _Lists(_Table):
@@ -289,34 +301,29 @@ class _Lists(_Table):
         request: JoinRequest,
     ) -> None:
         super().__init__(session, options, request.slot, options.columns)
-        self.columns = ListColumns(
-            **{each.name: getattr(options, each.name) for each in fields(ListColumns)}
-        )
+        names = {field.name: getattr(options, field.name) for field in fields(ListColumns)}
+        self.columns = ListColumns(**names)
         key = self.key(options.user)
-        # Without a row: columns that cannot hold lists are refused before anything is joined.
+        # Read without a row: columns that cannot be lists are an error before anything is joined.
         nobody = pd.Index([], dtype="str")
         empty = {name: one_array(self.empty[name]) for name in options.columns}
         TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
         self.unreadable = self.count_unreadable([(options.user, Need.IDS, key.isNull())])
         self.max_unreadable = options.max_unreadable
-        taken = {name: spark.column_of(name) for name in options.columns if name != options.user}
-        if (
-            options.items is not None
-            and self._kinds[options.items] == "array"
-            and not options.no_item
-        ):
-            taken |= _first(request.k, options.items, options.scores)
-        named = (column.alias(f"{side}_{name}") for name, column in taken.items())
-        marks = {"side": F.lit(side), "asked": F.expr("false")}
-        self.rows = (
-            self.frame.select(key.alias("key"), *named).where("key IS NOT NULL").withColumns(marks)
-        )
+        items = options.items
+        columns = {name: spark.column_of(name) for name in options.columns if name != options.user}
+        if items is not None and self._kinds[items] == "array" and not options.no_item:
+            columns |= _first(request.k, items, options.scores)
+        selected = [key.alias("key")]
+        selected += [column.alias(f"{side}_{name}") for name, column in columns.items()]
+        rows = self.frame.select(*selected).where("key IS NOT NULL")
+        self.rows = rows.withColumns({"side": F.lit(side), "asked": F.expr("false")})
 
 
 def _first(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:
-    """Columns of lists cut to k items.
+    """The columns of items and scores, cut to k items.
 
-    Scores that are not as many as the items are null, so that they do not fit.
+    Scores of another length than the items are null, so that they do not fit.
     """
     lists = spark.column_of(items)
     cut = {items: F.slice(lists, 1, k)}

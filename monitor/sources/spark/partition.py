@@ -1,6 +1,6 @@
-"""What runs on Spark's executors, over one partition at a time.
+"""The functions that Spark's executors run, each for one partition.
 
-Needs numpy, pandas and pyarrow there, nothing else.
+They need only numpy, pandas and pyarrow there.
 """
 
 import json
@@ -19,116 +19,138 @@ from monitor.sources.lookup_tables import SegmentValues, split_by_values
 from monitor.sources.table_lists import ListColumns, TableLists
 
 MERGED_BYTES = 16 << 20
-"""Parts are merged until they hold this much: far from what Spark sends in one message."""
+"""Parts are merged up to about this size, far below the limit of one message of Spark."""
 PARTS = "asked long, part binary, unreadable string"
-"""Columns of what comes back: how many users were asked, what was found of them, and what of their rows is unreadable."""
+"""The columns of results: how many users, their measured part, and their unreadable rows."""
 
 
 class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
-    """What cannot be read of lists, by their name."""
+    """Counts of unreadable values, by the name of the lists."""
 
     def add(self, name: str, parts: Sequence[Unreadable]) -> None:
-        """Count these, too."""
+        """Add these counts."""
         self[name] = add_up([*self.get(name, ()), *parts])
 
     def pack(self) -> str:
-        """All of it as JSON."""
+        """All counts as JSON."""
         return json.dumps({name: list(map(asdict, parts)) for name, parts in self.items()})
 
     def add_packed(self, packed: str) -> None:
-        """Count what another one packed."""
+        """Add counts that were packed elsewhere."""
         for name, parts in json.loads(packed).items():
-            self.add(name, [Unreadable(**part | {"need": Need(part["need"])}) for part in parts])
+            for part in parts:
+                part["need"] = Need(part["need"])
+                self.add(name, [Unreadable(**part)])
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredPartition:
-    """Measures the users of a partition, in which all rows of a user stand.
+    """Measures the users of a partition, which has all rows of these users.
 
-    A row with ``asked`` is a user.
+    A row with ``asked`` is a user. Other rows belong to the lists that their ``side`` names.
     """
 
     measurer: Measurer
     values: Mapping[str, SegmentValues]
-    columns: Mapping[str, ListColumns]  # by the name of the lists, the ``side`` of their rows
+    columns: Mapping[str, ListColumns]  # by the name of the lists
     where: Mapping[str, str]
-    unread: Mapping[str, str]  # why those lists cannot be read that are not in columns
+    unread: Mapping[str, str]  # by the name of lists that cannot be read: why
     k: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """At most one row."""
-        held = [batch for batch in batches if batch.num_rows]
-        asked = [batch.filter(batch["asked"]) for batch in held]
-        count = sum(batch.num_rows for batch in asked)
-        if count:
-            users = pa.Table.from_batches([batch.select(["key", *self.values]) for batch in asked])
-            batch, unreadable = self._batch(users, held), UnreadableLists()
-            pulls = {
-                "baseline": batch.baseline,
-                "candidate": batch.candidate,
-                "noise_floor": batch.again,
-            }
-            for name, pull in pulls.items():
-                if pull is not None and name in self.columns:
-                    # Rows without a user are counted before, and do not come here.
-                    user = self.columns[name].user
-                    unreadable.add(name, [each for each in pull.unreadable if each.column != user])
-            yield _part(count, self.measurer.measure(batch), unreadable)
+        """One row, none if the partition has no user."""
+        rows = []
+        users = []
+        count = 0
+        for batch in batches:
+            rows.append(batch)
+            user_rows = batch.filter(batch["asked"])
+            users.append(user_rows.select(["key", *self.values]))
+            count += user_rows.num_rows
+        if not count:
+            return
+        table = pa.Table.from_batches(users)
+        users_batch = self._batch(table, rows)
+        pulls = {
+            "baseline": users_batch.baseline,
+            "candidate": users_batch.candidate,
+            "noise_floor": users_batch.again,
+        }
+        unreadable = UnreadableLists()
+        for name, list_columns in self.columns.items():
+            pull = pulls[name]
+            if pull is not None:
+                # Rows without a user were counted before, and are not here.
+                user = list_columns.user
+                unreadable.add(name, [part for part in pull.unreadable if part.column != user])
+        yield _part(count, self.measurer.measure(users_batch), unreadable)
 
-    def _batch(self, asked: pa.Table, held: Sequence[pa.RecordBatch]) -> UserBatch:
-        users = user_index(one_array(asked["key"]))
-        labels = {name: one_array(asked[name]) for name in self.values}
+    def _batch(self, table: pa.Table, rows: Sequence[pa.RecordBatch]) -> UserBatch:
+        users = user_index(one_array(table["key"]))
+        labels = {name: one_array(table[name]) for name in self.values}
+        pulls = {}
+        for name in self.columns:
+            pulls[name] = self._pull(name, users, rows)
+        for name, why in self.unread.items():
+            pulls[name] = Pull.failed(users, note=why)
         return UserBatch(
             panel=Panel(users=users, segments=split_by_values(len(users), labels, self.values)),
-            baseline=self._pull("baseline", users, held)
-            or Pull.failed(users, note=self.unread["baseline"]),
-            candidate=self._pull("candidate", users, held)
-            or Pull.failed(users, note=self.unread["candidate"]),
-            again=self._pull("noise_floor", users, held),
+            baseline=pulls["baseline"],
+            candidate=pulls["candidate"],
+            again=pulls.get("noise_floor"),
         )
 
-    def _pull(
-        self, side: str, users: "pd.Index[str]", held: Sequence[pa.RecordBatch]
-    ) -> Pull | None:
-        columns = self.columns.get(side)
-        if columns is None:
-            return None
-        rows = (batch.filter(pc.equal(batch["side"], side)) for batch in held)
-        given = (columns.items, columns.item, columns.rank, columns.scores, columns.model_version)
-        names = [name for name in given if name is not None]
-        lists = (
-            {columns.user: batch["key"], **{name: batch[f"{side}_{name}"] for name in names}}
-            for batch in rows
+    def _pull(self, side: str, users: "pd.Index[str]", rows: Sequence[pa.RecordBatch]) -> Pull:
+        columns = self.columns[side]
+        optional = (
+            columns.items,
+            columns.item,
+            columns.rank,
+            columns.scores,
+            columns.model_version,
         )
-        return TableLists(options=columns, users=users, k=self.k, where=self.where[side]).pull(
-            lists
-        )
+        names = [name for name in optional if name is not None]
+
+        def batches() -> Iterator[dict[str, pa.Array]]:
+            for batch in rows:
+                of_side = batch.filter(pc.equal(batch["side"], side))
+                arrays = {columns.user: of_side["key"]}
+                for name in names:
+                    arrays[name] = of_side[f"{side}_{name}"]
+                yield arrays
+
+        lists = TableLists(options=columns, users=users, k=self.k, where=self.where[side])
+        return lists.pull(batches())
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergedPartition:
-    """Merges what was found of many partitions."""
+    """Merges the results of many partitions."""
 
     measurer: Measurer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A row for each `MERGED_BYTES` or so."""
-        asked, parts, unreadable = 0, list[bytes](), UnreadableLists()
+        """A row for about each `MERGED_BYTES`."""
+        count = 0
+        parts: list[bytes] = []
+        unreadable = UnreadableLists()
         for batch in batches:
             for row in batch.to_pylist():
-                asked += row["asked"]
+                count += row["asked"]
                 parts.append(row["part"])
                 unreadable.add_packed(row["unreadable"])
                 if sum(map(len, parts)) > MERGED_BYTES:
-                    yield _part(asked, self.measurer.merge(parts), unreadable)
-                    asked, parts, unreadable = 0, [], UnreadableLists()
+                    yield _part(count, self.measurer.merge(parts), unreadable)
+                    count = 0
+                    parts = []
+                    unreadable = UnreadableLists()
         if parts:
-            yield _part(asked, self.measurer.merge(parts), unreadable)
+            yield _part(count, self.measurer.merge(parts), unreadable)
 
 
-def _part(asked: int, part: bytes, unreadable: UnreadableLists) -> pa.RecordBatch:
+def _part(count: int, part: bytes, unreadable: UnreadableLists) -> pa.RecordBatch:
     columns = {
-        "asked": pa.array([asked], pa.int64()),
+        "asked": pa.array([count], pa.int64()),
         "part": pa.array([part], pa.binary()),
         "unreadable": pa.array([unreadable.pack()], pa.string()),
     }

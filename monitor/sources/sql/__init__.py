@@ -1,4 +1,4 @@
-"""Lists, users, weights and titles of items and relevance from databases: the kind and its options."""
+"""Databases with lists, users, item weights, item titles or relevance: the kind and options."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -22,8 +22,8 @@ _ABOUT = "A database: a query or a whole table."
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
-        description="The table is a log of what was served. Its times are the database's own; in "
-        "SQLite text of ISO 8601, or numbers since 1970."
+        description="The table is a log of served lists. Times have the database's own type. In "
+        "SQLite they are text of ISO 8601, or numbers since 1970.",
     ),
 ]
 
@@ -38,39 +38,38 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
         )
         raise ValueError(msg) from None
     require_whole_password(url)
-    if (
-        url.get_backend_name() != "sqlite"
-        or not url.database
-        or url.database.startswith((":memory:", "file:"))
-    ):
-        return secret
-    return SecretStr(
-        url.set(database=resolve_path(url.database, info)).render_as_string(hide_password=False)
-    )
+    if url.get_backend_name() == "sqlite" and is_file(url.database):
+        url = url.set(database=resolve_path(str(url.database), info))
+        return SecretStr(url.render_as_string(hide_password=False))
+    return secret
+
+
+def is_file(database: str | None) -> bool:
+    """Whether the database in a URL of SQLite is a file."""
+    return bool(database) and not str(database).startswith((":memory:", "file:"))
 
 
 class SqlOptions(Options):
     """A query or a table, never both."""
 
-    binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # what a query may bind
+    binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # names that a query may bind
 
     url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
-        description=(
-            "SQLAlchemy URL of the database. It is only read from; give a user who may do no more."
-        )
+        description="SQLAlchemy URL of the database. rankwatch only reads: use an account that may "
+        "only read.",
     )
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None,
-        description="Table or view to read whole, with its schema where needed: `recs.lists`.",
+        description="Table or view to read completely, with its schema if needed: `recs.lists`.",
     )
     query: QueryText | None = Field(
-        default=None, description="One SELECT of these columns; `:slot` is set."
+        default=None, description="One SELECT of these columns. `:slot` is set."
     )
     max_rows: Annotated[int, NOT_IN_HASH] = Field(
         default=20_000_000,
         ge=1,
         le=10**10,
-        description="Most rows to read in one pull, each value up to 4 MiB of text.",
+        description="Most rows to read in one pull. A value has at most 4 MiB of text.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -78,19 +77,21 @@ class SqlOptions(Options):
             yield "give either query or table"
         if self.query and getattr(self, "served", None):
             yield (
-                "served goes with table: a query says by itself which rows count, between "
-                ":slot and some time before"
+                "served goes with table: in a query, select the rows between :slot and some time "
+                "before it"
             )
         unknown = sorted(self.bound_names - self.binds)
         if unknown:
-            known = ", ".join(f":{name}" for name in sorted(self.binds))
-            yield rf"query binds :{unknown[0]}, which nobody sets: use {known}; write \: for a colon of its own"
+            allowed = ", ".join(f":{name}" for name in sorted(self.binds))
+            yield (
+                rf"query binds :{unknown[0]}, which is not set: use {allowed}; write \: for a colon"
+            )
         elif self.parsed_query and self.parsed_query.problem:
             yield f"query {self.parsed_query.problem}"
 
     @property
     def parsed_query(self) -> Query | None:
-        """The query as it is executed, if there is one."""
+        """The query as it is executed, None for a table."""
         if self.query is None:
             return None
         return parse_query(self.query, sa.make_url(self.url.get_secret_value()).get_backend_name())
@@ -102,10 +103,10 @@ class SqlOptions(Options):
 
 
 class SqlTableOptions(SqlOptions):
-    """A query or a table that is read whole, in one statement."""
+    """A query or a table that is read completely, with one statement."""
 
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
-        default=timedelta(minutes=5), description="Longest time to read it all."
+        default=timedelta(minutes=5), description="Longest time to read all rows."
     )
 
 
@@ -116,9 +117,9 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
     query: QueryText | None = Field(
         default=None,
-        description="One SELECT; `user IN :users` or `user = ANY(:users)` asks for the panel's "
-        "users, batch by batch; `:k` and `:slot` are set too. In PostgreSQL `:users` "
-        "may also be an array, such as `unnest(:users)`.",
+        description="One SELECT. `user IN :users` or `user = ANY(:users)` selects the panel's "
+        "users, batch by batch. `:k` and `:slot` are set too. In PostgreSQL `:users` may also be "
+        "an array, such as `unnest(:users)`.",
     )
     served: _Log = None
     batch: Annotated[int, NOT_IN_HASH] = Field(
@@ -127,30 +128,31 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
 
 class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
-    """Users in a database, one a row.
+    """Users in a database, one in each row.
 
-    A user listed twice counts once, and rows without a user are counted as unreadable.
+    A user in two rows counts once. Rows without a user are unreadable.
     """
 
     served: _Log = None
 
 
 class SqlItemWeightsOptions(table_options.WeightColumnOptions, SqlTableOptions):
-    """Weights of items in a database, one item a row; an item that stands twice is an error."""
+    """Weights of items in a database, one item in each row. An item in two rows is an error."""
 
 
 class SqlItemTitlesOptions(table_options.TitleColumnOptions, SqlTableOptions):
-    """Titles of items in a database, one item a row.
+    """Titles of items in a database, one item in each row.
 
-    Of an item that stands twice the first title counts.
+    The first title of an item counts.
     """
 
 
 class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
-    """What users found relevant, in a database.
+    """What users found relevant, in a database. The run waits if there is no row for its slot."""
 
-    While there is no row for a slot it is waited for.
-    """
+
+def _is_live(options: SqlSourceOptions) -> bool:
+    return options.served is None and "slot" not in options.bound_names
 
 
 def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
@@ -164,7 +166,7 @@ def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
 
 SQL = SourceKind(
     lists=Reader(SqlSourceOptions, f"{_SOURCE}:SqlSource", _ABOUT),
-    is_live=lambda options: options.served is None and "slot" not in options.bound_names,
+    is_live=_is_live,
     all_users=_all_users,
     users=Reader(SqlUsersOptions, f"{_SOURCE}:SqlTable", "Users in a database."),
     item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:SqlTable", _ABOUT),

@@ -1,6 +1,6 @@
-"""A query that binds names, parsed once: what it binds, and the text to execute.
+"""Parses a query: the names that it binds, and the text to execute.
 
-Strings and comments bind nothing.
+Names in strings and comments are not bound.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import sqlalchemy as sa
 
 USERS_FORM = "write WHERE user_id IN :users"
-_BACKSLASHES = frozenset({"mysql", "mariadb"})
-"""Dialects whose strings have backslashes as escapes."""
+_BACKSLASHES = frozenset({"mysql", "mariadb"})  # dialects with escapes in strings
 _WITH_ARRAYS = frozenset({"postgresql", "postgres"})
 _STRING = {
     True: r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|\#[^\n]*",
-    False: r"[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$",
+    False: r"[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
+    r"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$",
 }
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
 _NAME = re.compile(r"(?:(?<![:\w\\])|(?<=\bIN)):([A-Za-z_]\w*)", re.IGNORECASE)
@@ -31,7 +31,7 @@ _CAST_AFTER = re.compile(r"\s*\)?\s*::\s*\w[\w\s()]*\[\s*\]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A SELECT as it is executed; ``problem`` says why it cannot be, with the form that works."""
+    """A SELECT as it is executed. ``problem`` says why it cannot be executed, and what to write."""
 
     text: str
     names: frozenset[str]
@@ -39,16 +39,15 @@ class Query:
     problem: str | None = None
 
     def statement(self) -> sa.TextClause:
-        """The statement with the types of what it binds."""
-        # The database knows the column's type; of an array it wants to know it.
+        """The statement with the types of the names that it binds."""
+        # The database finds the type of a value itself, but not the type of an array.
         kind = sa.ARRAY(sa.Text()) if self.is_array else sa.types.NullType()
-        known: dict[str, sa.BindParameter[Any]] = {
+        parameters: dict[str, sa.BindParameter[Any]] = {
             "users": sa.bindparam("users", expanding=not self.is_array, type_=kind),
             "slot": sa.bindparam("slot", type_=sa.DateTime(timezone=True)),
         }
-        return sa.text(self.text).bindparams(
-            *(known[name] for name in sorted(self.names) if name in known)
-        )
+        bound = [parameters[name] for name in sorted(self.names & parameters.keys())]
+        return sa.text(self.text).bindparams(*bound)
 
 
 @lru_cache(maxsize=256)
@@ -67,16 +66,19 @@ def parse_query(query: str, dialect: str) -> Query:
     problem = None
     end = 0
     for bind in binds:
-        start, stop, text = *bind.span(), bind[0]
+        start, stop = bind.span()
+        replacement = bind[0]
         if bind[1] == "users":
-            if place := _list_place(code, start, stop):
-                start, stop, text = *place, "IN :users"
+            place = _list_place(code, start, stop)
+            if place is not None:
+                start, stop = place
+                replacement = "IN :users"
                 forms.add("list")
             elif dialect in _WITH_ARRAYS and _is_array(code, start, stop):
                 forms.add("array")
             else:
                 problem = f"uses :users in a form that {dialect} does not take: {USERS_FORM}"
-        pieces += [_literal(query[end:start]), text]
+        pieces += [_literal(query[end:start]), replacement]
         end = stop
     if len(forms) > 1:
         problem = f"uses :users both as a list and as an array: {USERS_FORM} everywhere"
@@ -85,25 +87,27 @@ def parse_query(query: str, dialect: str) -> Query:
 
 
 def _only_code(query: str, dialect: str) -> str:
-    """The query with its comments blank and its strings struck out, each character at its place."""
+    """The query with blanks for comments and quotes for strings, in the same length."""
     string = _STRING[dialect in _BACKSLASHES]
 
-    def strike(found: re.Match[str]) -> str:
-        is_comment = found[0].startswith(("--", "/*", "#"))
-        return (" " if is_comment else "'") * len(found[0])
+    def fill(match: re.Match[str]) -> str:
+        if match[0].startswith(("--", "/*", "#")):
+            return " " * len(match[0])
+        return "'" * len(match[0])
 
-    return re.sub(f"{_COMMENT}|{string}|`[^`]*`", strike, query, flags=re.DOTALL)
+    return re.sub(f"{_COMMENT}|{string}|`[^`]*`", fill, query, flags=re.DOTALL)
 
 
 def _list_place(code: str, start: int, stop: int) -> tuple[int, int] | None:
-    """Where ``IN :users`` is put, if the name follows IN or = ANY with its parentheses."""
+    """The place for ``IN :users`` if the name follows IN or = ANY, with its parentheses."""
     before = _LIST_BEFORE.search(code[:start])
     if before is None:
         return None
     count = before["open"].count("(")
     after = re.match(rf"(?:\s*\)){{{count}}}", code[stop:])
-    is_whole = after is not None and not re.match(r"\s*(?:::|,)", code[stop:])
-    if after is None or not is_whole or (code[before.start()] == "=" and not count):
+    if after is None or re.match(r"\s*(?:::|,)", code[stop:]):
+        return None
+    if code[before.start()] == "=" and not count:
         return None
     return before.start(), stop + after.end()
 
@@ -113,9 +117,6 @@ def _is_array(code: str, start: int, stop: int) -> bool:
     return is_in_function or _CAST_AFTER.match(code[stop:]) is not None
 
 
-def _literal(text: str) -> str:
-    """Text in which SQLAlchemy sees no name.
-
-    A backslash before a colon is ours, as in texts of SQLAlchemy.
-    """
-    return re.sub(r"\\?:", r"\\:", text)
+def _literal(code: str) -> str:
+    """The code with escaped colons, so that SQLAlchemy finds no name in it."""
+    return re.sub(r"\\?:", r"\\:", code)

@@ -1,7 +1,4 @@
-"""Queries and tables of a database as tables, and lists from them.
-
-Read within limits and without permission to write.
-"""
+"""Reads lists and tables from a database, within limits and without permission to write."""
 
 import sqlite3
 from collections import deque
@@ -10,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -28,90 +26,78 @@ from monitor.options import format_duration
 from monitor.reading.tally import unreadable_of
 from monitor.sources.columns import require_columns, root_of
 from monitor.sources.list_collector import from_json, pull_without
-from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
+from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions, is_file
 from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
 from monitor.sources.tables import Table
 
-_FETCH = 10_000
-_FETCH_LENGTH = 1 << 26  # of all rows, if each is as long as the longest value before
-_LONGEST_VALUE = 1 << 22
+_FETCH = 10_000  # rows
+_FETCH_LENGTH = 1 << 26  # characters of one value in all rows of a fetch
+_LONGEST_VALUE = 1 << 22  # characters or bytes
 _SQLITE_STEPS = 10_000
 _LONGEST_CONNECT_S = 10.0
-_HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables read them
-_CANCELLED = "57014"  # SQLSTATE query_canceled: what statement_timeout ends with
+_HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables need them
+_CANCELLED = "57014"  # SQLSTATE query_canceled, after statement_timeout
 
 
 class ReadOnlyDatabase:
-    """A database to read from; every read has a connection of its own, so threads never meet."""
+    """A database to read from. Every read has its own connection, so threads share none."""
 
     def __init__(self, url: str, max_rows: int) -> None:
         self._max_rows = max_rows
         self._url = sa.make_url(url)
         if self._url.drivername in ("postgresql", "postgres"):
             self._url = self._url.set(drivername="postgresql+psycopg")
-        self._engine, self.dialect = _engine(self._url), self._url.get_backend_name()
-        self.name = self._url.database or self._url.drivername
-        self.where = f"database {self.name!r}" + (f" on {self._url.host}" if self._url.host else "")
+        self._engine = _engine(self._url)
+        self.dialect = self._url.get_backend_name()
+        self.where = f"database {(self._url.database or self._url.drivername)!r}"
+        if self._url.host:
+            self.where += f" on {self._url.host}"
 
     def read(
         self,
         statement: sa.Executable,
-        each: Iterable[Mapping[str, Any]],
+        parameter_sets: Iterable[Mapping[str, Any]],
         columns: Sequence[str],
         deadline: Deadline,
     ) -> Iterator[TableBatch]:
         """Rows for each set of parameters, in a read-only transaction.
 
-        OverdueError at the deadline, else SourceError.
+        Raises:
+            OverdueError: The deadline passed.
+            SourceError: The database reports an error, or a limit is exceeded.
         """
-        total, streamed = 0, {"stream_results": True, "max_row_buffer": _FETCH}
+        total = 0
+        streamed = {"stream_results": True, "max_row_buffer": _FETCH}
         with self._connection(deadline, str(statement)) as connection:
-            for parameters in each:
+            for parameters in parameter_sets:
                 with connection.execute(
                     statement, parameters, execution_options=streamed
                 ) as result:
                     names = list(result.keys())
                     roots = {name: root_of(name, names) for name in columns}
                     require_columns(list(roots.values()), names, f"the answer of {self.where}")
-                    taken = list(dict.fromkeys(roots.values()))
-                    picked = result.columns(*map(names.index, taken))
+                    fetched = list(dict.fromkeys(roots.values()))
                     finders = {
-                        name: _field_finder(name, root, taken.index(root))
+                        name: _field_finder(name, root, fetched.index(root))
                         for name, root in roots.items()
                     }
-                    # At first: what is fetched at once is in memory before its length is known
-                    size = 1
-                    while rows := picked.fetchmany(size):
+                    for rows in self._fetch(result.columns(*map(names.index, fetched))):
                         total += len(rows)
                         if total > self._max_rows:
-                            msg = (
-                                f"{self.where} gives more than {self._max_rows} rows: select fewer, or "
-                                "raise max_rows"
+                            raise SourceError(
+                                f"{self.where} gives more than {self._max_rows} rows: select "
+                                "fewer, or raise max_rows"
                             )
-                            raise SourceError(msg)
-                        texts = (
-                            value
-                            for row in rows
-                            for value in row
-                            if type(value) in {str, bytes, list}
-                        )
-                        if (longest := max(map(len, texts), default=0)) > _LONGEST_VALUE:
-                            msg = (
-                                f"{self.where} gives a value of length {longest}: select none longer "
-                                f"than {_LONGEST_VALUE}"
-                            )
-                            raise SourceError(msg)
-                        size = min(10 * size, _FETCH, _FETCH_LENGTH // (longest + 1))
                         deadline.require_time()
                         yield {name: list(map(find, rows)) for name, find in finders.items()}
 
     def roots_of(
         self, options: SqlOptions, columns: Sequence[str], deadline: Deadline
     ) -> list[str]:
-        """The columns of the table that hold these columns and fields of objects.
+        """The columns of the table with these columns and fields of objects.
 
-        Of a query as they are.
+        A query's columns are returned as they are.
         """
         if options.table is None or not any("." in name for name in columns):
             return list(columns)
@@ -122,26 +108,33 @@ class ReadOnlyDatabase:
         require_columns(roots, present, f"table {options.table} of {self.where}")
         return roots
 
+    def _fetch(self, result: sa.Result[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
+        """Rows in parts of limited memory."""
+        size = 1  # the length of values is not yet known
+        while rows := result.fetchmany(size):
+            values = chain.from_iterable(rows)
+            lengths = (len(value) for value in values if type(value) in {str, bytes, list})
+            longest = max(lengths, default=0)
+            if longest > _LONGEST_VALUE:
+                raise SourceError(
+                    f"{self.where} gives a value of length {longest}: select none longer than "
+                    f"{_LONGEST_VALUE}"
+                )
+            yield rows
+            size = min(10 * size, _FETCH, _FETCH_LENGTH // (longest + 1))
+
     @contextmanager
     def _connection(self, deadline: Deadline, statement: str) -> Iterator[sa.Connection]:
         with self._translated(deadline, statement):
-            self._require_file()
+            file = self._url.database
+            # SQLite would create a new, empty database for a wrong path.
+            if self.dialect == "sqlite" and is_file(file) and not Path(str(file)).is_file():
+                raise SourceError(
+                    f"database file {file} does not exist: check the url", permanent=False
+                )
             with self._engine.connect() as connection:
                 _limit(connection, deadline)
                 yield connection
-
-    def _require_file(self) -> None:
-        file = self._url.database
-        in_file = (
-            self._url.get_backend_name() == "sqlite"
-            and file
-            and not file.startswith((":memory:", "file:"))
-        )
-        # SQLite would make a new, empty database of a mistyped path.
-        if in_file and not Path(str(file)).is_file():
-            raise SourceError(
-                f"database file {file} does not exist: check the url", permanent=False
-            )
 
     @contextmanager
     def _translated(self, deadline: Deadline, statement: str) -> Iterator[None]:
@@ -205,16 +198,14 @@ def _engine(url: sa.URL) -> sa.Engine:
             f"url names the unknown database driver {url.drivername!r}: use postgresql or sqlite"
         ) from None
     except ImportError as error:
-        extra = (
-            ": pip install 'rankwatch[postgres]'" if url.get_backend_name() == "postgresql" else ""
-        )
-        raise ConfigError(
-            f"the driver of {url.drivername} is not installed ({error.name}){extra}"
-        ) from None
+        problem = f"the driver of {url.drivername} is not installed ({error.name})"
+        if url.get_backend_name() == "postgresql":
+            problem += ": pip install 'rankwatch[postgres]'"
+        raise ConfigError(problem) from None
 
 
 def _limit(connection: sa.Connection, deadline: Deadline) -> None:
-    """Let the database itself end what runs too long, and refuse what would write."""
+    """Have the database end statements at the deadline and refuse to write."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         connection.exec_driver_sql(
@@ -235,27 +226,26 @@ def _limit(connection: sa.Connection, deadline: Deadline) -> None:
 
 
 def _permission(action: int, first: str | None, second: str | None, *_: object) -> int:
-    # `query_only` keeps no query from making or changing files: ATTACH, VACUUM INTO by an ATTACH of
-    # its own, and pragmas do.
-    is_pragma = action == sqlite3.SQLITE_PRAGMA and not (
-        first in _HARMLESS_PRAGMAS and second is None
-    )
-    return (
-        sqlite3.SQLITE_DENY if is_pragma or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
-    )
+    # In spite of `query_only`, ATTACH, VACUUM INTO (which attaches too) and pragmas change files.
+    is_harmless = first in _HARMLESS_PRAGMAS and second is None
+    if action == sqlite3.SQLITE_ATTACH or (action == sqlite3.SQLITE_PRAGMA and not is_harmless):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
 
 
 def statement_of(
     options: SqlOptions, columns: Sequence[str], slot: datetime, dialect: str
 ) -> sa.Executable:
-    """A SELECT of the columns from the table or its newest lists, or the query with the types of what it binds."""
-    if options.table is not None:
-        # SQLite takes a quoted name that is no column for a text, unless its table is named.
-        found: sa.Select[*tuple[Any, ...]] = sa.select(*_table_of(options.table, columns).c)
-        served = getattr(options, "served", None)
-        return found if served is None else _newest(found, served, columns[0], slot, dialect)
-    assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
-    return options.parsed_query.statement()
+    """A SELECT of the columns from the table or the log, or the query of the options."""
+    if options.table is None:
+        assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
+        return options.parsed_query.statement()
+    # SQLite reads a quoted name that is no column as a text, unless the table is named.
+    rows: sa.Select[*tuple[Any, ...]] = sa.select(*_table_of(options.table, columns).c)
+    served = getattr(options, "served", None)
+    if served is None:
+        return rows
+    return _newest(rows, served, columns[0], slot, dialect)
 
 
 def _newest(
@@ -265,46 +255,43 @@ def _newest(
     slot: datetime,
     dialect: str,
 ) -> sa.Executable:
-    """Those rows that are each user's newest list of the slot.
+    """The rows of each user's newest list of the slot.
 
-    Of two at one time that whose request's id is greater.
+    If two lists of a user have the same time, the greater id of the request counts.
     """
-    at = _instant(served, dialect)
-    # Columns decide what type these texts are. PostgreSQL passes over a zone where its column has
-    # none.
-    zone, untyped = (
-        "+00" if dialect == "postgresql" else "",
-        partial(sa.literal, type_=sa.types.NullType()),
-    )
-    start, end = (
-        untyped(f"{each:%Y-%m-%d %H:%M:%S.%f}{zone}") for each in (slot - served.within, slot)
-    )
-    request = at if served.request is None else sa.column(served.request)
+    time = _instant(served, dialect)
+    # PostgreSQL ignores the zone if the column has none.
+    time_format = "%Y-%m-%d %H:%M:%S.%f" + ("+00" if dialect == "postgresql" else "")
+    start = _untyped((slot - served.within).strftime(time_format))
+    end = _untyped(slot.strftime(time_format))
+    request = time if served.request is None else sa.column(served.request)
     newest = sa.func.first_value(request).over(
-        partition_by=sa.column(user), order_by=[at.desc(), request.desc()]
+        partition_by=sa.column(user), order_by=[time.desc(), request.desc()]
     )
     log = rows.add_columns((request == newest).label("rankwatch_is_newest"))
-    log = log.where(at > start, at <= end, *_of_arm(served))
+    log = log.where(time > start, time <= end, *_of_arm(served))
     *columns, is_newest = log.subquery().c
     return sa.select(*columns).where(is_newest)
 
 
 def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
-    return [
-        sa.column(name) == sa.literal(value, type_=sa.types.NullType())
-        for name, value in served.arm.items()
-    ]
+    return [sa.column(name) == _untyped(value) for name, value in served.arm.items()]
+
+
+def _untyped(value: str) -> sa.BindParameter[Any]:
+    """A value whose type the database takes from the column."""
+    return sa.literal(value, type_=sa.types.NullType())
 
 
 def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
     """The time of a row.
 
-    SQLite has no type for times: text of ISO 8601, or a number whose size tells its unit.
+    SQLite has no type for times. There it is text of ISO 8601, or a number in any unit.
     """
-    at: sa.ColumnElement[Any] = sa.column(served.time)
+    time: sa.ColumnElement[Any] = sa.column(served.time)
     if dialect != "sqlite":
-        return at
-    number, text_form = sa.cast(at, sa.types.REAL), "%Y-%m-%d %H:%M:%f"
+        return time
+    number = sa.cast(time, sa.types.REAL)
     size = sa.func.abs(number)
     seconds = sa.case(
         (size < SECONDS, number),
@@ -312,73 +299,71 @@ def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
         (size < MICROSECONDS, number / 1e6),
         else_=number / 1e9,
     )
-    of_number = sa.func.strftime(text_form, seconds, "unixepoch")
-    is_number = sa.func.typeof(at).in_(("integer", "real"))
-    is_digits = sa.and_(at.op("GLOB")("[0-9]*"), sa.not_(at.op("GLOB")("*[^0-9.]*")))
-    return sa.case((sa.or_(is_number, is_digits), of_number), else_=sa.func.strftime(text_form, at))
+    is_number = sa.func.typeof(time).in_(("integer", "real"))
+    is_digits = sa.and_(time.op("GLOB")("[0-9]*"), sa.not_(time.op("GLOB")("*[^0-9.]*")))
+    text_form = "%Y-%m-%d %H:%M:%f"
+    return sa.case(
+        (sa.or_(is_number, is_digits), sa.func.strftime(text_form, seconds, "unixepoch")),
+        else_=sa.func.strftime(text_form, time),
+    )
 
 
 def count_unserved(
-    database: "ReadOnlyDatabase",
-    options: Any,  # noqa: ANN401
-    deadline: Deadline,
+    database: ReadOnlyDatabase, options: SqlOptions, deadline: Deadline
 ) -> tuple[Unreadable, ...]:
-    """How many rows of a log of this arm have no time, or no request where one is named."""
+    """How many rows of this arm in a log have no time, or no request if the options name one."""
     served: ServedOptions | None = getattr(options, "served", None)
     if served is None:
         return ()
-    table = _table_of(options.table)
+    log = _table_of(str(options.table))
     checks = [(served.time, Need.TIMES, _instant(served, database.dialect))]
     if served.request is not None:
         checks.append((served.request, Need.IDS, sa.column(served.request)))
-    count, unreadable = sa.func.count(), []
+    rows = sa.func.count().label("rows")
+    unreadable = []
     for column, need, value in checks:
         example = sa.func.min(sa.cast(sa.column(column), sa.types.Text)).label("example")
-        odd = (
-            sa.select(count.label("rows"), example)
-            .select_from(table)
-            .where(value.is_(None), *_of_arm(served))
-        )
-        for found in database.read(odd, [{}], ("rows", "example"), deadline):
-            if not found["rows"][0]:
-                continue
-            every = sa.select(count.label("rows")).select_from(table).where(*_of_arm(served))
-            for whole in database.read(every, [{}], ("rows",), deadline):
-                lost, shown = int(found["rows"][0]), found["example"][0]
-                unreadable.append(
-                    unreadable_of(database.where, column, need, lost, int(whole["rows"][0]), shown)
-                )
+        query = sa.select(rows, example).select_from(log)
+        query = query.where(value.is_(None), *_of_arm(served))
+        (answer,) = database.read(query, [{}], ("rows", "example"), deadline)
+        count = int(answer["rows"][0])
+        if not count:
+            continue
+        query_all = sa.select(rows).select_from(log).where(*_of_arm(served))
+        (answer_all,) = database.read(query_all, [{}], ("rows",), deadline)
+        total = int(answer_all["rows"][0])
+        shown = answer["example"][0]
+        unreadable.append(unreadable_of(database.where, column, need, count, total, shown))
     return tuple(unreadable)
 
 
 class SqlTable(Table):
-    """One query or table of a database, read whole in one statement."""
+    """One query or table of a database, read with one statement."""
 
     def __init__(self, options: SqlTableOptions) -> None:
         super().__init__(options)
         self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
 
     def where(self, slot: datetime) -> str:  # noqa: ARG002 - the base's signature
-        """The database, whatever the slot."""
+        """The database, for every slot."""
         return self._database.where
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """Some thousand rows at a time, none when there is no row.
+        """Some thousand rows at a time. No batch if there is no row.
 
-        SourceError also when they do not come in time.
+        SourceError if the rows cannot be read within the timeout.
         """
-        options, database = self._options, self._database
+        options = self._options
+        database = self._database
         deadline = Deadline.after(options.timeout.total_seconds())
-        bound = {"slot": slot} if options.bound_names else {}
+        parameters = {"slot": slot} if options.bound_names else {}
         try:
-            statement = statement_of(
-                options, database.roots_of(options, columns, deadline), slot, database.dialect
-            )
-            if getattr(options, "served", None) is not None:
-                require_readable(
-                    count_unserved(database, options, deadline), options.max_unreadable
-                )
-            yield from database.read(statement, [bound], columns, deadline)
+            roots = database.roots_of(options, columns, deadline)
+            statement = statement_of(options, roots, slot, database.dialect)
+            unserved = count_unserved(database, options, deadline)
+            if unserved:
+                require_readable(unserved, options.max_unreadable)
+            yield from database.read(statement, [parameters], columns, deadline)
         except OverdueError:
             limit = format_duration(options.timeout)
             msg = (
@@ -389,9 +374,9 @@ class SqlTable(Table):
 
 
 class SqlSource:
-    """One arm's lists from a database.
+    """One arm's lists from a database. Port: Source.
 
-    Port: Source. Users of statements that the deadline ends are ``timeout``.
+    Users whose statement does not end before the deadline are ``timeout``.
     """
 
     def __init__(self, options: SqlSourceOptions) -> None:
@@ -402,41 +387,44 @@ class SqlSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        # In a thread that is given up: names may hang in DNS, and drivers wait for what never comes
+        # In a thread, which may be abandoned: DNS may hang, and drivers may wait forever.
+        call = BackgroundCall(partial(self._pull, request), name="sql")
         try:
-            return BackgroundCall(lambda: self._pull(request), name="sql").wait(
-                Deadline.after(request.timeout_s + 1)
-            )
+            return call.wait(Deadline.after(request.timeout_s + 1))
         except OverdueError:
             return Pull.failed(request.users, CoverageReason.TIMEOUT, self._late)
 
     def _pull(self, request: PullRequest) -> Pull:
-        users, where = request.users.tolist(), self._database.where
-        size = self._options.batch if "users" in self._names else max(1, len(users))
-        # The users of each statement.
+        options = self._options
+        users = request.users.tolist()
+        size = options.batch if "users" in self._names else max(1, len(users))
+        # The users of each statement that has not ended.
         waiting = deque(users[start : start + size] for start in range(0, len(users), size))
         batches = self._batches(request, waiting)
         unserved: tuple[Unreadable, ...] = ()
-        with suppress(OverdueError):  # what is late is told of the lists
-            unserved = count_unserved(
-                self._database, self._options, Deadline.after(request.timeout_s)
-            )
-        pull = TableLists(
-            options=self._options, users=request.users, k=request.k, where=where
-        ).pull(batches)
+        deadline = Deadline.after(request.timeout_s)
+        with suppress(OverdueError):  # reported for the lists
+            unserved = count_unserved(self._database, options, deadline)
+        lists = TableLists(
+            options=options, users=request.users, k=request.k, where=self._database.where
+        )
+        pull = lists.pull(batches)
         pull = replace(pull, unreadable=(*unserved, *pull.unreadable))
-        require_readable(pull.unreadable, self._options.max_unreadable)
-        late = [user for unanswered in waiting for user in unanswered]
-        return pull_without(pull, late, CoverageReason.TIMEOUT, self._late) if late else pull
+        require_readable(pull.unreadable, options.max_unreadable)
+        late = list(chain.from_iterable(waiting))
+        if not late:
+            return pull
+        return pull_without(pull, late, CoverageReason.TIMEOUT, self._late)
 
     def _batches(self, request: PullRequest, waiting: deque[list[str]]) -> Iterator[TableBatch]:
         """Rows of every statement until the deadline.
 
-        The users of those that have ended wait no longer.
+        Removes the users of a statement that ended from ``waiting``.
         """
-        options, deadline = self._options, Deadline.after(request.timeout_s)
+        options = self._options
+        deadline = Deadline.after(request.timeout_s)
 
-        def bind() -> Iterator[dict[str, object]]:
+        def parameter_sets() -> Iterator[dict[str, object]]:
             while waiting:
                 values = {"k": request.k, "slot": request.slot, "users": waiting[0]}
                 yield {name: values[name] for name in self._names}
@@ -445,4 +433,4 @@ class SqlSource:
         with suppress(OverdueError):
             roots = self._database.roots_of(options, options.columns, deadline)
             statement = statement_of(options, roots, request.slot, self._database.dialect)
-            yield from self._database.read(statement, bind(), options.columns, deadline)
+            yield from self._database.read(statement, parameter_sets(), options.columns, deadline)

@@ -1,4 +1,1 @@
-"""Every table of the database, made to be read by people with SQL too.
-
-What creates them is in migrations.
-"""
+"""Every table of the database, also for people who write SQL; migrations create them."""

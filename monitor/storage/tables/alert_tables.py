@@ -64,6 +64,7 @@ transitions = numbered_table(
     Column("explanation", Words),
     *optional(Number, "interval_low", "interval_high", "normal"),
     Column("incident", Words),
+    Column("is_new_normal", Boolean, nullable=False, server_default=false()),
     UniqueConstraint(
         "comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"
     ),
@@ -92,10 +93,11 @@ deliveries = numbered_table(
 )
 """The outbox: one row for each announced transition and each receiver.
 
-``may_be_known``: an attempt may have arrived though nothing says so; ``reason``: why it is held,
-failed or was given up; ``message_key``: of the message that may have arrived, which is repeated
-under this key; ``settled_at``: when it was sent, given up or dropped; ``repeat_at``: when a start
-that was sent is to be sent again.
+- ``may_be_known``: an attempt may have arrived, but no answer confirms it
+- ``reason``: why the delivery is held, failed or was given up
+- ``message_key``: key of the message that may have arrived, under which it is repeated
+- ``settled_at``: when the delivery was sent, given up or dropped
+- ``repeat_at``: when to send a start again
 """
 
 notifications = numbered_table(
@@ -107,7 +109,7 @@ notifications = numbered_table(
     Column("next_attempt_at", Instant),
     Index(None, "delivery_id"),
 )
-"""What became of deliveries: one row whenever an attempt ended otherwise than the one before."""
+"""Outcomes of deliveries: one row if an attempt ended differently from the one before."""
 
 silences = numbered_table(
     "silences",
@@ -115,7 +117,4 @@ silences = numbered_table(
     *filled(Words, "author", "comment"),
     *filled(Instant, "created_at", "starts_at", "ends_at"),
 )
-"""Alerts that are not to be notified until ``ends_at``.
-
-``matchers`` as they were written, all of which must match.
-"""
+"""Alerts without notifications until ``ends_at``; all ``matchers`` must match, as typed."""

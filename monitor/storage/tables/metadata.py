@@ -1,4 +1,4 @@
-"""The schema's metadata: names of constraints, columns of closed sets, tables of what belongs to a run."""
+"""The schema's metadata: names of constraints, kinds of columns, and kinds of tables."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -34,7 +34,7 @@ metadata = MetaData(
 
 
 def closed(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckConstraint]:
-    """A column that holds only members of the enumeration."""
+    """Return a column for members of the enumeration, and its constraint."""
     words = [member.value for member in members]
     kind = Enum(members, values_callable=lambda _: words, native_enum=False, length=20)
     listed = ", ".join(f"'{word}'" for word in words)
@@ -42,17 +42,17 @@ def closed(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckCon
 
 
 def filled(kind: _Type, *names: str) -> list[Column[Any]]:
-    """Columns of one type that hold a value in every row."""
+    """Return columns of one type that are never NULL."""
     return [Column(name, kind, nullable=False) for name in names]
 
 
 def optional(kind: _Type, *names: str) -> list[Column[Any]]:
-    """Columns of one type that may hold nothing."""
+    """Return columns of one type that may be NULL."""
     return [Column(name, kind) for name in names]
 
 
 def numbered_table(name: str, *items: SchemaItem) -> Table:
-    """A table whose rows have numbers, none of which comes twice."""
+    """Return a table whose rows have ids that are never used again."""
     return Table(
         name, metadata, Column("id", Id, primary_key=True), *items, sqlite_autoincrement=True
     )
@@ -61,9 +61,9 @@ def numbered_table(name: str, *items: SchemaItem) -> Table:
 def table_of_runs(
     name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False
 ) -> Table:
-    """A table of what belongs to runs, ``key`` telling a run's rows apart.
+    """Return a table of data of runs; ``key`` distinguishes the rows of one run.
 
-    Large rows are not stored in their key's order.
+    Large rows are not stored in the order of their key.
     """
     run_id: Column[int] = Column(
         "run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False
@@ -79,5 +79,5 @@ def table_of_runs(
 
 
 def index_where(condition: str, name: str, *columns: str) -> Index:
-    """An index of the few rows that meet the condition, used by queries that ask for it."""
+    """Return an index of the few rows that meet the condition, for queries with this condition."""
     return Index(name, *columns, sqlite_where=text(condition), postgresql_where=text(condition))

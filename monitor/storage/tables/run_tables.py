@@ -1,4 +1,4 @@
-"""Tables of runs and what they measured, of the daily roll-up and of the lease."""
+"""Tables of runs and their results, of the daily roll-up and of the lease."""
 
 from sqlalchemy import (
     Column,
@@ -67,10 +67,12 @@ runs = numbered_table(
         "scheduled_for",
     ),
 )
-"""``claimed_until`` is set while somebody runs the slot, also for a rerun of a finished run, whose other columns then stay.
+"""``claimed_until`` is set while a process runs the slot. During a rerun the other columns stay.
 
-``labels_until`` is set where measures of relevance are wanted, ``labelled_at`` once they are stored. ``epoch``: of the
-lease under which a daemon claimed the slot; NULL for a command. ``models`` is NULL where no version is known."""
+``labels_until`` is set if metrics of relevance are wanted, ``labelled_at`` once they are stored.
+``epoch`` is the epoch of the lease under which a daemon claimed the slot; NULL for a command.
+``models`` is NULL if no version is known.
+"""
 
 stages = table_of_runs(
     "stages",
@@ -155,7 +157,10 @@ expectations = table_of_runs(
     *optional(Number, "expected", "bound", "z", "evidence", "evidence_bound", "opposite_bound"),
     key=("alert", "segment"),
 )
-"""What rules that learn what is normal expected of the run: NULL while too few runs had been seen (``learned_from``)."""
+"""What rules that learn the normal values expected of the run.
+
+NULL if they had learned from too few runs (``learned_from``).
+"""
 
 lessons = table_of_runs(
     "lessons",
@@ -163,11 +168,19 @@ lessons = table_of_runs(
     Column("numbers", LargeBinary, nullable=False),
     is_large=True,
 )
-"""What later runs learn from, packed: a history is then read in a tenth of the time that its summaries take, or less.
+"""What later runs learn from, packed: to read it takes at most a tenth of the summaries' time.
 
-``about``: a JSON list of alert, series and segments of each rule; ``numbers``: little-endian doubles, for all of these segments
-the value on the scale that is judged, then for all its sampling error, how far out it lay, the share of users without a
-score, and what it added to evidence over runs; NaN for none."""
+``about``: a JSON list of alert, series and segments of each rule. ``numbers``: little-endian
+doubles in five groups, each with one number for each of these segments:
+
+- the value on the judged scale
+- its sampling error
+- its z
+- the share of users without a score
+- what it added to evidence over runs
+
+NaN is no value.
+"""
 
 standstills = table_of_runs(
     "standstills",
@@ -176,9 +189,9 @@ standstills = table_of_runs(
     *filled(Integer, "missed", "longest", "changes"),
     key=("alert",),
 )
-"""How long an arm's lists had not changed as of the run, for each rule on standstill.
+"""How long an arm's lists had not changed at the run, for each rule on standstill.
 
-The next run counts on.
+The next run continues the count.
 """
 
 splits = table_of_runs(
@@ -191,8 +204,11 @@ splits = table_of_runs(
     Column("kinds", Document),
     key=("segment",),
 )
-"""What later runs are held against: the mean distance of all users from identical lists by part, of one metric a run, and in
-``kinds`` how much each arm's lists changed since the run before. Earlier versions stored a row a segment."""
+"""What later runs are compared with: one metric's mean distance from identical lists, by part.
+
+``kinds`` says how much each arm's lists changed since the run before. Earlier versions stored one
+row for each segment.
+"""
 
 explanations = table_of_runs(
     "explanations",
@@ -200,7 +216,7 @@ explanations = table_of_runs(
     Column("details", Document, nullable=False),
     is_large=True,
 )
-"""Why a run's mean fell; holds users and their lists, and is pruned with the evidence."""
+"""Why a run's mean fell. It has users and their lists, so it is pruned with the evidence."""
 
 kept_lists = table_of_runs(
     "kept_lists",
@@ -210,10 +226,7 @@ kept_lists = table_of_runs(
     key=("arm", "part"),
     is_large=True,
 )
-"""Lists of all compared users as Parquet, so many users a part.
-
-See `monitor.storage.list_parquet`.
-"""
+"""Lists of all compared users as Parquet, see `monitor.storage.list_parquet`."""
 
 leases = Table(
     "leases",
@@ -227,10 +240,8 @@ leases = Table(
 )
 """Who leads, by the database's own clock.
 
-``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease.
-
-The ``holder`` under the name ``installation`` is the id of the database, see
-`monitor.storage.leases.installation_of`.
+``expires_at`` is NULL on SQLite, where the lock of a file next to the database is the lease. The
+``holder`` of ``installation`` is the database's id, see `monitor.storage.leases.installation_of`.
 """
 
 daily = Table(
@@ -250,12 +261,10 @@ daily = Table(
     Index(None, "built_at"),
     sqlite_with_rowid=False,
 )
-"""The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer.
+"""The daily roll-up: the sums of the ok runs of one UTC day, see `monitor.storage.prune`.
 
-See `monitor.storage.prune`.
-
-``built_at``: when the newest of these runs ended or got its labels; in the year 9999 where the sums
-stay whatever becomes of them.
+``built_at``: when the newest of these runs ended or got its labels. In the year 9999 the sums are
+final.
 """
 
 metrics = Table(
@@ -265,10 +274,10 @@ metrics = Table(
     Column("name", Name, nullable=False),
     UniqueConstraint("name"),
 )
-"""Numbers that stand for metrics in ``score_places``; everywhere else metrics go by their names."""
+"""Numbers of metrics, for ``score_places`` only; all other tables use the names."""
 
 PLACES = 8
-"""Metrics whose values one row of ``scores`` holds."""
+"""Metrics in one row of ``scores``."""
 
 score_places = table_of_runs(
     "score_places",
@@ -276,7 +285,7 @@ score_places = table_of_runs(
     *filled(SmallInteger, "part", "place"),
     key=("metric_id",),
 )
-"""Where the run's ``scores`` hold each metric: in the rows of this ``part``, the column of this number."""
+"""Where the run's ``scores`` have each metric: rows of this ``part``, column ``v<place>``."""
 
 scores = Table(
     "scores",
@@ -290,14 +299,14 @@ scores = Table(
     sqlite_with_rowid=False,
     postgresql_partition_by="RANGE (day)",
 )
-"""One row a user for up to `PLACES` metrics, more metrics in further parts.
+"""One row for each user and `PLACES` metrics; more metrics are in further parts.
 
-NULL where undefined, or where no metric stands.
+NULL if the score is undefined, or if the column has no metric.
 
-No foreign keys: checking them for each of millions of rows would cost more than storing them. Rows
-come in the order of the key, so they are appended, and one user of one run is one lookup. What is
-measured later is a part of its own: rows that are stored are never rewritten.
+There are no foreign keys: to check them for millions of rows would take longer than to store the
+rows. Rows come in the order of the key, so they are appended, and one user of one run is one
+look-up. Metrics that are measured later are a part of their own: rows are never rewritten.
 
 ``day``: the UTC day of the run's slot, by which PostgreSQL partitions, see
-`monitor.storage.partitions`; SQLite has no such column.
+`monitor.storage.partitions`. SQLite has no such column.
 """

@@ -1,4 +1,7 @@
-"""Pages for people, and the same as JSON: a module reads what a page shows, a template shows it, and `PAGES` lists both."""
+"""Pages for people, and the same data as JSON.
+
+A module reads the data of a page, and a template shows it. `PAGES` lists both.
+"""
 
 import re
 from collections.abc import Callable
@@ -14,7 +17,10 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: where it lies as HTML, what reads it, what it shows, its template, and what its query may name."""
+    """One page: its path as HTML, the function that reads its data, and its template.
+
+    ``shows`` is the type of the data. ``required`` and ``optional`` are parameters of the query.
+    """
 
     path: str
     read: Callable[[Site, Query], Any]
@@ -25,7 +31,7 @@ class Page:
 
     @property
     def api(self) -> str:
-        """Where it lies as JSON: the overview is the list of comparisons, whose own pages lie below it."""
+        """Path of the data as JSON. The overview is at /comparisons, above each comparison."""
         return "/api/v1" + re.sub("^/(c(?=/)|$)", "/comparisons", self.path)
 
 

@@ -1,13 +1,12 @@
-"""What fires, and page by page what ended.
-
-One incident with who was notified of it and what can be done.
-"""
+"""The pages of all incidents and of one incident."""
 
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice
+from operator import attrgetter
 
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
 from monitor.alerts.unmatched import find_unmatched_silences
@@ -20,9 +19,9 @@ from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
 A_PAGE = timedelta(days=1)
-"""One page of ended incidents shows a day at least."""
+"""A page of ended incidents covers at least a day, within the limits that follow."""
 LEAST, MOST = 25, 100
-"""Incidents on one page: at least so many, of more than a day; at most so many, of less than a day."""
+"""The least and the most ended incidents of a page, if a day has fewer or more."""
 _MOST_FIRING = 500
 _MESSAGES = 10
 
@@ -54,7 +53,7 @@ class Incident:
 
 
 class IncidentState(StrEnum):
-    """Whether something of an incident fires."""
+    """Whether an alert of the incident fires."""
 
     FIRING = "firing"
     ENDED = "ended"
@@ -62,13 +61,13 @@ class IncidentState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertsPage:
-    """Incidents that last, on the first page; a page of those that ended, newest first; silences."""
+    """Silences, incidents that fire (first page only), and one page of ended ones, newest first."""
 
     wanted: IncidentFilter
     state: IncidentState | None
     firing: tuple[Incident, ...]
     ended: tuple[Incident, ...]
-    before: int | None  # the incident before which this page begins; None for the first page
+    before: int | None  # this page begins before this incident, None for the first page
     older: int | None  # `before` of the next page, None on the last one
     comparisons: tuple[str, ...]
     silences: tuple[Silence, ...]
@@ -78,10 +77,7 @@ class AlertsPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentMessage:
-    """A message, made again from what is stored, and who took it.
-
-    ``at``: when the first of them did.
-    """
+    """A message, composed again from stored values. ``at``: when the first receiver had it."""
 
     at: datetime
     receivers: tuple[str, ...]
@@ -90,21 +86,23 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertPage:
-    """One incident: its timeline, what was sent of it, what each receiver answered, and what holds it back."""
+    """One incident: its changes, messages, answers of receivers, and reasons why it is not sent."""
 
     incident: Incident
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...]
     messages: tuple[SentMessage, ...]
-    silences: tuple[Silence, ...]  # that hold something that fires now, or will
-    held: tuple[str, ...]  # alerts that the configuration holds back now, each with why
+    silences: tuple[Silence, ...]  # that match a firing now, or will
+    held: tuple[str, ...]  # alerts that the configuration does not send now, each with the reason
     newest: datetime | None  # slot of the newest run, while the incident lasts
-    told: str | None  # what is said of that run
+    told: str | None  # the explanation of that run
 
 
 def read_alerts_page(site: Site, query: Query) -> AlertsPage:
-    """Incidents of all comparisons, or those that were chosen."""
-    chosen, now, store = query.chosen, site.clock.now(), site.store.alerts
+    """Incidents of all comparisons, or those that match the filters."""
+    chosen = query.chosen
+    now = site.clock.now()
+    pages = site.store.pages
     wanted = IncidentFilter(
         comparison=chosen.get("comparison") or None,
         severity=Severity(chosen["severity"]) if chosen.get("severity") else None,
@@ -116,149 +114,164 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
     ended: Sequence[IncidentStart] = ()
     older = None
     if state is not IncidentState.ENDED and before is None:
-        firing = site.store.pages.incidents(wanted, is_firing=True, before=None, limit=_MOST_FIRING)
+        firing = pages.incidents(wanted, is_firing=True, before=None, limit=_MOST_FIRING)
     if state is not IncidentState.FIRING:
-        found = site.store.pages.incidents(wanted, is_firing=False, before=before, limit=MOST + 1)
-        ended = _one_page(found)
-        older = ended[-1].number if len(found) > len(ended) else None
-    silences = store.silences(ending_after=now)
+        candidates = pages.incidents(wanted, is_firing=False, before=before, limit=MOST + 1)
+        ended = _one_page(candidates)
+        if len(candidates) > len(ended):
+            older = ended[-1].number
     configured = site.comparisons()
-    known = {*configured, *(each.run.comparison for each in site.latest())}
+    names = {*configured, *(latest.run.comparison for latest in site.latest())}
     if wanted.comparison is not None:
-        known.add(wanted.comparison)
+        names.add(wanted.comparison)
+    silences = site.store.alerts.silences(ending_after=now)
+    unmatched = find_unmatched_silences(silences, site.store.alerts.states(), configured)
     return AlertsPage(
         wanted=wanted,
         state=state,
-        firing=_whole_incidents(site, firing),
-        ended=_whole_incidents(site, ended),
+        firing=_read_incidents(site, firing),
+        ended=_read_incidents(site, ended),
         before=before,
         older=older,
-        comparisons=tuple(sorted(known)),
+        comparisons=tuple(sorted(names)),
         silences=silences,
-        unmatched=tuple(
-            map(write_unmatched, find_unmatched_silences(silences, store.states(), configured))
-        ),
+        unmatched=tuple(map(write_unmatched, unmatched)),
         at=now,
     )
 
 
-def _one_page(found: Sequence[IncidentStart]) -> Sequence[IncidentStart]:
-    """Those of a day, at least `LEAST`, at most `MOST`."""
-    of_a_day = [each for each in found if each.at > found[0].at - A_PAGE]
-    return found[: min(max(len(of_a_day), LEAST), MOST)]
+def _one_page(incidents: Sequence[IncidentStart]) -> Sequence[IncidentStart]:
+    """Return those of the newest day, at least `LEAST` and at most `MOST`."""
+    of_a_day = [start for start in incidents if start.at > incidents[0].at - A_PAGE]
+    return incidents[: min(max(len(of_a_day), LEAST), MOST)]
 
 
-def _whole_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incident, ...]:
-    """Incidents with all of their changes, in the order of their starts."""
+def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incident, ...]:
+    """Return the incidents with all changes, in the order of their starts."""
     if not starts:
         return ()
-    firing = {each.dedup_key: each for each in site.store.alerts.states(state=State.FIRING)}
-    changes: dict[str, list[Transition]] = {each.key: [] for each in starts}
+    firing = {state.dedup_key: state for state in site.store.alerts.states(state=State.FIRING)}
+    changes: dict[str, list[Transition]] = {start.key: [] for start in starts}
     for change in site.store.pages.incident_changes([*changes]):
-        # A firing that was stored before there were incidents has none.
+        # Old firings, from before incidents were stored, have none.
         changes[change.incident or str(change.dedup_key)].append(change)
-    return tuple(_incident(key, of_it, firing) for key, of_it in changes.items() if of_it)
+    return tuple(_incident(key, of_key, firing) for key, of_key in changes.items() if of_key)
 
 
 def read_alert_page(site: Site, query: Query) -> AlertPage:
-    """AbsentPageError for a key that nothing has."""
+    """One incident."""
     key = query.path["key"]
     history = site.store.pages.incident(key)
     if not history.transitions:
         raise AbsentPageError(f"no incident {key}: it never was, or is deleted")
+    now = site.clock.now()
     comparison = history.transitions[0].comparison
-    states = site.store.alerts.states(comparison, state=State.FIRING)
-    firing = {each.dedup_key: each for each in states if key in (each.incident, each.dedup_key)}
-    lasting = [each for each in history.transitions if each.is_start and each.dedup_key in firing]
-    now, policy, newest = (
-        site.clock.now(),
-        site.policy(),
-        site.latest_of(comparison) if firing else None,
-    )
-    whys = (
-        (each.alert, "dry run" if policy.is_muted(each) else policy.in_maintenance(each, now))
-        for each in lasting
-    )
+    firing = {}
+    for state in site.store.alerts.states(comparison, state=State.FIRING):
+        if key in (state.incident, state.dedup_key):
+            firing[state.dedup_key] = state
+    policy = site.policy()
+    lasting = [
+        change for change in history.transitions if change.is_start and change.dedup_key in firing
+    ]
+    held = []
+    for start in lasting:
+        why = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
+        if why:
+            held.append(f"{start.alert}: {why}")
+    silences = []
+    for silence in site.store.alerts.silences(ending_after=now):
+        if any(is_silenced(silence, start) for start in lasting):
+            silences.append(silence)
+    newest_slot = sentence = None
+    latest = site.latest_of(comparison)
+    if firing and latest:
+        newest_slot = latest.run.slot
+        if latest.explanation:
+            sentence = latest.explanation.sentence
     return AlertPage(
         incident=_incident(key, history.transitions, firing),
         transitions=history.transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
-        silences=tuple(
-            silence
-            for silence in site.store.alerts.silences(ending_after=now)
-            if any(is_silenced(silence, start) for start in lasting)
-        ),
-        held=tuple(dict.fromkeys(f"{alert}: {why}" for alert, why in whys if why)),
-        newest=newest.run.slot if newest else None,
-        told=newest.explanation.sentence if newest and newest.explanation else None,
+        silences=tuple(silences),
+        held=tuple(dict.fromkeys(held)),
+        newest=newest_slot,
+        told=sentence,
     )
 
 
 def read_ended(site: Site, end: Transition) -> Incident | None:
-    """The incident that ended so; None where its changes are deleted."""
+    """Return the incident that ended with this change, None if its changes are deleted."""
     key = end.incident or end.dedup_key
-    changes = site.store.pages.incident(key).transitions if key else ()
-    return _incident(key, changes, {}) if key and changes else None
+    if not key:
+        return None
+    changes = site.store.pages.incident(key).transitions
+    return _incident(key, changes, {}) if changes else None
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
-    """The newest messages, newest first: what was sent of the same changes is one."""
-    taken: dict[tuple[int, ...], list[Attempt]] = {}
-    for each in history.attempts:
-        if each.status is DeliveryStatus.SENT and each.reason is None:
-            taken.setdefault(each.changes, []).append(each)
-    return tuple(
-        SentMessage(
-            at=of_it[0].at,
-            receivers=tuple(each.receiver for each in of_it),
-            text=site.message_text(message),
-        )
-        for places, of_it in list(taken.items())[: -_MESSAGES - 1 : -1]
-        for message in _messages_of(site, history.transitions, places, of_it[0].at)
-    )
+    """Return the newest messages, newest first. Receivers of the same changes share a message."""
+    attempts: dict[tuple[int, ...], list[Attempt]] = {}
+    for attempt in history.attempts:
+        if attempt.status is DeliveryStatus.SENT and attempt.reason is None:
+            attempts.setdefault(attempt.changes, []).append(attempt)
+    sent = []
+    for positions, of_changes in islice(reversed(attempts.items()), _MESSAGES):
+        at = of_changes[0].at
+        receivers = tuple(attempt.receiver for attempt in of_changes)
+        for message in _compose(site, history.transitions, positions, at):
+            text = site.message_text(message)
+            sent.append(SentMessage(at=at, receivers=receivers, text=text))
+    return tuple(sent)
 
 
-def _messages_of(
-    site: Site, changes: Sequence[Transition], places: Sequence[int], at: datetime
+def _compose(
+    site: Site, changes: Sequence[Transition], positions: Sequence[int], at: datetime
 ) -> Iterator[Message]:
-    ended = {each.dedup_key for each in changes if each.is_end and each.at <= at}
-    told = tuple(each for each in changes[: min(places)] if each.is_start)
+    """Compose the messages on the changes at these positions as they were sent at this time."""
+    delivered = tuple(change for change in changes[: min(positions)] if change.is_start)
+    past = [change for change in changes if change.at <= at]
+    ended = {change.dedup_key for change in past if change.is_end}
+    firing = [change for change in past if change.is_start and change.dedup_key not in ended]
+    acknowledged = [change for change in past if change.is_acknowledgement]
     snapshot = FiringSnapshot(
-        firing=tuple(
-            each
-            for each in changes
-            if each.is_start and each.at <= at and each.dedup_key not in ended
-        ),
-        delivered=frozenset(str(each.dedup_key) for each in told),
-        told=told,
-        acknowledged=frozenset(
-            str(each.dedup_key) for each in changes if each.is_acknowledgement and each.at <= at
-        ),
+        firing=tuple(firing),
+        delivered=_keys_of(delivered),
+        told=delivered,
+        acknowledged=_keys_of(acknowledged),
     )
-    for message in compose_messages([changes[place] for place in places], snapshot):
+    to_send = [changes[position] for position in positions]
+    for message in compose_messages(to_send, snapshot):
         yield brief_message(message, site.store.outbox, site.policy())
+
+
+def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
+    return frozenset(str(change.dedup_key) for change in changes)
 
 
 def _incident(
     key: str, changes: Sequence[Transition], firing: dict[str | None, AlertState]
 ) -> Incident:
-    """From transitions in any order, some twice; ``firing``: states that fire, by key."""
-    starts = [each for each in changes if each.is_start] or list(changes)
-    first = min(starts, key=lambda each: each.at)
-    lasting = [firing[each.dedup_key] for each in changes if each.dedup_key in firing]
-    ends = [each.at for each in changes if each.is_end]
+    """Return an incident, from changes in any order, some twice, and from firing states by key."""
+    starts = [change for change in changes if change.is_start] or list(changes)
+    first = min(starts, key=attrgetter("at"))
+    end = max((change.at for change in changes if change.is_end), default=None)
+    acknowledged_by = None
+    for change in changes:
+        state = firing.get(change.dedup_key)
+        if state is not None:
+            end = None
+            acknowledged_by = acknowledged_by or state.acknowledged_by
     return Incident(
         key=key,
         comparison=first.comparison,
-        severity=min((each.severity for each in starts), key=["critical", "warning", "info"].index),
-        alerts=tuple(dict.fromkeys(each.alert for each in starts)),
-        segments=tuple(dict.fromkeys(each.segment for each in starts)),
+        severity=min(map(attrgetter("severity"), starts), key=list(Severity).index),
+        alerts=tuple(dict.fromkeys(map(attrgetter("alert"), starts))),
+        segments=tuple(dict.fromkeys(map(attrgetter("segment"), starts))),
         start=first.at,
         slot=first.slot,
-        end=None if lasting or not ends else max(ends),
-        acknowledged_by=next(
-            (each.acknowledged_by for each in lasting if each.acknowledged_by), None
-        ),
+        end=end,
+        acknowledged_by=acknowledged_by,
         sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
     )

@@ -1,12 +1,16 @@
-"""A comparison over time: one metric of one segment, its distribution, segments, coverage, arms and rules."""
+"""The page of a comparison: a metric over time, its distribution, segments, coverage and rules."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from monitor.alerts.notification_policy import Matcher
+from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState, State
 from monitor.model.comparison import Comparison
+from monitor.model.explanation import Explanation
 from monitor.model.notifications import Silence
 from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint, tell_changes
 from monitor.model.rankings import ALL, CoverageRow
@@ -33,7 +37,7 @@ PERIODS = {
     "1y": timedelta(days=366),
 }
 MOST_RUNS = 240
-"""Runs that one chart shows; of more, each group of neighbours by its lowest."""
+"""Points of a chart. With more runs a point is the lowest of several neighbours."""
 _DETAILS = 120
 _USUAL_RUNS = 28
 _SMALL_RUNS = 24
@@ -43,7 +47,7 @@ MOST_QUIET = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSpan:
-    """From when to when an alert fired; None while it lasts."""
+    """The time in which an alert fired. ``end`` is None while it lasts."""
 
     alert: str
     segment: str
@@ -54,9 +58,9 @@ class AlertSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonPage:
-    """What the page of one comparison shows, for what was chosen.
+    """The data of a comparison's page, for one metric, segment and time.
 
-    ``blamed``: the segment that the sentence names.
+    ``blamed``: the segment that the sentence names. ``grid``: the rows of its family, by both arms.
     """
 
     name: str
@@ -92,69 +96,56 @@ class ComparisonPage:
 
 
 def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
-    """AbsentPageError for an unknown comparison.
-
-    A choice that is not there falls back. ``from`` and ``to`` beat a period.
-    """
+    """One comparison over time. Choices that do not exist are ignored."""
     name = query.path["name"]
     site.require(name)
-    latest, configured = site.latest_of(name), site.comparison(name)
-    measured = (
-        latest.summaries if latest else ()
-    )  # nothing where the newest run failed: earlier ones are shown then
-    metrics = tuple(dict.fromkeys(each.metric for each in measured)) or (
-        configured.measuring.metrics if configured else ()
-    )
-    leading = latest.leading_metric if latest else None
-    metric = (
-        chosen
-        if (chosen := query.chosen.get("metric")) in metrics
-        else leading or next(iter(metrics), None)
-    )
-    segments = tuple(dict.fromkeys(each.segment for each in measured)) or (ALL,)
-    told, rows = (latest.explanation, latest.states) if latest else (None, ())
+    configured = site.comparison(name)
+    latest = site.latest_of(name)
+    summaries = latest.summaries if latest else ()  # none if the newest run failed
+    states = latest.states if latest else ()
+    explanation = latest.explanation if latest else None
+    firing = firing_of(states)
+    grid = _read_grid(site, configured.family if configured else name)
+    metrics = tuple(dict.fromkeys(summary.metric for summary in summaries))
+    if not metrics and configured:
+        metrics = configured.measuring.metrics
+    metric = query.chosen.get("metric")
+    if metric not in metrics:
+        metric = _default_metric(latest, metrics)
     alert = drop_rule(configured, metric)
-    blamed = told.segment if told and told.finding and told.segment in {*segments} - {ALL} else None
-    firing = {each.segment for each in rows if (each.alert, each.state) == (alert, State.FIRING)}
-    opening = blamed if blamed and firing and ALL not in firing else ALL
-    segment = chosen if (chosen := query.chosen.get("segment", opening)) in segments else ALL
-    period = (
-        chosen if (chosen := query.chosen.get("period", "")) in PERIODS else _usual_period(latest)
-    )
-    until = site.clock.now() if latest is None else max(site.clock.now(), latest.run.slot)
-    until = latest.run.slot if latest and until - latest.run.slot > PERIODS[period] else until
-    until = query.chosen.get("to", until)
-    since = query.chosen.get("from", until - PERIODS[period])
+    segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
+    blamed = _blamed_segment(explanation, segments)
+    segment = query.chosen.get("segment", _opening_segment(alert, blamed, states))
+    if segment not in segments:
+        segment = ALL
+    period, since, until = _choose_time(query, latest, site.clock.now())
     pages = site.store.pages
     series = SeriesKey(name, metric or "", segment)
     points = pages.series(series, alert=alert, since=since, until=until, most=MOST_RUNS)
-    thinned = {point.run_id: point.slot for point in points[:: max(1, -(-len(points) // _DETAILS))]}
-    shapes = pages.histograms([*thinned], metric, segment) if metric else {}
-    covered = pages.coverage([*thinned], segment)
-    parts = (
-        pages.segments(name, metric, until=until, runs=_SMALL_RUNS)
-        if metric and len(segments) > 1
-        else ()
-    )
-    ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
+    step = max(1, math.ceil(len(points) / _DETAILS))
+    slots = {point.run_id: point.slot for point in points[::step]}
+    histograms = pages.histograms([*slots], metric, segment) if metric else {}
+    coverage = pages.coverage([*slots], segment)
+    parts: Sequence[SegmentMeans] = ()
+    if metric and len(segments) > 1:
+        parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS)
+        parts = sorted((part for part in parts if part.segment != ALL), key=_fall, reverse=True)
     changes = pages.changes(name, segment, since=since, until=max(until, site.clock.now()))
-    spans = alert_spans(changes, [each for each in rows if each.segment == segment], since)
-    quiet = [row for row in rows if row.state is State.QUIET]
-    grid = _read_grid(site, configured.family if configured else name)
-    return ComparisonPage(
+    spans = alert_spans(changes, [state for state in states if state.segment == segment], since)
+    silences = site.store.alerts.silences(ending_after=since)
+    quiet = [state for state in states if state.state is State.QUIET]
+    page = ComparisonPage(
         name=name,
-        standing=Standing.NO_DATA if latest is None else standing_of(latest),
+        standing=Standing.NO_DATA,
         progress=site.progress(name),
         grid=grid,
-        firing=firing_of(rows),
-        sentence=told.sentence if told else None,
-        since=told.since if told else None,
+        firing=firing,
+        sentence=None,
+        since=None,
         blamed=blamed,
-        ended=read_ended(site, latest.ended)
-        if latest and latest.ended and not firing_of(rows)
-        else None,
-        reason=latest.run.reason if latest else None if grid else "no run has ended yet",
-        slot=latest.run.slot if latest else None,
+        ended=None,
+        reason=None if grid else "no run has ended yet",
+        slot=None,
         metric=metric,
         metrics=metrics,
         segment=segment,
@@ -162,106 +153,151 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         period=period,
         points=points,
         marks=tuple(_find_marks(points)),
-        limits=_fixed_limits(configured, metric),
-        by_chance=score_by_chance(metric, latest.run) if metric and latest else None,
-        spans=tuple(each for each in spans if each.start <= until),
+        limits=tuple(_fixed_limits(configured, metric)),
+        by_chance=None,
+        spans=tuple(span for span in spans if span.start <= until),
         silences=tuple(
-            each
-            for each in site.store.alerts.silences(ending_after=since)
-            if _may_silence(each, name) and each.starts_at <= until
+            silence
+            for silence in silences
+            if silence.starts_at <= until and _may_silence(silence, name)
         ),
         distribution=tuple(
-            (slot, shapes[run_id]) for run_id, slot in thinned.items() if run_id in shapes
+            (slots[run_id], histograms[run_id]) for run_id in slots if run_id in histograms
         ),
-        coverage=tuple(
-            (slot, covered[run_id]) for run_id, slot in thinned.items() if run_id in covered
-        ),
-        parts=tuple(ranked[:MOST_SEGMENTS]),
-        more_parts=max(0, len(ranked) - MOST_SEGMENTS),
-        arms=latest.arm_scores if latest else (),
-        rules=tuple(row for row in rows if row.state is not State.QUIET),
+        coverage=tuple((slots[run_id], coverage[run_id]) for run_id in slots if run_id in coverage),
+        parts=tuple(parts[:MOST_SEGMENTS]),
+        more_parts=max(0, len(parts) - MOST_SEGMENTS),
+        arms=(),
+        rules=tuple(state for state in states if state.state is not State.QUIET),
         quiet=tuple(quiet[:MOST_QUIET]),
         more_quiet=max(0, len(quiet) - MOST_QUIET),
     )
+    if latest is None:
+        return page
+    if explanation is not None:
+        page = replace(page, sentence=explanation.sentence, since=explanation.since)
+    if latest.ended and not firing:
+        page = replace(page, ended=read_ended(site, latest.ended))
+    if metric:
+        page = replace(page, by_chance=score_by_chance(metric, latest.run))
+    return replace(
+        page,
+        standing=standing_of(latest),
+        reason=latest.run.reason,
+        slot=latest.run.slot,
+        arms=latest.arm_scores,
+    )
+
+
+def _default_metric(latest: LatestRun | None, metrics: Sequence[str]) -> str | None:
+    if latest is not None and latest.leading_metric is not None:
+        return latest.leading_metric
+    return next(iter(metrics), None)
 
 
 def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
-    """How the comparisons of a family of several candidates stand, by the names of both arms."""
-    of_family = {
-        name: each.arms for name, each in site.comparisons().items() if each.family == family
-    }
+    """Return the rows of a family with several candidates, by the names of both arms."""
     members = {
-        name: [arm.removeprefix(f"{family}.") for arm in arms] for name, arms in of_family.items()
+        name: comparison.arms
+        for name, comparison in site.comparisons().items()
+        if comparison.family == family
     }
-    rows = {row.name: row for row in read_overview_page(site).rows} if len(members) > 1 else {}
-    return {
-        first: {second: rows[name] for name, (its, second) in members.items() if its == first}
-        for first, _ in members.values()
-        if rows
+    grid: dict[str, dict[str, ComparisonRow]] = {}
+    if len(members) > 1:
+        rows = {row.name: row for row in read_overview_page(site).rows}
+        for name, arms in members.items():
+            first, second = (arm.removeprefix(f"{family}.") for arm in arms)
+            grid.setdefault(first, {})[second] = rows[name]
+    return grid
+
+
+def _blamed_segment(explanation: Explanation | None, segments: Sequence[str]) -> str | None:
+    """Return the segment that the explanation names, if the run measured it."""
+    if explanation is None or not explanation.finding:
+        return None
+    if explanation.segment == ALL or explanation.segment not in segments:
+        return None
+    return explanation.segment
+
+
+def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[AlertState]) -> str:
+    """Return the segment to show first: the blamed one, if the alert fires for segments only."""
+    firing = {
+        state.segment for state in states if state.alert == alert and state.state is State.FIRING
     }
+    return blamed if blamed and firing and ALL not in firing else ALL
+
+
+def _choose_time(
+    query: Query, latest: LatestRun | None, now: datetime
+) -> tuple[str, datetime, datetime]:
+    """Return the period with its start and end: now, or the newest run if that is older."""
+    period = query.chosen.get("period")
+    if period not in PERIODS:
+        period = _usual_period(latest)
+    until = now
+    if latest is not None:
+        until = max(now, latest.run.slot)
+        if until - latest.run.slot > PERIODS[period]:
+            until = latest.run.slot
+    until = query.chosen.get("to", until)
+    return period, query.chosen.get("from", until - PERIODS[period]), until
 
 
 def _usual_period(latest: LatestRun | None) -> str:
-    """A week, or for comparisons that run daily or less often a month or a year."""
-    slots = [slot for slot, _ in latest.recent] if latest else []
-    pace = (slots[-1] - slots[0]) / (len(slots) - 1) if slots[1:] else timedelta(0)
-    return next(
-        name for name in ("7d", "30d", "1y") if pace <= PERIODS[name] / _USUAL_RUNS or name == "1y"
-    )
+    """Return a week, or a month or a year if the comparison runs daily or more rarely."""
+    if latest is not None and len(latest.recent) > 1:
+        (first, _), *between, (last, _) = latest.recent
+        pace = (last - first) / (len(between) + 1)
+        if pace > PERIODS["30d"] / _USUAL_RUNS:
+            return "1y"
+        if pace > PERIODS["7d"] / _USUAL_RUNS:
+            return "30d"
+    return "7d"
 
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
-    for before, each in pairwise(points):
-        if told := [*tell_changes(before, each.slot, each.config_hash, each.k, each.models)]:
-            yield each.slot, "; ".join(told)
+    for before, point in pairwise(points):
+        changes = tell_changes(before, point.slot, point.config_hash, point.k, point.models)
+        label = "; ".join(changes)
+        if label:
+            yield point.slot, label
 
 
-def _fixed_limits(
-    configured: Comparison | None, metric: str | None
-) -> tuple[tuple[str, float], ...]:
-    rules = configured.judging.similarity_rules if configured else ()
-    return tuple(
-        (rule.alert, rule.limit.value)
-        for rule in rules
-        if isinstance(rule.limit, FixedLimit) and rule.subject == (metric, "mean")
-    )
+def _fixed_limits(configured: Comparison | None, metric: str | None) -> Iterator[tuple[str, float]]:
+    if configured is not None:
+        for rule in configured.judging.similarity_rules:
+            if isinstance(rule.limit, FixedLimit) and rule.subject == (metric, "mean"):
+                yield rule.alert, rule.limit.value
 
 
 def _fall(part: SegmentMeans) -> float:
-    """How far the newest mean lies below the median of those before."""
-    known = [mean for mean in part.means if mean is not None]
-    if not known[1:] or part.means[-1] is None:
+    """Return how far the newest mean is below the median of those before."""
+    means = [mean for mean in part.means if mean is not None]
+    if len(means) < 2 or part.means[-1] is None:  # noqa: PLR2004 - one before, and the newest
         return -1.0
-    *before, now = known
-    return sorted(before)[len(before) // 2] - now
+    *before, newest = means
+    return sorted(before)[len(before) // 2] - newest
 
 
 def alert_spans(
-    changes: Iterable[FiringChange], states: Sequence[AlertState], since: datetime
+    changes: Iterable[FiringChange], states: Iterable[AlertState], since: datetime
 ) -> tuple[AlertSpan, ...]:
-    """Firings that reach into the time from ``since`` on: that ended or began in it, or last by the states."""
-    begun: dict[tuple[str, str], AlertSpan] = {}
-    ended: list[AlertSpan] = []
-    for each in changes:
-        if each.is_start:
-            begun[each.alert, each.segment] = _span(each, each.slot, each.key)
+    """Return the firings after ``since``, by these changes and by the states of those that last."""
+    lasting = {}
+    ended = []
+    for change in changes:
+        place = (change.alert, change.segment)
+        if change.is_start:
+            lasting[place] = _span(change, change.slot, change.key)
         else:
-            ended.append(
-                replace(
-                    begun.pop((each.alert, each.segment), _span(each, since, each.key)),
-                    end=each.slot,
-                )
-            )
-    firing = (
-        each
-        for each in states
-        if each.state is State.FIRING and (each.alert, each.segment) not in begun
-    )
-    return (
-        *ended,
-        *begun.values(),
-        *(_span(each, each.since, each.incident or each.dedup_key) for each in firing),
-    )
+            span = lasting.pop(place, None) or _span(change, since, change.key)
+            ended.append(replace(span, end=change.slot))
+    for state in states:
+        if state.state is State.FIRING:
+            span = _span(state, state.since, state.incident or state.dedup_key)
+            lasting.setdefault((state.alert, state.segment), span)
+    return (*ended, *lasting.values())
 
 
 def _span(of: FiringChange | AlertState, start: datetime, key: str | None) -> AlertSpan:
@@ -269,6 +305,10 @@ def _span(of: FiringChange | AlertState, start: datetime, key: str | None) -> Al
 
 
 def _may_silence(silence: Silence, name: str) -> bool:
-    return any(name in matcher for matcher in silence.matchers) or not any(
-        "comparison" in each for each in silence.matchers
-    )
+    """Whether the silence may match an alert of this comparison."""
+    try:
+        matchers = [*map(Matcher.parse, silence.matchers)]
+    except ConfigError:
+        return False  # such a silence matches nothing
+    labels = {"comparison": name}
+    return all(matcher.matches(labels) for matcher in matchers if matcher.name in labels)

@@ -1,4 +1,4 @@
-"""The overview: a row a comparison, worst first; and the daemon itself."""
+"""The overview, with one row for each comparison, and the page of the daemon."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _DELIVERIES = 50
 
 
 class Standing(StrEnum):
-    """How a comparison stands, worst first."""
+    """State of a comparison, worst first."""
 
     FIRING = "firing"
     NO_DATA = "no data"
@@ -32,10 +32,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One alert that fires, and the segments that it fires for, `all` first.
-
-    ``key``: of the incident of the first.
-    """
+    """One alert that fires, and its segments, `all` first. ``key`` is the first one's incident."""
 
     alert: str
     segments: tuple[str, ...]
@@ -47,7 +44,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One comparison: how it stands, its similarity over the last runs, and who was compared."""
+    """One comparison: its state, its similarity in the last runs, and how many were compared."""
 
     name: str
     standing: Standing
@@ -68,7 +65,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """All comparisons."""
+    """All comparisons, worst first. ``counts`` has the number of comparisons by state."""
 
     rows: tuple[ComparisonRow, ...]
     counts: dict[str, int]
@@ -80,104 +77,109 @@ _ORDER = list(Standing)
 
 
 def read_overview_page(site: Site, _: Query | None = None) -> Overview:
-    """From memory alone, so that it is there while the database is away."""
-    now, configured, daemon = site.clock.now(), site.comparisons(), site.state()
-    found = {each.run.comparison: each for each in site.latest()}
-    rows = [_row(site, each, configured.get(name), now) for name, each in found.items()]
-    is_unread = daemon is not None and daemon.away is not None and daemon.away.read_at is None
-    reason = "not read from the database yet" if is_unread else "no run has ended yet"
-    rows += [
-        ComparisonRow(name=name, standing=Standing.NO_DATA, reason=reason)
-        for name in configured
-        if name not in found
-    ]
-    for gone in site.rows.keys() - found.keys():
-        site.rows.pop(gone, None)
-    rows.sort(key=_badness)
-    counts = {str(standing): sum(row.standing is standing for row in rows) for standing in Standing}
-    return Overview(rows=tuple(rows), counts=counts, daemon=daemon, at=now)
+    """All comparisons, read from memory, so that they are shown while the database is away."""
+    now = site.clock.now()
+    daemon = site.state()
+    reason = "no run has ended yet"
+    if daemon is not None and daemon.away is not None and daemon.away.read_at is None:
+        reason = "not read from the database yet"
+    configured = site.comparisons()
+    rows = {}
+    for name in configured:
+        rows[name] = ComparisonRow(name=name, standing=Standing.NO_DATA, reason=reason)
+    for latest in site.latest():
+        name = latest.run.comparison
+        comparison = configured.get(name)
+        cached = site.rows.get(name)
+        if cached is None or cached[0] is not latest or cached[1] is not comparison:
+            # A new row takes long: a comparison may have thousands of states.
+            cached = (latest, comparison, _new_row(latest, comparison))
+            site.rows[name] = cached
+        rows[name] = replace(cached[2], age_s=(now - latest.run.slot).total_seconds())
+    for removed in site.rows.keys() - rows.keys():
+        site.rows.pop(removed, None)
+    counts = dict.fromkeys(map(str, Standing), 0)
+    for row in rows.values():
+        counts[row.standing] += 1
+    ordered = sorted(rows.values(), key=_rank)
+    return Overview(rows=tuple(ordered), counts=counts, daemon=daemon, at=now)
 
 
-def _badness(row: ComparisonRow) -> tuple[int, int, int, str]:
-    worst = min((_SEVERITIES.index(each.severity) for each in row.firing), default=len(_SEVERITIES))
-    return _ORDER.index(row.standing), worst, -len(row.firing) - row.more, row.name
-
-
-def _row(
-    site: Site, latest: LatestRun, configured: Comparison | None, now: datetime
-) -> ComparisonRow:
-    """The row as it was made before, where nothing but the time has changed: a comparison may have thousands of states."""
-    known = site.rows.get(latest.run.comparison)
-    if known is None or known[0] is not latest or known[1] is not configured:
-        known = site.rows[latest.run.comparison] = (
-            latest,
-            configured,
-            _new_row(latest, configured),
-        )
-    return replace(known[2], age_s=(now - latest.run.slot).total_seconds())
+def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
+    """The order of rows: the worst state, the most severe alert, the most alerts, the name."""
+    severity = len(_SEVERITIES)
+    if row.firing:
+        severity = _SEVERITIES.index(row.firing[0].severity)
+    return _ORDER.index(row.standing), severity, -len(row.firing) - row.more, row.name
 
 
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
-    run, firing = latest.run, firing_of(latest.states)
+    run = latest.run
     metric = latest.leading_metric
-    watched = (drop_rule(configured, metric), ALL)
-    learned = next(
-        (each for each in latest.expectations if (each.alert, each.segment) == watched), None
-    )
-    summary = next(
-        (each for each in latest.summaries if (each.segment, each.metric) == (ALL, metric)), None
-    )
-    return ComparisonRow(
+    alert = drop_rule(configured, metric)
+    similarity = None
+    for summary in latest.summaries:
+        if summary.segment == ALL and summary.metric == metric:
+            similarity = summary.mean
+    normal: tuple[float | None, float | None] = (None, None)
+    for expectation in latest.expectations:
+        if expectation.alert == alert and expectation.segment == ALL:
+            normal = normal_band(expectation.expected, expectation.limit, expectation.opposite)
+    row = ComparisonRow(
         name=run.comparison,
         standing=standing_of(latest),
-        firing=firing[:_MOST_FIRING],
-        more=max(0, len(firing) - _MOST_FIRING),
         metric=metric,
-        similarity=None if summary is None else summary.mean,
-        normal=(None, None)
-        if learned is None
-        else normal_band(learned.expected, learned.limit, learned.opposite),
+        similarity=similarity,
+        normal=normal,
         recent=tuple(mean for _, mean in latest.recent),
         asked=run.asked or 0,
         paired=run.paired or 0,
         slot=run.slot,
         reason=run.reason,
-        sentence=None if latest.explanation is None or not firing else latest.explanation.sentence,
-        ended=None if firing else latest.ended,
+    )
+    firing = firing_of(latest.states)
+    if not firing:
+        return replace(row, ended=latest.ended)
+    sentence = None
+    if latest.explanation is not None:
+        sentence = latest.explanation.sentence
+    return replace(
+        row,
+        firing=firing[:_MOST_FIRING],
+        more=max(0, len(firing) - _MOST_FIRING),
+        sentence=sentence,
     )
 
 
 def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
-    """What fires, by alert: most severe first, those for all users before those for segments, older before newer."""
+    """Return the alerts that fire: the most severe first, then those for all users, then by age."""
     by_alert: dict[str, list[AlertState]] = {}
-    lasting = [each for each in states if each.state is State.FIRING]
-    for state in sorted(lasting, key=lambda each: (each.segment != ALL, each.since, each.segment)):
+    lasting = [state for state in states if state.state is State.FIRING]
+    lasting.sort(key=lambda state: (state.segment != ALL, state.since, state.segment))
+    for state in lasting:
         by_alert.setdefault(state.alert, []).append(state)
-    firing = [
-        Firing(
-            alert=alert,
-            segments=tuple(each.segment for each in found),
-            severity=min((each.severity for each in found), key=_SEVERITIES.index),
-            since=min(each.since for each in found),
-            key=found[0].incident or found[0].dedup_key,
-            acknowledged_by=found[0].acknowledged_by,
+    firing = []
+    for alert, of_alert in by_alert.items():
+        severity = min((state.severity for state in of_alert), key=_SEVERITIES.index)
+        firing.append(
+            Firing(
+                alert=alert,
+                segments=tuple(state.segment for state in of_alert),
+                severity=severity,
+                since=min(state.since for state in of_alert),
+                key=of_alert[0].incident or of_alert[0].dedup_key,
+                acknowledged_by=of_alert[0].acknowledged_by,
+            )
         )
-        for alert, found in by_alert.items()
-    ]
-    return tuple(
-        sorted(
-            firing,
-            key=lambda each: (
-                _SEVERITIES.index(each.severity),
-                each.segments[0] != ALL,
-                each.since,
-            ),
-        )
-    )
+
+    def urgency(alert: Firing) -> tuple[int, bool, datetime]:
+        return _SEVERITIES.index(alert.severity), alert.segments[0] != ALL, alert.since
+
+    return tuple(sorted(firing, key=urgency))
 
 
 def standing_of(latest: LatestRun) -> Standing:
-    """How the comparison stands, by its alerts first and then by its newest run."""
+    """Return the state of a comparison, by its alerts first and then by its newest run."""
     states = {state.state for state in latest.states}
     if State.FIRING in states:
         return Standing.FIRING
@@ -185,18 +187,19 @@ def standing_of(latest: LatestRun) -> Standing:
         return Standing.NO_DATA
     if State.PENDING in states:
         return Standing.PENDING
-    expected = [each.expected for each in latest.expectations if each.segment == ALL]
-    return (
-        Standing.LEARNING if expected and all(each is None for each in expected) else Standing.QUIET
-    )
+    expected = {each.expected for each in latest.expectations if each.segment == ALL}
+    return Standing.LEARNING if expected == {None} else Standing.QUIET
 
 
 def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
-    """The rule that learns what is normal for the metric's mean; None without one."""
-    for rule in configured.judging.similarity_rules if configured else ():
-        if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (
-            Learning.DROP,
-            (metric, "mean"),
+    """Return the rule that learns what is normal for the metric's mean, None without one."""
+    if configured is None:
+        return None
+    for rule in configured.judging.similarity_rules:
+        if (
+            rule.subject == (metric, "mean")
+            and isinstance(rule.limit, LearnedLimit)
+            and rule.limit.learning == Learning.DROP
         ):
             return rule.alert
     return None
@@ -204,7 +207,7 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonPage:
-    """What the page of the daemon shows; nothing from the database while that is away."""
+    """The data of the daemon's page, without those of the database while that is away."""
 
     status: Status
     progress: Mapping[str, tuple[PullProgress, ...]]
@@ -217,13 +220,18 @@ class DaemonPage:
 
 
 def read_daemon_page(site: Site, _: Query) -> DaemonPage:
-    """The daemon that answers; its fellows have pages of their own."""
-    now, outbox, status = site.clock.now(), site.store.outbox, site.status()
+    """The daemon that answers. Other daemons have their own pages."""
+    now = site.clock.now()
+    outbox = site.store.outbox
+    status = site.status()
+    progress = {}
+    for run in status.schedule:
+        pulls = site.progress(run.name)
+        if pulls:
+            progress[run.name] = pulls
     page = DaemonPage(
         status=status,
-        progress={
-            each.name: found for each in status.schedule if (found := site.progress(each.name))
-        },
+        progress=progress,
         sizes={},
         pending={},
         held={},
@@ -233,9 +241,10 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     )
     if status.state.away is not None:
         return page
+    sizes = site.store.maintenance.sizes(anew=False)
     return replace(
         page,
-        sizes={str(kind): size for kind, size in site.store.maintenance.sizes(anew=False).items()},
+        sizes={str(kind): size_bytes for kind, size_bytes in sizes.items()},
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),
         records=outbox.records(),

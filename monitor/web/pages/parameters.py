@@ -1,4 +1,4 @@
-"""Parameters of pages, by name: how they are read, and how OpenAPI describes them."""
+"""Parameters of pages: how they are read, and how OpenAPI describes them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,15 +11,17 @@ from monitor.errors import InputError
 from monitor.model.instants import read_since
 
 LONGEST_TEXT = 500
-"""Characters of a name or user in a query: so headers and address stay below the server's 16 kB."""
+"""Characters of a name in a query. Headers and address then fit into 16 kB."""
+LONGEST_USER = 12_000
+"""Characters of a user's id in a query. An address of ASCII then fits into 16 kB."""
 LARGEST_NUMBER = 2**63 - 1
-"""The largest number that databases give to a row."""
+"""The largest number of a row in a database."""
 
 
-def _read_since(given: object) -> datetime:
-    if not isinstance(given, str):
+def _read_since(value: object) -> datetime:
+    if not isinstance(value, str):
         raise ValueError("give one time")  # noqa: TRY004 - pydantic reports it
-    return read_since(given)
+    return read_since(value)
 
 
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
@@ -34,7 +36,7 @@ KINDS: Mapping[str, Any] = {
     "from": Slot,
     "to": Slot,
     "slot": Slot,
-    "id": Text,
+    "id": Annotated[str, Field(max_length=LONGEST_USER)],
     "comparison": Text,
     "severity": Severities,
     "state": States,
@@ -44,18 +46,18 @@ KINDS: Mapping[str, Any] = {
 """The type of each parameter of a query."""
 
 DESCRIPTIONS = {
-    "metric": "Metric to show; by default that of the newest run's first rule. An unknown one is ignored.",
-    "segment": "Segment to show, by default all users. An unknown one is ignored.",
-    "period": "1d, 7d, 30d, 90d or 1y. Another one is ignored.",
-    "from": "First slot, such as 2024-01-08T00:00:00Z, in place of a period.",
+    "metric": "Metric to show, by default the newest run's leading one. Others are ignored.",
+    "segment": "Segment to show, by default all users. Others are ignored.",
+    "period": "1d, 7d, 30d, 90d or 1y. Other periods are ignored.",
+    "from": "First slot, such as 2024-01-08T00:00:00Z, instead of a period.",
     "to": "Last slot, such as 2024-01-08T00:00:00Z; by default the newest.",
     "slot": "Slot of the run, such as 2024-01-08T00:00:00Z; by default the newest.",
     "id": "The user.",
-    "comparison": "Incidents of this comparison alone.",
+    "comparison": "Only incidents of this comparison.",
     "severity": "Incidents whose most severe alert has this severity.",
-    "state": "Incidents that fire, or that ended.",
-    "text": "Incidents with this text in an alert, a segment, a reason or an explanation, in any case.",
-    "before": "Ended incidents before this number: `older` of the page before.",
+    "state": "Incidents that are firing, or that ended.",
+    "text": "Part of an alert, a segment, a reason or an explanation, in any case.",
+    "before": "Ended incidents before this number, which is `older` of the previous page.",
 }
 
 PATH_DESCRIPTIONS = {
@@ -72,45 +74,43 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def read_parameters(
-    given: Mapping[str, str],
-    required: Sequence[str],
-    optional: Sequence[str],
+    query: Mapping[str, str], required: Sequence[str], optional: Sequence[str]
 ) -> dict[str, Any]:
-    """The values of a page's parameters; others are ignored.
+    """Return the values of a page's parameters. Other parameters are ignored.
 
     InputError for a parameter that is missing or cannot be read.
     """
     values: dict[str, Any] = {}
-    faults = [f"{name}: is missing" for name in required if name not in given]
+    faults = [f"{name}: is missing" for name in required if name not in query]
     for name in (*required, *optional):
-        if name not in given:
+        if name not in query:
             continue
         try:
-            values[name] = _adapter(name).validate_python(given[name])
+            values[name] = _adapter(name).validate_python(query[name])
         except ValidationError as error:
-            faults += [
-                f"{name}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
-            ]
+            for fault in error.errors():
+                faults.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}")
     if faults:
         raise InputError("; ".join(faults))
     return values
 
 
 def describe_query(name: str, *, is_required: bool) -> dict[str, Any]:
-    """A parameter of a query in OpenAPI."""
-    schema = _adapter(name).json_schema()
+    """Return a parameter of a query in OpenAPI."""
     return {
         "name": name,
         "in": "query",
         "required": is_required,
         "description": DESCRIPTIONS[name],
-        "schema": schema,
+        "schema": _adapter(name).json_schema(),
     }
 
 
 def describe_path(name: str) -> dict[str, Any]:
-    """A part of a path in OpenAPI."""
+    """Return a part of a path in OpenAPI."""
     schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
+    if name == "user":
+        schema["maxLength"] = LONGEST_USER
     if name == "slot":
         schema = {"type": "string", "format": "date-time"}
     return {

@@ -1,6 +1,6 @@
-"""Templates: everything shown is escaped, what could turn the writing around is spelled out."""
+"""Templates, with their charts and tables. All values are escaped."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -16,7 +16,7 @@ from monitor.charts.svg import element, link_to, read_style
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
-from monitor.model.rankings import Coverage
+from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
 from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
@@ -25,156 +25,141 @@ from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_MOST_SEGMENTS = 12
 
 
-def render(template: str, **shown: object) -> str:
-    """The page that this template makes of what it is given."""
-    return _templates().get_template(template).render(**shown)
+def render(template: str, **values: object) -> str:
+    """Return the template's page with these values."""
+    return _templates().get_template(template).render(**values)
 
 
 @cache
 def read_static(name: str) -> str:
-    """The style sheet or the script."""
+    """Return the style sheet, the script or the icon."""
     if name == "rankwatch.css":
         return read_style()
     return resources.files("monitor.web").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def series_chart(page: ComparisonPage) -> Markup:
-    """The comparison's chart over time: a point a run, which leads to it."""
-    points = [
-        Point(
-            at=each.slot,
-            value=each.mean,
-            note=f"{show_instant(each.slot)}: {show_number(each.mean)}"
-            + ("" if each.status == "ok" else f" ({each.status})"),
-            link=addresses.run_url(page.name, each.slot),
-            is_marked=each.low is not None and each.mean is not None and each.mean < each.low,
-            low=each.low,
-            high=each.high,
-            expected=each.expected,
+    """Draw the comparison over time. Each run is a point that leads to its page."""
+    points = []
+    for run in page.points:
+        note = f"{show_instant(run.slot)}: {show_number(run.mean)}"
+        if run.status != "ok":
+            note += f" ({run.status})"
+        points.append(
+            Point(
+                at=run.slot,
+                value=run.mean,
+                note=note,
+                link=addresses.run_url(page.name, run.slot),
+                is_marked=run.low is not None and run.mean is not None and run.mean < run.low,
+                low=run.low,
+                high=run.high,
+                expected=run.expected,
+            )
         )
-        for each in page.points
-    ]
     levels = [Level(value=value, name=name, kind="limit") for name, value in page.limits]
-    levels += (
-        []
-        if page.by_chance is None
-        else [Level(value=page.by_chance, name="by chance", kind="chance")]
-    )
-    spans = [
-        Span(start=each.start, end=each.end, name=f"{each.alert} fires", kind="firing")
-        for each in page.spans
-    ]
-    spans += [
-        Span(
-            start=each.starts_at,
-            end=each.ends_at,
-            name=f"silenced: {each.comment}",
-            kind="silenced",
-        )
-        for each in page.silences
-    ]
-    spans += [Span(start=at, end=at, name=what, kind="mark") for at, what in page.marks]
+    if page.by_chance is not None:
+        levels.append(Level(value=page.by_chance, name="by chance", kind="chance"))
+    spans = []
+    for firing in page.spans:
+        name = f"{firing.alert} fires"
+        spans.append(Span(start=firing.start, end=firing.end, name=name, kind="firing"))
+    for silence in page.silences:
+        name = f"silenced: {silence.comment}"
+        span = Span(start=silence.starts_at, end=silence.ends_at, name=name, kind="silenced")
+        spans.append(span)
+    for at, name in page.marks:
+        spans.append(Span(start=at, end=at, name=name, kind="mark"))
     label = f"{page.metric} of {page.segment} over time, {len(points)} runs"
     return draw_series(points, label=label, levels=levels, spans=spans)
 
 
 def distribution_chart(page: ComparisonPage) -> Markup:
-    """How scores were distributed, a column a run."""
+    """Draw the distribution of scores, with a column for each run."""
     if not page.distribution:
         return Markup()
     last = page.distribution[-1][1]
-    found = {
-        slot: each
-        for slot, each in page.distribution
-        if (each.low, each.high) == (last.low, last.high)
-    }
-    label = f"distribution of {page.metric} over {len(found)} runs"
-    ends = (show_instant(min(found)), show_instant(max(found)))
-    return draw_heat_map(
-        [each.counts for each in found.values()], last.low, last.high, label=label, ends=ends
-    )
+    columns = {}
+    for slot, histogram in page.distribution:
+        if (histogram.low, histogram.high) == (last.low, last.high):
+            columns[slot] = histogram.counts
+    label = f"distribution of {page.metric} over {len(columns)} runs"
+    ends = (show_instant(min(columns)), show_instant(max(columns)))
+    return draw_heat_map([*columns.values()], last.low, last.high, label=label, ends=ends)
 
 
 def coverage_chart(page: ComparisonPage) -> Markup:
-    """Shares of users that lacked a list or had an imperfect one, by arm and reason."""
-    rows = [row for _, row in page.coverage]
-    shares = {
-        f"{arm}: {reason}": [row.reasons.get((arm, reason), 0) / max(1, row.asked) for row in rows]
-        for arm, reason in sorted({each for row in rows for each in row.reasons})
-    }
-    drawn = draw_stack(
-        [slot for slot, _ in page.coverage],
-        shares,
-        label="users without a list, or with an imperfect one",
-    )
-    keys = (
-        element("span", f"{name}, {of_runs[-1]:.1%} now", class_=f"key s{n % 8}")
-        for n, (name, of_runs) in enumerate(shares.items())
-    )
+    """Draw the shares of users with an absent or imperfect list, by arm and reason."""
+    if not page.coverage:
+        return Markup()
+    slots, rows = zip(*page.coverage, strict=True)
+    reasons: set[tuple[Arm, CoverageReason]] = set()
+    for row in rows:
+        reasons.update(row.reasons)
+    shares: dict[str, list[float]] = {}
+    keys = []
+    for number, reason in enumerate(sorted(reasons)):
+        of_runs = [row.reasons.get(reason, 0) / max(1, row.asked) for row in rows]
+        name = ": ".join(reason)
+        shares[name] = of_runs
+        key_class = f"key s{number % 8}"
+        keys.append(element("span", f"{name}, {of_runs[-1]:.1%} now", class_=key_class))
+    label = "users without a list, or with an imperfect one"
+    drawn = draw_stack(slots, shares, label=label)
     return drawn and drawn + element("p", *keys, class_="keys")
 
 
 def drop_chart(explanation: Explanation) -> Markup:
-    """From the similarity before to that of now, piece by piece."""
+    """Draw the drop from the distance before to the distance now, by cause."""
     if explanation.before is None:
         return Markup()
     pieces = [
         Bar(name=str(cause.part), amount=cause.amount, figure=f"{cause.amount:+.4f}")
         for cause in explanation.causes
     ]
-    before = Bar(
-        name="distance before",
-        amount=explanation.before,
-        figure=show_number(explanation.before),
-        kind="total",
-    )
-    now = Bar(
-        name="distance now",
-        amount=explanation.now,
-        figure=show_number(explanation.now),
-        kind="total",
-    )
+    before = _total("distance before", explanation.before)
+    now = _total("distance now", explanation.now)
     return draw_waterfall(before, pieces, now, label="the drop, piece by piece")
 
 
+def _total(name: str, amount: float) -> Bar:
+    return Bar(name=name, amount=amount, figure=show_number(amount), kind="total")
+
+
 def segment_chart(explanation: Explanation) -> Markup:
-    """What each segment of the leading dimension adds to the drop."""
+    """Draw what each segment of the leading dimension adds to the drop."""
     if not explanation.falls:
         return Markup()
-    dimension = explanation.falls[0].segment.partition("=")[0]
-    leading = [fall for fall in explanation.falls if fall.segment.partition("=")[0] == dimension][
-        :12
-    ]
-    bars = [
-        Bar(name=fall.segment, amount=fall.whole, figure=f"{fall.whole:+.4f}, {fall.share:.0%}")
-        for fall in leading
-    ]
+    dimension, _, _ = explanation.falls[0].segment.partition("=")
+    leading = [fall for fall in explanation.falls if fall.segment.partition("=")[0] == dimension]
+    bars = []
+    for fall in leading[:_MOST_SEGMENTS]:
+        figure = f"{fall.whole:+.4f}, {fall.share:.0%}"
+        bars.append(Bar(name=fall.segment, amount=fall.whole, figure=figure))
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
 
 
 def user_chart(name: str, user: str, history: Sequence[UserRun], metric: str) -> Markup:
-    """One user's scores of one metric over runs."""
-    points = [
-        Point(
-            at=each.slot,
-            value=each.scores.get(metric),
-            note=f"{show_instant(each.slot)}: {show_number(each.scores.get(metric))}",
-            link=addresses.user_url(name, user, each.slot),
-        )
-        for each in history
-    ]
+    """Draw one user's scores of one metric over runs."""
+    points = []
+    for run in history:
+        score = run.scores.get(metric)
+        note = f"{show_instant(run.slot)}: {show_number(score)}"
+        url = addresses.user_url(name, user, run.slot)
+        points.append(Point(at=run.slot, value=score, note=note, link=url))
     return draw_series(points, label=f"{metric} of this user over {len(points)} runs")
 
 
 def show_number(value: float | None) -> str:
-    """A score."""
+    """Write a score."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def show_duration(seconds: float | None) -> str:
-    """A span of time in its largest unit."""
+    """Write a duration in its largest unit."""
     if seconds is None:
         return "never"
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
@@ -184,95 +169,94 @@ def show_duration(seconds: float | None) -> str:
 
 
 def show_instant(value: datetime | None) -> str:
-    """A time in UTC."""
+    """Write an instant in UTC."""
     return "never" if value is None else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
 def _table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", kind: str = ""
 ) -> Markup:
-    """A table; column NAME> holds numbers, ``rows`` stack on telephones.
+    """Return a table. A template would take four times as long.
 
-    Templates take four times as long.
+    A column NAME> has numbers. Columns of the kind ``rows`` are stacked on small screens.
     """
-    names = [escape(column.rstrip(">")) for column in columns]
-    classes = [' class="n"' if column.endswith(">") else "" for column in columns]
-    heads = "".join(
-        [
-            f'<th scope="col"{class_}>{name}</th>'
-            for name, class_ in zip(names, classes, strict=True)
+    heads = []
+    starts = []
+    for column in columns:
+        name = escape(column.rstrip(">"))
+        class_ = ' class="n"' if column.endswith(">") else ""
+        label = f' data-label="{name}"' if kind else ""
+        heads.append(f'<th scope="col"{class_}>{name}</th>')
+        starts.append(f"<td{label}{class_}>")
+    lines = []
+    for row in rows:
+        cells = [
+            f"{start}{escape(_spell_out(cell))}</td>"
+            for start, cell in zip(starts, row, strict=True)
         ]
-    )
-    begins = [
-        f'<td data-label="{name}"{class_}>' if kind else f"<td{class_}>"
-        for name, class_ in zip(names, classes, strict=True)
-    ]
-    lines = (
-        [f"{begin}{escape(_spell_out(cell))}</td>" for begin, cell in zip(begins, row, strict=True)]
-        for row in rows
-    )
-    body = "".join([f"<tr>{''.join(line)}</tr>\n" for line in lines])
-    whole = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>"
-    drawn = element("table", Markup(whole), class_=kind or None)  # noqa: S704 - each part is escaped
-    return element(
-        "div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption or "table"
-    )
+        lines.append(f"<tr>{''.join(cells)}</tr>\n")
+    content = f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody>"
+    table = element("table", Markup(content), class_=kind or None)  # noqa: S704 - parts are escaped
+    label = caption or "table"
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=label)
 
 
-def _rows_of(shown: Iterable[object], *names: str) -> list[tuple[str, ...]]:
-    """A row of a table for each of what is shown: its attributes of these names, a dot before those of an attribute."""
-    return [tuple(_show(attrgetter(name)(each)) for name in names) for each in shown]
+def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
+    """Return a row for each object: the attributes of these names, with dots for inner ones."""
+    getters = [*map(attrgetter, names)]
+    rows = []
+    for value in objects:
+        rows.append(tuple(_show(getter(value)) for getter in getters))
+    return rows
 
 
 def _show(value: object) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, datetime):
         return show_instant(value)
     if isinstance(value, float):
         return show_number(value)
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _without_first(rows: Iterable[Sequence[object]]) -> list[Sequence[object]]:
+    """Return the rows without their first cells."""
+    return [cells[1:] for cells in rows]
 
 
 def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """The rows, whose first cell is an item that leads to its own page."""
+    """Return the rows with links from the items in their first cells to the items' pages."""
     return [(link_to(urls.get(item), item), *others) for item, *others in rows]
 
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
-    return [
-        (
-            each.segment,
-            each.metric,
-            mean,
-            "-" if moved is None else f"{moved:+.4f}",
-            p05,
-            median,
-            f"{each.n:,}",
-        )
-        for each, moved in zip(page.summaries, page.moved, strict=True)
-        for mean, p05, median in [
-            map(show_number, (each.mean, each.value("p05"), each.value("p50")))
-        ]
-    ]
+    rows: list[tuple[str, ...]] = []
+    for summary, moved in zip(page.summaries, page.moved, strict=True):
+        mean = show_number(summary.mean)
+        move = "-" if moved is None else f"{moved:+.4f}"
+        p05 = show_number(summary.value("p05"))
+        median = show_number(summary.value("p50"))
+        users = f"{summary.n:,}"
+        rows.append((summary.segment, summary.metric, mean, move, p05, median, users))
+    return rows
 
 
 def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
-    return [
-        (row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons)
-        for row in coverage.rows
-        for reasons in [
-            ", ".join(
-                f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items()
-            )
-        ]
-    ]
+    rows: list[tuple[str, ...]] = []
+    for row in coverage.rows:
+        reasons = ", ".join(
+            f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items()
+        )
+        rows.append((row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons))
+    return rows
 
 
 def _spell_out(value: object) -> object:
-    return (
-        escape_controls(value)
-        if isinstance(value, str) and not isinstance(value, Markup)
-        else value
-    )
+    """Escape characters in names that could hide or reverse text."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return escape_controls(value)
+    return value
 
 
 @cache
@@ -291,40 +275,18 @@ def _templates() -> jinja2.Environment:
         "instant": show_instant,
         "count": "{:,}".format,
         "rows_of": _rows_of,
-        "without_first": lambda rows: [cells[1:] for cells in rows],
+        "without_first": _without_first,
     }
     environment.filters.update(filters)
-    for each in (
-        *(
-            series_chart,
-            distribution_chart,
-            coverage_chart,
-            drop_chart,
-            segment_chart,
-            user_chart,
-            draw_sparkline,
-            draw_slopes,
-        ),
-        *(
-            draw_thumbnail,
-            arm_rows,
-            explanation_tables,
-            explanation_title,
-            _summary_rows,
-            _coverage_rows,
-            _table,
-            link_to,
-        ),
-        *(
-            linked_rows,
-            addresses.comparison_url,
-            addresses.run_url,
-            addresses.user_url,
-            addresses.alert_url,
-            addresses.alerts_url,
-        ),
-    ):
-        environment.globals[each.__name__.lstrip("_")] = each
+    functions: tuple[Callable[..., object], ...] = (
+        series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart,
+        draw_sparkline, draw_slopes, draw_thumbnail, arm_rows, explanation_tables,
+        explanation_title, _summary_rows, _coverage_rows, _table, link_to, linked_rows,
+        addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url,
+        addresses.alerts_url,
+    )  # fmt: skip
+    for function in functions:
+        environment.globals[function.__name__.lstrip("_")] = function
     environment.globals |= {
         "periods": tuple(PERIODS),
         "severities": tuple(Severity),

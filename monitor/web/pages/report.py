@@ -1,4 +1,4 @@
-"""A report: pages of one comparison, of some of its runs and of their users in one file, which needs no server."""
+"""A report: pages of a comparison, its runs and users in one file, which needs no server."""
 
 import re
 from base64 import b64encode
@@ -19,7 +19,7 @@ from monitor.web.pages.run import read_run_page, read_user_page
 from monitor.web.pages.site import AbsentPageError, Query, Site, comparison_url, run_url, user_url
 
 MOST_BYTES = 1_900_000
-"""Users' pages are left out beyond it."""
+"""Beyond this size pages of users are left out."""
 MOST_RUNS, MOST_USERS = 6, 6
 _USER_RUNS = 40
 
@@ -29,7 +29,7 @@ _LINK = re.compile(r' href="(/[^"]*)"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One page of the report: its address on a server, and what it shows by which template."""
+    """One page of the report: its address on a server, its template and its data."""
 
     address: str
     title: str
@@ -45,9 +45,10 @@ def make_report(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> str:
-    """How the comparison stood at its run of ``slot``, else its newest up to ``until``: with its users who lie farthest apart.
+    """Return the state of a comparison at its run of ``slot``, else the newest up to ``until``.
 
-    With ``since`` runs in which alerts began since then are shown too. AbsentPageError where no run had ended by then.
+    It shows the users with the least similar lists. With ``since`` it also shows the later runs in
+    which alerts began. AbsentPageError if no run had ended by then.
     """
     if slot is not None:
         until = site.run_at(name, slot).slot
@@ -58,30 +59,26 @@ def make_report(
             f"no finished run of a comparison named {name!r} is stored{when}; see rankwatch runs"
         )
     slot = latest.run.slot
-    changes = [
-        each
-        for each in site.store.alerts.transitions(comparison=name, limit=None)
-        if each.slot <= slot
-    ]
-    then = replace(latest, states=tuple(_state_at(each, changes) for each in latest.states))
-    starts = {
-        each.slot for each in changes if each.is_start and since is not None and each.slot >= since
-    }
-    sections = _sections(
-        replace(site, latest=lambda: (then,), prefix=""),
-        then,
-        since,
-        sorted({slot, *starts})[-MOST_RUNS:],
-    )
+    slots = {slot}
+    last_changes = {}
+    for change in site.store.alerts.transitions(comparison=name, limit=None):
+        if change.slot <= slot:
+            last_changes[change.alert, change.segment] = change
+            if change.is_start and since is not None and change.slot >= since:
+                slots.add(change.slot)
+    states = []
+    for state in latest.states:
+        states.append(_state_after(last_changes.get((state.alert, state.segment)), state))
+    then = replace(latest, states=tuple(states))
+    past_site = replace(site, latest=lambda: (then,), prefix="")
+    sections = _sections(past_site, then, since, sorted(slots)[-MOST_RUNS:])
     return in_one_file(f"{name} at {show_instant(slot)}", sections)
 
 
-def _state_at(state: AlertState, changes: Sequence[Transition]) -> AlertState:
-    """The state as the last of these changes left it."""
-    mine = [each for each in changes if (each.alert, each.segment) == (state.alert, state.segment)]
-    if not mine:
+def _state_after(last: Transition | None, state: AlertState) -> AlertState:
+    """Return the state after its last change, quiet without a change."""
+    if last is None:
         return replace(state, state=State.QUIET)
-    last = mine[-1]
     return replace(
         state,
         state=last.to_state,
@@ -96,41 +93,43 @@ def _sections(
     site: Site, latest: LatestRun, since: datetime | None, slots: Sequence[datetime]
 ) -> Iterator[Section]:
     name = latest.run.comparison
-    chosen = {"to": latest.run.slot} | ({} if since is None else {"from": since})
-    whole = read_comparison_page(site, Query(path={"name": name}, chosen=chosen))
+    chosen = {"to": latest.run.slot}
+    if since is not None:
+        chosen["from"] = since
     yield Section(
-        address=comparison_url(name), title="over time", template="comparison.html", page=whole
+        address=comparison_url(name),
+        title="over time",
+        template="comparison.html",
+        page=read_comparison_page(site, Query(path={"name": name}, chosen=chosen)),
     )
-    runs = [
-        read_run_page(site, Query(path={"name": name, "slot": format_instant(slot)}, chosen={}))
-        for slot in slots
-    ]
-    for run in reversed(runs):
-        slot = run.run.slot
+    for slot in reversed(slots):
+        query = Query(path={"name": name, "slot": format_instant(slot)}, chosen={})
+        run_page = read_run_page(site, query)
         yield Section(
             address=run_url(name, slot),
             title=f"run of {show_instant(slot)}",
             template="run.html",
-            page=run,
+            page=run_page,
         )
-        for each in run.worst[:MOST_USERS]:
-            query = Query(path={"name": name, "user": each.user}, chosen={"slot": slot})
-            page = read_user_page(site, query)
-            page = replace(page, history=page.history[-_USER_RUNS:])
+        for worst in run_page.worst[:MOST_USERS]:
+            query = Query(path={"name": name, "user": worst.user}, chosen={"slot": slot})
+            user_page = read_user_page(site, query)
             yield Section(
-                address=user_url(name, each.user, slot),
-                title=f"user {each.user}",
+                address=user_url(name, worst.user, slot),
+                title=f"user {worst.user}",
                 template="user.html",
-                page=page,
+                page=replace(user_page, history=user_page.history[-_USER_RUNS:]),
             )
 
 
 def in_one_file(title: str, sections: Iterable[Section]) -> str:
-    """A page of these sections, with style and script, and links from one to the other."""
+    """Return one page of these sections, with style, script, and links between them."""
     style, script = read_static("rankwatch.css"), read_static("rankwatch.js")
-    parts: list[str] = []
-    places: dict[str, str] = {}
-    contents, left_out, size = [], 0, len(style) + len(script)
+    parts = []
+    places = {}
+    contents = []
+    left_out = 0
+    size = len(style) + len(script)
     for number, section in enumerate(sections):
         anchor = f"part-{number}"
         part = render(
@@ -143,7 +142,7 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
         parts.append(part)
         places[section.address] = anchor
         contents.append((anchor, section.title))
-    body = Markup("".join(_without_server(part, places) for part in parts))  # noqa: S704 - the templates escaped it
+    body = Markup("".join(_without_server(part, places) for part in parts))  # noqa: S704 - escaped
     policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'"
     return render(
         "report.html",
@@ -159,17 +158,17 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
 
 
 def _without_server(part: str, places: Mapping[str, str]) -> str:
-    """The part with links to other parts, and with text where a link led to a server.
+    """Return a part without forms and without links to a server.
 
-    Quotes within text are escaped.
+    A link to another part is changed to its anchor. Quotes in text are escaped, so no text matches.
     """
 
-    def lead(link: re.Match[str]) -> str:
+    def replace_link(link: re.Match[str]) -> str:
         anchor = places.get(Markup(link[1]).unescape())  # noqa: S704 - to be looked up
         return "" if anchor is None else f' href="#{anchor}"'
 
-    return _LINK.sub(lead, _OF_A_SERVER.sub("", part))
+    return _LINK.sub(replace_link, _OF_A_SERVER.sub("", part))
 
 
-def _digest(text: str) -> str:
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+def _digest(content: str) -> str:
+    return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"

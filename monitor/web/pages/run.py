@@ -1,7 +1,7 @@
-"""One run: what happened, for whom, and the lists that show it; one user of it over runs."""
+"""The page of one run: what changed and for whom. The page of one user of a run."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from monitor.charts.slope_chart import describe_move
 from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.pages import FiringChange, UserLists, UserRun
 from monitor.model.rankings import Arm, Coverage
-from monitor.model.runs import ArmScore, Evidence, Run, Summary, items_of
+from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Run, Summary, items_of
 from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
 
 RUNS = 200
@@ -18,9 +18,10 @@ _LIKE = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """What the page of one run shows.
+    """The data of a run's page.
 
-    ``moved``: by how much each summary's mean moved since the run before.
+    ``moved``: the difference of each summary's mean to the run before. ``began`` and ``ended``:
+    alerts, and for how many segments.
     """
 
     name: str
@@ -44,64 +45,66 @@ class RunPage:
 
 
 def read_run_page(site: Site, query: Query) -> RunPage:
-    """AbsentPageError for a slot that was never run, or whose run is deleted."""
-    name, slot = query.path["name"], require_slot(query.path["slot"])
+    """One run."""
+    name = query.path["name"]
+    slot = require_slot(query.path["slot"])
     site.require(name)
     run = site.run_at(name, slot)
+    pages = site.store.pages
     latest = site.latest_of(name)
     record = latest if latest and latest.run == run else site.store.history.record(run.id)
-    before, after = site.store.pages.neighbours(name, slot)
-    run_before = site.run_at(name, before) if before else None
-    former = site.store.pages.means(run_before.id) if run_before else {}
+    explanation = record.explanation if record else None
+    summaries = record.summaries if record else ()
+    before, after = pages.neighbours(name, slot)
+    is_same_input = False
+    means: Mapping[tuple[str, str], float | None] = {}
+    if before is not None:
+        run_before = site.run_at(name, before)
+        is_same_input = run_before.input_hash == run.input_hash is not None
+        means = pages.means(run_before.id)
+    moved: list[float | None] = []
+    for summary in summaries:
+        mean = means.get((summary.segment, summary.metric))
+        if summary.mean is None or mean is None:
+            moved.append(None)
+        else:
+            moved.append(summary.mean - mean)
     evidence = site.store.history.evidence(run.id)
-    changes = site.store.pages.changes(name, None, since=slot, until=slot)
-    summaries, told = (record.summaries, record.explanation) if record else ((), None)
+    ordinary = [user for user in evidence if user.kind == EvidenceKind.REPRESENTATIVE]
+    changes = pages.changes(name, None, since=slot, until=slot)
+    starts = [change for change in changes if change.is_start]
+    ends = [change for change in changes if not change.is_start]
+    moved_items = (*explanation.gained, *explanation.lost) if explanation else ()
     return RunPage(
         name=name,
         run=run,
         before=before,
         after=after,
-        explanation=told,
+        explanation=explanation,
         coverage=record.coverage if record else None,
-        is_same_input=run_before is not None
-        and run_before.input_hash == run.input_hash is not None,
+        is_same_input=is_same_input,
         summaries=summaries,
-        moved=tuple(
-            None
-            if each.mean is None or (old := former.get((each.segment, each.metric))) is None
-            else each.mean - old
-            for each in summaries
-        ),
+        moved=tuple(moved),
         arms=record.arm_scores if record else (),
-        worst=tuple(each for each in evidence if each.kind == "worst"),
-        representative=tuple(
-            each
-            for each in evidence
-            if each.kind == "representative" and each.baseline != each.candidate
-        ),
-        unchanged=tuple(
-            each
-            for each in evidence
-            if each.kind == "representative" and each.baseline == each.candidate
-        ),
+        worst=tuple(user for user in evidence if user.kind == EvidenceKind.WORST),
+        representative=tuple(user for user in ordinary if user.baseline != user.candidate),
+        unchanged=tuple(user for user in ordinary if user.baseline == user.candidate),
         titles=site.titles(name, slot, items_of(evidence)),
-        urls=site.item_urls(
-            name, [each.item for each in (*told.gained, *told.lost)] if told else ()
-        ),
-        began=_count_by_alert(each for each in changes if each.is_start),
-        ended=_count_by_alert(each for each in changes if not each.is_start),
-        incident=next((each.key for each in changes if each.is_start), None),
+        urls=site.item_urls(name, [exposure.item for exposure in moved_items]),
+        began=_count_by_alert(starts),
+        ended=_count_by_alert(ends),
+        incident=starts[0].key if starts else None,
     )
 
 
 def _count_by_alert(changes: Iterable[FiringChange]) -> tuple[tuple[str, int], ...]:
-    """Alerts and for how many segments, most first."""
-    return tuple(Counter(each.alert for each in changes).most_common())
+    """Return alerts and the number of their segments, most first."""
+    return tuple(Counter(change.alert for change in changes).most_common())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What became of one item of the lists; ranks count from 1, None where a list lacks it."""
+    """How one item moved. Ranks count from 1, and are None if the list does not have the item."""
 
     item: str
     title: str | None
@@ -112,9 +115,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPage:
-    """What the page of one user in one run shows.
+    """The data of a user's page in one run.
 
-    ``former``: the list of an earlier run, in the arm that changed.
+    ``former``: the list of an earlier run, of the arm that changed.
     """
 
     name: str
@@ -135,32 +138,42 @@ class UserPage:
 
 
 def read_user_page(site: Site, query: Query) -> UserPage:
-    """AbsentPageError where nothing is stored of the user.
-
-    Without lists the scores are shown, and what to set.
-    """
+    """One user in one run. Without stored lists it has only scores."""
     name = query.path["name"]
     user = site.find_user(query.path.get("user", query.chosen.get("id", "")))
     site.require(name)
     run = _run(site, name, query.chosen.get("slot"))
-    lists = site.store.pages.user_lists(run.id, user)
-    history = site.store.pages.user_scores(name, user, until=run.slot, runs=RUNS)
+    pages = site.store.pages
+    lists = pages.user_lists(run.id, user)
+    history = pages.user_scores(name, user, until=run.slot, runs=RUNS)
     if lists is None and not history:
         raise AbsentPageError(
             f"nothing is stored of user {user} up to the run of {name} at "
             f"{run.slot:%Y-%m-%d %H:%M} UTC"
         )
-    before, after = site.store.pages.neighbours(name, run.slot)
-    explained = site.store.pages.explanation(run.id)
-    former_slot, earlier = site.store.pages.former_lists(name, user, run.slot)
-    arm = (explained and explained.arm) or Arm.CANDIDATE
-    former = getattr(earlier, arm, ())
-    items = {*former, *lists.baseline, *lists.candidate} if lists else set()
+    before, after = pages.neighbours(name, run.slot)
+    scores: Mapping[str, float | None] = {}
+    if history and history[-1].slot == run.slot:
+        scores = history[-1].scores
+    arm = Arm.CANDIDATE
+    alike: list[ExampleLists] = []
+    explanation = pages.explanation(run.id)
+    if explanation is not None:
+        arm = explanation.arm or arm
+        for group in explanation.groups:
+            others = [example for example in group.examples if example.user != user]
+            if len(others) < len(group.examples):
+                alike = others[:_LIKE]
+                break
+    former_slot, former_lists = pages.former_lists(name, user, run.slot)
+    former: tuple[str, ...] = getattr(former_lists, arm, ())
+    moves: tuple[Move, ...] = ()
+    items: Collection[str] = ()
+    if lists is not None:
+        items = {*former, *lists.baseline, *lists.candidate}
     titles = site.titles(name, run.slot, items)
-    groups = explained.groups if explained else ()
-    mine = next(
-        (group for group in groups if any(each.user == user for each in group.examples)), None
-    )
+    if lists is not None:
+        moves = list_moves(lists, titles)
     return UserPage(
         name=name,
         user=user,
@@ -168,12 +181,12 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         before=before,
         after=after,
         lists=lists,
-        moves=list_moves(lists, titles) if lists else (),
+        moves=moves,
         titles=titles,
         urls=site.item_urls(name, items),
-        scores=next((each.scores for each in history if each.slot == run.slot), {}),
+        scores=scores,
         history=history,
-        alike=tuple(each for each in mine.examples if each.user != user)[:_LIKE] if mine else (),
+        alike=tuple(alike),
         former=former,
         former_arm=arm,
         former_slot=former_slot,
@@ -181,25 +194,28 @@ def read_user_page(site: Site, query: Query) -> UserPage:
 
 
 def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
-    """Every item of both lists, in the candidate's order and then those that it lacks."""
-    before = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
-    after = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
-    return tuple(
-        Move(
+    """Return the moves of all items: first the candidate's list, then items only in the other."""
+    baseline = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
+    candidate = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
+    moves = []
+    for item in candidate | baseline:
+        before = baseline.get(item)
+        after = candidate.get(item)
+        move = Move(
             item=item,
             title=titles.get(item),
-            baseline=before.get(item),
-            candidate=after.get(item),
-            what=describe_move(before.get(item), after.get(item)),
+            baseline=before,
+            candidate=after,
+            what=describe_move(before, after),
         )
-        for item in dict.fromkeys((*lists.candidate, *lists.baseline))
-    )
+        moves.append(move)
+    return tuple(moves)
 
 
 def _run(site: Site, name: str, slot: datetime | None) -> Run:
-    if slot is None:
-        latest = site.latest_of(name)
-        if latest is None:
-            raise AbsentPageError(f"no run of {name} has ended yet")
-        return latest.run
-    return site.run_at(name, slot)
+    if slot is not None:
+        return site.run_at(name, slot)
+    latest = site.latest_of(name)
+    if latest is None:
+        raise AbsentPageError(f"no run of {name} has ended yet")
+    return latest.run

@@ -1,4 +1,4 @@
-"""What pages are made from, and how they are addressed."""
+"""The data that pages are made from, and the addresses of pages."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,21 +17,15 @@ from monitor.model.runs import LatestRun, PullProgress, Run
 from monitor.ports import Clock, Store
 
 Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
-"""Titles of items of a comparison as their source has them for a slot.
-
-None where it has none, or does not answer.
-"""
+"""Returns titles of items of a comparison at a slot, as far as its source has them and answers."""
 
 
 class AbsentPageError(InputError):
-    """There is nothing at this address.
-
-    The text says what is not there, and where to look instead.
-    """
+    """There is nothing at this address. The text says what is missing, and where to look."""
 
 
 class UnanswerableError(InputError):
-    """A question that can be read, but that this comparison cannot answer."""
+    """The question is valid, but this comparison cannot answer it."""
 
 
 def _no_daemon(*_: object) -> NoReturn:
@@ -40,7 +34,7 @@ def _no_daemon(*_: object) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRun:
-    """When a job is due next, and for how long it has been under way; None where it is not."""
+    """When a job is due next, and how long it has been running, None if it is not running."""
 
     name: str
     next_at: datetime | None
@@ -49,7 +43,7 @@ class ScheduledRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What the daemon says of itself, from memory; ``configuration`` is YAML without secrets."""
+    """The state of the daemon, from memory. ``configuration`` is YAML without secrets."""
 
     version: str
     started_at: datetime
@@ -63,9 +57,9 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What pages are made from, by default without a daemon.
+    """The data that pages are made from, by default without a daemon.
 
-    All but ``store``, ``titles``, ``judge`` answer from memory.
+    All but ``store``, ``titles`` and ``judge`` answer from memory.
     """
 
     store: Store
@@ -81,106 +75,104 @@ class Site:
     judge: Callable[[Mapping[str, Comparison], str, Mapping[str, Any]], Mapping[str, object]] = (
         _no_daemon
     )
-    """The certificate, as JSON has it, of the gate on one of the comparisons, asked with the options of `rankwatch gate`."""
+    """Returns the gate's certificate for one of the comparisons as JSON.
+
+    The last argument has the options of `rankwatch gate`.
+    """
     find_user: Callable[[str], str] = str
-    """What a user goes by in all that is stored, of the id that a person asks for."""
+    """Returns the stored name of the user with this id."""
     prefix: str = ""
-    """Path below which the pages lie, where a proxy adds one."""
+    """Path that a proxy adds in front of the paths of the pages."""
     rows: dict[str, tuple[LatestRun, Comparison | None, Any]] = field(default_factory=dict)
-    """Rows of the overview, each with what it was made of."""
+    """Cached rows of the overview, each with the values that it was made from."""
 
     def comparison(self, name: str) -> Comparison | None:
-        """The comparison as it is configured; None where only runs of it are left."""
+        """Return the configured comparison, None if only its runs are left."""
         return self.comparisons().get(name)
 
     def item_urls(self, name: str, items: Collection[str]) -> Mapping[str, str]:
-        """Addresses of the items' own pages.
-
-        None where the comparison does not say where they are.
-        """
-        found = self.comparison(name)
-        template = None if found is None else found.item_url
-        return (
-            {}
-            if template is None
-            else {item: template.replace("{item}", _part(item)) for item in items}
-        )
+        """Return the addresses of the items' pages, none if the comparison has no `item_url`."""
+        comparison = self.comparison(name)
+        if comparison is None or comparison.item_url is None:
+            return {}
+        return {item: comparison.item_url.replace("{item}", _quote(item)) for item in items}
 
     def latest_of(self, name: str) -> LatestRun | None:
-        """What was last published of the comparison."""
-        return next((each for each in self.latest() if each.run.comparison == name), None)
+        """Return the newest run of the comparison."""
+        for latest in self.latest():
+            if latest.run.comparison == name:
+                return latest
+        return None
 
     def require(self, name: str) -> None:
-        """AbsentPageError unless the comparison is configured or was run."""
-        if self.latest_of(name) is None and not any(
-            name in (key, each.family) for key, each in self.comparisons().items()
-        ):
-            raise AbsentPageError(
-                f"no comparison named {name}: the overview lists those that there are"
-            )
+        """Raise AbsentPageError unless the comparison, or family, is configured or was run."""
+        configured = self.comparisons()
+        families = {comparison.family for comparison in configured.values()}
+        if name not in configured and name not in families and self.latest_of(name) is None:
+            raise AbsentPageError(f"no comparison named {name}: the overview lists all comparisons")
 
     def run_at(self, name: str, slot: datetime) -> Run:
-        """The run of a slot; AbsentPageError where there is none."""
-        found = self.store.history.runs(comparison=name, since=slot, until=slot, limit=1)
-        if not found:
+        """Return the run of a slot, or raise AbsentPageError."""
+        runs = self.store.history.runs(comparison=name, since=slot, until=slot, limit=1)
+        if not runs:
             raise AbsentPageError(
                 f"no run of {name} has the slot {format_instant(slot)}: it was never run, or is "
                 "deleted"
             )
-        return found[0]
+        return runs[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One request for a page: the parts of its path and what was chosen."""
+    """A request for a page: the parts of its path, and the parameters of its query."""
 
     path: Mapping[str, str]
-    chosen: Mapping[str, Any]  # by name, as `parameters` reads it
+    chosen: Mapping[str, Any]  # as `read_parameters` returns them
 
 
-def require_slot(text: str) -> datetime:
-    """The slot that an address names; AbsentPageError where it is none."""
+def require_slot(part: str) -> datetime:
+    """Return the slot in an address, or raise AbsentPageError."""
     try:
-        return read_instant(text)
+        return read_instant(part)
     except ValueError:
-        raise AbsentPageError(f"{text} is no slot: write it as 2024-01-08T00:00:00Z") from None
+        raise AbsentPageError(f"{part} is no slot: write it as 2024-01-08T00:00:00Z") from None
 
 
 def comparison_url(name: str, **chosen: object) -> str:
-    """The page of a comparison."""
-    return f"/c/{_part(name)}{_query(chosen)}"
+    """Return the address of a comparison's page."""
+    return f"/c/{_quote(name)}{_query(chosen)}"
 
 
 @lru_cache(maxsize=4096)
 def run_url(name: str, slot: datetime, **chosen: object) -> str:
-    """The page of a run."""
-    return f"/c/{_part(name)}/runs/{format_instant(slot)}{_query(chosen)}"
+    """Return the address of a run's page."""
+    return f"/c/{_quote(name)}/runs/{format_instant(slot)}{_query(chosen)}"
 
 
 @lru_cache(maxsize=4096)
 def user_url(name: str, user: str, slot: datetime | None = None) -> str:
-    """The page of a user, in the newest run where no slot is given."""
+    """Return the address of a user's page, for the newest run if there is no slot."""
     chosen = {} if slot is None else {"slot": format_instant(slot)}
     if user in {"", ".", ".."} or "/" in user or "\\" in user:
-        # Browsers take such a path apart.
-        return f"/c/{_part(name)}/users?{urlencode({'id': user, **chosen})}"
-    return f"/c/{_part(name)}/users/{_part(user)}{_query(chosen)}"
+        # Browsers change such a path.
+        return f"/c/{_quote(name)}/users?{urlencode({'id': user, **chosen})}"
+    return f"/c/{_quote(name)}/users/{_quote(user)}{_query(chosen)}"
 
 
 def alert_url(key: str) -> str:
-    """The page of an incident."""
-    return f"/alerts/{_part(key)}"
+    """Return the address of an incident's page."""
+    return f"/alerts/{_quote(key)}"
 
 
 def alerts_url(**chosen: object) -> str:
-    """The page of incidents, those that are chosen."""
+    """Return the address of the page of incidents with these filters."""
     return f"/alerts{_query(chosen)}"
 
 
-def _part(text: str) -> str:
-    return quote(text, safe="")
+def _quote(name: str) -> str:
+    return quote(name, safe="")
 
 
 def _query(chosen: Mapping[str, object]) -> str:
-    given = {key: value for key, value in chosen.items() if value not in (None, "")}
-    return f"?{urlencode(given)}" if given else ""
+    query = urlencode({key: value for key, value in chosen.items() if value not in (None, "")})
+    return f"?{query}" if query else ""

@@ -1,4 +1,4 @@
-// Pages are whole without this: it shows values at the pointer, filters, refreshes, and steps by arrow keys.
+// Pages work without this script. It adds values at the pointer, a filter, refreshes and arrow keys.
 "use strict";
 
 const hover = document.createElement("div");
@@ -41,7 +41,7 @@ async function refresh(part) {
       part.innerHTML = fresh.innerHTML;
       if (filter) applyFilter();
     }
-  } catch { /* the next one may get through */ }
+  } catch { /* the next refresh may succeed */ }
 }
 const live = document.querySelector("[data-live]");
 if (live) setInterval(() => document.hidden || refresh(live), 15000);

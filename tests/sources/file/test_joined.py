@@ -338,7 +338,7 @@ def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files):
         copy.replace(path)
 
     with (
-        pytest.raises(SourceError, match=r"2\.parquet was written anew while it was read"),
+        pytest.raises(SourceError, match=r"2\.parquet was replaced while it was read"),
         joined_files(*files).read(REQUEST) as answers,
     ):
         read_and_replace(answers)

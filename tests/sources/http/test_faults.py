@@ -7,7 +7,7 @@ import yaml
 
 from memory import with_peak_mb
 from monitor.model.rankings import CoverageReason
-from monitor.sources.http.source import PullPace
+from monitor.sources.http.pace import PullPace
 from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import BEHAVIOURS
 

@@ -95,7 +95,7 @@ def test_who_asks_first_is_drawn_however_quick_each_is():
 
     async def pull(pause: int, companion: Companion) -> None:
         while users := await companion.take():
-            companion.ask(users)
+            companion.mark_requested(users)
             first[companion] += done[companion] == max(done.values(), default=0)
             done[companion] += 1
             for _ in range(pause):
@@ -121,10 +121,10 @@ def test_a_pull_waits_for_others_only_ahead_of_a_pace_that_takes_half_of_its_dea
     reached = list[int]()
 
     async def ask() -> None:
-        slow.ask(await slow.take())
+        slow.mark_requested(await slow.take())
         while quick.may_go() and (users := await quick.take()):
-            quick.ask(users)
-        reached.append(quick.asked)
+            quick.mark_requested(users)
+        reached.append(quick.requested)
 
     for _ in range(11):
         asyncio.run(ask())

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from monitor.model.rankings import CoverageReason
-from monitor.sources.http import source
-from monitor.sources.http.source import PullPace
+from monitor.sources.http import pace
+from monitor.sources.http.pace import PullPace
 from servers.lists import pull_of
 
 
@@ -14,8 +14,8 @@ from servers.lists import pull_of
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Both clocks of a pull, which stand still at what a test sets."""
     now = SimpleNamespace(wall=100.0, worked=0.0, waited=0.0)
-    monkeypatch.setattr(source, "time", SimpleNamespace(monotonic=lambda: now.wall))
-    monkeypatch.setattr(source, "_processor_s", lambda: (now.worked, now.waited))
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now.wall))
+    monkeypatch.setattr(pace, "_processor_s", lambda: (now.worked, now.waited))
     return now
 
 

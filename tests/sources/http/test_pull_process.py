@@ -52,7 +52,7 @@ def current() -> PullProcess:
 def begin() -> None:
     """What is pulled before the process is ready is pulled here."""
     pull_process._not_before_s = 0.0
-    pull_process._living()
+    pull_process._ready_process()
     wait_for(lambda: current().is_ready, "the process")
 
 

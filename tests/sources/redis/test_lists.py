@@ -91,7 +91,7 @@ def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client):
     where = f"Redis 127.0.0.1:{shared_redis()}"
     assert (
         pull.notes[CoverageReason.MISSING]
-        == f"{where}: nothing stands at the user's key: is key right?"
+        == f"{where}: there is no value at the user's key: check key"
     )
 
 

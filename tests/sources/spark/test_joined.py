@@ -244,7 +244,7 @@ def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark, files, monkey
     with_fault(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(
         SourceError,
-        match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, an executor may have been",
+        match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, perhaps because an executor was",
     ):
         measure(there(spark, files))
 
@@ -306,9 +306,7 @@ def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(spark, files
     before_measured(monkeypatch, lambda: pq.write_table(table, files[0].path))
     with pytest.raises(
         SourceError,
-        match=(
-            "was written anew while it was read: run the slot again, and replace tables as a whole"
-        ),
+        match=("was replaced while it was read: run the slot again, and replace tables as a whole"),
     ):
         measure(there(spark, files))
 

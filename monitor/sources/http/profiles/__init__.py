@@ -1,6 +1,6 @@
-"""Profiles: what to ask a known API and where its answer has what, each a YAML file.
+"""Profiles: how to ask a known API, and where its answers have the lists. Each is a YAML file.
 
-README.md says what stands in one.
+README.md explains the format.
 """
 
 import re
@@ -16,76 +16,73 @@ FOLDER = Path(__file__).parent
 _MAX_BYTES = 1 << 16
 _VARIABLE = re.compile(r"<([a-z_]+)>")
 _NOTHING = object()
+"""Marks a variable without a value, and a part of a profile that is left out."""
 
 
-def with_profile(given: Mapping[str, Any], base: str | None) -> dict[str, Any]:
-    """These options over those of the profile that they name, or of a .yaml file at ``base``.
+def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]:
+    """Merge the options over those of the profile that they name.
 
-    ValueError where that fails.
+    A profile named ``FILE.yaml`` is a file in the folder ``base``.
+    ValueError if the profile cannot be read, or ``with`` does not fit its variables.
     """
-    name, values = str(given["profile"]), given.get("with") or {}
-    path = Path(base or ".", name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
+    name, values = str(options["profile"]), options.get("with") or {}
+    path = FOLDER / f"{name}.yaml"
+    if name.endswith(".yaml"):
+        path = Path(base or ".", name)
     try:
         profile = yaml.safe_load(read_bounded(path, _MAX_BYTES))
-        usual, variables = profile["http"], profile.get("with", {})
-        known = {
-            variable: values.get(variable, told.get("default", _NOTHING))
-            for variable, told in variables.items()
+        template, variables = profile["http"], profile.get("with", {})
+        all_values = {
+            variable: values.get(variable, about.get("default", _NOTHING))
+            for variable, about in variables.items()
         }
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        there = ", ".join(sorted(each.stem for each in FOLDER.glob("*.yaml")))
+        names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
         why = getattr(error, "strerror", None) or "it is no mapping with http and with"
-        msg = (
-            f"profile {name} cannot be read ({why}): there are {there}, or FILE.yaml for one "
-            "of your own"
+        raise ValueError(
+            f"cannot read profile {name} ({why}): use one of {names}, or ./FILE.yaml for your own"
+        ) from None
+    if _NOTHING in all_values.values() or set(values) - set(all_values):
+        descriptions = []
+        for variable, value in all_values.items():
+            descriptions.append(f"{variable}: {variables[variable]['about']}")
+            if value is _NOTHING:
+                descriptions[-1] += ", required"
+        raise ValueError(
+            f"with must set all required variables of profile {name}, and no unknown ones "
+            f"({'; '.join(descriptions) or 'it has none'})"
         )
-        raise ValueError(msg) from None
-    if _NOTHING in known.values() or set(values) - set(known):
-        wanted = "; ".join(
-            f"{each}: {variables[each]['about']}" + ", required" * (known[each] is _NOTHING)
-            for each in known
-        )
-        msg = (
-            f"profile {name} must be given in with what is required, and no more than it takes "
-            f"({wanted or 'nothing'})"
-        )
-        raise ValueError(msg)
-    options, kinds = _filled(usual, known), given.get("auth")
-    auth = {
-        kind: each
-        for kind, each in options.pop("auth", {}).items()
-        if isinstance(kinds, Mapping) and kind in kinds
-    }
-    return {
-        **options,
-        **{
-            key: _over(auth if key == "auth" else options.get(key), value)
-            for key, value in given.items()
-        },
-    }
+    usual, auth = _fill(template, all_values), options.get("auth")
+    usual_auth = usual.pop("auth", {})
+    if isinstance(auth, Mapping):
+        usual["auth"] = {kind: usual_auth[kind] for kind in usual_auth if kind in auth}
+    return _merge(usual, options)
 
 
-def _over(usual: object, given: object) -> object:
-    if isinstance(usual, Mapping) and isinstance(given, Mapping):
-        return {**usual, **{key: _over(usual.get(key), value) for key, value in given.items()}}
-    return given
+def _merge(usual: Any, options: Any) -> Any:  # noqa: ANN401 - YAML
+    if isinstance(usual, Mapping) and isinstance(options, Mapping):
+        merged = {key: _merge(usual.get(key), value) for key, value in options.items()}
+        return {**usual, **merged}
+    return options
 
 
-def _filled(value: Any, known: Mapping[str, object]) -> Any:  # noqa: ANN401 - YAML
-    if isinstance(value, dict):
-        pairs = ((_filled(key, known), _filled(each, known)) for key, each in value.items())
-        return {key: each for key, each in pairs if _NOTHING not in (key, each)}
-    if isinstance(value, list):
-        return [each for each in (_filled(each, known) for each in value) if each is not _NOTHING]
-    named = (
-        [name for name in _VARIABLE.findall(value) if name in known]
-        if isinstance(value, str)
-        else []
-    )
-    if any(known[name] is None for name in named):
+def _fill(template: Any, values: Mapping[str, object]) -> Any:  # noqa: ANN401 - YAML
+    """Fill in the values of variables. What names a variable of value None is left out."""
+    if isinstance(template, dict):
+        filled = {}
+        for key, value in template.items():
+            pair = _fill(key, values), _fill(value, values)
+            if _NOTHING not in pair:
+                filled[pair[0]] = pair[1]
+        return filled
+    if isinstance(template, list):
+        items = [_fill(item, values) for item in template]
+        return [item for item in items if item is not _NOTHING]
+    if not isinstance(template, str):
+        return template
+    names = [name for name in _VARIABLE.findall(template) if name in values]
+    if any(values[name] is None for name in names):
         return _NOTHING
-    if named and value == f"<{named[0]}>":
-        return known[named[0]]
-    return (
-        _VARIABLE.sub(lambda match: str(known.get(match[1], match[0])), value) if named else value
-    )
+    if names and template == f"<{names[0]}>":
+        return values[names[0]]
+    return _VARIABLE.sub(lambda match: str(values.get(match[1], match[0])), template)

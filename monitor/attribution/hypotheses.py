@@ -1,0 +1,278 @@
+"""Hypotheses about whose lists broke and how: one function for each kind of fault."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from monitor.attribution.changes import OwnLists, PairChanges
+from monitor.attribution.habits import (
+    Habit,
+    Outliers,
+    bin_lists,
+    find_excess,
+    find_shared,
+    judge_lists,
+    share_bins,
+    widest,
+)
+from monitor.model.arrays import Codes, Flags, Integers, Rows
+from monitor.model.explanation import FaultKind
+from monitor.model.rankings import ALL, Arm, CoverageRow, PairBatch
+
+_LEAST_USERS = 5
+# Number of segments, the largest ones, that are searched one by one.
+_SEARCHED = 100
+# Standard deviations of a count: 5 users instead of 0 are reported, 8 instead of 4 are not.
+_MORE = 2.2
+# Share of all listed items that must have been removed.
+_LEAST_REMOVED = 0.02
+# Share of the lists that must have changed in both arms before unchanged lists count as stale.
+_MOSTLY = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """What hypotheses are tested on: n pairs, rows by segment, coverage, and the past."""
+
+    batch: PairBatch
+    segments: Mapping[str, Rows]
+    coverage: tuple[CoverageRow, ...]
+    changes: PairChanges | None = None  # None without earlier lists
+    is_older: bool = False  # whether there were runs between the earlier lists and these
+    # Usual shares of users by arm, habit and bin.
+    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    usually_missing: float | None = None  # usual share of users without a list, None: unknown
+    drop: float | None = None  # of the mean, None if it may be chance
+
+    @cached_property
+    def bins(self) -> Mapping[Arm, Mapping[Habit, Integers]]:
+        """Bin of each user by arm and habit. Empty without changes."""
+        if self.changes is None:
+            return {}
+        is_still = self.changes.is_still
+        return {arm: bin_lists(lists, is_still[arm]) for arm, lists in self.changes.lists.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspicion:
+    """A fault that one arm may have, and the users whose lists have it."""
+
+    kind: FaultKind
+    arm: Arm
+    hit: Flags  # (n,), False for users that cannot be judged
+    judged: Flags  # (n,)
+    usual: float = 0.0  # share of healthy users that look as if they were hit, by this habit:
+    habit: Habit | None = None
+    segment: str = ALL  # the segment that was searched
+    detail: Mapping[str, float] = field(default_factory=dict)
+
+
+def find_suspicions(scene: Scene) -> list[Suspicion]:
+    """Every fault that is there, the most specific kinds first."""
+    suspicions = [_find_shared_list(scene, arm) for arm in Arm]
+    if scene.changes is not None:
+        suspicions.append(_find_identical(scene.changes))
+    suspicions += [_find_cut_short(scene, arm) for arm in Arm]
+    if scene.changes is not None:
+        for find in (_find_stale, _find_removed_items, _find_replaced, _find_reordered):
+            suspicions += [find(scene, scene.changes, arm) for arm in Arm]
+    return [suspicion for suspicion in suspicions if suspicion is not None]
+
+
+def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
+    """Whether more users were gained than lost, by more than chance."""
+    more, fewer = int(gained.sum()), int(lost.sum())
+    return more - fewer >= max(least, _MORE * math.sqrt(more + fewer))
+
+
+def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
+    """Users whose list became one that many users have, or far more such users than usual."""
+    codes, _ = scene.batch.of(arm)
+    is_shared, group = find_shared(codes)
+    if not is_shared.any():
+        return None
+    was_shared, _ = find_shared(_lists_before(scene, arm)[0])
+    least = _LEAST_USERS
+    if scene.changes is None:
+        # The lists of two models differ more than the lists of two runs.
+        least *= 2
+    suspicions = []
+    hit = is_shared & ~was_shared
+    if _is_increase(hit, was_shared & ~is_shared, least):
+        everybody = np.ones(len(hit), dtype=np.bool_)
+        suspicions.append(Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=hit, judged=everybody))
+    # A slow rise adds few users each day, so the share is also compared with the usual share.
+    if scene.bins and (beyond_usual := _exceed_habit(scene, arm, Habit.SHARED)) is not None:
+        suspicions.append(beyond_usual)
+    if not suspicions:
+        return None
+    largest = max(suspicions, key=lambda suspicion: int(suspicion.hit.sum()))
+    groups = group[largest.hit]
+    first_user = int(np.argmax(largest.hit & (group == np.bincount(groups).argmax())))
+    detail = {
+        "lists": float(len(np.unique(groups))),
+        "popular": _popularity(codes[first_user], scene, arm),
+    }
+    return replace(largest, kind=FaultKind.SHARED_LIST, detail=detail)
+
+
+def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
+    """Share of these items that were among the most listed ones before."""
+    before, _ = _lists_before(scene, arm)
+    items, counts = np.unique(before[before >= 0], return_counts=True)
+    most_listed = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
+    return float(np.isin(codes[codes >= 0], most_listed).mean())
+
+
+def _find_identical(changes: PairChanges) -> Suspicion | None:
+    """Users who now get the same list from both arms, in the arm whose lists changed more."""
+    baseline, candidate = changes.lists.values()
+    is_equal = (baseline.present == candidate.present).all(axis=1) & (baseline.lengths > 0)
+    was_equal = (baseline.former == candidate.former).all(axis=1)
+    hit = is_equal & ~was_equal & changes.is_known
+    if not _is_increase(hit, was_equal & ~is_equal & changes.is_known):
+        return None
+    arm = Arm.CANDIDATE
+    if _mean_change(baseline, hit) > _mean_change(candidate, hit):
+        arm = Arm.BASELINE
+    return Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
+
+
+def _mean_change(lists: OwnLists, hit: Flags) -> float:
+    return float((1 - lists.kept_share[hit] + lists.turned_share[hit]).mean())
+
+
+def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
+    """Users whose lists are shorter than before, or without a past than the other arm's."""
+    (_, lengths), (_, usual) = scene.batch.of(arm), _lists_before(scene, arm)
+    hit = (lengths < usual) & (lengths > 0)
+    if not _is_increase(hit, (lengths > usual) & (usual > 0)):
+        return None
+    detail = {"now": float(np.median(lengths[hit])), "before": float(np.median(usual[hit]))}
+    return Suspicion(kind=FaultKind.CUT_SHORT, arm=arm, hit=hit, judged=usual > 0, detail=detail)
+
+
+def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+    """Users whose lists are those of the last run, while most other lists changed."""
+    suspicion = _exceed_habit(scene, arm, Habit.STILL)
+    # Some arms never change. And if no arm changed, there may have been no new data.
+    if suspicion is None or arm not in scene.habits:
+        return None
+    if min(changes.is_still[each][changes.is_known].mean() for each in Arm) >= _MOSTLY:
+        return None
+    return replace(suspicion, kind=FaultKind.STALE)
+
+
+def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+    """Users whose former lists had items that no user gets any more."""
+    lists, other_lists = changes.lists[arm], changes.lists[arm.other]
+    (removed, share), (_, usual_share) = lists.removed_items, other_lists.removed_items
+    # One item disappears every day.
+    if share < _LEAST_REMOVED + 3 * usual_share or len(removed) < 2:  # noqa: PLR2004
+        return None
+    is_removed = np.isin(lists.former, removed)
+    # Lists that lost more items than these have changed for another reason.
+    left = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
+    kept_of_left = float(np.nanmean((lists.kept_share * lists.former_lengths / left).clip(0, 1)))
+    usual_bins = scene.habits.get(arm, {}).get(Habit.REPLACED)
+    if usual_bins is None:
+        usually_kept = float(np.nanmean(other_lists.kept_share))
+    else:
+        usually_kept = 1 - float(np.arange(len(usual_bins)) @ np.array(usual_bins)) / 10
+    if kept_of_left < 0.8 * usually_kept:
+        return None
+    return Suspicion(
+        kind=FaultKind.ITEMS_GONE,
+        arm=arm,
+        hit=np.asarray(is_removed.any(axis=1)),
+        judged=changes.is_known,
+        detail={"items": float(len(removed)), "exposure": share},
+    )
+
+
+def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+    """Users with more new items than usual: from other users' lists, random, or others."""
+    suspicion = _exceed_habit(scene, arm, Habit.REPLACED)
+    if suspicion is None:
+        return None
+    kind = judge_lists(changes.lists[arm], suspicion.hit)
+    if kind is FaultKind.REPLACED:
+        # Lists of other users and random lists have far-out bins, others may have any.
+        return replace(suspicion, kind=kind, habit=Habit.MOVED)
+    return replace(suspicion, kind=kind)
+
+
+def _find_reordered(scene: Scene, _: PairChanges, arm: Arm) -> Suspicion | None:
+    """Users whose items changed their order more than usual: all items, or the first three."""
+    suspicions = []
+    for habit in (Habit.TURNED, Habit.TOP_TURNED):
+        suspicion = _exceed_habit(scene, arm, habit)
+        if suspicion is not None:
+            detail = {"top": float(habit is Habit.TOP_TURNED)}
+            suspicions.append(replace(suspicion, detail=detail))
+    return max(suspicions, key=_share_of_judged, default=None)
+
+
+def _share_of_judged(suspicion: Suspicion) -> float:
+    # Only users with the same first three items as before can be judged by them.
+    return float(suspicion.hit.sum() / suspicion.judged.sum())
+
+
+def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
+    """Users beyond the arm's habit: among all users, else in the segment with most of them."""
+    bins = scene.bins[arm][habit]
+    segment = ALL
+    excess: Outliers | None = find_excess(bins, usual_shares(scene, arm, habit))
+    if excess is None:
+        # A few users among many similar ones are outliers only within their own segment.
+        most_users = 0.0
+        by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
+        for name in by_size[:_SEARCHED]:
+            rows = scene.segments[name]
+            candidate = find_excess(bins[rows], usual_shares(scene, arm, habit, rows))
+            if candidate is not None and candidate.beyond * len(rows) > most_users:
+                segment, excess, most_users = name, candidate, candidate.beyond * len(rows)
+    if excess is None:
+        return None
+    rows = scene.segments[segment]
+    hit = np.zeros(len(bins), dtype=np.bool_)
+    hit[rows] = bins[rows] >= excess.least
+    return Suspicion(
+        kind=FaultKind.REORDERED,
+        arm=arm,
+        hit=hit,
+        judged=bins >= 0,
+        usual=excess.usual,
+        habit=habit,
+        segment=segment,
+    )
+
+
+def usual_shares(
+    scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None
+) -> tuple[float, ...]:
+    """Usual shares of users by bin: from the arm's past, else from the other arm in this run.
+
+    With ``rows`` at least the shares of these users in the other arm.
+    """
+    other_bins = scene.bins[arm.other][habit]
+    shares = scene.habits.get(arm, {}).get(habit)
+    if shares is None:
+        shares = share_bins(other_bins)
+    elif scene.is_older:
+        # Over several runs lists change more. The other arm shows by how much.
+        shares = widest(shares, share_bins(other_bins))
+    if rows is None:
+        return shares
+    return widest(shares, share_bins(other_bins[rows]))
+
+
+def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
+    """Codes and lengths of the arm's lists in the earlier run, else of the other arm's lists."""
+    if scene.changes is None:
+        return scene.batch.of(arm.other)
+    lists = scene.changes.lists[arm]
+    return lists.former, lists.former_lengths
