@@ -16,7 +16,7 @@ from monitor.model.rules import (
     Severity,
 )
 
-# In place of an alert in the transition that says that somebody accepted a level, from its slot on
+# Replaces the alert's name in the transition that accepts a level from its slot on
 ACCEPTED = "(accepted)"
 NEW_NORMAL = (
     "new normal since"  # in the reason of a verdict by a level that nobody has accepted yet
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 
 class Removed(StrEnum):
-    """Why nothing watches an alert any more: the whole reason of its end."""
+    """Why nothing watches an alert any more. It is the complete reason of the alert's end."""
 
     COMPARISON = "comparison removed from the configuration"
     RULE = "rule removed from the configuration"
@@ -45,7 +45,7 @@ class Removed(StrEnum):
 
 
 class State(StrEnum):
-    """Where an alert stands."""
+    """The state of an alert."""
 
     QUIET = "quiet"
     PENDING = "pending"
@@ -54,25 +54,20 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What a rule with a learned limit expected of one segment's run.
+    """What a rule with a learned limit expected of one segment in one run.
 
-    From ``series`` on it is what later runs learn from.
+    Later runs learn from ``series`` and the fields after it.
     """
 
     alert: str
     segment: str
     runs: int  # healthy ones before it
     expected: float | None = None  # None where ``runs`` are too few
-    limit: float | None = (
-        # The last value on the rule's side that is normal, or from which one counts for a trend
-        None
-    )
+    # The last value on the rule's side that is normal, or from which one counts for a trend
+    limit: float | None = None
     opposite: float | None = None  # the last one on the other side that is as normal
-    z: float | None = (
-        # How far out this run's value lies, standard normal in healthy runs, large on the rule's
-        # side
-        None
-    )
+    # How far out this run's value lies, standard normal in healthy runs, large on the rule's side
+    z: float | None = None
     fault: float | None = None  # the median z of the runs since which its alert fires
     evidence: float | None = None  # of a trend so far, which fires at `evidence_limit`
     evidence_limit: float | None = None
@@ -80,9 +75,8 @@ class Expectation:
     judged: float | None = None  # its value on the scale that is judged
     error: float | None = None  # its sampling error there
     lost: float = 0.0  # share of the users asked who had no score
-    steady: float | None = (
-        None  # what it adds to evidence over runs: z discounted by the runs' correlation known then
-    )
+    # What it adds to evidence over runs: z discounted by the runs' correlation known then
+    steady: float | None = None
     usual_lost: float = 0.0  # share without a score in the healthy runs before
     # What people need to know: since when a level that nobody has accepted is expected, or why
     # nothing is
@@ -90,7 +84,7 @@ class Expectation:
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether a trend has gone half the way to firing, on the scale of logarithms: no run to call healthy."""
+        """Whether a trend is halfway to firing on a log scale, so that the run is not healthy."""
         if self.evidence is None or self.evidence_limit is None:
             return False
         return self.evidence >= math.sqrt(self.evidence_limit)
@@ -99,7 +93,7 @@ class Expectation:
 def normal_band(
     expected: float | None, limit: float | None, opposite: float | None
 ) -> tuple[float | None, float | None]:
-    """The lowest and the highest value that are normal, of an expectation's limits on either side; None where it is open."""
+    """The lowest and the highest normal value of an expectation. None on a side without limit."""
     if expected is None or limit is None:
         return None, None
     return (limit, opposite) if limit <= expected else (opposite, limit)
@@ -107,43 +101,45 @@ def normal_band(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """How long an arm's lists have stood still, in changes of the other arm, not in time: neither may be trained."""
+    """How long an arm's lists have not changed, counted in changes of the other arm.
+
+    Time does not count, because both models may simply not be trained.
+    """
 
     alert: str
     arm: Arm
     missed: int = 0  # changes of the other arm since the arm's own last one
-    longest: int = 0  # the most in a standstill that ended by itself
+    longest: int = 0  # the most in a standstill that ended without an alert
     changes: int = 0  # of the arm's lists, seen so far
 
     @property
     def limit(self) -> int | None:
-        """The most missed changes that are normal; None while too few changes were seen to know."""
-        # Half as much again as the longest normal standstill, so that one late training is no
-        # alert.
-        return None if self.changes < MIN_CHANGES else ALWAYS_MISSED + math.ceil(1.5 * self.longest)
+        """The most missed changes that are normal. None before `MIN_CHANGES` changes were seen."""
+        if self.changes < MIN_CHANGES:
+            return None
+        # 1.5 times the longest normal standstill, so that one late training raises no alert.
+        return ALWAYS_MISSED + math.ceil(1.5 * self.longest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a rule concludes about one segment in one run, with a reason that a person can read."""
+    """A rule's conclusion about one segment in one run, with a reason for people."""
 
     outcome: Outcome
     reason: str
     value: float | None
     users: int
-    is_recovered: bool = (
-        False  # the value has reached `resolve_at`: only then does a firing alert resolve
-    )
-    is_learning: bool = (
-        False  # there is no value for what the rule has not learned, not for want of data
-    )
+    # The value has reached `resolve_at`: only then does a firing alert resolve
+    is_recovered: bool = False
+    # There is no value for what the rule has not learned, not for want of data
+    is_learning: bool = False
     is_ignored: bool = False  # there is no value for a condition that the configuration ignores
     is_new_normal: bool = False  # judged by a new level that nobody has accepted yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertState:
-    """One rule on one segment: where it stands since which slot, and the last verdict."""
+    """One rule on one segment: its state, the slot since when, and the last verdict."""
 
     comparison: str
     alert: str
@@ -151,7 +147,7 @@ class AlertState:
     state: State
     since: datetime
     streak: int  # consecutive breaches while quiet or pending; recovered runs in a row while firing
-    # The newest slot that moved this state: an older or equal one never moves it again
+    # The newest slot that changed this state; no older or equal slot changes it again
     judged_slot: datetime
     outcome: Outcome
     reason: str
@@ -166,7 +162,7 @@ class AlertState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One change of state, and all that a message about it contains. Never changed once stored."""
+    """One change of state, with everything that a message about it shows. Immutable when stored."""
 
     comparison: str
     alert: str
@@ -184,32 +180,27 @@ class Transition:
     statistic: str
     severity: Severity = Severity.INFO
     since: datetime  # slot of the breach that began it; for a resolve, of the firing
-    dedup_key: str | None = (
-        # Shared by a firing and its resolve and by nothing else; None where no firing is concerned
-        None
-    )
+    # Shared by a firing and its resolve and by nothing else; None where no firing is concerned
+    dedup_key: str | None = None
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    explanation: str | None = (
-        None  # found in the run in which it began; None for ends and for alerts on coverage
-    )
+    # Found in the run in which it began; None for ends and for alerts on coverage
+    explanation: str | None = None
     interval: tuple[float, float] | None = None  # the value's 95 % interval over users
     normal: float | None = None  # what was expected of the healthy runs before
-    incident: str | None = (
-        # Names firings of one comparison and severity that are notified as one; given when stored
-        None
-    )
-    # Whether it ended at a new level, which somebody has to accept, or else to roll back
+    # Names firings of one comparison and severity that are notified as one; given when stored
+    incident: str | None = None
+    # Whether it ended at a new level, which somebody has to accept or roll back
     is_new_normal: bool = False
 
     @property
     def kind(self) -> RuleKind:
-        """What its rule watches: a metric's own name is no label of another kind."""
+        """What its rule watches. No metric has the label of another kind as its name."""
         return KIND_OF_LABEL.get(self.metric, RuleKind.SIMILARITY)
 
     @property
     def is_announced(self) -> bool:
-        """Whether receivers are notified of it: the start, the acknowledgement and the end of a firing."""
+        """Whether receivers are notified: the start, acknowledgement or end of a firing."""
         return State.FIRING in (self.from_state, self.to_state)
 
     @property
@@ -224,12 +215,14 @@ class Transition:
 
     @property
     def removed(self) -> Removed | None:
-        """Why it ended although nobody saw it recover: nothing watches it any more."""
-        return Removed(self.reason) if self.is_end and self.reason in tuple(Removed) else None
+        """Why nothing watches the alert any more, if it ended for that."""
+        if self.is_end and self.reason in tuple(Removed):
+            return Removed(self.reason)
+        return None
 
     @property
     def has_run(self) -> bool:
-        """Whether its slot is that of a run: what people change, or what time alone changes, has none."""
+        """Whether its slot has a run. Changes by people, and stale alerts, have no run."""
         is_stale = (
             self.is_start and self.kind is RuleKind.CONDITION and self.statistic == Condition.STALE
         )
@@ -237,12 +230,12 @@ class Transition:
 
     @property
     def is_acknowledgement(self) -> bool:
-        """Whether somebody acknowledged a firing; ``reason`` names them."""
+        """Whether somebody acknowledged a firing. ``reason`` names them."""
         return self.from_state is State.FIRING and self.to_state is State.FIRING
 
 
 def accepted_level(comparison: str, slot: datetime, reason: str, at: datetime) -> Transition:
-    """The record that what is measured since the slot is normal: a transition of no alert, which nobody is sent."""
+    """The record that the level since the slot is normal: a transition of no alert, not sent."""
     return Transition(
         comparison=comparison,
         alert=ACCEPTED,

@@ -1,7 +1,4 @@
-"""Column names that tables of users and items usually have.
-
-The commands and Python accept the same ones.
-"""
+"""Usual column names of tables of users and items, for commands and Python."""
 
 from collections.abc import Collection, Hashable
 from difflib import get_close_matches
@@ -11,8 +8,8 @@ ITEM_COLUMNS = ("item_id", "item")
 
 
 def find_column(name: Hashable, present: Collection[Hashable]) -> Hashable:
-    """The column that is meant: ``user`` is also ``user_id`` in a table that has only that one, and ``item`` is ``item_id``."""
-    present = list(present)  # a name that cannot be hashed is none of them
+    """The column of that name, or its other usual name: ``user`` may be ``user_id``."""
+    present = list(present)  # because a name may be unhashable
     for names in (USER_COLUMNS, ITEM_COLUMNS):
         if name in names and name not in present:
             return next((other for other in names if other in present), name)

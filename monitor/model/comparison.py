@@ -1,7 +1,4 @@
-"""A comparison: what is watched, how it is measured, and how it is judged.
-
-Immutable configuration.
-"""
+"""A comparison: what is watched, measured and judged. Immutable configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,18 +11,18 @@ from monitor.model.statistics import NoiseFloor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSize:
-    """How many users a panel holds."""
+    """The number of users of a panel."""
 
     fixed: int = 0  # the same each run
     rotating: int = 0  # fresh each run
-    minimum: int = 0  # so many at least of every segment; those added for it are the same each run
-    stops_early: bool = False  # fewer are asked where that makes the rules' verdicts certain
+    minimum: int = 0  # of every segment; users added for it are the same in each run
+    stops_early: bool = False  # stops asking users once the rules' verdicts are certain
 
 
 class Keep(StrEnum):
-    """Of whom a run keeps scores or lists.
+    """The users whose scores or lists a run stores.
 
-    A number in its place: of so many users, the same in each run.
+    A number instead means so many users, the same in each run.
     """
 
     ALL = "all"
@@ -35,7 +32,7 @@ class Keep(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringPlan:
-    """What a run measures, of whom, and what it keeps."""
+    """What a run measures and stores, and for which users."""
 
     k: int
     metrics: tuple[str, ...]
@@ -46,9 +43,8 @@ class MeasuringPlan:
     deadline: timedelta
     noise_floor: NoiseFloor | None = None
     catalogue_size: int | None = None  # items that could be listed, where configured
-    relevance_within: timedelta | None = (
-        None  # how long after its slot a run waits for relevance; None without a source
-    )
+    # How long after its slot a run waits for relevance; None without a source
+    relevance_within: timedelta | None = None
     relevance_after: timedelta = timedelta(0)  # how long after its slot it is asked for first
     keep_scores: Keep | int
     keep_lists: Keep | int = (
@@ -63,24 +59,20 @@ class JudgingPlan:
 
     rules: tuple[Rule, ...]
     min_paired_share: float  # of which share of the users asked both lists are needed
-    runs_a_false_page: float = (
-        90.0  # how many runs may bring one false page by the rules that learn what is normal
-    )
+    # How many runs may bring one false page by the rules that learn what is normal
+    runs_a_false_page: float = 90.0
     ignored: frozenset[Condition] = (
         frozenset()
     )  # alerts wait for no verdict then: pending and firing ones end
     stale_after: int = 3  # runs that may be due in a row without one that succeeds
     group_for: timedelta = timedelta(days=1)  # how long after its last one firings join an incident
     shows_items: bool = True  # whether the texts of alerts name items
-    by_model: bool = (
-        False  # whether what is learned to be normal is that of each version of the arms' models
-    )
-    selectors: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # matchers of routes and windows for its alerts
-    holidays: tuple[
-        tuple[datetime, datetime], ...
-    ] = ()  # begin and end of days on which nothing is learned or judged by it
+    # Whether what is learned to be normal is that of each version of the arms' models
+    by_model: bool = False
+    # Matchers of routes and windows for its alerts
+    selectors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Begin and end of days on which nothing is learned or judged by it
+    holidays: tuple[tuple[datetime, datetime], ...] = ()
 
     def is_holiday(self, slot: datetime) -> bool:
         """Whether rules that learn leave out the run of the slot."""
@@ -96,18 +88,17 @@ class JudgingPlan:
 class Comparison:
     """What is watched, without its sources.
 
-    ``config_hash`` is over everything that changes what a score means.
+    ``config_hash`` covers everything that changes the meaning of a score.
     """
 
     name: str
     config_hash: str
     measuring: MeasuringPlan
     judging: JudgingPlan
-    family: str | None = (
-        None  # name in the configuration, by which the panel of each of several candidates is drawn
-    )
+    # Name in the configuration, by which the panel of each of several candidates is drawn
+    family: str | None = None
     arms: tuple[str, str] = (
         "baseline",
         "candidate",
     )  # each by its own name in the family: one of several is NAME.KEY
-    item_url: str | None = None  # page of an item, whose id stands for ``{item}``
+    item_url: str | None = None  # page of an item, with ``{item}`` for the id

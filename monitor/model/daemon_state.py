@@ -1,4 +1,4 @@
-"""What people must know of a daemon when they look at its pages."""
+"""The state of a daemon, as its pages show it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RoleKind(StrEnum):
-    """The part of a daemon among those on one database."""
+    """The role of a daemon among the daemons on one database."""
 
     LEADER = "leader"
     UNSURE = "leader without a renewed lease"  # another daemon may lead since
@@ -15,7 +15,7 @@ class RoleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """The part of this daemon. ``leader``: host and process of the daemon that led when last seen."""
+    """The role of this daemon. ``leader``: host and process of the last leader seen."""
 
     kind: RoleKind
     leader: str | None = None
@@ -24,7 +24,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseAway:
-    """The database cannot be read; without a ``reason`` it was not read, for whatever reason."""
+    """The database cannot be read. Without ``reason`` the cause is unknown."""
 
     since: datetime
     reason: str | None
@@ -32,7 +32,7 @@ class DatabaseAway:
 
 
 class Refused(StrEnum):
-    """What a daemon reads again while it runs."""
+    """Files that a daemon reloads while it runs."""
 
     CONFIGURATION = "configuration"
     CERTIFICATE = "certificate"
@@ -40,7 +40,7 @@ class Refused(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A file that could not be used when it was read again: what was read before stays in force."""
+    """A file that could not be reloaded. Its earlier content stays in use."""
 
     what: Refused
     at: datetime
@@ -49,7 +49,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonState:
-    """What people must know of a daemon when they look at its pages."""
+    """The role of a daemon, and its problems."""
 
     role: Role
     away: DatabaseAway | None = None

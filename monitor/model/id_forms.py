@@ -9,13 +9,13 @@ Forms: TypeAlias = Sequence[str | Mapping[Any, str]] | None
 Ids: TypeAlias = Sequence[str | None]
 
 _LONGEST_NUMBER = 1000
-_WHOLE = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
+_INTEGER = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
 
 
 def speller(forms: Forms) -> Callable[[Ids], Ids]:
-    """The function that spells ids in these forms, one after the other.
+    """A function that applies these forms to ids, in order.
 
-    An id that a form does not fit stays as it is, and so does None.
+    An id that a form does not fit is unchanged, and so is None.
     ValueError for an expression that RE2 cannot read or that has no group.
     """
     steps = [_step(form) for form in forms or ()]
@@ -31,45 +31,47 @@ def speller(forms: Forms) -> Callable[[Ids], Ids]:
 
 def _step(form: str | Mapping[Any, str]) -> Callable[[Ids], Ids]:
     if isinstance(form, str):
-        return partial(_each, _WORDS[form])
-    ((name, text),) = form.items()
+        return partial(_change_ids, _WORDS[form])
+    ((name, argument),) = form.items()
     if name == "prefix":
-        return partial(_each, lambda text_of_id: text_of_id.removeprefix(text))
-    return _regex_step(text)
+        return partial(_change_ids, lambda id_: id_.removeprefix(argument))
+    return _regex_step(argument)
 
 
-def _each(change: Callable[[str], str], ids: Ids) -> Ids:
-    return [text if text is None else change(text) for text in ids]
+def _change_ids(change: Callable[[str], str], ids: Ids) -> Ids:
+    return [None if id_ is None else change(id_) for id_ in ids]
 
 
 def _regex_step(pattern: str) -> Callable[[Ids], Ids]:
-    """The first group of what matches. RE2 takes linear time for any expression and any id."""
-    import pyarrow as pa  # noqa: PLC0415 - takes a while, and only regular expressions need it
+    """Replaces an id by the first group of its match. RE2 takes linear time."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to import, and only regular expressions need it
     import pyarrow.compute as pc  # noqa: PLC0415
 
     def take_group(ids: Ids, expression: str = rf"\A(?:{pattern})\z") -> Ids:
-        texts = pa.array(ids, pa.large_string())
-        found = pc.replace_substring_regex(texts, pattern=expression, replacement=r"\1")
-        groups: Ids = pc.if_else(pc.equal(found, ""), texts, found).to_pylist()
-        return groups
+        column = pa.array(ids, pa.large_string())
+        groups = pc.replace_substring_regex(column, pattern=expression, replacement=r"\1")
+        spelled: Ids = pc.if_else(pc.equal(groups, ""), column, groups).to_pylist()
+        return spelled
 
     try:
-        take_group([""], pattern)  # by itself: within what it is wrapped in, `a)(b` would be one
+        take_group([""], pattern)  # without the wrapping, in which `a)(b` would be valid
         take_group([""])
     except pa.ArrowInvalid:
         problem = f"regex {pattern!r} cannot be read, or has no group"
-        raise ValueError(f"{problem}: put what is the id in parentheses (RE2)") from None
+        raise ValueError(f"{problem}: put the id in parentheses (RE2)") from None
     return take_group
 
 
-def _whole(text: str) -> str:
-    found = _WHOLE.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
-    return str(int(found[1])) if found else text
+def _integer(id_: str) -> str:
+    if len(id_) > _LONGEST_NUMBER:
+        return id_
+    match = _INTEGER.fullmatch(id_)
+    return str(int(match[1])) if match else id_
 
 
 _WORDS: Mapping[str, Callable[[str], str]] = {
     "string": str,
-    "int": _whole,
+    "int": _integer,
     "lower": str.lower,
     "strip": str.strip,
 }

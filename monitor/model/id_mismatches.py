@@ -1,4 +1,4 @@
-"""Why ids of the two arms do not meet, or what fills the ends of lists: values, see `monitor.texts.id_mismatches`."""
+"""Why ids of the two arms differ, or what fills the ends of lists. See `monitor.texts`."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -7,16 +7,16 @@ from monitor.model.rankings import Arm
 
 
 class IdKind(StrEnum):
-    """What the ids stand for."""
+    """What the ids identify."""
 
     ITEM = "item"
     USER = "user"
 
 
 class MismatchKind(StrEnum):
-    """In what the ids of the arms differ.
+    """How the ids of the arms differ.
 
-    ``unknown``: hardly any is in both arms, and no other spelling helps.
+    ``unknown``: hardly any id is in both arms, and no other spelling helps.
     """
 
     BLANKS = "blanks"
@@ -36,11 +36,10 @@ class MismatchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdMismatch:
-    """Ids that hardly meet, with an example of each side and the forms under which they would meet.
+    """Two sides with hardly any common id, and the forms that would make ids equal.
 
-    The sides are baseline and candidate, or the users asked and the ``arm`` that lacks them. Of
-    ``padding`` the example is the item, twice, ``common`` counts the lists that it fills, of
-    ``compared`` lists of the ``arm``.
+    The sides are baseline and candidate, or the users of the run and the ``arm`` that lacks them.
+    For ``padding`` both examples are the item that fills ``common`` of ``compared`` lists.
     """
 
     kind: MismatchKind
@@ -49,9 +48,8 @@ class IdMismatch:
     compared: int  # distinct ids of the arm that has fewer
     would_match: int = 0  # of the ``tried`` ones, if both arms were spelled in ``forms``
     tried: int = 0
-    forms: tuple[
-        str, ...
-    ] = ()  # as a configuration names them, in their order; empty where no form helps
+    # As a configuration names them, in their order; empty where no form helps
+    forms: tuple[str, ...] = ()
     examples: tuple[str, str] | None = None  # None where they are hidden
     arm: Arm | None = None
 
@@ -63,8 +61,8 @@ class IdMismatch:
     @property
     def without_examples(self) -> "IdMismatch":
         """The same without ids, and without parts of ids in its forms."""
-        forms = tuple(
-            f"{form.partition(':')[0]}: ...}}" if form.startswith("{") else form
-            for form in self.forms
-        )
-        return replace(self, examples=None, forms=forms)
+        forms = []
+        for form in self.forms:
+            name, colon, _ = form.partition(":")
+            forms.append(f"{name}: ...}}" if colon else form)
+        return replace(self, examples=None, forms=tuple(forms))

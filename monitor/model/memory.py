@@ -1,4 +1,4 @@
-"""What a run leaves for later runs, and all that a run needs of earlier ones as one value."""
+"""What a run stores for later runs, and what it needs from earlier runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Of each segment: value and sampling error on the judged scale, z, share without a score, what z
-# added to evidence
 PARTS = 5
+"""Numbers of a segment: value and sampling error on the judged scale, z, share of users without a
+score, and what z added to evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,83 +34,77 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """An ok run of the same configuration, as far as later ones learn from it."""
+    """What later runs learn from an ok run of the same configuration."""
 
     slot: datetime
-    states: Mapping[
-        tuple[str, str], State
-    ]  # alerts, by name and segment, that were not quiet after it
+    # Alerts, by name and segment, that were not quiet after it
+    states: Mapping[tuple[str, str], State]
     lessons: Mapping[str, Lesson] = field(default_factory=dict)  # by alert
     standstills: Mapping[str, Standstill] = field(default_factory=dict)  # by alert
-    summaries: tuple[
-        Summary, ...
-    ] = ()  # only for rules without a lesson: they are new or watch something else now
+    # Only for rules without a lesson: they are new or watch something else now
+    summaries: tuple[Summary, ...] = ()
     models: Models | None = None
 
     def teaches(self, alert: str, series: str) -> bool:
-        """Whether this series of the alert is at hand, so that no summary is needed."""
+        """Whether the run has a lesson for this series of the alert, so that needs no summary."""
         lesson = self.lessons.get(alert)
         return lesson is not None and lesson.series == series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRequest:
-    """What a run of the slot ``before`` asks of earlier slots of the same comparison and configuration."""
+    """What a run of the slot ``before`` needs from earlier runs with the same configuration."""
 
     comparison: str
     config_hash: str
     before: datetime
     runs: int = 0  # how many of the newest ok ones to learn from
-    series: Mapping[str, str] = field(
-        default_factory=dict
-    )  # by alert; a run that lacks a lesson of one has its summaries
+    # By alert; a run that lacks a lesson of one has its summaries
+    series: Mapping[str, str] = field(default_factory=dict)
     splits: int = 0  # how many healthy runs the explanation is held against
     wants_last_lists: bool = False  # and those from before the alerts that last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a run needs of the past, read at once before it begins."""
+    """What a run needs from the past, read once before the run starts."""
 
     installation: str = ""  # id of the database, of which the keys of new incidents are made
     states: tuple[AlertState, ...] = ()
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
     accepted: tuple[Transition, ...] = ()  # levels that are normal since somebody said so
     last_lists: KeptLists | None = None  # of the last run that kept any
-    anew_since: datetime | None = (
-        None  # from which run on rules learn anew, while they have too few runs
-    )
+    # Slot from which on rules learn again, while they have too few runs
+    anew_since: datetime | None = None
     former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
     former_slot: datetime | None = None
     last_ok: Run | None = None  # the newest one of an earlier slot, whatever the configuration
-    floor_overlaps: tuple[
-        float, ...
-    ] = ()  # mean overlap of the noise floor's lists in the last runs that have it
+    # Mean overlap of the noise floor's lists in the last runs that have it
+    floor_overlaps: tuple[float, ...] = ()
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
-    explained: tuple[
-        tuple[datetime, Explanation], ...
-    ] = ()  # slots of the last ok runs and their explanations, newest first
-    unmatched: tuple[
-        UnmatchedName, ...
-    ] = ()  # active silences that match nothing and may be meant for this comparison
-    unreadable: tuple[
-        str, ...
-    ] = ()  # a sentence for each part that is stored but damaged, and so is left out
+    # Slots of the last ok runs and their explanations, newest first
+    explained: tuple[tuple[datetime, Explanation], ...] = ()
+    # Active silences that match nothing and may be meant for this comparison
+    unmatched: tuple[UnmatchedName, ...] = ()
+    # A sentence for each part that is stored but damaged, and so is left out
+    unreadable: tuple[str, ...] = ()
 
 
 def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
     """Lessons by alert, each over the segments in the order of the expectations."""
     by_alert: dict[str, list[Expectation]] = defaultdict(list)
-    for each in expectations:
-        by_alert[each.alert].append(each)
-    return {alert: _lesson(found) for alert, found in by_alert.items()}
+    for expectation in expectations:
+        by_alert[expectation.alert].append(expectation)
+    return {alert: _lesson(of_alert) for alert, of_alert in by_alert.items()}
 
 
-def _lesson(found: list[Expectation]) -> Lesson:
+def _lesson(expectations: list[Expectation]) -> Lesson:
     import numpy as np  # noqa: PLC0415 - commands that only read alerts and runs need none
 
-    rows = [(each.judged, each.error, each.z, each.lost, each.steady) for each in found]
+    rows = [(each.judged, each.error, each.z, each.lost, each.steady) for each in expectations]
     numbers = np.array(rows, dtype=np.float64)  # None becomes NaN
     return Lesson(
-        series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T
+        series=expectations[0].series,
+        segments=tuple(each.segment for each in expectations),
+        numbers=numbers.T,
     )

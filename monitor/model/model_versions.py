@@ -1,4 +1,4 @@
-"""Versions of the models that answer for the arms: whom each answered in a run, and which one is an arm's model."""
+"""Versions of the arms' models: how many users each answered, and which is the arm's model."""
 
 from __future__ import annotations
 
@@ -9,35 +9,39 @@ from datetime import datetime, timedelta
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm
 
-MOST_KEPT, MOST_COUNTED, LONGEST_VERSION = 8, 100, 100
-"""Versions of an arm that are kept with a run, and that are told apart while it is under way; characters of one."""
+MOST_KEPT = 8
+"""Versions of an arm that are stored with a run."""
+MOST_COUNTED = 100
+"""Versions of an arm that a run counts separately."""
+LONGEST_VERSION = 100
+"""Characters of a version's name."""
 LEAST_SHARE = 2 / 3
-"""Of the users whose version is known a version has to answer so many to become the arm's model: below that a deployment is
-under way, and the model stays what it was, so that it does not go back and forth while both answer about as many."""
+"""Share of the users that a version must answer to become the arm's model.
+
+Counts users whose version is reported. During a deployment no version reaches it, and the arm's
+model stays the same.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmModel:
-    """The model of one arm as of one run; each is None where it is not known."""
+    """The model of one arm in one run. None where it is not reported."""
 
     now: str | None = None
     before: str | None = None
-    since: datetime | None = None  # of the run that first saw ``now`` in place of ``before``
+    since: datetime | None = None  # slot of the first run with ``now`` after ``before``
     users: Mapping[str, int] = field(default_factory=dict)  # that each version answered in this run
 
     def followed_by(self, users: Mapping[str, int], slot: datetime) -> ArmModel:
-        """The model as of the next run, of this slot, in which versions answered so many users.
-
-        With none it stays.
-        """
-        ranked = dict(sorted(users.items(), key=lambda each: (-each[1], each[0]))[:MOST_KEPT])
-        most = LEAST_SHARE * sum(users.values())
-        version = next((name for name, count in ranked.items() if count >= most), self.now)
+        """The model in the next run, of this slot. ``users``: how many each version answered."""
+        ranked = sorted(users.items(), key=lambda item: (-item[1], item[0]))[:MOST_KEPT]
+        version = self.now
+        if ranked and ranked[0][1] >= LEAST_SHARE * sum(users.values()):
+            version = ranked[0][0]
         if version == self.now:
-            return replace(self, users=ranked)
-        return ArmModel(
-            now=version, before=self.now, since=slot if self.now else None, users=ranked
-        )
+            return replace(self, users=dict(ranked))
+        since = slot if self.now else None
+        return ArmModel(now=version, before=self.now, since=since, users=dict(ranked))
 
 
 Models = Mapping[Arm, ArmModel]
@@ -46,38 +50,44 @@ Models = Mapping[Arm, ArmModel]
 def follow(
     last: Models | None, versions: Mapping[Arm, Mapping[str, int]], slot: datetime
 ) -> Models | None:
-    """The models as of the run of the slot, from those of the last run, of arms of which something is known."""
-    models = {
-        arm: (last or {}).get(arm, ArmModel()).followed_by(versions.get(arm, {}), slot)
-        for arm in Arm
-    }
-    return {arm: each for arm, each in models.items() if each.users or each.now} or None
+    """The models in the run of the slot, from those of the last run. Only arms that report one."""
+    models = {}
+    for arm in Arm:
+        before = (last or {}).get(arm, ArmModel())
+        model = before.followed_by(versions.get(arm, {}), slot)
+        if model.users or model.now:
+            models[arm] = model
+    return models or None
 
 
-def count_versions(counted: dict[str, int], found: Iterable[tuple[object, int]]) -> dict[str, int]:
-    """Add users to those counted by version.
+def count_versions(
+    counts: dict[str, int], versions: Iterable[tuple[object, int]]
+) -> dict[str, int]:
+    """Add users to the counts by version. Ignores values that name no version.
 
-    What names no version is passed over, and memory stays bounded.
+    Versions after the first `MOST_COUNTED` are counted together, so that memory is bounded.
     """
-    for value, users in found:
-        text = str(value).strip()[:LONGEST_VERSION] if isinstance(value, str | int | float) else ""
-        if text:
-            name = text if text in counted or len(counted) < MOST_COUNTED else "(others)"
-            counted[name] = counted.get(name, 0) + users
-    return counted
+    for value, users in versions:
+        if isinstance(value, str | int | float) and (name := str(value).strip()):
+            name = name[:LONGEST_VERSION]
+            if name not in counts and len(counts) >= MOST_COUNTED:
+                name = "(others)"
+            counts[name] = counts.get(name, 0) + users
+    return counts
 
 
 def tell_models(models: Models | None, slot: datetime, after: datetime) -> list[str]:
-    """That an arm's model changed with the run of the slot, or with one after the other time, as a part of a sentence each."""
-    return [
-        f"the {arm}'s model changed with "
-        f"{'this run' if each.since == slot else f'the run of {format_instant(each.since)}'}, "
-        f"{each.before} → {each.now}"
-        for arm, each in (models or {}).items()
-        if each.since is not None and each.since > after
-    ]
+    """A clause for each arm whose model changed after the given time, up to the run of the slot."""
+    clauses = []
+    for arm, model in (models or {}).items():
+        if model.since is not None and model.since > after:
+            run = "this run"
+            if model.since != slot:
+                run = f"the run of {format_instant(model.since)}"
+            clauses.append(f"the {arm}'s model changed with {run}, {model.before} → {model.now}")
+    return clauses
 
 
 def write_models(models: Models | None, slot: datetime) -> tuple[str, ...]:
-    """What is told of models in messages: a sentence on each that changed with the run of the slot or in the week before."""
+    """A sentence for messages on each model that changed with this run or in the week before."""
     return tuple(f"T{part[1:]}." for part in tell_models(models, slot, slot - timedelta(days=7)))

@@ -12,10 +12,10 @@ from monitor.model.rules import Severity
 
 
 class DeliveryStatus(StrEnum):
-    """Where an outbox row stands."""
+    """The status of a delivery in the outbox."""
 
     PENDING = "pending"  # to be sent
-    HELD = "held"  # not now (silenced, in maintenance, muted), looked at again and again
+    HELD = "held"  # silenced, in maintenance or muted; decided again later
     SENT = "sent"
     DEAD = "dead"  # rejected permanently
     DROPPED = "dropped"  # no longer worth sending
@@ -23,7 +23,7 @@ class DeliveryStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One transition owed to one receiver, and how it stands."""
+    """One transition to deliver to one receiver, with its status."""
 
     id: int
     transition_id: int
@@ -31,12 +31,10 @@ class Delivery:
     attempts: int  # made so far
     transition: Transition
     status: DeliveryStatus = DeliveryStatus.PENDING
-    may_be_known: bool = (
-        False  # an earlier attempt was not recorded: the process died, or the answer did not come
-    )
-    message_key: str | None = (
-        None  # of the message that may have arrived with it: it is repeated under this key
-    )
+    # An earlier attempt was not recorded: the process died, or the answer did not come
+    may_be_known: bool = False
+    # Of the message that may have arrived with it: it is repeated under this key
+    message_key: str | None = None
     reason: str | None = None  # why it is held, failed, was given up or dropped
     next_attempt_at: datetime | None = None  # None once it is settled
     settled_at: datetime | None = None
@@ -44,7 +42,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What came of one attempt to deliver, or why none was made, in words."""
+    """The result of one attempt to deliver, or the reason why there was no attempt."""
 
     delivery_id: int
     at: datetime
@@ -53,13 +51,13 @@ class Notification:
     next_attempt_at: datetime | None
     may_be_known: bool = False  # the receiver may have taken it although the attempt failed
     message_key: str | None = None  # of the message that it may have taken
-    fallback: str | None = None  # who is owed it from now on
+    fallback: str | None = None  # the receiver that gets it instead
     repeat_at: datetime | None = None  # when it is repeated if it still fires then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
-    """What is known of the run in which something began to fire, beyond its transitions."""
+    """Facts on the run in which an alert began to fire, besides its transitions."""
 
     explanation: Explanation | None = None
     examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most
@@ -75,61 +73,53 @@ class MessageStatus(StrEnum):
 
 
 class Updates(StrEnum):
-    """What a receiver is sent of changes that need no page: of alerts that join an incident which it knows."""
+    """What a receiver gets if alerts join an incident that it knows without a new page."""
 
     NONE = "none"  # the next message of the incident includes them
-    UNPAGED = "unpaged"  # a message that it takes without paging anybody
-    EACH = "each"  # each change at once, ends too: it groups and inhibits by itself
+    UNPAGED = "unpaged"  # a message that pages nobody
+    EACH = "each"  # each change at once, ends too: the receiver groups and inhibits alerts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """How a receiver wants to be treated."""
+    """What a receiver needs: resending, repetitions, updates and pictures."""
 
-    resend_every_s: float | None = (
-        None  # for firing alerts to stay firing there; None where sending once is enough
-    )
-    repeat_every_s: float | None = (
-        None  # for an incident that lasts and that nobody looks after; None for never
-    )
+    # For firing alerts to stay firing there; None where sending once is enough
+    resend_every_s: float | None = None
+    # For an incident that lasts and that nobody looks after; None for never
+    repeat_every_s: float | None = None
     updates: Updates = Updates.NONE
     shows_pictures: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What one receiver is sent at once: changes of one incident of one comparison.
+    """One message to one receiver: changes of one incident of one comparison.
 
-    ``changes`` or ``firing`` holds some.
+    ``changes`` and ``firing`` are not both empty.
     """
 
     incident: str  # shared by all messages of the incident and by nothing else
     comparison: str
     severity: Severity
-    changes: tuple[
-        Transition, ...
-    ]  # starts, acknowledgements, ends in the order they were stored; none in a repetition
-    firing: tuple[
-        Transition, ...
-    ] = ()  # starts of all firings that last and it then knows of, oldest first; none at the end
-    first: tuple[
-        Transition, ...
-    ] = ()  # the start that was sent first of the incident; none where it is not known
+    # Starts, acknowledgements, ends in the order they were stored; none in a repetition
+    changes: tuple[Transition, ...]
+    # Starts of all firings that last and it then knows of, oldest first; none at the end
+    firing: tuple[Transition, ...] = ()
+    # The start that was sent first of the incident; none where it is not known
+    first: tuple[Transition, ...] = ()
     is_repetition: bool = False
     briefing: Briefing | None = None
     acknowledged: frozenset[str] = frozenset()  # keys of firings that somebody looks after
     pages: int = 1  # how many times the incident has paged this receiver, with this message
     pages_before: int = 0  # how many of these it had before this message
-    worse: str | None = (
-        None  # why it pages again, in words; None for the first page and where it pages nobody
-    )
-    is_update: bool = (
-        False  # alerts joined an incident that the receiver knows: nobody needs to be paged
-    )
+    # Why it pages again, in words; None for the first page and where it pages nobody
+    worse: str | None = None
+    # Alerts joined an incident that the receiver knows: nobody needs to be paged
+    is_update: bool = False
     key: str | None = None  # given once it may have arrived: see `message_key`
-    picture: bytes | None = field(
-        default=None, repr=False
-    )  # PNG of the metric over time, for receivers that show pictures
+    # PNG of the metric over time, for receivers that show pictures
+    picture: bytes | None = field(default=None, repr=False)
 
     @property
     def starts(self) -> tuple[Transition, ...]:
@@ -143,20 +133,22 @@ class Message:
 
     @property
     def status(self) -> MessageStatus:
-        """``resolved`` once nothing of the incident fires, ``acknowledged`` when all of it that fires has become so."""
+        """``resolved`` if nothing fires, ``acknowledged`` if this acknowledges all that fires."""
         if not self.firing:
             return MessageStatus.RESOLVED
-        is_told = bool(self.changes) and all(change.is_acknowledgement for change in self.changes)
-        # An acknowledgement of a part must not stop those who are paged for the rest.
-        looked_after = self.acknowledged | {change.dedup_key for change in self.changes}
-        is_whole = all(start.dedup_key in looked_after for start in self.firing)
-        return MessageStatus.ACKNOWLEDGED if is_told and is_whole else MessageStatus.FIRING
+        acknowledges = all(change.is_acknowledgement for change in self.changes)
+        # The people paged for a part that is not acknowledged must still be paged.
+        acknowledged = self.acknowledged | {change.dedup_key for change in self.changes}
+        is_complete = all(start.dedup_key in acknowledged for start in self.firing)
+        if self.changes and acknowledges and is_complete:
+            return MessageStatus.ACKNOWLEDGED
+        return MessageStatus.FIRING
 
 
 def message_key(message: Message, now: datetime) -> str:
     """The idempotency key, ``incident:digest``.
 
-    A message that may have arrived keeps its key; each repetition has its own.
+    A message that may have arrived has the same key again. Each repetition has a new key.
     """
     if message.key is not None:
         return message.key
@@ -173,7 +165,7 @@ def message_key(message: Message, now: datetime) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """Alerts that all ``matchers`` match are held back from ``starts_at`` until ``ends_at``."""
+    """Holds alerts that match all ``matchers``, from ``starts_at`` until ``ends_at``."""
 
     id: int
     matchers: tuple[str, ...]
@@ -184,18 +176,17 @@ class Silence:
     ends_at: datetime
 
     def is_active(self, now: datetime) -> bool:
-        """Whether it holds at this time."""
+        """Whether it is in force at this time."""
         return self.starts_at <= now < self.ends_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiringSnapshot:
-    """What fires in one comparison at the time when deliveries to one receiver are decided on."""
+    """The firings of one comparison when deliveries to one receiver are decided."""
 
     firing: tuple[Transition, ...]  # the starts of all firings that last, oldest first
-    delivered: frozenset[
-        str
-    ]  # keys of the firings, ended ones too, that the receiver has or may have
+    # Keys of the firings, ended ones too, that the receiver has or may have
+    delivered: frozenset[str]
     told: tuple[
         Transition, ...
         # Starts that it was sent of incidents whose end it was not sent since, as they were sent

@@ -1,4 +1,4 @@
-"""What pages show beyond one run: series over runs, one user over runs, and how an incident was notified."""
+"""What pages show besides one run: series and users over runs, and deliveries of incidents."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from monitor.model.runs import Run, RunStatus
 
 
 class SeriesKey(NamedTuple):
-    """What is followed over runs: one metric over one segment of a comparison."""
+    """A series over runs: one metric in one segment of a comparison."""
 
     comparison: str
     metric: str
@@ -22,7 +22,7 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesPoint:
-    """One finished run of a series: what was measured of one segment, and what a learning rule expected of it."""
+    """One finished run of a series, with what a learning rule expected."""
 
     run_id: int
     slot: datetime
@@ -31,9 +31,8 @@ class SeriesPoint:
     standard_error: float | None
     n: int
     expected: float | None = None
-    low: float | None = (
-        None  # the ends of what was normal, None where that side is open or not known yet
-    )
+    # The ends of what was normal, None where that side is open or not known yet
+    low: float | None = None
     high: float | None = None
     config_hash: str
     k: int | None
@@ -47,17 +46,18 @@ def tell_changes(
     k: int | None,
     models: Models | None,
 ) -> Iterator[str]:
-    """In words, what keeps a run of the slot from being held against one before as if nothing else had changed."""
+    """Clauses: what else changed between a run before and the run of the slot."""
     if before.config_hash != config_hash:
-        yield "measured differently from here" + (
-            f": k {before.k} → {k}" if before.k and k and before.k != k else ""
-        )
+        clause = "measured differently from here"
+        if before.k and k and before.k != k:
+            clause += f": k {before.k} → {k}"
+        yield clause
     yield from tell_models(models, slot, before.slot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiringChange:
-    """In the run of a slot a firing began, or it ended; ``key``: of its incident."""
+    """The start or end of a firing in the run of a slot. ``key``: of its incident."""
 
     alert: str
     segment: str
@@ -68,10 +68,7 @@ class FiringChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentMeans:
-    """One segment's mean in each of the newest ok runs, oldest first.
-
-    None where nobody was compared.
-    """
+    """One segment's mean in each of the newest ok runs, oldest first. None without users."""
 
     segment: str
     users: int  # compared in the newest run
@@ -80,7 +77,7 @@ class SegmentMeans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRun:
-    """One user's scores in one run, by metric; None where a score is undefined."""
+    """One user's scores in one run, by metric. None if undefined."""
 
     slot: datetime
     scores: Mapping[str, float | None]
@@ -110,7 +107,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentHistory:
-    """The transitions of one incident in the order they were stored, and what was sent of them to whom."""
+    """The transitions of one incident in the order they were stored, and attempts to send them."""
 
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...] = field(default_factory=tuple)
@@ -118,7 +115,7 @@ class IncidentHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentFilter:
-    """Which incidents are wanted: None, or an empty text, admits every one."""
+    """Selects incidents. None, or an empty text, selects all."""
 
     comparison: str | None = None
     severity: Severity | None = None  # of the incident's most severe firing
@@ -127,7 +124,7 @@ class IncidentFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentStart:
-    """The first firing of an incident; ``number`` orders incidents by when they were stored."""
+    """The first firing of an incident. ``number`` orders incidents by the time of storing."""
 
     number: int
     key: str
@@ -136,7 +133,7 @@ class IncidentStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverRecord:
-    """What became of a receiver's deliveries; None for what has never happened, or is deleted."""
+    """The last results of a receiver's deliveries. None if there is none, or it was deleted."""
 
     last_success: datetime | None = None
     last_error: datetime | None = None  # first seen: repetitions are not stored

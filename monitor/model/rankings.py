@@ -1,4 +1,4 @@
-"""Rankings column-wise: what a source hands over, what is paired, who is asked."""
+"""Rankings in columns: answers of sources, pairs of lists, panels of users."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 
     from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
 
-# Name of the segment that stands for all users: everybody in the panel but those added for a
-# segment's minimum
+# Name of the segment of all users, except users added for a segment's minimum
 ALL = "all"
 
-# Weights within these can be multiplied by each other four times over, as measures do, and summed
-# up.
+# Metrics multiply up to four weights within these bounds, and add up the products.
 LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
 
 
@@ -54,13 +52,13 @@ class CoverageReason(StrEnum):
     WRONG_USER = "wrong_user"
     DUPLICATE_USER = "duplicate_user"
     UNAVAILABLE = "unavailable"
-    # No fault of the arm: rankwatch or its machine had no time, or no request, left for the user
+    # No fault of the arm: rankwatch had no time or no request left for the user
     TOO_SLOW = "too_slow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """What the answers that brought n lists tell of themselves: float64 (n,), NaN where they do not."""
+    """Facts on the answers that brought n lists: float64 (n,), NaN where they are missing."""
 
     came_s: Floats  # on the monotonic clock
     age_s: Floats  # of those that came from a cache, 0 where that does not say it
@@ -70,16 +68,15 @@ class Traces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingTable:
-    """Lists of n users from one arm, as the source gave them: longer than k, with duplicates, or empty."""
+    """Lists of n users from one arm as received: maybe longer than k, empty, with duplicates."""
 
     users: pd.Index  # n unique ids, from sources pandas ``str``
     # N + 1, ascending int64 from 0: user i has items[offsets[i]:offsets[i + 1]], best first
     offsets: Offsets
     items: Ids  # int32, int64 or pandas ``str`` from sources
-    scores: Floats | None = (
-        None  # the model's own, one an item, NaN for none; neighbours with equal scores are tied
-    )
-    traces: Traces | None = None  # of the answers, where the source tells of them
+    # The model's own, one an item, NaN for none; neighbours with equal scores are tied
+    scores: Floats | None = None
+    traces: Traces | None = None  # of the answers, if the source has them
 
     def __len__(self) -> int:
         return len(self.users)
@@ -87,19 +84,14 @@ class RankingTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """What one arm answered: lists, and for each user that failed, why.
-
-    A user in neither is missing.
-    """
+    """One arm's answer: lists, and failed users with the reason. Users in neither are missing."""
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
-    notes: Mapping[CoverageReason, str] = field(
-        default_factory=dict
-    )  # what happened, to whom for example, without secrets
-    versions: Mapping[str, int] = field(
-        default_factory=dict
-    )  # of the model: how many users each answered, where it is told
+    # What happened, to whom for example, without secrets
+    notes: Mapping[CoverageReason, str] = field(default_factory=dict)
+    # How many users each version of the model answered, if it is reported
+    versions: Mapping[str, int] = field(default_factory=dict)
     unreadable: tuple[Unreadable, ...] = ()
 
     @classmethod
@@ -109,7 +101,7 @@ class Pull:
         reason: CoverageReason = CoverageReason.UNAVAILABLE,
         note: str | None = None,
     ) -> Pull:
-        """Of an arm that gave no list at all: it failed for everybody, for one reason."""
+        """The answer of an arm that failed for all users, for one reason."""
         import numpy as np  # noqa: PLC0415 - commands that read the database need none
 
         table = RankingTable(
@@ -124,7 +116,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserTable:
-    """Users that may be asked: n unique strings, and per segment dimension one categorical of n values (null allowed)."""
+    """Users that may be asked: n unique strings, and n values (or null) per segment dimension."""
 
     users: pd.Index[str]
     segments: Mapping[str, pd.Categorical[Any]]
@@ -136,7 +128,7 @@ class UserTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """Users that one run asks for, sorted, and per segment name (``all``, ``country=UK``) the positions that belong to it."""
+    """Users of one run, sorted, and the positions of each segment (``all``, ``country=UK``)."""
 
     users: pd.Index[str]
     segments: Mapping[str, Rows]
@@ -148,7 +140,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemWeights:
-    """A weight for each of n unique items, such as popularity or price, from `LEAST_WEIGHT` to `MOST_WEIGHT`."""
+    """Weights of n unique items, such as popularity, from `LEAST_WEIGHT` to `MOST_WEIGHT`."""
 
     items: Ids  # as in RankingTable
     weights: Floats
@@ -156,10 +148,7 @@ class ItemWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelevanceTable:
-    """What n users found relevant, each item once, order without meaning.
-
-    Columns as in RankingTable.
-    """
+    """Relevant items of n users, each item once, in no order. Columns as in RankingTable."""
 
     users: pd.Index
     offsets: Offsets
@@ -173,7 +162,7 @@ class RelevanceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedUsers:
-    """The users that stand for all in a run: how many, and the names of the segments asked, ``all`` first."""
+    """The number of users in segment ``all``, and the names of the segments, ``all`` first."""
 
     count: int
     segments: tuple[str, ...]
@@ -181,9 +170,9 @@ class AskedUsers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserBatch:
-    """Some users that a run asks, with their segments, and what both arms answered.
+    """Users of a run with their segments and the answers of both arms.
 
-    None where no source, or it failed.
+    None without a source, or if it failed.
     """
 
     panel: Panel
@@ -196,37 +185,37 @@ class UserBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByArm:
-    """A number for each place of both arms' lists: two float64 arrays of one shape, NaN where a list has ended."""
+    """Numbers for the places of both arms' lists: two float64 arrays, NaN after a list's end."""
 
     baseline: Floats
     candidate: Floats
 
     def of(self, arm: str) -> Floats:
-        """Those of one arm."""
+        """The numbers of one arm."""
         return self.baseline if arm == Arm.BASELINE else self.candidate
 
     def map(self, change: Callable[[Floats], Floats]) -> ByArm:
-        """The same change made to both."""
+        """Both arrays, changed by the same function."""
         return ByArm(baseline=change(self.baseline), candidate=change(self.candidate))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """What is known of the relevance of n pairs' items, in the shape of the lists."""
+    """The relevance of the items of n pairs, in the shape of the lists."""
 
     grades: ByArm  # of the item at each place, at least 0, and 0 where a list has ended
     # Each user's highest grades, descending, as many as places, 0 behind them, listed items or not
     ideal: Floats
-    # Int32 (n,), items graded above 0; with 0 nothing is known of the user: measures are undefined
+    # Int32 (n,), items graded above 0; metrics of a user with 0 are undefined
     relevant: Codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairBatch:
-    """Both arms' rankings of n users as item codes >= 0: two int32 arrays (n, k) padded with -1 at the end, and their lengths.
+    """Both arms' rankings of n users: int32 item codes (n, k), padded with -1, and lengths (n,).
 
-    Codes are shared by both arms, distinct within a row, and may be any non-negative integers. Items tied by their scores stand
-    in the order of their ids, in both arms, so that no measure sees an accident of order.
+    Codes are any integers >= 0, shared by both arms and distinct within a row. Items with equal
+    scores are in the order of their ids in both arms, so that their order is no difference.
     """
 
     baseline: Codes
@@ -242,15 +231,12 @@ class PairBatch:
 
     def of(self, arm: Arm) -> tuple[Codes, Codes]:
         """One arm's lists, codes (n, k), and their lengths (n,)."""
-        is_baseline = arm is Arm.BASELINE
-        return (
-            (self.baseline, self.baseline_lengths)
-            if is_baseline
-            else (self.candidate, self.candidate_lengths)
-        )
+        if arm is Arm.BASELINE:
+            return self.baseline, self.baseline_lengths
+        return self.candidate, self.candidate_lengths
 
     def take(self, rows: slice | Rows) -> PairBatch:
-        """The batch of these rows, in this order; a slice copies nothing."""
+        """The batch of these rows, in this order. A slice copies nothing."""
 
         def cut(places: Floats) -> Floats:
             return places[rows]
@@ -287,7 +273,7 @@ class CoverageNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRow:
-    """One segment's coverage: users asked, users paired, and users by arm and reason (zero counts left out)."""
+    """One segment's coverage: users asked, users paired, and users by arm and reason, without 0."""
 
     segment: str
     asked: int
@@ -309,12 +295,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage."""
+    """Compared users: the batch, panel position by row, item id by code, and the coverage."""
 
     batch: PairBatch
     panel_rows: Rows
-    vocabulary: pd.Index | None  # None where the code is the item's id itself
+    vocabulary: pd.Index | None  # None if the code is the item's id
     coverage: Coverage
-    input_hashes: npt.NDArray[
-        np.uint64
-    ]  # of both lists of each user of the panel, who has none included
+    # Of both lists of each user of the panel, who has none included
+    input_hashes: npt.NDArray[np.uint64]

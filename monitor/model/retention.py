@@ -1,4 +1,4 @@
-"""Retention: what is too old, what was pruned, and what the rest takes on disk."""
+"""Retention: what is expired, what was pruned, and disk usage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,20 +7,20 @@ from enum import StrEnum
 
 
 class DataKind(StrEnum):
-    """What a database holds, by what it is kept for."""
+    """Kinds of data in a database, each with its own retention."""
 
     SCORES = "scores"  # scores of each user
     LISTS = "lists"  # lists of all compared users
     EVIDENCE = "evidence"  # lists of example users, and explanations
     SUMMARIES = "summaries"  # summaries, coverage and expectations by segment
     DAILY = "daily"  # daily roll-ups
-    RUNS = "runs"  # runs, and what later ones learn from
+    RUNS = "runs"  # runs, and what later runs learn from
     ALERTS = "alerts"  # alert states, transitions, deliveries and silences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutoffs:
-    """Slots, or days, before these are pruned."""
+    """Slots or days before which each kind of data is pruned."""
 
     scores: datetime
     lists: datetime
@@ -36,30 +36,29 @@ class Pruned:
 
     rows: Mapping[str, int] = field(default_factory=dict)
     by_kind: Mapping[DataKind, int] = field(default_factory=dict)
-    put_off: tuple[
-        str, ...
-    ] = ()  # sentences, each on a partition of scores that could not be dropped, and why
+    # Sentences, each on a partition of scores that could not be dropped, and why
+    put_off: tuple[str, ...] = ()
     refused: str | None = None  # why nothing was deleted at all; None when it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindSize:
-    """What one kind of data takes on disk."""
+    """Disk usage of one kind of data."""
 
     kind: DataKind
     used_bytes: int
-    runs: int  # how many hold any
+    runs: int  # runs with this kind of data
     oldest: datetime | None  # slot, or day
 
     @property
     def bytes_per_run(self) -> float | None:
-        """What one run costs; None while there is none."""
+        """Bytes of one run. None without runs."""
         return self.used_bytes / self.runs if self.runs else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSize:
-    """What the database takes on disk."""
+    """Disk usage of the database."""
 
     used_bytes: int
     free_bytes: int  # room inside a SQLite file

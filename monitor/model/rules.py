@@ -1,7 +1,4 @@
-"""Rules: what is watched, with which limit, and when it alerts.
-
-A rule is one of four kinds, each with fields of its own.
-"""
+"""Rules: what is watched, with which limit, and when it alerts. There are four kinds of rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,7 +37,7 @@ class Direction(StrEnum):
 
 
 class Condition(StrEnum):
-    """Why drift cannot be judged: the first three as the outcome of a rule, ``stale`` when no run succeeds for long."""
+    """Why drift cannot be judged. ``stale``: no run has succeeded for a long time."""
 
     ERROR = "error"
     NO_DATA = "no_data"
@@ -50,17 +47,19 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedLimit:
-    """A limit that somebody wrote down: in breach strictly on the ``direction`` side of ``value``."""
+    """A configured limit, in breach strictly on the ``direction`` side of ``value``."""
 
     direction: Direction
     value: float
-    # A firing alert resolves once the statistic has reached it, at `value` or on the good side of
-    # it
+    # A firing alert resolves when the statistic reaches this, at `value` or on its other side
     resolve_at: float
 
 
 class Learning(StrEnum):
-    """Which change a learned limit finds: ``drop``, one run beyond what is to be expected, or ``trend``, a lasting change."""
+    """The change that a learned limit detects.
+
+    ``drop``: one unexpected run. ``trend``: a lasting change over several runs.
+    """
 
     DROP = "drop"
     TREND = "trend"
@@ -68,11 +67,11 @@ class Learning(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedLimit:
-    """A limit that comes from the series' own past."""
+    """A limit learned from earlier runs of the series."""
 
     learning: Learning
     direction: Direction
-    # Where the statistic ends on that side, shown as the limit while nothing is known yet
+    # The end of the statistic's range on that side, shown as the limit until one is learned
     value: float
 
 
@@ -88,7 +87,7 @@ class RuleKind(StrEnum):
     CONDITION = "condition"
 
 
-# The label `metric` of alerts that are about no metric.
+# The label `metric` of alerts that watch no metric
 METRIC_LABELS: Mapping[RuleKind, str] = {
     RuleKind.COVERAGE: "coverage",
     RuleKind.STANDSTILL: "frozen",
@@ -98,7 +97,7 @@ KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
 
 
 class Subject(NamedTuple):
-    """What an alert is about, as the labels ``metric`` and ``statistic`` that messages show and matchers select."""
+    """What an alert watches: the labels ``metric`` and ``statistic`` of messages and matchers."""
 
     metric: str
     statistic: str
@@ -106,7 +105,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRule:
-    """What rules of every kind have."""
+    """The fields of all rules."""
 
     kind: ClassVar[RuleKind]
 
@@ -120,7 +119,7 @@ class BaseRule:
     severity: Severity = Severity.WARNING
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    is_dry_run: bool = False  # judged and recorded as any other, and nobody is notified
+    is_dry_run: bool = False  # judged and stored like other rules, without notifications
     limit: Limit | None = None
 
     @property
@@ -130,7 +129,7 @@ class BaseRule:
 
     @property
     def threshold(self) -> float:
-        """The limit that states and messages show where the run has learned none."""
+        """The limit that states and messages show if the run has no learned limit."""
         return 0.0 if self.limit is None else self.limit.value
 
 
@@ -143,9 +142,8 @@ class SimilarityRule(BaseRule):
     metric: str
     statistic: Statistic = MEAN
     limit: Limit
-    scores: tuple[float, float] | None = (
-        None  # lowest and highest that a user can have; None where nobody needs to know
-    )
+    # Lowest and highest that a user can have; None where nobody needs to know
+    scores: tuple[float, float] | None = None
 
     @property
     def subject(self) -> Subject:
@@ -159,23 +157,20 @@ class SimilarityRule(BaseRule):
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """Limits for a mean of bounded scores, whose side some users' scores can decide for all.
+        """Fixed limits of a mean of bounded scores, else empty.
 
-        None for other statistics.
+        The scores of some users can decide on which side of them the mean of all users is.
         """
-        has_range = self.is_share or (self.scores is not None and all(map(isfinite, self.scores)))
-        if (
-            not isinstance(self.limit, FixedLimit)
-            or self.statistic.quantile is not None
-            or not has_range
-        ):
+        if not isinstance(self.limit, FixedLimit) or self.statistic.quantile is not None:
             return ()
-        return self.limit.value, self.limit.resolve_at
+        if self.is_share or (self.scores is not None and all(map(isfinite, self.scores))):
+            return self.limit.value, self.limit.resolve_at
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRule(BaseRule):
-    """Watches a share of the users for whom something is lacking, or whose lists have a trait."""
+    """Watches the share of users whose list has a fault or a trait."""
 
     kind: ClassVar[RuleKind] = RuleKind.COVERAGE
     is_share: ClassVar[bool] = True
@@ -191,9 +186,9 @@ class CoverageRule(BaseRule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandstillRule(BaseRule):
-    """Watches that an arm's lists go on changing while those of the other arm do.
+    """Alerts if an arm's lists stop changing while those of the other arm change.
 
-    How often is normal is learned.
+    Learns how often is normal.
     """
 
     kind: ClassVar[RuleKind] = RuleKind.STANDSTILL
@@ -233,12 +228,15 @@ Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 
 
 def describe_series(rule: SeriesRule) -> str:
-    """What the rule judges, in words that change with anything that changes the values, so that old lessons count no more."""
+    """What the rule judges.
+
+    It changes with the meaning of the values, so that old lessons expire.
+    """
     segments = rule.segments if isinstance(rule.segments, str) else ", ".join(rule.segments)
     metric, statistic = rule.subject
     return f"{statistic} of {metric} in {segments} of {rule.min_users} users or more"
 
 
 def is_learned(rule: Rule) -> TypeGuard[SeriesRule]:
-    """Whether the rule's limit comes from the past of its series."""
+    """Whether the rule's limit is learned from earlier runs."""
     return isinstance(rule, SeriesRule) and isinstance(rule.limit, LearnedLimit)

@@ -1,4 +1,4 @@
-"""Runs of a comparison, what one run found, and the leases on running them."""
+"""Runs of a comparison, their results, and the leases to run them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ RUN_MARK = ("id", "attempt", "status", "finished_at", "labelled_at")
 
 
 class RunStatus(StrEnum):
-    """How a run stands.
-
-    ``insufficient``: too little of the panel could be paired to compare anything.
-    """
+    """The status of a run. ``insufficient``: too few users of the panel could be paired."""
 
     RUNNING = "running"
     OK = "ok"
@@ -42,9 +39,9 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullProgress:
-    """How far the pull of ``what`` has come.
+    """Progress of the pull of ``what``.
 
-    ``kept`` answers are an earlier attempt's, ``trouble`` is why none can be.
+    ``kept``: answers of an earlier attempt. ``trouble``: why answers cannot be stored.
     """
 
     what: str
@@ -57,28 +54,32 @@ class PullProgress:
 
     @property
     def words(self) -> str:
-        """All this as people read it, and how long the others take if it goes on like that."""
-        told = [f"{self.answered:,} of {self.users:,} users answered"]
-        told += [f"{self.kept:,} of them before a restart"] if self.kept else []
-        told += [f"{self.failed:,} failed"] if self.failed else []
-        if a_second := (self.answered + self.failed - self.kept) / self.elapsed_s:
-            minutes, seconds = divmod(
-                round((self.users - self.answered - self.failed) / a_second), 60
-            )
-            told += [f"{a_second:,.3g} a second", f"{minutes:,} min {seconds} s left"]
-        return ", ".join(
-            told + ([f"which a restart would lose: {self.trouble}"] if self.trouble else [])
-        )
+        """The progress for people, with the time left at the current rate."""
+        clauses = [f"{self.answered:,} of {self.users:,} users answered"]
+        if self.kept:
+            clauses.append(f"{self.kept:,} of them before a restart")
+        if self.failed:
+            clauses.append(f"{self.failed:,} failed")
+        a_second = (self.answered + self.failed - self.kept) / self.elapsed_s
+        if a_second:
+            waiting = self.users - self.answered - self.failed
+            minutes, seconds = divmod(round(waiting / a_second), 60)
+            clauses += [f"{a_second:,.3g} a second", f"{minutes:,} min {seconds} s left"]
+        if self.trouble:
+            clauses.append(f"which a restart would lose: {self.trouble}")
+        return ", ".join(clauses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
-    """What an arm is asked for: these users' top k for this slot, answered within ``timeout_s`` seconds from now.
+    """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
-    ``what``: an arm, or the noise floor. A pull that lasts may ``tell`` how far it has come, and keep what it is answered in a
-    file whose path begins as ``kept_at``, where it counts for ``kept_s``.
-    ``together``: name of a run whose HTTP pulls ask for users in one random order that follows from it, at about the same
-    moment; in the order given without one. ``is_uncached``: caches are told that what they hold is no answer.
+    - ``what``: an arm, or the noise floor.
+    - ``tell``: gets the progress of a long pull.
+    - ``kept_at``: beginning of the path of a file that stores answers, valid for ``kept_s``.
+    - ``together``: seeds the random order in which HTTP pulls of one run request users.
+      Without it they keep the given order.
+    - ``is_uncached``: asks caches not to answer.
     """
 
     users: pd.Index[str]
@@ -95,9 +96,9 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """What both arms are asked for at once: everybody's top k for this slot, read within ``timeout_s`` seconds from now.
+    """Requests the top k lists of all users from both arms, within ``timeout_s`` seconds.
 
-    Of a segment dimension the ``max_segment_values`` most frequent values are segments of their own.
+    The ``max_segment_values`` most frequent values of a dimension become segments.
     """
 
     k: int
@@ -109,7 +110,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to run one slot, held by ``owner`` until ``until``; ``attempt`` counts from 1."""
+    """The right of ``owner`` to run one slot until ``until``. ``attempt`` counts from 1."""
 
     run_id: int
     comparison: str
@@ -118,9 +119,9 @@ class Claim:
     attempt: int
     started_at: datetime
     until: datetime
-    # The slot was run well before: only another ok run may take the place of what it found
+    # The slot has an ok run, which only another ok run may replace
     has_ok: bool = False
-    # What an earlier attempt stored is not deleted but stays as a run of the name `kept_name`
+    # The result of an earlier attempt is not deleted but stored as a run named `kept_name`
     keeps_earlier: bool = False
 
 
@@ -143,19 +144,18 @@ class Summary:
     n_undefined: int
     mean: float | None  # None with n = 0
     standard_error: float | None  # None with n = 0 or 1
-    statistics: Mapping[
-        str, float
-    ]  # names of Statistic (quantiles, shares) to values; empty with n = 0
+    # Names of Statistic (quantiles, shares) to values; empty with n = 0
+    statistics: Mapping[str, float]
     histogram: Histogram
 
     def value(self, statistic: str) -> float | None:
-        """Value of the statistic of that canonical name, None where there is none."""
+        """The value of the statistic with this canonical name. None if there is none."""
         return self.mean if statistic == "mean" else self.statistics.get(statistic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Per-user scores of the paired users: n strings and per metric n float64 (NaN where undefined)."""
+    """Scores of n paired users: their ids, and per metric n float64, NaN if undefined."""
 
     users: pd.Index[str]
     by_metric: Mapping[str, npt.NDArray[np.float64]]
@@ -163,10 +163,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmScore:
-    """One arm-wide metric of one arm over one segment.
-
-    None where undefined. ``n``: lists that it is about.
-    """
+    """One arm-wide metric of one arm in one segment, None if undefined. ``n``: number of lists."""
 
     segment: str
     arm: Arm
@@ -177,13 +174,12 @@ class ArmScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLists:
-    """The lists of the paired users as they were compared: cut to k, without duplicates, users in one order in both tables."""
+    """The compared lists of paired users: cut to k, without duplicates, users in the same order."""
 
     baseline: RankingTable
     candidate: RankingTable
-    segments: Mapping[
-        str, npt.NDArray[np.intp]
-    ]  # rows of the tables, `all` first, without those too little compared
+    # Rows of the tables, `all` first, without those too little compared
+    segments: Mapping[str, npt.NDArray[np.intp]]
 
     @property
     def panel(self) -> Panel:
@@ -192,7 +188,7 @@ class KeptLists:
 
 
 class EvidenceKind(StrEnum):
-    """Why a user's lists were kept: among the lowest scores, or nearest to the median."""
+    """Why a user's lists were stored: among the lowest scores, or nearest to the median."""
 
     WORST = "worst"
     REPRESENTATIVE = "representative"
@@ -200,10 +196,7 @@ class EvidenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Both lists of one user, kept to be read by a person.
-
-    ``position`` orders within a kind, from 0.
-    """
+    """Both lists of one user, for people. ``position`` counts within a kind from 0."""
 
     kind: EvidenceKind
     position: int
@@ -215,44 +208,42 @@ class Evidence:
 
 def items_of(users: Iterable[Evidence]) -> frozenset[str]:
     """All items in the lists of these users."""
-    return frozenset(item for each in users for item in (*each.baseline, *each.candidate))
+    items: set[str] = set()
+    for user in users:
+        items.update(user.baseline, user.candidate)
+    return frozenset(items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """What one run measured, as it is stored; nothing of a run that measured nothing."""
+    """What one run measured, as it is stored. Empty if it measured nothing."""
 
     coverage: Coverage | None = None
     summaries: tuple[Summary, ...] = ()
-    scores: Iterable[Scores] | None = (
-        None  # batches whose users ascend; None when nobody was compared, or none are kept
-    )
+    # Batches whose users ascend; None when nobody was compared, or none are kept
+    scores: Iterable[Scores] | None = None
     evidence: tuple[Evidence, ...] = ()
     arm_scores: tuple[ArmScore, ...] = ()
-    catalogue_size: int | None = (
-        None  # items that could be listed, as configured, and no fewer than either arm listed
-    )
+    # Items that could be listed, as configured, and no fewer than either arm listed
+    catalogue_size: int | None = None
     lists: KeptLists | None = None  # as `scores`
     is_labelled: bool = False  # relevance was known
     split: Split | None = None  # None where no metric can be split; likewise the explanation
     explanation: Explanation | None = None
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
-    pull_seconds: Mapping[Arm, float] = field(
-        default_factory=dict
-    )  # each arm's time to answer: shown and not stored
-    gap_seconds: Mapping[str, Mapping[str, float]] = field(
-        default_factory=dict
-    )  # quantiles of `Answers.gaps`: not stored
+    # Each arm's time to answer: shown and not stored
+    pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
+    # Quantiles of `Answers.gaps`: not stored
+    gap_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     models: Models | None = None  # None as long as no version is known
     input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
-    id_mismatches: tuple[
-        IdMismatch, ...
-    ] = ()  # stored with the explanation, and in words in the reason
+    # Stored with the explanation, and in words in the reason
+    id_mismatches: tuple[IdMismatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a run found, as far as it got: all that rules judge it by."""
+    """The result of a run that rules judge."""
 
     slot: datetime
     status: RunStatus
@@ -262,7 +253,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult(MeasuredRun):
-    """Everything that a finished run stores, in one transaction: what it measured, and how it was judged."""
+    """Everything that a finished run stores in one transaction: measurement and judgement."""
 
     claim: Claim
     status: RunStatus
@@ -274,9 +265,8 @@ class RunResult(MeasuredRun):
     transitions: tuple[Transition, ...] = ()  # those that it caused, in order
     expectations: tuple[Expectation, ...] = ()
     standstills: tuple[Standstill, ...] = ()
-    labels_until: datetime | None = (
-        None  # until when relevance is waited for; None when none is wanted
-    )
+    # Until when relevance is waited for; None when none is wanted
+    labels_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,37 +287,33 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     catalogue_size: int | None = None
-    labels_until: datetime | None = (
-        None  # until when relevance is waited for; None when none is wanted
-    )
+    # Until when relevance is waited for; None when none is wanted
+    labels_until: datetime | None = None
     labelled_at: datetime | None = None  # when it was measured
     models: Models | None = None
     input_hash: str | None = None
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """What distinguishes the run from others, and from itself before it was run anew or labelled."""
+        """Distinguishes the run from other runs, and from itself before a new attempt or labels."""
         return tuple(getattr(self, name) for name in RUN_MARK)
 
 
 def untrusted_floor(reason: str | None) -> str | None:
-    """The sentence of a run's reason that says why its noise floor, and what lies beyond it, is not judged."""
+    """The sentence of a run's reason that says why its noise floor is not judged."""
     return next(
         (each for each in (reason or "").split("; ") if each.startswith(UNTRUSTED_FLOOR)), None
     )
 
 
 def kept_name(comparison: str, attempt: int) -> str:
-    """The name under which an earlier attempt of a slot is kept as a run of its own.
-
-    No configured comparison can have it.
-    """
+    """The name of the run that stores an earlier attempt of a slot. No comparison can have it."""
     return f"{comparison}{KEPT_MARK}{attempt}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One finished run with all that rules judge it by, and its explanation while that is kept."""
+    """One finished run with everything that rules judge, and its explanation if still stored."""
 
     run: Run
     coverage: Coverage | None  # None where it ended before anybody was asked
@@ -337,7 +323,7 @@ class RunRecord:
 
     @property
     def leading_metric(self) -> str | None:
-        """The metric that the explanation is about, else the first that was measured."""
+        """The metric of the explanation, else the first measured metric."""
         if self.explanation is not None:
             return self.explanation.metric
         return self.summaries[0].metric if self.summaries else None
@@ -345,7 +331,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRun(RunRecord):
-    """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok."""
+    """A comparison's newest finished run, the alert states, and the time of the last ok run."""
 
     states: tuple[AlertState, ...]
     last_ok_slot: datetime | None
@@ -353,15 +339,14 @@ class LatestRun(RunRecord):
     unlabelled: int = 0  # runs whose measures of relevance are missing and may still be made up for
     first_slot: datetime | None = None  # of the oldest run that is stored, whatever became of it
     expectations: tuple[Expectation, ...] = ()
-    recent: tuple[
-        tuple[datetime, float | None], ...
-    ] = ()  # means of the leading metric, all users, in the newest ok runs
+    # Means of the leading metric, all users, in the newest ok runs
+    recent: tuple[tuple[datetime, float | None], ...] = ()
     ended: Transition | None = None  # the last end of a firing within the week before the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """How far stored results were read: the `Run.mark` of each comparison's newest finished run, and the last transition."""
+    """How far results were read: `Run.mark` by comparison of its newest run, and a transition."""
 
     runs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     transition: int = 0
@@ -369,9 +354,9 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The lease, taken.
+    """An acquired lease.
 
-    ``epoch`` grows by one each time it is taken; ``before``: its last holder, None for nobody.
+    ``epoch`` grows by one with each acquisition. ``before``: the last holder, if any.
     """
 
     holder: str
@@ -381,7 +366,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupied:
-    """The lease is held by another daemon: its name and epoch, and how long the lease lasts unless it is renewed."""
+    """The lease belongs to another daemon, for ``free_in_s`` seconds more unless it is renewed."""
 
     holder: str
     epoch: int

@@ -1,4 +1,7 @@
-"""What rules may ask for, by names that parse and print: statistics, series of the noise floor, shares of coverage."""
+"""What rules can watch, by names that parse and print.
+
+These are statistics, series of the noise floor, and shares of coverage.
+"""
 
 import math
 import re
@@ -15,19 +18,22 @@ _DERIVED = re.compile(r"(floor|over_floor)\((.+)\)", re.DOTALL)
 _LACK = re.compile(r"([a-z_]+)(?:\(\s*([a-z]+)\s*\))?")
 
 CHURN = "self_churn"
-"""The arm metric of how much of each list was replaced since the last run."""
+"""The arm metric for the share of each list that was replaced since the last run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """``mean``, a percentile ``p01`` to ``p99``, or ``share_below(x)``: the share of users scoring strictly under ``x``."""
+    """``mean``, a percentile ``p01`` to ``p99``, or ``share_below(x)``.
+
+    ``share_below(x)`` is the share of users that score strictly under ``x``.
+    """
 
     quantile: float | None = None  # 0.01 to 0.99; None for the mean
     floor: float | None = None  # x; None for others
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a statistic's name; ConfigError when it is none."""
+        """Read a statistic's name. ConfigError if there is no such statistic."""
         name = text.strip()
         if name == "mean":
             return cls()
@@ -51,7 +57,7 @@ class Statistic:
 
 
 class NoiseFloor(StrEnum):
-    """What the baseline is held against to see how similar it is to itself."""
+    """What the baseline is compared with to measure how similar it is to itself."""
 
     SERVE = "serve"  # asked twice at the same moment
     TEMPORAL = "temporal"  # its lists of the last run
@@ -59,10 +65,10 @@ class NoiseFloor(StrEnum):
 
 
 class DerivedMetric(StrEnum):
-    """Series of a metric M beside its scores of baseline and candidate, over compared users with a second baseline list."""
+    """Series derived from a metric, over compared users with a second baseline list."""
 
     FLOOR = "floor"  # scores of the baseline and itself
-    # How much farther the candidate is than the baseline from itself; above 0 is drift beyond noise
+    # How much farther from the baseline the candidate is than the baseline; above 0 is drift
     OVER_FLOOR = "over_floor"
 
     def of(self, metric: str) -> str:
@@ -71,24 +77,24 @@ class DerivedMetric(StrEnum):
 
 
 def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
-    """What a series is and the metric it is about: ``over_floor(rbo(p=0.9)@10)`` is (over_floor, ``rbo(p=0.9)@10``)."""
+    """The series and its metric: ``over_floor(ndcg@10)`` gives over_floor and ``ndcg@10``."""
     if match := _DERIVED.fullmatch(name):
         return DerivedMetric(match[1]), match[2]
     return None, name
 
 
 class Lack(StrEnum):
-    """What users are counted for: no list as it should be, or, from ``shared_list`` on, a trait of those compared."""
+    """Why users are counted: a fault of their list, or a trait of compared lists (`TRAITS`)."""
 
     MISSING = "missing"
     EMPTY = "empty"
-    SHORT = "short"  # compared all the same
-    DUPLICATED = "duplicated"  # compared all the same
-    FAILED = "failed"  # every failure to answer: timeout, errors, what cannot be read
-    UNPAIRED = "unpaired"  # of no single arm
+    SHORT = "short"  # still compared
+    DUPLICATED = "duplicated"  # still compared
+    FAILED = "failed"  # every failure to answer: timeout, errors, unreadable answers
+    UNPAIRED = "unpaired"  # of both arms
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
-    REVERSED = "top_reversed"  # holds both arms together, as the next, and is the candidate's
+    REVERSED = "top_reversed"  # compares both arms, as the next two, and counts for the candidate
     FIRST_DIFFERS = "first_differs"
     IDENTICAL = "identical_list"
 
@@ -109,9 +115,9 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class CoverageShare:
-    """The share of the users for whom ``arm`` lacks something, from 0 to 1.
+    """The share of the users that are counted for ``lack`` in ``arm``, from 0 to 1.
 
-    ``unpaired`` concerns no single arm.
+    ``unpaired`` has no arm.
     """
 
     lack: Lack
@@ -121,7 +127,7 @@ class CoverageShare:
     def parse(cls, text: str) -> Self:
         """Read ``missing(candidate)``, ``missing`` (of the candidate) or ``unpaired``.
 
-        ConfigError when it is none.
+        ConfigError if there is no such share.
         """
         match = _LACK.fullmatch(text.strip())
         try:
@@ -136,13 +142,15 @@ class CoverageShare:
                 "it such as missing(baseline)"
             )
             raise ConfigError(msg)
-        return cls(lack, None if lack is Lack.UNPAIRED else arm or Arm.CANDIDATE)
+        if lack is Lack.UNPAIRED:
+            return cls(lack, None)
+        return cls(lack, arm or Arm.CANDIDATE)
 
     def __str__(self) -> str:
         return self.lack if self.arm is None else f"{self.lack}({self.arm})"
 
     def count(self, row: CoverageRow) -> int:
-        """How many users of the row are counted; not of a trait, which coverage does not know."""
+        """The number of counted users in the row. Not for traits, which are not in the coverage."""
         if self.lack is Lack.UNPAIRED:
             return row.asked - row.paired
         reasons = _REASONS[self.lack]

@@ -1,10 +1,10 @@
-"""Why TLS with a server failed, and what kind of client met it."""
+"""Why a TLS connection to a server failed, and the kind of client."""
 
 from enum import StrEnum
 
 
 class TlsFault(StrEnum):
-    """Why a connection with TLS was not made."""
+    """Why a TLS connection failed."""
 
     EXPIRED = "expired"
     NOT_YET_VALID = "not_yet_valid"
@@ -19,7 +19,7 @@ class TlsFault(StrEnum):
 
 
 class TlsClient(StrEnum):
-    """What speaks to the server: each has its own settings of certificates."""
+    """The kind of client. Each kind has its own settings for certificates."""
 
     HTTP_SOURCE = "http_source"
     RECEIVER = "receiver"

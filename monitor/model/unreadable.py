@@ -1,4 +1,4 @@
-"""Values of a table that cannot be read: how many, in which column, and one of them for example."""
+"""Values of a table that cannot be read: how many, in which column, with an example."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_EXAMPLE = 40
 
 
 class Need(StrEnum):
-    """What a column must hold."""
+    """What the values of a column must be."""
 
     IDS = "ids must be integers or text"
     LISTS = "lists must be arrays of ids, or their JSON"
@@ -26,9 +26,9 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """``count`` of ``rows`` values of one column cannot be read, perhaps 0.
+    """``count`` of ``rows`` values of one column cannot be read, possibly 0.
 
-    ``found`` says what the first of them is, ``hint`` what to do.
+    ``found`` describes the first of them, ``hint`` says what to do.
     """
 
     where: str
@@ -41,20 +41,19 @@ class Unreadable:
     hint: str = ""
 
     def sentence(self, *, shows_example: bool) -> str:
-        """The sentence for people. Without the example where users are hidden."""
-        shown = ""
-        if shows_example and self.example is not None:
-            text = "".join(
+        """The sentence for people, without the example if users have pseudonyms."""
+        example, hint = "", self.hint
+        if not shows_example:
+            # Names of fields in the hint come from the data, where they may be users.
+            hint = re.sub(r"`[^`]*`", f"`{self.column}.FIELD`", hint)
+        elif self.example is not None:
+            printable = [
                 char if char.isprintable() else " " for char in self.example[:_LONGEST_EXAMPLE]
-            )
-            shown = f", such as {text}"
+            ]
+            example = f", such as {''.join(printable)}"
         counted = f"{self.count:,} of {self.rows:,} rows cannot be read"
-        # A field that is named for example comes from the data, where fields may be users.
-        hint = (
-            self.hint if shows_example else re.sub(r"`[^`]*`", f"`{self.column}.FIELD`", self.hint)
-        )
         return (
-            f"column {self.column!r} of {self.where}: {counted} ({self.found}{shown}): "
+            f"column {self.column!r} of {self.where}: {counted} ({self.found}{example}): "
             f"{hint or self.need}"
         )
 
@@ -68,29 +67,26 @@ def add_up(parts: Iterable[Unreadable]) -> tuple[Unreadable, ...]:
         if first is None:
             sums[key] = part
             continue
-        told = first if first.count else part
-        sums[key] = replace(told, count=first.count + part.count, rows=first.rows + part.rows)
+        with_example = first if first.count else part
+        sums[key] = replace(
+            with_example, count=first.count + part.count, rows=first.rows + part.rows
+        )
     return tuple(sums.values())
 
 
 def require_readable(parts: Iterable[Unreadable], limit: float) -> None:
-    """UnreadableError for the first column of which more than this share of the rows cannot be read."""
+    """UnreadableError if more than this share of a column's rows cannot be read."""
     for part in add_up(parts):
         if part.count > limit * part.rows:
             end = f"; this is more than max_unreadable, {100 * limit:g} %"
-            hidden, shown = (
-                part.sentence(shows_example=is_shown) + end for is_shown in (False, True)
-            )
-            raise UnreadableError(hidden, shown)
+            hidden = part.sentence(shows_example=False) + end
+            raise UnreadableError(hidden, part.sentence(shows_example=True) + end)
 
 
 def require_readable_lists(
-    found: Mapping[str, Iterable[Unreadable]], limits: Mapping[str, float]
+    by_name: Mapping[str, Iterable[Unreadable]], limits: Mapping[str, float]
 ) -> None:
-    """UnreadableError for joined lists, by their name.
-
-    A run can do without the lists of the noise floor.
-    """
-    for name, parts in found.items():
+    """The same for joined lists, by name, except those of the noise floor, which are optional."""
+    for name, parts in by_name.items():
         if name != "noise_floor":
             require_readable(parts, limits[name])

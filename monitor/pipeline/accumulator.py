@@ -196,7 +196,10 @@ class RunAccumulator:
     def merge(
         self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None
     ) -> None:
-        """Add what another accumulator collected of other users. The part must not be used again."""
+        """Add what another accumulator collected of other users.
+
+        The part must not be used again.
+        """
         self._measured |= dict.fromkeys(map(parse, part.metrics))
         self.failed |= part.failed
         self.listed.merge(part.listed)

@@ -1,4 +1,4 @@
-"""When a run's lists arrived and which came from a cache, to judge gaps between arms and the floor."""
+"""When a run's lists arrived and which came from a cache: gaps between arms."""
 
 from collections.abc import Mapping, Sequence
 from math import log10

@@ -127,7 +127,10 @@ class Answers:
 def join_all(
     comparison: Comparison, arms: Arms, source: ports.JoinedSource, slot: datetime, timeout_s: float
 ) -> Iterator[Answers]:
-    """The answers for all users, joined by the source while they are read. SourceError if it fails."""
+    """The answers for all users, joined by the source while they are read.
+
+    SourceError if it fails.
+    """
     measuring = comparison.measuring
     request = JoinRequest(
         k=measuring.k,
@@ -273,7 +276,8 @@ def pull_until_certain(
 
     The deadline is that of all rounds.
     """
-    from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415 - executors of Spark have no scipy
+    # Executors of Spark import this module, but have no scipy.
+    from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415
 
     deadline, ends = Deadline.after(timeout_s), round_ends(len(panel))
     seed = (comparison.measuring.seed, int(slot.timestamp()))

@@ -169,7 +169,7 @@ def find_alarms(
 
 
 def spread_over_segments(series: Sequence[RuleSeries[SeriesRule]], flags: Flags) -> Flags:
-    """The flags, (runs, m), extended to all series of the segment, and from ``all`` to every series."""
+    """The flags, (runs, m), extended to all series of a segment, and from ``all`` to every one."""
     segments = np.array([watched.segment for watched in series])
     spread = np.repeat(flags[:, segments == ALL].any(axis=1, keepdims=True), len(series), axis=1)
     for segment in {*segments[flags.any(axis=0)]}:

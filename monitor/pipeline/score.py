@@ -99,7 +99,7 @@ def score_kept_lists(
 
 
 def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
-    """The metric that chooses examples and explains runs: that of the first rule, else the first."""
+    """The metric that chooses examples and explains runs: of the first rule, else the first."""
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:
         # A rule on a derived series watches its metric.

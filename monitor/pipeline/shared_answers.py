@@ -93,7 +93,11 @@ class SharedAnswers:
 class _SharedSource:
     """A source whose answers a family shares. Ports: Source, UserSource."""
 
-    def __init__(self, source: Any, take: Callable[[object, Callable[[], Any]], Any]) -> None:  # noqa: ANN401 - of either port
+    def __init__(
+        self,
+        source: Any,  # noqa: ANN401
+        take: Callable[[object, Callable[[], Any]], Any],
+    ) -> None:
         self._source, self._take = source, take
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:

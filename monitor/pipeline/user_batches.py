@@ -98,7 +98,10 @@ def join_segments(
 
 
 def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
-    """The lists of all tables, in their order. NaN for lists without scores if any table has them."""
+    """The lists of all tables, in their order.
+
+    NaN for lists without scores if any table has them.
+    """
     if len(tables) == 1:
         return tables[0]
     lengths = np.concatenate([np.diff(table.offsets) for table in tables])

@@ -1,9 +1,7 @@
-"""What the pipeline and the service ask of the world, as Protocols.
+"""Protocols that the pipeline and the service use. The docstrings are the contract.
 
-The docstrings are the contract of every implementation.
-
-All instants are aware UTC. Vendors' errors become those of `monitor.errors` at the edge,
-SourceError for sources, which hold nothing that would have to be closed.
+All instants are aware UTC. Implementations translate vendors' errors to those of `monitor.errors`,
+sources to SourceError. Sources need not be closed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,189 +33,180 @@ from monitor.ports.stores import (
 
 
 class Clock(Protocol):
-    """Time from outside, so that a test may hold it."""
+    """The time, which tests can set."""
 
     def now(self) -> datetime:
         """Wall clock, aware UTC."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow; for durations and deadlines."""
+        """Seconds that never decrease, for durations and deadlines."""
 
 
 class Receiver(Protocol):
-    """Somebody who is notified.
-
-    It holds nothing that would have to be closed. The same message twice must be harmless.
-    """
+    """A receiver of notifications. Need not be closed. Sending a message twice must be harmless."""
 
     @property
     def name(self) -> str:
-        """Name from configuration, unique, free of secrets.
-
-        A metric label and a key of the outbox.
-        """
+        """Name from the configuration: unique, without secrets, used as label and key."""
 
     @property
     def treatment(self) -> Treatment:
-        """How it wants to be treated; always the same."""
+        """What the receiver needs. Constant."""
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Deliver this message. DeliveryError when it was not accepted.
+        """Deliver this message. DeliveryError if it was not accepted.
 
-        ``permanent`` if it never will be, ``of_message`` if due to its content, ``may_be_known`` if
-        it may have arrived.
+        The error is ``permanent`` if it will never be accepted, ``of_message`` if its content is
+        the cause, and ``may_be_known`` if it may have arrived.
         """
 
 
 class DeliveryCounter(Protocol):
-    """Counts what became of attempts to deliver. Never raises, never blocks on I/O."""
+    """Counts results of deliveries. Never raises, never blocks on I/O."""
 
     def count(self, name: str, *labels: str) -> None:
-        """Count an attempt in ``notifications_total`` (receiver, outcome), one that failed in ``delivery_errors_total`` too.
+        """Add one to the counter of this name.
 
-        There the second label is what kept it from arriving. ``watchdog_restarts_total``: a loop that died was replaced.
+        - ``notifications_total`` (receiver, outcome): an attempt.
+        - ``delivery_errors_total`` (receiver, cause): a failed attempt.
+        - ``watchdog_restarts_total``: a loop that died was replaced.
         """
 
 
 class Source(Protocol):
-    """Where one arm's lists come from."""
+    """Provides one arm's lists."""
 
     def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users, in any order.
+        """Lists of the requested users, in any order. No other users, and no user twice.
 
-        Never a user that was not asked for, never one twice.
-
-        Returns within about ``request.timeout_s`` and with bounded memory, whatever the other side
-        does. What goes wrong for one user is a reason in ``failures``; SourceError only when
-        nothing can be read at all (file or column missing, query refused). Safe to call from
-        several threads.
+        Returns within about ``request.timeout_s`` and with bounded memory, whatever the server
+        does. A failure for one user is a reason in ``failures``. SourceError only if nothing can be
+        read (file or column missing, query refused). Safe to call from several threads.
         """
 
 
 class Answered(Protocol):
-    """Both arms' lists of everybody, to be closed by who asked.
+    """Both arms' lists of all users, closed by the caller.
 
-    Of an arm that cannot be read all are ``unavailable``.
+    All users of an arm that cannot be read are ``unavailable``.
     """
 
     @property
     def asked(self) -> AskedUsers:
-        """Who is asked."""
+        """The users of the run."""
 
     @property
     def lacks(self) -> Sequence[str]:
-        """Sentences about what a run can do without and could not be read."""
+        """Sentences about optional inputs that could not be read."""
 
     @property
     def unreadable(self) -> Sequence[Unreadable]:
-        """What of the rows could not be read; may grow until all is read."""
+        """Values that could not be read. May grow until everything is read."""
 
 
 class JoinedAnswers(Answered, Protocol):
-    """Lists that come here."""
+    """Lists that are read into this process."""
 
     def batches(self, size: int) -> Iterator[UserBatch]:
-        """All users, each in one batch, about ``size`` in each, in any order.
+        """All users, each in one batch of about ``size`` users, in any order.
 
-        SourceError when reading fails halfway.
+        SourceError if reading fails.
         """
 
 
 class Measurer(Protocol):
-    """What measures users wherever their lists are: it can be pickled, and needs numpy and pandas there. All calls are pure."""
+    """Measures users on the machines with their lists, with numpy and pandas.
+
+    Picklable and pure.
+    """
 
     def measure(self, users: UserBatch) -> bytes:
-        """What is found of some users."""
+        """The packed measurement of these users."""
 
     def merge(self, parts: Iterable[bytes]) -> bytes:
-        """What is found of the users of all of these parts together."""
+        """The packed measurement of the users of all these parts."""
 
 
 @runtime_checkable
 class RemoteAnswers(Answered, Protocol):
-    """Lists that stay where they are, and are measured there."""
+    """Lists that are measured on the machines that have them."""
 
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
-        """Parts that cover each user once.
+        """Parts of the measurement, each user once, about ``size`` users at once.
 
-        About ``size`` are measured at once. SourceError when that fails halfway.
+        SourceError if it fails.
         """
 
 
 class JoinedSource(Protocol):
-    """Where both arms' lists come from at once, joined by user by whoever holds them: any number of users in bounded memory."""
+    """Provides both arms' lists joined by user, for any number of users in bounded memory."""
 
     def read(self, request: JoinRequest) -> AbstractContextManager[JoinedAnswers | RemoteAnswers]:
-        """Begin to read. SourceError when the users cannot be read, or there is not one."""
+        """Start to read. SourceError if the users cannot be read, or there are none."""
 
 
 class UserSource(Protocol):
-    """Where the users of a panel come from."""
+    """Provides the users of a panel."""
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users for this slot with these dimensions, each once.
 
-        SourceError for a dimension missing, or not one user.
+        SourceError if a dimension is missing, or there are no users.
         """
 
 
 class ItemWeightSource(Protocol):
-    """Where the weights of items come from."""
+    """Provides the weights of items."""
 
     def weights(self, slot: datetime) -> ItemWeights:
-        """Weights as of this slot.
+        """Weights at this slot.
 
-        SourceError when they cannot be read, or when one is missing, not above zero or infinite.
+        SourceError if they cannot be read, or if one is missing, infinite, or not above zero.
         """
 
 
 class ItemTitleSource(Protocol):
-    """Where the titles of items come from."""
+    """Provides the titles of items."""
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-        """Titles as of this slot of those of the items that have one, for people to read.
-
-        SourceError when not readable.
-        """
+        """Titles at this slot of the items that have one. SourceError if they cannot be read."""
 
 
 class RelevanceSource(Protocol):
-    """Where it is known what users found relevant."""
+    """Provides the items that are relevant for users."""
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """What is known of this slot's users.
-
-        None when nothing has arrived yet. SourceError when it cannot be read.
-        """
+        """The relevance for this slot. None if nothing has arrived. SourceError if unreadable."""
 
 
 class ScoreSink(Protocol):
-    """Takes every user's scores, run by run."""
+    """Stores all users' scores of each run."""
 
     def open(
         self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
     ) -> AbstractContextManager[Callable[[Scores], object]]:
-        """Take the scores of this slot's run in these metrics: what is yielded is called with each batch of users.
+        """Store the scores of this slot's run, with the facts in ``about``.
 
-        At the end they replace, whole, what an earlier run left, with ``about`` beside them; with an exception nothing has
-        changed. OutputError when they cannot be written.
+        The caller passes each batch of users to the yielded function. At the end the scores replace
+        those of an earlier run of the slot. After an exception nothing has changed.
+        OutputError if they cannot be written.
         """
 
 
 class ScoreSpool(Protocol):
-    """A run's scores outside of memory until they are stored.
+    """Holds a run's scores outside of memory until they are stored. For one thread.
 
-    One thread. OutputError when they cannot be taken or read.
+    OutputError if they cannot be written or read.
     """
 
     def add(self, scores: Scores) -> None:
-        """Take scores of users who have not come before."""
+        """Add scores of new users."""
 
     def batches(self) -> Iterator[Scores]:
-        """All of them by user, ascending, as often as it is called.
+        """All scores, users ascending. May be called again.
 
         Each batch has all metrics, NaN where there is no score.
         """
 
     def close(self) -> None:
-        """Delete them; may be called twice."""
+        """Delete the scores. May be called twice."""

@@ -1,7 +1,8 @@
-"""What is stored, cut by who uses it: runs, history, alerts, the outbox, pages, maintenance. Docstrings are the contract.
+"""The database as Protocols: runs, history, alerts, outbox, pages, maintenance.
 
-Every method is one transaction unless it says otherwise; DatabaseError when it cannot be done, and then nothing was changed.
-All are safe to share between threads, and several processes may work on one database.
+The docstrings are the contract. Every method is one transaction unless it says otherwise. If it
+fails it raises DatabaseError and changes nothing. All are safe to share between threads, and
+several processes may use one database.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -44,17 +45,14 @@ from monitor.model.runs import (
 
 
 class Closable(Protocol):
-    """What holds connections, files or threads."""
+    """Has connections, files or threads."""
 
     def close(self) -> None:
-        """Release what is held; may be called twice."""
+        """Release them. May be called twice."""
 
 
 class PageStore(Protocol):
-    """Series over runs and single users, read for people.
-
-    Changes nothing; DatabaseError when it cannot be read.
-    """
+    """Reads for people: series over runs, single users, incidents. Changes nothing."""
 
     def neighbours(
         self, comparison: str, slot: datetime
@@ -64,53 +62,60 @@ class PageStore(Protocol):
     def series(
         self, series: SeriesKey, *, alert: str | None, since: datetime, until: datetime, most: int
     ) -> tuple[SeriesPoint, ...]:
-        """Finished runs of these slots, oldest first, with what the rule ``alert`` expected of them.
+        """Finished runs of these slots, oldest first, with what the rule ``alert`` expected.
 
-        Beyond ``most``: the newest, and of each group of neighbours the one that failed or has the lowest mean.
+        If there are more than ``most``: the newest, and of each group of neighbours a failed run or
+        the one with the lowest mean.
         """
 
     def histograms(
         self, run_ids: Sequence[int], metric: str, segment: str
     ) -> Mapping[int, Histogram]:
-        """How scores of the segment were distributed in each of the runs that has any, by its number."""
+        """Histograms of the segment's scores, by number of the run, for runs that have one."""
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
-        """Coverage of the segment in each of the runs that has any, by its number."""
+        """Coverage of the segment by number of the run, for runs that have it."""
 
     def segments(
         self, comparison: str, metric: str, *, until: datetime, runs: int
     ) -> tuple[SegmentMeans, ...]:
-        """Every segment's means in the newest ok ``runs``, in the order in which they were stored."""
+        """Every segment's means in the newest ok ``runs``, in the order they were stored."""
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
         """The mean of each summary of the run, by segment and metric."""
 
     def explanation(self, run_id: int) -> Explanation | None:
-        """Why the run's mean fell, where that is stored."""
+        """Why the run's mean fell, if that is stored."""
 
     def changes(
         self, comparison: str, segment: str | None, *, since: datetime, until: datetime
     ) -> tuple[FiringChange, ...]:
-        """Firings that began or ended from ``since`` to ``until``, of one segment or of all, in the order they were stored."""
+        """Starts and ends of firings from ``since`` to ``until``, in the order they were stored.
+
+        Of all segments if ``segment`` is None.
+        """
 
     def user_scores(
         self, comparison: str, user: str, *, until: datetime, runs: int
     ) -> tuple[UserRun, ...]:
-        """Scores of the user in those of the newest ``runs`` that kept any, oldest first."""
+        """The user's scores in those of the newest ``runs`` that stored them, oldest first."""
 
     def user_lists(self, run_id: int, user: str) -> UserLists | None:
-        """Both lists of the user in the run, from its evidence or from its kept lists.
+        """Both lists of the user, from the run's evidence or its stored lists.
 
-        None where they were not kept.
+        None if not stored.
         """
 
     def former_lists(
         self, comparison: str, user: str, slot: datetime
     ) -> tuple[datetime | None, UserLists | None]:
-        """Slot and lists of the last run before this slot, and before the alerts that last, that kept the user's lists."""
+        """The user's lists, and their slot, in the last run before this slot that stored them.
+
+        That is also before the start of the alerts that still fire.
+        """
 
     def incident(self, key: str) -> IncidentHistory:
-        """What belongs to this incident or firing, of very many transitions the first.
+        """The incident or firing with this key, with the first of very many transitions.
 
         Empty for an unknown key.
         """
@@ -118,33 +123,32 @@ class PageStore(Protocol):
     def incidents(
         self, wanted: IncidentFilter, *, is_firing: bool, before: int | None, limit: int
     ) -> tuple[IncidentStart, ...]:
-        """Incidents that fire, or that have ended, newest first: ``limit`` before this number."""
+        """The newest ``limit`` incidents before this number that fire, or that have ended."""
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
         """Starts and ends of every firing of these incidents, in the order they were stored."""
 
 
 class Leases(Closable, Protocol):
-    """The right to lead, for one daemon among those that share a database. Called from one thread.
+    """The right to lead, for one of the daemons that share a database. Called from one thread.
 
-    DatabaseError when the database cannot be asked: then nothing is known, and what was held may be
-    held still.
+    After a DatabaseError the lease may or may not still be valid.
     """
 
     def acquire(self) -> Lease | Occupied:
-        """Take it when it is free, ran out, or was given back.
+        """Acquire the lease if it is free, expired or released.
 
-        Of several callers one wins, and the epoch grows by one.
+        One of several callers gets it, and the epoch grows by one.
         """
 
     def renew(self, lease: Lease) -> bool:
-        """Hold it for another full time, counted from some moment during the call.
+        """Extend the lease by its full time, from a moment during the call.
 
-        False once somebody else has taken it.
+        False if another daemon has acquired it.
         """
 
     def release(self, lease: Lease) -> None:
-        """Give it back, so that others need not wait; nothing where somebody else has taken it."""
+        """Release the lease for other daemons. Does nothing if another daemon has acquired it."""
 
 
 class RunStore(Protocol):
@@ -161,78 +165,91 @@ class RunStore(Protocol):
         config_hash: str,
         rerun: bool,
     ) -> Claim | None:
-        """Claim the slot for one run; exactly one caller wins. None when it cannot be claimed.
+        """Claim the slot for one run. Exactly one caller wins. None if it cannot be claimed.
 
-        A slot that was never run, is ``running`` past its ``until`` or ``abandoned`` is claimed,
-        and with ``rerun`` a finished one, which keeps its results until ``finish`` replaces them
-        (``has_ok``: of an ok run). ``attempt`` grows by one.
+        A slot can be claimed if it was never run, is ``abandoned``, or is ``running`` past its
+        ``until``. With ``rerun`` a finished slot can be claimed too. It keeps its results until
+        ``finish`` replaces them (``has_ok``: of an ok run). ``attempt`` grows by one.
         """
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
-        """The claim that is held on the slot, expired or not; None where nobody holds one."""
+        """The claim on the slot, expired or not. None if there is none."""
 
     def release(self, claim: Claim) -> None:
-        """Give a claim back unrun: a first attempt is deleted, a rerun shows its earlier results again."""
+        """Release a claim without a run.
+
+        A first attempt is deleted. A rerun shows its earlier results again.
+        """
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
-        """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot; the run's number.
+        """Store a complete result in one transaction, and return the run's number.
 
-        Where the claim keeps the earlier attempt, that one keeps its number, which is the claim's, and the run gets a new one.
-        Stores one pending delivery for each start of a firing and each of ``receivers``, also of a firing that lasts and that
-        a receiver has no delivery of yet; ends are delivered to the receivers that have a delivery of the start. States are
-        written only where the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or
-        their transition, started from; the transitions of others are left out. Kept lists of earlier slots are deleted, but for
-        runs that still wait for relevance. Doing it again changes nothing. None, and nothing is stored, when the claim has been
-        taken over meanwhile.
+        - Replaces the result of an earlier attempt for the slot. If the claim keeps the earlier
+          attempt, that one keeps the claim's number and this run gets a new number.
+        - Stores one pending delivery for each start of a firing and each of ``receivers``, also for
+          an older firing that a receiver has no delivery of. Ends are delivered to the receivers
+          that have a delivery of the start.
+        - Writes a state only if the stored ``judged_slot`` is older and the stored state (quiet if
+          there is none) is the one that the state or its transition started from. Leaves out the
+          transitions of other states.
+        - Deletes stored lists of earlier slots, except of runs that wait for relevance.
+
+        A second call changes nothing. Returns None and stores nothing if another process has taken
+        over the claim.
         """
 
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
-        """Take a slot from the holder of this claim, who hangs: what he stores later is refused, and the slot is free.
+        """Take the slot from the owner of this claim, which hangs. Its later results are refused.
 
-        A first attempt is ``abandoned``, a rerun shows its earlier results. False when the claim is not held any more.
+        A first attempt becomes ``abandoned``. A rerun shows its earlier results.
+        False if the claim is no longer valid.
         """
 
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
-        """Mark runs whose claim expired as abandoned, but those of the ids in ``sparing``, which the caller runs; how many."""
+        """Mark runs with expired claims as abandoned, except ids in ``sparing``.
+
+        Returns how many.
+        """
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
-        """Ok runs of this slot and later with kept lists that lack relevance, oldest first.
+        """Ok runs from this slot on with stored lists and without relevance, oldest first.
 
-        None that is being run again.
+        Leaves out runs that are being run again.
         """
 
     def store_relevance(
         self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime
     ) -> bool:
-        """Add measures of relevance to a stored run, in place of its summaries and scores of the same metrics.
+        """Add metrics of relevance to a stored run. Replaces its results of these metrics.
 
-        Doing it again changes nothing but the time. False, and nothing is stored, when the run has been run anew, or is being.
+        A second call only changes the time. Returns False and stores nothing if the run was run
+        again, or is being run again.
         """
 
 
 class History(Protocol):
-    """What earlier runs left, for later runs and for people. Changes nothing."""
+    """Reads results of earlier runs, for later runs and for people. Changes nothing."""
 
     def memory_of(self, request: MemoryRequest) -> Memory:
-        """What a run needs of earlier ones.
+        """What a run needs from earlier runs.
 
-        What is stored but damaged is left out and named in ``unreadable``.
+        Damaged data is left out and named in ``unreadable``.
         """
 
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
-        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one.
+        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison.
 
-        With ``until`` of slots up to then: what a clock that ran ahead has stored does not hide the present.
+        ``until``: newest slot. It ignores runs that were stored while a clock ran ahead.
         """
 
     def changes(
         self, comparisons: Sequence[str], seen: Watermark, *, until: datetime
     ) -> tuple[frozenset[str], Watermark]:
-        """Comparisons of which `latest` may show something else than at the watermark ``seen``, and the one of now.
+        """Comparisons for which `latest` may have changed since ``seen``, and the new watermark.
 
-        Found by newest runs and changes of alerts, not what was deleted or labelled of older runs.
+        Detects newer runs and changes of alerts, but no deletions or labels of older runs.
         """
 
     def runs(
@@ -243,35 +260,29 @@ class History(Protocol):
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> tuple[Run, ...]:
-        """Stored runs, newest slot first, of slots from ``since`` to ``until``, both included.
-
-        Whatever became of them.
-        """
+        """Stored runs of any status from ``since`` to ``until``, newest slot first."""
 
     def run_records(
         self, comparison: str, *, after: datetime | None, limit: int
     ) -> tuple[RunRecord, ...]:
-        """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""
+        """The oldest ``limit`` finished runs of later slots, with any status, oldest first."""
 
     def record(self, run_id: int) -> RunRecord | None:
-        """One run with what it measured, but for an explanation that this version cannot read.
+        """One run with its results, without an explanation that this version cannot read.
 
-        None where there is none.
+        None if there is no such run.
         """
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
-        """Evidence of one run: the worst users first, then the representative ones, each by position."""
+        """Evidence of one run: worst users first, then representative users, each by position."""
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
-        """The lists kept with one run, None where there are none.
-
-        DatabaseError when what is stored is damaged.
-        """
+        """The stored lists of one run, or None. DatabaseError if they are damaged."""
 
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
-        """Every user's scores of these metrics in one run, users ascending by code point, undefined ones NaN.
+        """All users' scores of these metrics in one run, users ascending by code point.
 
-        A metric that the run stored no score of is left out of ``by_metric``; no users when none is left.
+        Leaves out metrics without stored scores. Has no users if no metric is left.
         """
 
 
@@ -279,21 +290,21 @@ class AlertStore(Protocol):
     """Alert states, their transitions, and silences."""
 
     def installation(self, *, create: bool) -> str:
-        """The id of this database, random and the same for good.
+        """The random, permanent id of this database.
 
-        Before it has one it is made with ``create``, else empty.
+        Created if there is none and ``create``, else empty.
         """
 
     def states(
         self, comparison: str | None = None, *, state: State | None = None
     ) -> tuple[AlertState, ...]:
-        """All alerts of the comparison or of every one, quiet ones too, or those in this state, by alert and segment."""
+        """Alerts of the comparison or of all, in this state or any, by alert and segment."""
 
     def firing(self) -> tuple[Transition, ...]:
-        """For each state that is firing, the transition that started it, oldest first."""
+        """The transitions that started all current firings, oldest first."""
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
-        """Stored transitions in the order they were stored (the newest ``limit`` of them)."""
+        """The newest ``limit`` transitions in the order they were stored."""
 
     def store_states(
         self,
@@ -302,18 +313,18 @@ class AlertStore(Protocol):
         *,
         receivers: Sequence[str],
     ) -> None:
-        """Store states judged outside a run, their transitions and deliveries, on the terms of `RunStore.finish`."""
+        """Store states judged outside a run, with transitions and deliveries, as `finish` does."""
 
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
-        """End states whose rule or comparison was removed.
+        """End states whose rule or comparison was removed, with transitions and deliveries.
 
-        With transitions and deliveries. A state that moved is left out.
+        Leaves out a state that has changed since then.
         """
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        """After a clock was set back, let ``slot`` move states judged in slots later than ``now``.
+        """After a clock was set back, let ``slot`` change states judged in slots after ``now``.
 
-        Nothing is announced.
+        Nobody is notified.
         """
 
     def acknowledge(
@@ -325,158 +336,145 @@ class AlertStore(Protocol):
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """Acknowledge firings (alert, segment), and notify who was notified of them.
+        """Acknowledge firings (alert, segment), and notify the receivers of their starts.
 
-        Transitions of those that did fire.
-
-        Nothing changes for those that the author has acknowledged already.
+        Returns the transitions of alerts that fire and that the author had not acknowledged yet.
         """
 
     def resolve(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
     ) -> tuple[Transition, ...]:
-        """End firings (alert, segment) by hand, and notify who was notified of them.
+        """End firings (alert, segment) by hand, and notify the receivers of their starts.
 
-        Transitions of those that did fire.
+        Returns the transitions of alerts that did fire.
         """
 
     def accept(self, level: Transition) -> Transition:
-        """Note that a level is normal from its slot on: a transition of ACCEPTED.
+        """Store that a level is normal from its slot on, as a transition of ACCEPTED.
 
-        That of the slot which is stored already.
+        Returns the transition that is already stored for the slot, if there is one.
         """
 
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
-        """Forget that the level from this slot on was accepted.
-
-        What was stored of that, None where nothing was.
-        """
+        """Delete the acceptance of the level from this slot on. Returns it, or None."""
 
     def add_silence(self, silence: Silence) -> Silence:
-        """Store a silence; returned with the number that it was given."""
+        """Store a silence. Returns it with its number."""
 
     def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
-        """Silences that end later than that, all that are stored for None, oldest first."""
+        """Silences that end after this time, or all for None, oldest first."""
 
     def expire_silence(self, number: int, *, now: datetime) -> bool:
-        """End a silence now; False when there is none of that number that has not ended yet."""
+        """End a silence now. False if no silence of that number is left to end."""
 
 
 class Outbox(Protocol):
-    """Deliveries: one for each announced transition and each receiver."""
+    """Deliveries: one for each announced transition and receiver."""
 
     def claim_deliveries(
         self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
     ) -> tuple[Delivery, ...]:
-        """Lease what waits for this receiver, held or not, of the comparison whose delivery is due longest; oldest first.
+        """Lease waiting and held deliveries of one comparison to this receiver, oldest first.
 
-        A comparison that somebody else delivers to it now is passed over; of more than ``limit`` what is due comes first.
-        Exactly one caller gets a row, so that nothing overtakes an older delivery of the same alert and segment.
+        It is the comparison whose delivery is due longest, except one that another process delivers
+        to this receiver now. If there are more than ``limit``, due deliveries come first. Exactly
+        one caller gets a delivery, so that none overtakes an older one of its alert and segment.
         """
 
     def firing_snapshot(
         self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
     ) -> FiringSnapshot:
-        """What fires in the comparison, and what the receiver was sent of it, of these changes, and of their incidents."""
+        """Current firings, and what the receiver got of them, these changes and their incidents."""
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """What is stored of the run of this slot beside its figures; empty where there is nothing.
+        """The explanation, examples and models of the run of this slot, as far as they are stored.
 
-        Lists are of users that the explanation shows, one of each leading group, else of the two
-        with the lowest scores.
+        Examples are one user of each leading group of the explanation, else the two users with the
+        lowest scores.
         """
 
     def mark_sending(
         self, sending: Sequence[Delivery], *, message_key: str, owner: str, until: datetime
     ) -> None:
-        """Note that these are about to be sent in the message with this key, and may arrive.
+        """Mark deliveries before they are sent in the message with this key.
 
-        They may be known if nothing is recorded. The owner's leases last until then.
+        If no outcome is recorded, they may have arrived. Extends the owner's leases to ``until``.
         """
 
     def record(self, *notifications: Notification) -> None:
-        """Store the outcome of deliveries and move them.
+        """Store the outcome of deliveries and update their status.
 
-        One that still waits is due again at ``next_attempt_at``.
-
-        An attempt that ended as the one before leaves no row of its own.
+        A pending delivery is due again at ``next_attempt_at``. An attempt with the same outcome as
+        the one before adds no row.
         """
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
-        """Starts of firings that last, that nobody has acknowledged, and that this receiver is to be sent again now."""
+        """Starts of unacknowledged firings that this receiver must get again now."""
 
     def schedule_repetition(
         self, repeated: Sequence[Delivery], *, at: datetime, message_key: str | None
     ) -> None:
-        """Set when these are to be sent again, and the key of the repetition that may have arrived."""
+        """Set when these are sent again, and the key of the repetition that may have arrived."""
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
-        """Starts of firings that last and ends since then that this receiver was sent, in the order they were stored."""
+        """Starts of current firings, and ends since then, that this receiver got, as stored."""
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
-        """Decide anew what these refused: starts of firings that last, and ends of the last day.
+        """Retry what these receivers refused: starts of current firings, and ends of the last day.
 
-        How many deliveries.
+        Returns the number of deliveries.
         """
 
     def give_up_unknown(self, *, known: Sequence[str], now: datetime) -> int:
-        """Give up deliveries to receivers that are not among the known ones.
-
-        How many are dead now.
-        """
+        """Give up deliveries to receivers that are not in ``known``. Returns how many."""
 
     def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
-        """Deliveries that wait for this receiver (for all with None), the oldest ``limit`` in the order they were stored.
+        """The oldest ``limit`` waiting deliveries to this receiver (to all with None), as stored.
 
-        Before these the newest ``settled`` that were given up or dropped, oldest first.
+        Before them, oldest first, the newest ``settled`` deliveries that were given up or dropped.
         """
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
-        """Pending deliveries by receiver, or those ``held`` back: how many, and the age of the oldest in seconds.
+        """Pending or ``held`` deliveries by receiver: how many, and the oldest's age in seconds.
 
-        Of what is held only starts: an end that waits for its incident keeps nothing from anybody.
+        Counts only starts among held deliveries, because held ends hide no alert.
         """
 
     def records(self) -> Mapping[str, ReceiverRecord]:
-        """Each receiver's last success and last error, of the newest 50,000 outcomes."""
+        """Each receiver's last success and last error in the newest 50,000 outcomes."""
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
-        """Deliveries given up for good since then, by receiver.
-
-        Those to receivers that were removed do not count.
-        """
+        """Deliveries given up since then, by receiver. Receivers that were removed do not count."""
 
 
 class Maintenance(Protocol):
-    """Looking after the database: whether it works, how large it is, and deleting what is old."""
+    """Maintenance of the database: health, size, and deletion of expired data."""
 
     def ping(self) -> None:
-        """DatabaseError unless the database answers and its schema fits."""
+        """DatabaseError if the database does not answer or its schema is wrong."""
 
     def probe_write(self) -> None:
-        """Write what is stored already, and flush it.
-
-        DatabaseError when the database cannot be written at this moment.
-        """
+        """Write and flush a stored value. DatabaseError if the database cannot be written now."""
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        """Delete what is older, by slot. In many small transactions.
+        """Delete data of older slots, in many small transactions.
 
-        Refused, see ``Pruned.refused``, while neither runs nor a server's own clock confirm
-        ``now``. Transitions with waiting deliveries and states stay. Days that are over are rolled
-        up first. Explanations go with the evidence; before their age go kept lists, but each
-        comparison's newest and those that may get relevance. PostgreSQL's scores go by whole days.
+        - Refused (``Pruned.refused``) if neither runs nor the server's clock confirm ``now``.
+        - Keeps states, and transitions with waiting deliveries.
+        - Rolls up past days first. Deletes explanations together with evidence.
+        - Deletes stored lists earlier, except each comparison's newest ones and those that wait for
+          relevance. Deletes scores by days on PostgreSQL.
         """
 
     def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
         """Bytes on disk of each kind of data.
 
-        Not ``anew``: as last measured here, for SQLite reads most of its file for it.
+        Without ``anew`` the last result, because SQLite must read most of its file to measure.
         """
 
 
 class Store(Closable, Protocol):
-    """One database: its six ports together, for the wiring."""
+    """One database with its six ports."""
 
     runs: RunStore
     history: History
@@ -486,4 +484,4 @@ class Store(Closable, Protocol):
 
     @property
     def maintenance(self) -> Maintenance:
-        """Housekeeping."""
+        """The maintenance port."""

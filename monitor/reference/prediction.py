@@ -1,4 +1,4 @@
-"""What is normal for a series, and the range that its next healthy run should fall into."""
+"""What is normal for a series, and the range in which its next healthy run should be."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,37 +13,43 @@ from monitor.reference.history import keep_newest
 from monitor.reference.season import Phases, remove_seasons
 from monitor.reference.spread import PastAlarms, find_levels, measure_spread
 
-# Newest runs that a reference looks at: past 60 the t quantile hardly moves, while what was normal
-# long ago misleads.
 WINDOW = 60
-# Least spread, as a share of the center or of 1. One step of one user in 10^7 moves a mean by about
-# this much and rounding by far less, so a constant series is left by a change and never by another
-# order of summing.
-RESOLUTION = 1e-9
-LEAST_OF_SAMPLING = 0.5
-"""Of its sampling variance a series has at least this. A fixed panel may vary less than its sampling error says, but a rare
-share that has been 0 in every run so far is not known to be 0."""
+"""Newest runs that a reference uses.
 
+More runs hardly change the t quantile, and may be outdated.
+"""
+RESOLUTION = 1e-9
+"""Least spread, as a share of the center, or of 1 if that is more.
+
+A change for one user in 10^7 moves a mean by about this much, and rounding by far less. So a
+constant series is left by any change, but not by another order of summing.
+"""
+LEAST_OF_SAMPLING = 0.5
+"""Least variance of a series, as a share of its sampling variance.
+
+A fixed panel may vary less than its sampling error. But a rare share that was 0 in every run may
+still be above 0.
+"""
 LEAST_P = 1e-300
-"""Keeps z finite, at 37."""
+"""Least p-value. It keeps z finite, at 37."""
 MOST_DF = 1e6
-"""Student's t is normal from there on."""
+"""Degrees of freedom from which on Student's t is normal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What is normal for m series; arrays (m,), NaN where no run counts."""
+    """What is normal for m series. Arrays (m,), NaN where no run counts."""
 
     center: Floats  # expected value of the next run
     center_error: Floats  # standard error of that
-    spread: Floats  # standard deviation from run to run of what was seen, sampling error included
-    sampling: Floats  # the part of its square that is sampling variance
-    df: Floats  # of ``spread``; 0: too little is known yet, ``spread`` NaN
-    runs: Integers  # how many carry it
-    taught: Floats  # (runs, m), these runs without their season, at the newest level, else NaN
-    errors: Floats  # theirs, (runs, m)
-    since: Integers  # row at which a level begins that nobody has accepted, -1 for none
-    has_moved: Flags  # whether that level is another one than the level before
+    spread: Floats  # standard deviation of values from run to run, with their sampling error
+    sampling: Floats  # the sampling variance in its square
+    df: Floats  # of ``spread``; 0 if too few runs count, ``spread`` is NaN then
+    runs: Integers  # number of runs used
+    taught: Floats  # (runs, m), values of these runs at the newest level without season, else NaN
+    errors: Floats  # (runs, m), their sampling errors
+    since: Integers  # row of the start of a level that nobody has accepted, -1 for none
+    has_moved: Flags  # whether that level differs from the level before
 
 
 def refer(
@@ -53,43 +59,45 @@ def refer(
     phases: Sequence[Phases] = (),
     alarms: PastAlarms | None = None,
 ) -> Reference:
-    """Reference of m series from past ``values`` and their sampling errors, (runs, m), oldest first, NaN left out.
+    """Reference of m series from past ``values`` and sampling errors, (runs, m), oldest first.
 
-    Of runs that ``alarms`` calls unhealthy only seasons and new levels are learned. The newest WINDOW others are weighed by
-    1 / (run-to-run variance + own sampling variance), as in a random-effects meta-analysis (DerSimonian and Laird 1986), after
-    seasons are removed and outliers rejected (Rosner 1983); with equal sampling errors Student's t holds exactly.
+    NaN for runs that do not count. Runs that are unhealthy by ``alarms`` count only for seasons
+    and new levels. The newest WINDOW healthy runs have the weight 1 / (run-to-run variance + own
+    sampling variance), as in a random-effects meta-analysis (DerSimonian and Laird 1986). Before,
+    seasons are removed and outliers rejected (Rosner 1983). With equal sampling errors Student's t
+    is exact.
     """
-    past, doubts = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    # A run counts with a finite value and a finite sampling error of at least 0.
-    past = np.where(np.isfinite(past) & np.isfinite(doubts) & (doubts >= 0), past, np.nan)
-    none = np.zeros(past.shape, dtype=np.bool_)
-    alarms = alarms or PastAlarms(healthy=~none, alarms=none, firing=none)
+    past, past_errors = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    # A run counts if its value is finite and its sampling error is finite and at least 0.
+    has_error = np.isfinite(past_errors) & (past_errors >= 0)
+    past = np.where(np.isfinite(past) & has_error, past, np.nan)
+    if alarms is None:
+        none = np.zeros(past.shape, dtype=np.bool_)
+        alarms = PastAlarms(healthy=~none, alarms=none, firing=none)
     seasonal = remove_seasons(past, phases, alarms.alarms)
     levels = find_levels(seasonal.values, alarms)
-    if levels.shift.any():  # or runs of two levels would look like a season
+    if levels.shift.any():
+        # Repeated at one level, because runs of two levels may look like a season.
         seasonal = remove_seasons(past + levels.shift, phases, alarms.alarms)
     taught = np.where(levels.teaches, seasonal.values, np.nan)
-    doubts = np.where(np.isnan(taught), np.nan, doubts)
-    own = measure_spread(*keep_newest(taught, doubts, WINDOW))
-    # Seasons are paid for in degrees of freedom, and both they and new levels add doubt to the
-    # center.
+    past_errors = np.where(np.isnan(taught), np.nan, past_errors)
+    moments = measure_spread(*keep_newest(taught, past_errors, WINDOW))
+    # Seasons cost degrees of freedom. Seasons and new levels make the center less certain.
     left = 1.0 - seasonal.paid
-    least = np.maximum(
-        LEAST_OF_SAMPLING * own.sampling, (RESOLUTION * np.maximum(1.0, np.abs(own.center))) ** 2
-    )
-    # A bound brings no degrees of freedom: the calm may be chance.
-    variance = np.where(
-        own.df > 0, np.maximum(own.variance * seasonal.unrest / left, least), np.nan
-    )
+    resolution = RESOLUTION * np.maximum(1.0, np.abs(moments.center))
+    least = np.maximum(LEAST_OF_SAMPLING * moments.sampling, resolution**2)
+    # The bound adds no degrees of freedom, because a small variance may be chance.
+    variance = np.maximum(moments.variance * seasonal.unrest / left, least)
+    variance = np.where(moments.df > 0, variance, np.nan)
     return Reference(
-        center=own.center,
-        center_error=np.sqrt(variance * (own.doubt + seasonal.doubt + levels.doubt)),
+        center=moments.center,
+        center_error=np.sqrt(variance * (moments.doubt + seasonal.doubt + levels.doubt)),
         spread=np.sqrt(variance),
-        sampling=own.sampling,
-        df=own.df * left,
-        runs=own.runs,
+        sampling=moments.sampling,
+        df=moments.df * left,
+        runs=moments.runs,
         taught=taught,
-        errors=doubts,
+        errors=past_errors,
         since=levels.since,
         has_moved=levels.has_moved,
     )
@@ -97,21 +105,19 @@ def refer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Where the next run of m series should lie, arrays (m,).
+    """The range of the next run of m series, arrays (m,). Infinite without a reference."""
 
-    Infinite limits where the reference is undefined.
-    """
-
-    low: Floats  # a healthy run lies under it with a chance of at most the share asked for,
-    high: Floats  # above this likewise
-    scale: Floats  # (value - its center) / scale follows Student's t with df
+    low: Floats  # a healthy run is below this with at most the given chance
+    high: Floats  # and above this
+    scale: Floats  # (value - center) / scale follows Student's t with df
     df: Floats
 
 
 def predict(reference: Reference, errors_now: npt.ArrayLike, share: npt.ArrayLike) -> Prediction:
-    """Prediction limits of the next run, with sampling errors ``errors_now`` (m,), at the false-alarm ``share`` in (0, 0.5).
+    """Prediction limits of the next run, with sampling errors ``errors_now`` (m,).
 
-    The variance is that of past runs, what this run's sampling variance exceeds theirs by, and that of the center.
+    ``share``: chance of a false alarm, in (0, 0.5). The variance is that of past runs, plus the
+    excess of this run's sampling variance over theirs, plus that of the center.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     reach = -scipy.special.stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
@@ -127,9 +133,9 @@ def surprise(
     *,
     direction: Direction = Direction.BELOW,
 ) -> Floats:
-    """One-sided p-values (m,): the chance that a healthy run lies so far out.
+    """One-sided p-values (m,): the chance that a healthy run is at least so far out.
 
-    NaN where reference or run is undefined.
+    NaN where the reference or the run is undefined.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     sign = 1.0 if direction is Direction.BELOW else -1.0
@@ -140,26 +146,20 @@ def surprise(
 
 
 def to_normal(p: npt.ArrayLike) -> Floats:
-    """Standard normal deviates of the same one-sided chance: large where p is small, finite for 0 and 1; NaN stays NaN."""
-    z: Floats = -scipy.special.ndtri(
-        np.clip(np.asarray(p, dtype=np.float64), LEAST_P, 1.0 - np.finfo(np.float64).epsneg)
-    )
+    """Standard normal deviates of the one-sided chance p: large for small p, finite for 0 and 1."""
+    most = 1.0 - np.finfo(np.float64).epsneg
+    z: Floats = -scipy.special.ndtri(np.clip(np.asarray(p, dtype=np.float64), LEAST_P, most))
     return z
 
 
 def _scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
-    """Standard deviation of the next value about the center, and its degrees of freedom.
-
-    NaN where undefined.
-    """
+    """Standard deviation of the next value about the center, and its degrees of freedom, or NaN."""
     estimated = reference.spread**2 + reference.center_error**2
-    # Never below what was seen: a run of more users than usual would need the run-to-run part
-    # alone, which few runs cannot estimate.
+    # Not less for a run with more users than usual: few runs cannot estimate the part of the
+    # variance that does not depend on users.
     variance = estimated + np.maximum(errors_now**2 - reference.sampling, 0.0)
-    # The sampling error being known, degrees of freedom grow with its part: by V / s^2 and not by
-    # its square as in Satterthwaite (1946). s^2 may be low by chance, and with the square false
-    # alarms at 1e-4 after five runs come 6.6 times too often.
-    df = np.where(
-        reference.df > 0, np.minimum(reference.df * variance / estimated, MOST_DF), np.nan
-    )
-    return np.sqrt(variance), df
+    # The sampling error is known, so degrees of freedom grow with it. They grow by V / s^2 and not
+    # by its square as in Satterthwaite (1946), because s^2 may be low by chance. With the square,
+    # false alarms at 1e-4 after five runs are 6.6 times too frequent.
+    df = np.minimum(reference.df * variance / estimated, MOST_DF)
+    return np.sqrt(variance), np.where(reference.df > 0, df, np.nan)

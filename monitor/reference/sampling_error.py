@@ -1,7 +1,4 @@
-"""Sampling error of any statistic of one run.
-
-Rare shares of users as what they are, counts: how surprising the next one is.
-"""
+"""Sampling error of any statistic of one run, and judgement of rare shares as counts."""
 
 import math
 from dataclasses import dataclass
@@ -18,42 +15,51 @@ from monitor.reference.history import keep_newest
 from monitor.reference.prediction import WINDOW
 
 LEAST_IN_TAIL = 5
-"""Users that have to lie beyond a percentile before it has an error: an extreme user is no percentile."""
+"""Least users beyond a percentile for which it has an error."""
 Interval = tuple[float, float]
-_LEVEL, _Z = 0.975, 1.959963984540054  # the standard normal quantile of it
+_LEVEL = 0.975
+_Z = 1.959963984540054
+"""The standard normal quantile of _LEVEL."""
 RARE = 10.0
-"""Users expected in a run under which they are judged as a count.
+"""A share is rare, and judged as a count, if fewer users are expected in a run.
 
-Where there are more, the angle of their share is as good.
+Above, the angle of the share is as good.
 """
 DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
-"""Variance as a multiple of the mean: 1 where users are hit one by one, more where they are hit together."""
-# Measured over 40 runs at a share of 4e-5: counts of dispersion 2 pass their limit 4 times as often
-# as stated, which SAFETY pays for, and 8 of 1,500 users are seen where there was none.
+"""Variance as a multiple of the mean: 1 if users are hit independently, more if hit together."""
 PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
+"""Prior weights of the dispersions.
+
+Measured over 40 runs at a share of 4e-5: counts of dispersion 2 exceed their limit 4 times as often
+as stated, which SAFETY covers. 8 of 1,500 users are detected after runs without any.
+"""
 CALM = 0.01
-"""Counts that vary so little that chance alone would seldom do it may be judged by how they vary as well."""
+"""Counts are also judged by their spread if chance alone would make it so small less often."""
 MOST_RARE = 0.5
-"""More than this share of the users is no chance where a share is rare, or else a whole segment of 88 users passes at 1e-9."""
-_MOST, _STEPS = (
-    1000.0,
-    16,
-)  # users among whom the limit is looked for, and halvings: to a sixtieth of a user
+"""More than this share of the users is never chance if the share is rare.
+
+Otherwise a whole segment of 88 users would pass at 1e-9.
+"""
+_MOST_USERS = 1000.0
+"""Largest limit of a count."""
+_STEPS = 16
+"""Halvings to find the limit of a count, to a sixtieth of a user."""
 
 
 def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Angle of a share in [0, 1] of n >= 1 users, in (0, pi / 2), and its standard error 1 / (2 sqrt(n + 1/2)).
+    """Angle of a share in [0, 1] of n >= 1 users, in (0, pi / 2), and its standard error.
 
-    arcsin sqrt((x + 3/8) / (n + 3/4)) for x users (Anscombe 1948): here Student's t holds its rate for rare shares too.
+    arcsin sqrt((x + 3/8) / (n + 3/4)) for x users, with the error 1 / (2 sqrt(n + 1/2))
+    (Anscombe 1948). On this scale Student's t is valid for rare shares too.
     """
     n = np.asarray(users, dtype=np.float64)
     affected = np.asarray(share, dtype=np.float64) * n
-    # Never 0: no run proves a fault impossible.
+    # Never 0, because no run proves a fault impossible.
     return np.arcsin(np.sqrt((affected + 0.375) / (n + 0.75))), 0.5 / np.sqrt(n + 0.5)
 
 
 def from_angle(angle: npt.ArrayLike, users: npt.ArrayLike) -> Floats:
-    """The share of n users whose angle this is, within [0, 1]: brings limits back to what people read."""
+    """The share of n users with this angle, within [0, 1]."""
     n = np.asarray(users, dtype=np.float64)
     bounded = np.clip(np.asarray(angle, dtype=np.float64), 0.0, np.pi / 2)
     share: Floats = np.clip(((n + 0.75) * np.sin(bounded) ** 2 - 0.375) / n, 0.0, 1.0)
@@ -61,21 +67,19 @@ def from_angle(angle: npt.ArrayLike, users: npt.ArrayLike) -> Floats:
 
 
 def to_count(angle: npt.ArrayLike, error: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """How many users `to_angle` was told of, and of how many; whole numbers, NaN stays NaN."""
+    """The arguments of `to_angle`: affected users, and all users. Whole numbers, or NaN."""
     users = np.rint(0.25 / np.square(np.asarray(error, dtype=np.float64)) - 0.5)
     counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375)
     return np.maximum(counts, 0.0), users
 
 
 def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
-    """Standard error over users of a mean or percentile, in its own unit.
+    """Standard error over users of a mean or percentile, in its own unit, or None.
 
-    None where the summary does not suffice.
-
-    Of the mean s / sqrt(n); of a share that of its angle, see `to_angle`; of the percentile at q
-    sqrt(q (1 - q) / n) over the density, from straight lines to known quantiles at least one
-    standard error of q away (nearer ones may be tied), else the farthest, on the sparser side
-    (Woodruff 1952). None with fewer than LEAST_IN_TAIL users beyond the percentile.
+    Of the mean: s / sqrt(n). Of the percentile at q: sqrt(q (1 - q) / n) over the density on the
+    sparser side (Woodruff 1952). The density comes from straight lines to known quantiles at least
+    one standard error of q away, because nearer ones may be tied, else to the farthest one.
+    None with fewer than LEAST_IN_TAIL users beyond the percentile, or too few quantiles.
     """
     q = statistic.quantile
     if q is None:
@@ -83,48 +87,54 @@ def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
     if summary.n * min(q, 1 - q) < LEAST_IN_TAIL:
         return None
     reach = math.sqrt(q * (1 - q) / summary.n)
-    found = ((Statistic.parse(name).quantile, value) for name, value in summary.statistics.items())
-    known = {at: value for at, value in found if at is not None}
-    slopes = [slope for side in (-1, 1) if (slope := _slope(known, q, side * reach)) is not None]
-    return reach * max(slopes) if slopes else None
+    quantiles = {}
+    for name, value in summary.statistics.items():
+        other = Statistic.parse(name).quantile
+        if other is not None:
+            quantiles[other] = value
+    slopes = [_slope(quantiles, q, side * reach) for side in (-1, 1)]
+    return reach * max(slopes) if any(slope >= 0 for slope in slopes) else None
 
 
-def _slope(known: dict[float, float], q: float, reach: float) -> float | None:
-    """Rise of the quantile function from q towards its neighbour on the side of ``reach``, None without one."""
+def _slope(quantiles: dict[float, float], q: float, reach: float) -> float:
+    """Rise of the quantile function from q towards the side of ``reach``, -1 if unknown."""
+    if q not in quantiles:
+        return -1.0
     side = math.copysign(1.0, reach)
-    others = sorted(
-        (side * (other - q), value) for other, value in known.items() if side * (other - q) > 0
-    )
-    if not others or q not in known:
-        return None
-    distance, value = next((each for each in others if each[0] >= abs(reach)), others[-1])
-    return abs(value - known[q]) / distance
+    slope = -1.0
+    for other in sorted(quantiles, key=lambda other: side * (other - q)):
+        distance = side * (other - q)
+        if distance > 0:
+            slope = abs(quantiles[other] - quantiles[q]) / distance
+            if distance >= abs(reach):
+                break
+    return slope
 
 
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
-    """Where the statistic of all users like these lies, in its own unit.
+    """The 95 % interval of the statistic over users, in its own unit, or None.
 
-    None where the summary does not suffice.
-
-    Of the mean Student's interval, of a percentile the normal one, within ``scores``, the possible;
-    of shares `share_interval`.
+    Student's interval for the mean, the normal one for a percentile, both within the possible
+    ``scores``, and `share_interval` for shares.
     """
-    wanted, value = Statistic.parse(statistic), summary.value(statistic)
+    parsed, value = Statistic.parse(statistic), summary.value(statistic)
     if value is None or not math.isfinite(value):
         return None
-    if wanted.floor is not None:
+    if parsed.floor is not None:
         return share_interval(value, summary.n)
-    error = estimate_error(summary, wanted)
+    error = estimate_error(summary, parsed)
     if error is None or not math.isfinite(error):
         return None
-    is_mean = wanted.quantile is None
-    reach = error * (float(scipy.special.stdtrit(summary.n - 1, _LEVEL)) if is_mean else _Z)
+    z = _Z
+    if parsed.quantile is None:
+        z = float(scipy.special.stdtrit(summary.n - 1, _LEVEL))
+    reach = error * z
     low, high = scores or (-math.inf, math.inf)
     return max(low, value - reach), min(high, value + reach)
 
 
 def share_interval(share: float, users: int) -> Interval:
-    """Interval of a share in [0, 1] of n >= 1 users: normal on the angular scale, and never without the share itself."""
+    """Interval of a share in [0, 1] of n >= 1 users, normal for the angle. Includes the share."""
     angle, error = to_angle(share, users)
     reach = _Z * error
     low, high = from_angle(np.array([angle - reach, angle + reach]), users)
@@ -133,43 +143,38 @@ def share_interval(share: float, users: int) -> Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountReference:
-    """What is normal for m counts; arrays (m,), NaN where unknown."""
+    """What is normal for m counts. Arrays (m,), NaN where unknown."""
 
-    rate: Floats  # users per user asked
+    rate: Floats  # counted users per user asked
     total: Floats  # users asked so far
-    weights: Floats  # (dispersions, m), how likely each dispersion is
-    is_calm: Flags  # whether they vary less than chance would have it
+    weights: Floats  # (dispersions, m), the probability of each dispersion
+    is_calm: Flags  # whether counts vary less than by chance
 
     @classmethod
     def of(cls, counts: Floats, users: Floats) -> Self:
         """From past counts among so many users, (runs, m), NaN where a run does not count.
 
-        Counts are Poisson or, of dispersion d > 1, negative binomial of variance d times the mean;
-        likelihoods weigh d.
+        Counts are Poisson, or negative binomial with a variance of d > 1 times the mean. The weight
+        of a dispersion d is its prior times its likelihood.
         """
-        runs, total, found = (
-            (~np.isnan(counts)).sum(axis=0),
-            np.nansum(users, axis=0),
-            np.nansum(counts, axis=0),
-        )
-        # One more than were seen: with it a Poisson count is judged exactly, given the sum of all
-        # counts.
-        rate = np.where(runs > 0, (found + 1.0) / np.maximum(total, 1.0), np.nan)
-        likely = np.nansum(
-            _log_chance(counts, rate * users, np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]), axis=1
-        )
-        weights = PRIOR * np.exp(likely - likely.max(axis=0))
-        mean = found / np.maximum(total, 1.0) * users
+        runs = (~np.isnan(counts)).sum(axis=0)
+        total, counted = np.nansum(users, axis=0), np.nansum(counts, axis=0)
+        # With one more than counted, the test of a Poisson count is exact, given the sum of counts.
+        rate = np.where(runs > 0, (counted + 1.0) / np.maximum(total, 1.0), np.nan)
+        dispersions = np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]
+        likelihood = np.nansum(_log_chance(counts, rate * users, dispersions), axis=1)
+        weights = PRIOR * np.exp(likelihood - likelihood.max(axis=0))
+        mean = counted / np.maximum(total, 1.0) * users
         spread = np.nansum((counts - mean) ** 2 / np.where(mean > 0, mean, np.nan), axis=0)
-        is_calm = (found > 0) & (scipy.special.chdtr(np.maximum(runs - 1, 1), spread) < CALM)
+        is_calm = (counted > 0) & (scipy.special.chdtr(np.maximum(runs - 1, 1), spread) < CALM)
         return cls(rate=rate, total=total, weights=weights / weights.sum(axis=0), is_calm=is_calm)
 
     def surprise(self, counts: Floats, users: Floats) -> Floats:
-        """The chance (m,) that a healthy run has so many or more; NaN where nothing is known.
+        """The chance (m,) that a healthy run has so many users or more. NaN where unknown.
 
-        The rate being uncertain, a count of mean M is negative binomial of variance d (1 + users /
-        total) M; with d = 1 that is the exact conditional test of two Poisson counts (Przyborowski
-        and Wilenski 1940).
+        Because the rate is uncertain, a count with mean M is negative binomial with the variance
+        d (1 + users / total) M. With d = 1 this is the exact conditional test of two Poisson counts
+        (Przyborowski and Wilenski 1940).
         """
         wider = DISPERSIONS * (1.0 + users / np.maximum(self.total, 1.0))
         tails = scipy.special.betainc(
@@ -179,11 +184,11 @@ class CountReference:
         return p
 
     def limit(self, users: Floats, share: Floats) -> Floats:
-        """The most users (m,) that are normal: more have at most the chance ``share``.
+        """The most normal users (m,): more have at most the chance ``share``.
 
-        Not rounded; NaN where unknown.
+        Not rounded, or NaN.
         """
-        low, high = np.zeros(self.rate.shape), np.minimum(users, _MOST)
+        low, high = np.zeros(self.rate.shape), np.minimum(users, _MOST_USERS)
         for _ in range(_STEPS):
             middle = (low + high) / 2
             is_normal = self.surprise(middle, users) > share
@@ -192,7 +197,10 @@ class CountReference:
 
 
 def _log_chance(counts: Floats, mean: Floats, dispersion: Floats) -> Floats:
-    """Logarithm of the chance of a negative binomial count of variance dispersion * mean, less what all dispersions share."""
+    """Log-likelihood of a negative binomial count of variance dispersion * mean.
+
+    Terms without dispersion are left out.
+    """
     shape = mean / (dispersion - 1.0)
     chance: Floats = scipy.special.gammaln(counts + shape) - scipy.special.gammaln(shape)
     return chance - shape * np.log(dispersion) + counts * np.log1p(-1.0 / dispersion)
@@ -207,35 +215,38 @@ def judge_rare(
     by_angle: tuple[Floats, Floats],
     always: Floats,
 ) -> tuple[Floats, Floats, Flags]:
-    """Upper limits, as angles, p-values and whether it is counted (m,): rare shares are, others stay as they were found.
+    """Upper limits as angles, p-values, and whether a series was judged as a count, (m,) each.
 
-    ``is_share`` (m,): which series are angles of shares; ``past``: angles and errors (runs, m) that count, ``now`` the run's;
-    ``shares``: chances of a false alarm; ``by_angle``: what holds for shares that are not rare. ``always`` (m,): users that
-    no run is without, such as who has the most common list; those beyond them are judged too, and the likelier fault counts.
+    - ``is_share`` (m,): the series that are angles of shares. Rare ones are judged as counts.
+    - ``past``: angles and errors of past runs, (runs, m); ``now``: those of this run, (m,).
+    - ``shares`` (m,): chances of a false alarm.
+    - ``by_angle``: limits and p-values of the other series.
+    - ``always`` (m,): users that every run has, such as one user with the most common list. The
+      users beyond them are judged too, and the smaller chance counts.
     """
-    limits, p = (found.copy() for found in by_angle)
-    among = np.flatnonzero(is_share)
-    counts, users = to_count(*(each[among] for each in now))
-    seen, asked = to_count(*keep_newest(past[0][:, among], past[1][:, among], WINDOW))
-    is_rare = np.nansum(seen, axis=0) * users < RARE * np.nansum(asked, axis=0)
-    among, counts, users, seen, asked = (
-        among[is_rare],
-        counts[is_rare],
-        users[is_rare],
-        seen[:, is_rare],
-        asked[:, is_rare],
-    )
-    reference = CountReference.of(seen, asked)
-    beyond, before = (np.maximum(each - always[among], 0.0) for each in (counts, seen))
+    limits, p = by_angle[0].copy(), by_angle[1].copy()
+    columns = np.flatnonzero(is_share)
+    counts, users = to_count(now[0][columns], now[1][columns])
+    newest = keep_newest(past[0][:, columns], past[1][:, columns], WINDOW)
+    past_counts, past_users = to_count(*newest)
+    expected = np.nansum(past_counts, axis=0) * users
+    is_rare = expected < RARE * np.nansum(past_users, axis=0)
+    columns, counts, users = columns[is_rare], counts[is_rare], users[is_rare]
+    past_counts, past_users = past_counts[:, is_rare], past_users[:, is_rare]
+    reference = CountReference.of(past_counts, past_users)
+    beyond = np.maximum(counts - always[columns], 0.0)
+    past_beyond = np.maximum(past_counts - always[columns], 0.0)
     chance = np.fmin(
-        reference.surprise(counts, users), CountReference.of(before, asked).surprise(beyond, users)
+        reference.surprise(counts, users),
+        CountReference.of(past_beyond, past_users).surprise(beyond, users),
     )
-    # RARE users, or twice as many as were seen at once, may be hit together in a small segment.
+    # In a small segment RARE users, or twice the most in a past run, may be hit together.
     most = np.maximum(
-        np.maximum(RARE, MOST_RARE * users), 2.0 * np.fmax.reduce(seen, axis=0, initial=0.0)
+        np.maximum(RARE, MOST_RARE * users), 2.0 * np.fmax.reduce(past_counts, axis=0, initial=0.0)
     )
-    chance = np.where(counts > most, np.fmin(chance, shares[among]), chance)
-    exact = to_angle(np.fmin(reference.limit(users, shares[among]), most) / users, users)[0]
-    limits[among] = np.where(reference.is_calm, np.fmin(limits[among], exact), exact)
-    p[among] = np.where(reference.is_calm, np.fmin(p[among], chance), chance)
-    return limits, p, np.isin(np.arange(len(p)), among)
+    chance = np.where(counts > most, np.fmin(chance, shares[columns]), chance)
+    limit = np.fmin(reference.limit(users, shares[columns]), most)
+    exact, _ = to_angle(limit / users, users)
+    limits[columns] = np.where(reference.is_calm, np.fmin(limits[columns], exact), exact)
+    p[columns] = np.where(reference.is_calm, np.fmin(p[columns], chance), chance)
+    return limits, p, np.isin(np.arange(len(p)), columns)

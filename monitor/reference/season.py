@@ -1,4 +1,4 @@
-"""Effects of the weekday or of the hour on a series, removed where they show, and evidence, run by run, that it drifts."""
+"""Removes effects of the weekday or the hour from a series, and collects evidence of drift."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,87 +10,89 @@ from monitor.model.arrays import Flags, Floats, Integers
 from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
 
 LEAST_IN_PHASE = 3
-"""Recurrences that every phase needs before a season is looked for: three weeks of days, three days of hours."""
+"""Recurrences that every phase needs for a season: three weeks of days, or three days of hours."""
 RECURRING = 2
-"""Recurrences in a row that a phase has to be far out in, the first time in alarm, for these to be a season and no faults."""
-# Part of the squared leave-one-out error that the season has to take away; chance alone seldom
-# takes so much.
+"""Recurrences in a row in which a phase in alarm must be far out to be a season and no fault."""
 LEAST_GAIN = 0.15
+"""Least part of the squared leave-one-out error that a season must remove. Chance rarely does."""
 DOUBTED = 8
-"""Runs of a phase from which on it is believed, more than not, that these vary more than others."""
+"""Weight, in runs, of the assumption that a phase varies like the other phases."""
 
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
-"""As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
-# Standard errors that are added for each power of ten of the chance of a false alarm, one for a
-# chance of 1 in 1,000. Without them runs that correlate by 0.6 raise false trends to six times
-# their number. Of many series the worst guess counts.
+"""Correlation of neighbouring runs that is assumed with the weight of `PRIOR_RUNS` runs."""
 CORRELATION_CAUTION = 1 / 3
-# With more, hardly anything can be learned about a trend.
-MOST_CORRELATION = 0.95
-DRIFTS = (0.5, 1.0, 1.5, 2.5)
-"""Sizes of a lasting shift, in standard deviations of a healthy run, that the evidence is gathered for."""
-MOST_Z = 3.5
-"""One run counts for no more: a single bad run is a drop and no trend.
+"""Standard errors added to a correlation per power of ten of the chance of a false alarm.
 
-Capping z from above only lowers the evidence.
+This adds one standard error for a chance of 1 in 1,000. Without it, runs that correlate by 0.6
+raise six times as many false trends. With many series the worst estimate counts.
+"""
+MOST_CORRELATION = 0.95
+"""Largest correlation used. With more, a trend could hardly be detected."""
+DRIFTS = (0.5, 1.0, 1.5, 2.5)
+"""Sizes of a lasting shift to detect, in standard deviations of a healthy run."""
+MOST_Z = 3.5
+"""Largest z that counts for a trend, because a single bad run is a drop.
+
+A cap on z only lowers the evidence.
 """
 MOST_EVIDENCE = 1e300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """Where runs stand in a cycle, such as the weekday 0 to 6: ``past`` (runs,) of the history, ``now`` of the next run."""
+    """Phases in a cycle, such as the weekday 0 to 6, of past runs, (runs,), and the next run."""
 
     past: npt.NDArray[np.intp]
     now: int
     under_way: int = 0
-    """Newest runs in the same recurrence as the next one, such as the runs of today.
-
-    They teach no season.
-    """
+    """Newest runs in the same recurrence as the next run, such as today. They teach no season."""
     is_known_at_once: bool = False
-    """Whether a recurrence in alarm from its first run to its last one is a season: of weekdays, as a week is long."""
+    """Whether one recurrence that is in alarm in all its runs is a season, as for weekdays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seasonal:
-    """Values as though all runs stood where the next one does, and what that took from them, (m,) each."""
+    """Values moved to the phase of the next run, and the cost of that, (m,) each."""
 
     values: Floats  # (runs, m)
-    paid: Floats  # part of the degrees of freedom that went into the effects, under a third a cycle
-    doubt: (
-        Floats  # variance of the effect of the next run's phase as a multiple of that between runs,
-    )
-    unrest: Floats  # and that of runs of this phase
+    paid: Floats  # share of the degrees of freedom that the effects cost, under a third per cycle
+    # Variances as multiples of the variance between runs: of the effect of the next run's phase,
+    doubt: Floats
+    unrest: Floats  # and of runs in this phase
 
 
 def remove_seasons(
     values: Floats, phases: Sequence[Phases], alarms: Flags | None = None
 ) -> Seasonal:
-    """Remove one cycle after another from (runs, m) values, NaN for none, those of runs in ``alarms`` included.
+    """Remove the cycles, in order, from the (runs, m) values, also of runs in ``alarms``.
 
-    A season is learned from finished recurrences only. Runs in alarm count once their phase was in alarm, or as far out, in
-    RECURRING recurrences in a row, or in one whole recurrence that `is_known_at_once`. A fault that heals is no season.
+    A season is learned from finished recurrences only. Runs in alarm count once their phase was in
+    alarm, or as far out, in RECURRING recurrences in a row, or in one complete recurrence that
+    `is_known_at_once`. A fault that heals is no season.
     """
-    alarms = np.zeros(values.shape, dtype=np.bool_) if alarms is None else alarms
-    found = _without_season(values)
-    for cycle in phases if len(values) else ():
-        one = _remove(found.values, cycle, alarms)
-        paid, doubt = found.paid + one.paid, found.doubt + one.doubt
-        found = Seasonal(
-            values=one.values, paid=paid, doubt=doubt, unrest=np.maximum(found.unrest, one.unrest)
+    if alarms is None:
+        alarms = np.zeros(values.shape, dtype=np.bool_)
+    total = _without_season(values)
+    if not len(values):
+        return total
+    for cycle in phases:
+        seasonal = _remove(total.values, cycle, alarms)
+        total = Seasonal(
+            values=seasonal.values,
+            paid=total.paid + seasonal.paid,
+            doubt=total.doubt + seasonal.doubt,
+            unrest=np.maximum(total.unrest, seasonal.unrest),
         )
-    return found
+    return total
 
 
 def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
-    """Shrunk means of the phases (James and Stein 1961), far-out values pulled in.
+    """Remove shrunk means of the phases (James and Stein 1961) from series that have a season.
 
-    Only of series in which they show.
-
-    Of n runs a mean keeps B = T / (T + W / n) of its distance from the overall mean, T and W the
-    variances between and within phases, which costs about the sum of the B degrees of freedom.
+    Far-out values are limited first. A mean of n runs is reduced to B = T / (T + W / n) of its
+    distance from the overall mean, with the variances T between and W within phases. This costs
+    about the sum of the B degrees of freedom.
     """
     runs = len(values) - phases.under_way
     if runs == 0:
@@ -98,43 +100,34 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     past = phases.past[:runs]
     names, rows = np.unique(past, return_inverse=True)
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
-    # Runs of one day are one recurrence of its weekday.
+    # The runs of one day are one recurrence of its weekday.
     blocks = np.flatnonzero(np.diff(past, prepend=-1))
     patterns = _find_patterns(values, phases, rows, blocks, alarms)
     finished = np.where(patterns.outdated, np.nan, values[:runs])
     learned = np.where(patterns.faults, np.nan, finished)
-    # By phase, since a weekend is no outlier of a week.
+    # By phase, because a weekend is no outlier of a week.
     middle = np.array([find_median(learned[rows == phase]) for phase in range(len(names))])[rows]
     deviations = pull_in(learned, middle)
     counts, means = _average(member, deviations)
-    kept = _shrink(deviations, counts, means)
-    seen = _average(member[blocks], np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan))[
-        0
-    ]
-    shows = _is_enough(seen, patterns.least, names == phases.now) & _falls(
-        member, deviations, (counts, means, kept)
-    )
-    effects = np.where(shows, kept * means, 0.0)
-    here = int(np.argmax(names == phases.now))  # where the phase was never seen nothing shows
-    echo = np.where(shows & ~patterns.is_new, np.nan, patterns.echo)
-    moved = values.copy()  # runs under way stand where the next one does
-    moved[:runs] = (
-        finished
-        - member @ effects
-        + effects[here]
-        + np.nan_to_num(echo - effects[here]) * ~patterns.stays
-    )
+    shrinkage = _shrink(deviations, counts, means)
+    has_block = np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan)
+    recurrences, _ = _average(member[blocks], has_block)
+    has_season = _is_enough(recurrences, patterns.least, names == phases.now)
+    has_season = has_season & _falls(member, deviations, (counts, means, shrinkage))
+    effects = np.where(has_season, shrinkage * means, 0.0)
+    here = int(np.argmax(names == phases.now))  # a new phase has no season
+    echo = np.where(has_season & ~patterns.is_new, np.nan, patterns.echo)
+    moved = values.copy()  # runs under way are in the phase of the next run
+    moved[:runs] = finished - member @ effects + effects[here]
+    moved[:runs] += np.nan_to_num(echo - effects[here]) * ~patterns.stays
+    paid = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1)
+    doubt = np.where(has_season, shrinkage[here] / np.maximum(counts[here], 1), 0.0)
+    unrest = _measure_unrest(member, learned - middle, here)
     return Seasonal(
         values=moved,
-        paid=np.where(
-            shows,
-            kept.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1),
-            0.0,
-        ),
-        doubt=np.where(
-            np.isnan(echo), np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0), 1.0
-        ),
-        unrest=np.where(shows, _measure_unrest(member, learned - middle, here), 1.0),
+        paid=np.where(has_season, paid, 0.0),
+        doubt=np.where(np.isnan(echo), doubt, 1.0),
+        unrest=np.where(has_season, unrest, 1.0),
     )
 
 
@@ -144,9 +137,9 @@ def _without_season(values: Floats) -> Seasonal:
 
 
 def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
-    """How many times as much runs of the phase vary as those of most phases do, at least 1.
+    """Variance of the phase's runs as a multiple of that of most phases, at least 1.
 
-    Of few runs it is doubted.
+    It is shrunk towards 1 for few runs.
     """
     counts, sizes = _average(member, np.abs(residuals))
     usual = find_median(np.where(counts > 0, sizes, np.nan))
@@ -156,16 +149,13 @@ def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
 
 
 def _any_of(flags: Flags, blocks: Integers) -> Flags:
-    """Whether any run of each block has the flag, (blocks, m).
-
-    ``blocks`` are the rows that they begin with.
-    """
-    found: Flags = np.logical_or.reduceat(flags, blocks, axis=0)
-    return found
+    """Whether any run of each block has the flag, (blocks, m). ``blocks``: their first rows."""
+    by_block: Flags = np.logical_or.reduceat(flags, blocks, axis=0)
+    return by_block
 
 
 def _find_lasting(alarms: Flags, cycle: float) -> Flags:
-    """The runs, (runs, m), of alarms that go on still or lasted for a whole cycle of so many runs."""
+    """Runs of alarms, (runs, m), that still last or have lasted for a complete cycle of runs."""
     length, lasting = alarms.astype(np.intp), alarms.copy()
     for row in range(1, len(alarms)):
         length[row] += length[row - 1] * alarms[row]
@@ -176,34 +166,31 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Patterns:
-    """What alarms say of the seasons of m series, of the finished runs."""
+    """Seasons of m series that alarms show, by finished runs."""
 
     faults: Flags  # (runs, m), runs in alarm that belong to no pattern
     outdated: Flags  # (runs, m), runs of a phase from before its pattern
     least: Integers  # (m,), recurrences that each phase needs
-    # (m,), how far out the next run's phase is expected by its pattern alone, NaN without one
+    # (m,), how far out the pattern alone expects the next run's phase, NaN without a pattern
     echo: Floats
-    # (m,), the phase was ill only in its last recurrence: the pattern counts for more than the
-    # season
+    # (m,), only the last recurrence of the phase was ill, so the pattern replaces the season
     is_new: Flags
-    stays: Flags  # (runs, m), runs of that pattern: they lie there already
+    stays: Flags  # (runs, m), runs of that pattern, which need not be moved
 
 
 def _find_patterns(
     values: Floats, phases: Phases, rows: Integers, blocks: Integers, alarms: Flags
 ) -> _Patterns:
-    """Look for phases that were far out again and again.
+    """Find phases that were repeatedly far out.
 
-    ``rows``: phases by number, ``blocks``: where recurrences begin.
+    ``rows``: the phase of each run by number. ``blocks``: first rows of recurrences.
     """
     runs, series = len(rows), values.shape[1]
     faults, outdated, stays = (np.zeros((runs, series), dtype=np.bool_) for _ in range(3))
-    least, echo, is_new = (
-        np.full(series, LEAST_IN_PHASE),
-        np.full(series, np.nan),
-        np.zeros(series, dtype=np.bool_),
-    )
-    if (alarmed := np.flatnonzero(alarms.any(axis=0))).size:
+    least = np.full(series, LEAST_IN_PHASE)
+    echo, is_new = np.full(series, np.nan), np.zeros(series, dtype=np.bool_)
+    alarmed = np.flatnonzero(alarms.any(axis=0))
+    if alarmed.size:
         cycle = runs * (rows.max() + 1) / len(blocks)
         lasting = _find_lasting(alarms[:, alarmed], cycle)[:runs]
         in_alarm = alarms[:runs, alarmed]
@@ -214,10 +201,10 @@ def _find_patterns(
             recurs |= ill & np.logical_and.reduceat(in_alarm, blocks, axis=0)
         in_pattern = np.repeat(recurs, np.diff(blocks, append=runs), axis=0)
         faults[:, alarmed] = lasting | (in_alarm & ~in_pattern)
-        mine = np.flatnonzero(phases.past[blocks] == phases.now)
-        if mine.size:
-            echo[alarmed] = np.where(recurs[mine[-1]], distances[mine[-1]], np.nan)
-            is_new[alarmed] = ~ill[mine[-2:][0]]
+        of_phase = np.flatnonzero(phases.past[blocks] == phases.now)
+        if of_phase.size:
+            echo[alarmed] = np.where(recurs[of_phase[-1]], distances[of_phase[-1]], np.nan)
+            is_new[alarmed] = ~ill[of_phase[-2:][0]]
             stays[:, alarmed] = in_pattern & (phases.past[:runs] == phases.now)[:, np.newaxis]
     return _Patterns(
         faults=faults, outdated=outdated, least=least, echo=echo, is_new=is_new, stays=stays
@@ -227,40 +214,41 @@ def _find_patterns(
 def _find_ill(
     values: Floats, rows: Integers, blocks: Integers, alarms: Flags, lasting: Flags
 ) -> tuple[Flags, Floats]:
-    """Which blocks are in alarm, or as far out as the one in alarm of their phase before, and how far out, (blocks, m) each.
+    """Ill blocks, and how far out blocks are, (blocks, m) each, NaN if not far.
 
-    NaN where the mean of the block is not far from what it is in runs without alarm.
+    A block is ill if it is in alarm, or about as far out as the ill block of its phase before.
+    The distance is that of the block's mean from the median of runs without alarm.
     """
     calm = np.where(alarms, np.nan, values)
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
-    distances = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(
-        counts > 0, counts, np.nan
-    ) - find_median(calm)
+    means = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan)
+    distances = means - find_median(calm)
     far = np.where(np.abs(distances) > FAR_OUT * find_scale(calm), distances, np.nan)
-    ill, newest = _any_of(alarms & ~lasting, blocks), dict[int, int]()
+    ill = _any_of(alarms & ~lasting, blocks)
+    newest: dict[int, int] = {}
     for block, phase in enumerate(rows[blocks].tolist()):
         before = newest.get(phase, block)
-        ill[block] |= ill[before] & (
-            np.abs(distances[block] - far[before]) < np.abs(distances[block])
-        )
+        is_alike = np.abs(distances[block] - far[before]) < np.abs(distances[block])
+        ill[block] |= ill[before] & is_alike
         newest[phase] = block
     return ill, far
 
 
 def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
-    """Runs of a phase, (runs, m), from before RECURRING blocks in a row that are ill, and these blocks, (blocks, m)."""
-    outdated, found = (
-        np.zeros((len(rows), ill.shape[1]), dtype=np.bool_),
-        np.zeros(ill.shape, dtype=np.bool_),
-    )
+    """Find RECURRING ill blocks of a phase in a row.
+
+    Returns the earlier runs of the phase, (runs, m), and these blocks, (blocks, m).
+    """
+    outdated = np.zeros((len(rows), ill.shape[1]), dtype=np.bool_)
+    recurring = np.zeros(ill.shape, dtype=np.bool_)
     for phase in np.unique(rows[blocks[ill.any(axis=1)]]):
-        mine = np.flatnonzero(rows[blocks] == phase)
-        for first in range(len(mine) + 1 - RECURRING):
-            in_a_row = mine[first : first + RECURRING]
-            recurs, start = ill[in_a_row].all(axis=0), blocks[mine[first]]
+        of_phase = np.flatnonzero(rows[blocks] == phase)
+        for first in range(len(of_phase) + 1 - RECURRING):
+            in_a_row = of_phase[first : first + RECURRING]
+            recurs, start = ill[in_a_row].all(axis=0), blocks[of_phase[first]]
             outdated[:start] |= recurs & (rows[:start, np.newaxis] == phase)
-            found[in_a_row] |= recurs
-    return outdated, found
+            recurring[in_a_row] |= recurs
+    return outdated, recurring
 
 
 def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
@@ -270,20 +258,23 @@ def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
 
 
 def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
-    """The part B of each phase's effect that is kept, (phases, m), from a one-way analysis of variance."""
+    """The factor B of each phase's effect, (phases, m), from a one-way analysis of variance."""
     total, phases = counts.sum(axis=0), np.sum(counts > 0, axis=0)
     squares = (counts * means**2).sum(axis=0)
     within = (np.nansum(deviations**2, axis=0) - squares) / np.maximum(total - phases, 1)
     typical = (total - (counts**2).sum(axis=0) / np.maximum(total, 1)) / np.maximum(phases - 1, 1)
     between = np.maximum(squares / np.maximum(phases - 1, 1) - within, 0.0) / np.maximum(typical, 1)
-    # Rounding may leave a little below 0 where runs of a phase are all alike.
+    # Rounding may make it negative if all runs of a phase are alike.
     noise = np.maximum(within, 0.0) / np.maximum(counts, 1)
-    kept: Floats = between / np.where(between + noise > 0, between + noise, 1.0)
-    return kept
+    shrinkage: Floats = between / np.where(between + noise > 0, between + noise, 1.0)
+    return shrinkage
 
 
 def _is_enough(counts: Floats, least: Integers, now: Flags) -> Flags:
-    """Whether a series has ``least`` recurrences of every phase that it was seen in, of two or more, and of that of now."""
+    """Whether a series has ``least`` recurrences of each of its phases, with the phase of now.
+
+    It needs two phases at least.
+    """
     seen = counts > 0
     enough: Flags = np.all(~seen | (counts >= least), axis=0) & (seen.sum(axis=0) > 1)
     enough &= np.any(seen[now], axis=0)
@@ -291,26 +282,25 @@ def _is_enough(counts: Floats, least: Integers, now: Flags) -> Flags:
 
 
 def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Floats]) -> Flags:
-    """Whether predicting each run from the others errs less with the season than without, by LEAST_GAIN."""
-    counts, means, kept = (member @ each for each in effects)
+    """Whether the season reduces the error of predicting each run from the others by LEAST_GAIN."""
+    counts, means, shrinkage = (member @ of_phases for of_phases in effects)
     total = np.sum(~np.isnan(deviations), axis=0)
     plain = deviations * total / np.maximum(total - 1, 1)
-    # Each run is left out of the mean that predicts it: a season must not be credited with fitting
-    # itself.
+    # Each run is left out of the mean that predicts it.
     others = (counts * means - deviations) / np.maximum(counts - 1, 1)
-    seasonal = deviations - kept * others
+    seasonal = deviations - shrinkage * others
     falls: Flags = np.nansum(seasonal**2, axis=0) < (1.0 - LEAST_GAIN) * np.nansum(plain**2, axis=0)
     return falls
 
 
 def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
-    """Cautious lag-1 correlation of past runs, (m,), in [0, MOST].
+    """Cautious lag-1 correlation of past runs, (m,), in [0, MOST_CORRELATION].
 
-    ``values`` (runs, m) oldest first, NaN where left out.
+    ``values``: (runs, m) oldest first, NaN where a run does not count.
 
-    The small-sample bias -(1 + 3 r) / n (Kendall 1954) is taken back, short histories lean on
-    PRIOR, standard errors are added, the more the smaller the ``chance`` of a false alarm. Negative
-    correlation counts as none.
+    The small-sample bias -(1 + 3 r) / n (Kendall 1954) is corrected. Short histories are shrunk
+    towards PRIOR_CORRELATION. Standard errors are added, more for a smaller ``chance`` of a false
+    alarm. A negative correlation counts as 0.
     """
     past = np.asarray(values, dtype=np.float64)
     near = pull_in(past, find_median(past))
@@ -321,19 +311,18 @@ def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
     unbiased = seen + (1.0 + 3.0 * seen) / np.maximum(pairs, 1)
     leaning = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
     doubt = np.sqrt(np.maximum(1.0 - leaning**2, 0.0) / (pairs + PRIOR_RUNS))
-    # Too low a correlation costs false pages, too high a one only time.
-    correlation: Floats = np.clip(
-        leaning - CORRELATION_CAUTION * np.log10(chance) * doubt, 0.0, MOST_CORRELATION
-    )
+    # A correlation that is too low costs false pages. One that is too high only costs time.
+    cautious = leaning - CORRELATION_CAUTION * np.log10(chance) * doubt
+    correlation: Floats = np.clip(cautious, 0.0, MOST_CORRELATION)
     return correlation
 
 
 def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
-    """Surprises that may be added up over runs: z sqrt((1 - r) / (1 + r)) for the lag-1 correlation r >= 0.
+    """Discounted z for sums over runs: z sqrt((1 - r) / (1 + r)) for lag-1 correlation r >= 0.
 
-    Sums of an autoregressive series vary (1 + r) / (1 - r) times as much as sums of independent runs do.
+    The variance of a sum is (1 + r) / (1 - r) times as large for an autoregressive series as for
+    independent runs. This is an approximation, checked by simulation.
     """
-    # An approximation, checked by simulation: no promise as that of `update_evidence` is.
     r = np.asarray(correlation, dtype=np.float64)
     discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))
     return discounted
@@ -341,55 +330,54 @@ def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendEvidence:
-    """What is stored of m series from run to run, each (len(DRIFTS), m)."""
+    """Evidence of drift that m series carry from run to run, each (len(DRIFTS), m)."""
 
     mass: Floats  # Shiryaev-Roberts evidence for each size of drift
-    # Log-likelihood ratio since its likeliest start (Page 1954), 0 where none is under way
+    # Log-likelihood ratio since the likeliest start of a drift (Page 1954), 0 without a drift
     rise: Floats
     since: Integers  # runs since that start
 
     @property
     def total(self) -> Floats:
-        """Evidence of the mixture over the sizes, (m,): fires at 1 / alpha."""
-        weighed: Floats = self.mass.mean(axis=0)
-        return weighed
+        """Evidence of the mixture over the sizes, (m,). A trend fires at 1 / alpha."""
+        mixture: Floats = self.mass.mean(axis=0)
+        return mixture
 
 
 def no_evidence(series: int) -> TrendEvidence:
-    """No evidence of m series: before the first run, after a page was dealt with, or with a new reference."""
+    """The evidence of m series before the first run."""
     empty = np.zeros((len(DRIFTS), series))
     return TrendEvidence(mass=empty, rise=empty, since=np.zeros(empty.shape, dtype=np.intp))
 
 
 def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
-    """Evidence after one more run with surprise ``z`` (m,), large on the side that is watched.
+    """Evidence after one more run with ``z`` (m,), large on the watched side. NaN changes nothing.
 
-    NaN changes nothing.
+    For a drift d: M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2), with z at most MOST_Z. The evidence is
+    the average over the sizes d.
 
-    For a drift d: M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2), the average over the sizes d being the
-    evidence; z is capped at MOST_Z. Promise: with healthy z that are independent N(0, 1) (or any
-    with E[exp(d z_t) | past] <= exp(d^2 / 2)), firing once the evidence reaches 1 / alpha has an
-    average run length (no error rate over a lifetime) of at least 1 / alpha: M_t - t is a
-    supermartingale from 0, so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo
-    2023, e-detectors).
+    Promise: if healthy z are independent N(0, 1), or E[exp(d z_t) | past] <= exp(d^2 / 2), firing
+    when the evidence reaches 1 / alpha has an average run length of at least 1 / alpha. M_t - t is
+    a supermartingale from 0, so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo
+    2023, e-detectors). This is no error rate over a lifetime.
     """
     now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
     step = np.nan_to_num(drifts * now - drifts**2 / 2)
-    is_known = ~np.isnan(now)
-    mass = np.where(
-        is_known, np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE), evidence.mass
-    )
-    rise = np.where(is_known, np.maximum(evidence.rise + step, 0.0), evidence.rise)
-    # A run without a value belongs to the rise that it stands in.
+    has_value = ~np.isnan(now)
+    new_mass = np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE)
+    mass = np.where(has_value, new_mass, evidence.mass)
+    rise = np.where(has_value, np.maximum(evidence.rise + step, 0.0), evidence.rise)
+    # A run without a value belongs to the rise around it.
     since = np.where(rise > 0, evidence.since + 1, 0)
     return TrendEvidence(mass=mass, rise=rise, since=since)
 
 
 def count_suspects(evidence: TrendEvidence, alpha: npt.ArrayLike) -> Integers:
-    """How many of the newest runs to leave out of the reference, (m,), so that a drift is not taken for normal.
+    """Newest runs to leave out of the reference, (m,), because they may be part of a drift.
 
-    All runs since the likeliest start of a drift whose log-likelihood ratio has reached half of log(1 / alpha), until it is 0.
+    These are all runs since the likeliest start of a drift whose log-likelihood ratio has reached
+    half of log(1 / alpha).
     """
     best = np.argmax(evidence.rise, axis=0)[np.newaxis]
     rise = np.take_along_axis(evidence.rise, best, axis=0)[0]

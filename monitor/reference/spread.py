@@ -1,4 +1,4 @@
-"""Weighted location and run-to-run variance of past runs, outliers rejected, and levels: where what is normal moved."""
+"""Weighted mean and run-to-run variance of past runs without outliers, and changes of level."""
 
 import functools
 from collections.abc import Sequence
@@ -12,78 +12,80 @@ from monitor.model.rules import MIN_HEALTHY_RUNS
 from monitor.reference.history import find_mean, find_median, find_scale, pick_rows
 
 REJECTED_WRONGLY = 0.001
-"""Share of histories without a bad run that lose one. What is left of those looks far too calm, and at 0.01 the false alarms
-at 1e-4 after ten runs rise to 3.6 times their rate; at 0.001 they keep it."""
-LEAST_RUNS_FOR_OUTLIERS = 5
-"""Of fewer runs none can be called the odd one out.
+"""Share of histories without a bad run that lose one.
 
-Of five it takes forty times the spread of the others.
+The rest of such a history varies far too little. At 0.01 the false alarms at 1e-4 after ten runs
+rise to 3.6 times their rate. At 0.001 they keep it.
 """
-# At most one run in four (but always one) may be bad; with more, values alone do not distinguish
-# bad from normal.
-MOST_REJECTED = 4
+LEAST_RUNS_FOR_OUTLIERS = 5
+"""With fewer runs, none is an outlier.
 
-# Of the typical sampling variance counts as variance between runs at least, so that no single run
-# of many users decides.
+With five, one must be forty times the others' spread off.
+"""
+MOST_REJECTED = 4
+"""At most one run in so many (but at least one) may be an outlier. With more, values alone do not
+distinguish bad from normal runs."""
+
 LEAST_BETWEEN = 0.1
+"""Least variance between runs as a share of the typical sampling variance.
+
+It prevents that a single run with many users decides.
+"""
 LEAST_VARIANCE = 1e-6
-"""Of a series' largest variance is the least that a run may claim: bounds the weights where sampling errors are 0."""
+"""Least variance of a run as a share of the largest. It bounds weights if sampling errors are 0."""
 SETTLED_RUNS = 14
-"""Runs in alarm at one level, the one that is judged included, that make this level the new normal."""
+"""Runs in alarm at one level, with the judged run, that make this level the new normal."""
 BACK_RUNS = 3
-"""The same where the level has come back more than half of the way to what was normal before."""
+"""The same if the level has come back more than half of the way to the earlier normal."""
 LAST = BACK_RUNS - 1
 AGREE = 3.0
-"""Standard errors that the two halves of a level may lie apart."""
+"""Most standard errors between the two halves of a level."""
 MOVED = 2.5
-"""Scales of healthy runs that a level lies from the one before at least.
+"""Least scales of healthy runs between a new level and the one before.
 
-Else the fault has healed, and nothing is new.
+Closer levels are the same: the fault has healed.
 """
 ROUNDING = 1e-9
 
 
 def find_outliers(values: Floats) -> Flags:
-    """Rosner's (1983) generalised extreme studentized deviate test, column by column: True where a value is an outlier.
+    """Outliers of (runs, m) values by Rosner's (1983) generalised extreme studentized deviate test.
 
-    ``values``: (runs, m), NaN for none. What is farthest from the mean of the rest goes one by one, up to a quarter; the
-    longest such sequence whose last is still too far out is rejected. A normal history stays whole in 999 of 1,000 cases.
+    The value farthest from the mean of the rest is removed repeatedly, up to a quarter. The longest
+    sequence whose last value is still too far out is rejected. A normal history loses no run in
+    999 of 1,000 cases.
     """
     centred = values - find_median(values)
     ordered = np.sort(centred, axis=0)
-    low, high = _ends_kept(ordered, np.sum(~np.isnan(values), axis=0))
+    low, high = _find_inner_ends(ordered, np.sum(~np.isnan(values), axis=0))
     return (centred < pick_rows(ordered, low)) | (centred > pick_rows(ordered, high))
 
 
-def _ends_kept(ordered: Floats, counts: Integers) -> tuple[Integers, Integers]:
-    """Rows of the lowest and highest value that stay, (m,) each.
+def _find_inner_ends(ordered: Floats, counts: Integers) -> tuple[Integers, Integers]:
+    """Rows of the lowest and highest value that is no outlier, (m,) each.
 
-    The farthest from the mean is always one of the two ends.
+    The value farthest from the mean is always one of the two ends.
     """
     low, high = np.zeros_like(counts), counts - 1
-    kept_low, kept_high = low, high
+    inner_low, inner_high = low, high
     total, squares = np.nansum(ordered, axis=0), np.nansum(ordered**2, axis=0)
     limits, rounds = _limits(len(ordered)), np.maximum(counts // MOST_REJECTED, 1)
-    for taken in range(int(rounds.max(initial=0))):
-        left = np.maximum(counts - taken, 0)
-        farthest, is_low, distance, deviation = _farthest(
-            ordered, low, high, (left, total, squares)
-        )
+    for removed in range(int(rounds.max(initial=0))):
+        left = np.maximum(counts - removed, 0)
+        moments = (left, total, squares)
+        farthest, is_low, distance, deviation = _farthest(ordered, low, high, moments)
         low, high = low + is_low, high - ~is_low
-        is_out = (
-            (distance > limits[left] * deviation)
-            & (left >= LEAST_RUNS_FOR_OUTLIERS)
-            & (taken < rounds)
-        )
-        kept_low, kept_high = np.where(is_out, low, kept_low), np.where(is_out, high, kept_high)
+        may_reject = (left >= LEAST_RUNS_FOR_OUTLIERS) & (removed < rounds)
+        is_out = (distance > limits[left] * deviation) & may_reject
+        inner_low, inner_high = np.where(is_out, low, inner_low), np.where(is_out, high, inner_high)
         total, squares = total - farthest, squares - farthest**2
-    return kept_low, kept_high
+    return inner_low, inner_high
 
 
 def _farthest(
     ordered: Floats, low: Integers, high: Integers, moments: tuple[Integers, Floats, Floats]
 ) -> tuple[Floats, Flags, Floats, Floats]:
-    """The end farther from the mean, whether it is the low one, its distance, and the standard deviation, (m,) each."""
+    """The end farther from the mean, whether it is the low one, its distance, and the deviation."""
     left, total, squares = moments
     mean = total / np.maximum(left, 1)
     deviation = np.sqrt(np.maximum(squares - total * mean, 0.0) / np.maximum(left - 1, 1))
@@ -95,10 +97,7 @@ def _farthest(
 
 @functools.lru_cache(maxsize=8)
 def _limits(most: int) -> Floats:
-    """Rosner's limit on (farthest - mean) / deviation for 0 to ``most`` values that are left.
-
-    0 where they are too few.
-    """
+    """Rosner's limit on (farthest - mean) / deviation with 0 to ``most`` values left. 0 for few."""
     n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=np.float64)
     t = -scipy.special.stdtrit(n - 2, REJECTED_WRONGLY / (2 * n))
     limits = (n - 1) * t / np.sqrt((n - 2 + t * t) * n)
@@ -121,12 +120,11 @@ class Spread:
 
 
 def measure_spread(values: Floats, errors: Floats) -> Spread:
-    """Moments of (runs, m) values and their sampling errors, outliers rejected.
+    """Moments of (runs, m) values without outliers. NaN where a run does not count.
 
-    NaN where a run does not count.
-
-    With weights p that sum to 1: center sum p x; unbiased variance sum p (x - center)^2 / (1 - sum
-    p^2), sampling variance likewise; df 1 / sum p^2 - 1 (Kish 1965), n - 1 with equal errors.
+    With weights p that sum to 1, the center is sum p x. The variance is
+    sum p (x - center)^2 / (1 - sum p^2), unbiased, and the sampling variance has the same form.
+    The degrees of freedom are 1 / sum p^2 - 1 (Kish 1965), n - 1 with equal errors.
     """
     weights = run_weights(values, errors)
     outlying = find_outliers((values - find_median(values)) * np.sqrt(weights))
@@ -134,11 +132,14 @@ def measure_spread(values: Floats, errors: Floats) -> Spread:
 
 
 def run_weights(values: Floats, errors: Floats) -> Floats:
-    """1 / (variance between runs + own sampling variance), NaN where a run does not count, 1 where nothing varies."""
-    # By the median absolute deviation, so that a bad run does not level the weights.
-    seen = find_scale(values) ** 2
+    """1 / (variance between runs + own sampling variance). NaN where a run does not count.
+
+    1 if nothing varies.
+    """
+    # By the median absolute deviation, so that a bad run does not make the weights equal.
+    total = find_scale(values) ** 2
     typical = find_median(errors) ** 2
-    variance = np.fmax(seen - typical, LEAST_BETWEEN * typical) + errors**2
+    variance = np.fmax(total - typical, LEAST_BETWEEN * typical) + errors**2
     largest = np.fmax.reduce(variance, axis=0, initial=0.0)
     return 1.0 / np.maximum(variance, np.where(largest > 0, LEAST_VARIANCE * largest, 1.0))
 
@@ -150,10 +151,9 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
     doubt = np.where(runs > 0, (share**2).sum(axis=0), np.nan)
     once = np.where(runs > 1, 1.0 - doubt, np.nan)
     variance = np.nansum(share * (values - center) ** 2, axis=0) / once
-    alone = np.nansum(share * errors**2, axis=0)
-    sampling = np.where(
-        runs > 1, np.nansum(share * (1.0 - share) * errors**2, axis=0) / once, alone
-    )
+    of_one_run = np.nansum(share * errors**2, axis=0)
+    of_runs = np.nansum(share * (1.0 - share) * errors**2, axis=0) / once
+    sampling = np.where(runs > 1, of_runs, of_one_run)
     df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
     return Spread(
         center=center, variance=variance, sampling=sampling, df=df, doubt=doubt, runs=runs
@@ -162,36 +162,36 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastAlarms:
-    """What alerts said of past runs, (runs, m) each; all that `find_levels` knows of them."""
+    """The alerts of past runs, (runs, m) each."""
 
-    healthy: Flags  # these teach
-    alarms: Flags  # some alert of the segment was pending or firing after the run
-    firing: Flags  # that of this series was
-    far: Flags | None = (
-        None  # it lay farther out than healthy runs do when an alert ends; None: nobody knows
-    )
-    accepted: Sequence[
-        tuple[int, int]
-    ] = ()  # of each level that a person accepted the first row, and the row next then
-    settled: int = (
-        SETTLED_RUNS  # runs in alarm at one level, the present one included, that make it normal
-    )
+    healthy: Flags  # runs that define what is normal
+    alarms: Flags  # an alert of the segment was pending or firing after the run
+    firing: Flags  # the alert of this series was firing after the run
+    # The value was too far out to end an alert; None if unknown
+    far: Flags | None = None
+    # For each accepted level its first row, and the first row after it was accepted
+    accepted: Sequence[tuple[int, int]] = ()
+    # Runs in alarm at one level, with the present run, that make it normal
+    settled: int = SETTLED_RUNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """What moves past runs to the newest level, and which of them say what is normal."""
+    """Shifts of past runs to the newest level, and the runs that define what is normal."""
 
     shift: Floats  # (runs, m)
     teaches: Flags  # (runs, m)
-    # (m,), row at which the newest level begins, -1 where it is the only one or was accepted
+    # (m,), row of the start of the newest level, -1 if it is the only one or was accepted
     since: Integers
-    has_moved: Flags  # (m,), that level is another one than the level before
+    has_moved: Flags  # (m,), that level differs from the level before
     doubt: Floats  # (m,), variance of this level as a multiple of the variance between runs
 
 
 def find_levels(values: Floats, past: PastAlarms) -> Levels:
-    """Look through the past runs, (runs, m), for levels that are normal from then on, each by the runs until then alone."""
+    """Find levels in the past runs, (runs, m), that became normal.
+
+    Each is found without later runs.
+    """
     teaches = past.healthy & ~np.isnan(values)
     none = np.zeros(values.shape[1])
     levels = Levels(
@@ -201,30 +201,33 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
         has_moved=none > 0,
         doubt=none,
     )
-    looked_at = np.flatnonzero(past.alarms.any(axis=0) | bool(past.accepted))
-    if not looked_at.size:
+    columns = np.flatnonzero(past.alarms.any(axis=0) | bool(past.accepted))
+    if not columns.size:
         return levels
-    scan = _Scan(values[:, looked_at], teaches[:, looked_at], past.settled - 1)
-    alarms, firing = past.alarms[:, looked_at], past.firing[:, looked_at]
-    far = np.zeros(firing.shape, dtype=np.bool_) if past.far is None else past.far[:, looked_at]
+    scan = _Scan(values[:, columns], teaches[:, columns], past.settled - 1)
+    alarms, firing = past.alarms[:, columns], past.firing[:, columns]
+    far = np.zeros(firing.shape, dtype=np.bool_) if past.far is None else past.far[:, columns]
     for row in range(len(values)):
         is_far = np.all(far[max(row + 1 - LAST, 0) : row + 1], axis=0)
         scan.step(row, alarms[row], firing[max(row - LAST, 0) : row + 1], np.asarray(is_far))
         for start, following in past.accepted:
             if row == following - 1:
-                scan.begin(np.ones(looked_at.size, dtype=np.bool_), start, row, is_accepted=True)
-    found = scan.finish(values[:, looked_at])
-    levels.shift[:, looked_at], levels.teaches[:, looked_at] = found.shift, found.teaches
-    levels.since[looked_at], levels.has_moved[looked_at] = found.since, found.has_moved
-    levels.doubt[looked_at] = found.doubt
+                scan.begin(np.ones(columns.size, dtype=np.bool_), start, row, is_accepted=True)
+    scanned = scan.finish(values[:, columns])
+    levels.shift[:, columns] = scanned.shift
+    levels.teaches[:, columns] = scanned.teaches
+    levels.since[columns] = scanned.since
+    levels.has_moved[columns] = scanned.has_moved
+    levels.doubt[columns] = scanned.doubt
     return levels
 
 
 class _Scan:
-    """The scan between two runs: ``origin`` is the row at which the newest level begins.
+    """The state of a scan over runs.
 
-    ``streak`` counts the runs of the last alarm, ``total`` sums their values, ``healed`` counts the
-    runs since.
+    - ``origin``: the row of the start of the newest level.
+    - ``streak``: runs of the last alarm. ``total``: the sum of their values.
+    - ``healed``: runs since the last alarm.
     """
 
     def __init__(self, values: Floats, teaches: Flags, enough: int) -> None:
@@ -237,33 +240,33 @@ class _Scan:
         self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)
 
     def step(self, row: int, alarmed: Flags, firing: Flags, far: Flags) -> None:
-        """Take in one run.
+        """Scan one run.
 
-        ``firing``: whether the alert fired after each of the last LAST + 1 runs; ``far``: all LAST
-        are.
+        ``firing``: whether the alert fired after each of the last LAST + 1 runs.
+        ``far``: whether the last LAST runs are all far from normal.
         """
         now = self.values[row]
         is_new = alarmed & (self.healed > 0)
         self.healed = np.where(alarmed, 0, self.healed + 1)
         self.streak = np.where(is_new, 1, self.streak + alarmed)
         self.total = np.where(is_new, now, self.total + np.where(alarmed, now, 0.0))
-        if np.any(has_lasted := alarmed & (self.streak >= self.enough)):
+        has_lasted = alarmed & (self.streak >= self.enough)
+        if has_lasted.any():
             start = row + 1 - self.enough
             self.begin(has_lasted & _is_stable(self.values[start : row + 1]), start, row)
         if len(firing) > LAST:
-            self._look_whether_back(row, firing, far)
+            self._begin_if_back(row, firing, far)
         if np.any(self.is_open):
             last = self.values[max(row + 1 - MIN_HEALTHY_RUNS, 0) : row + 1]
             is_nearer = np.abs(last - self.normal) < np.abs(last - self.level)
-            self._leave(
-                self.is_open & (row - self.origin >= MIN_HEALTHY_RUNS) & is_nearer.all(axis=0), row
-            )
+            is_settled = row - self.origin >= MIN_HEALTHY_RUNS
+            self._leave(self.is_open & is_settled & is_nearer.all(axis=0), row)
 
-    def _look_whether_back(self, row: int, firing: Flags, far: Flags) -> None:
-        """Begin a level with the last runs where they are nearer to normal than to the fault.
+    def _begin_if_back(self, row: int, firing: Flags, far: Flags) -> None:
+        """Begin a level with the last runs if they are nearer to normal than to the fault.
 
-        Where the alert has ended meanwhile they must be ``far`` from normal: else the fault has
-        healed.
+        If the alert has ended since then, they must be ``far`` from normal. Otherwise the fault
+        has healed.
         """
         in_alarm = LAST - self.healed
         has_ended = (self.healed > 0) & (in_alarm >= 0)
@@ -280,47 +283,41 @@ class _Scan:
         self.begin(may_be_back & is_nearer.all(axis=0), start, row)
 
     def _is_other(self, before: int, level: Floats) -> Flags:
-        """Whether a level is another one than that of the healthy runs before it."""
+        """Whether a level differs from that of the healthy runs before it."""
         healthy = self._taught()[:before]
         normal = find_median(healthy)
-        is_other: Flags = np.abs(level - normal) > MOVED * find_scale(healthy) + ROUNDING * np.abs(
-            normal
-        )
+        most = MOVED * find_scale(healthy) + ROUNDING * np.abs(normal)
+        is_other: Flags = np.abs(level - normal) > most
         return is_other
 
     def begin(self, where: Flags, start: int, row: int, *, is_accepted: bool = False) -> None:
-        """A level begins at ``start``: runs before it count as though they had been there."""
+        """Begin a level at ``start``. Earlier runs are shifted to this level."""
         if not where.any():
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
-        has_moved = self._is_other(start, find_mean(self.values[start : row + 1]))
+        level = find_mean(self.values[start : row + 1])
+        has_moved = self._is_other(start, level)
         self.teaches |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
-        normal, level = self._find_normal(start), find_mean(self.values[start : row + 1])
+        normal = self._find_normal(start)
         self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
         self.has_moved = np.where(where, has_moved, self.has_moved)
-        self.normal, self.level = (
-            np.where(where, normal, self.normal),
-            np.where(where, level, self.level),
-        )
-        self.origin, self.streak = (
-            np.where(where, start, self.origin),
-            np.where(where, 0, self.streak),
-        )
-        self.total, self.is_open = (
-            np.where(where, 0.0, self.total),
-            np.where(where, not is_accepted, self.is_open),
-        )
+        self.normal = np.where(where, normal, self.normal)
+        self.level = np.where(where, level, self.level)
+        self.origin = np.where(where, start, self.origin)
+        self.streak = np.where(where, 0, self.streak)
+        self.total = np.where(where, 0.0, self.total)
+        self.is_open = np.where(where, not is_accepted, self.is_open)
 
     def _leave(self, where: Flags, row: int) -> None:
-        """The series is back where it was before a level that nobody has accepted."""
+        """End a level that nobody has accepted. The series is back at the level before."""
         if not where.any():
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
-        self.values -= np.where(
-            where & (rows < self.origin), np.nan_to_num(self.level - self.normal), 0.0
-        )
+        shift = np.nan_to_num(self.level - self.normal)
+        self.values -= np.where(where & (rows < self.origin), shift, 0.0)
         self.teaches &= ~(where & (rows >= self.origin) & (rows <= row - MIN_HEALTHY_RUNS))
-        self.origin, self.is_open = np.where(where, -1, self.origin), self.is_open & ~where
+        self.origin = np.where(where, -1, self.origin)
+        self.is_open = self.is_open & ~where
 
     def _find_normal(self, before: int) -> Floats:
         return find_median(self._taught()[:before])
@@ -328,15 +325,17 @@ class _Scan:
     def _taught(self) -> Floats:
         return np.where(self.teaches, self.values, np.nan)
 
-    def finish(self, seen: Floats) -> Levels:
-        """Once a level is as long as one that settles its own runs alone say what is normal."""
+    def finish(self, original: Floats) -> Levels:
+        """The levels after all runs, with shifts from the ``original`` values.
+
+        Only the runs of a level define what is normal, once it is as long as a settled level.
+        """
         is_old = np.arange(len(self.values))[:, np.newaxis] < self.origin
-        new, old = (
-            np.where(self.teaches & part, self.values, np.nan) for part in (~is_old, is_old)
-        )
+        new = np.where(self.teaches & ~is_old, self.values, np.nan)
+        old = np.where(self.teaches & is_old, self.values, np.nan)
         runs = np.where(self.origin >= 0, np.sum(~np.isnan(new), axis=0), 0)
         is_short = (runs > 0) & (runs < self.enough)
-        shift = np.nan_to_num(self.values - seen + is_old * (find_mean(new) - find_mean(old)))
+        shift = np.nan_to_num(self.values - original + is_old * (find_mean(new) - find_mean(old)))
         return Levels(
             shift=shift,
             teaches=self.teaches & (~is_old | is_short),
@@ -347,16 +346,12 @@ class _Scan:
 
 
 def _is_stable(window: Floats) -> Flags:
-    """Whether the first and the last runs of the window, (runs, m), agree."""
+    """Whether the first and the last half of the window, (runs, m), agree."""
     half = len(window) // 2
-    halves = window[:half], window[-half:]
-    first, last = map(find_mean, halves)
-    squares = sum(
-        np.nansum((part - mean) ** 2, axis=0)
-        for part, mean in zip(halves, (first, last), strict=True)
-    )
+    first, last = find_mean(window[:half]), find_mean(window[-half:])
+    squares = np.nansum((window[:half] - first) ** 2, axis=0)
+    squares = squares + np.nansum((window[-half:] - last) ** 2, axis=0)
     error = np.sqrt(squares / (half - 1) / half)
-    stable: Flags = np.abs(last - first) <= AGREE * error + ROUNDING * np.maximum(
-        1.0, np.abs(first)
-    )
+    most = AGREE * error + ROUNDING * np.maximum(1.0, np.abs(first))
+    stable: Flags = np.abs(last - first) <= most
     return stable
