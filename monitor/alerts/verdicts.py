@@ -293,7 +293,7 @@ def shorten_reason(reason: str) -> str:
     """
     failures = []
     for arm, users, why in _LOST.findall(reason):
-        cause = shorten(_FURTHER.sub(", and more", why), 140, placeholder=" …")
+        cause = shorten(_FURTHER.sub(", and other causes", why), 140, placeholder=" …")
         failures.append(f"{arm} {cause} ({users})")
     if not failures:
         return reason.partition("; ")[0]

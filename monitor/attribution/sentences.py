@@ -73,7 +73,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
         sentences.append(f"({_WITHOUT_PAST})")
     elif finding.explained is not None:
         sentences.append(f"This explains {_write_explained(finding.explained)} of the drop.")
-    elif drop.is_rise:
+    elif drop.is_rise and finding.kind is FaultKind.IDENTICAL:
         sentences.append(f"The similarity of all users rose by {-drop.amount:.4f}.")
     elif not drop.is_clear:
         verb = "hardly fell" if drop.amount > 0 else "did not fall"

@@ -160,7 +160,7 @@ def _print_preview(preview: Preview) -> None:
     print_line(
         f"{comparison.name}  slot {instant(preview.slot)}  "
         f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
-        "of users in the sample or not"
+        "of users inside and outside of the sample"
     )
     for trouble in preview.troubles:
         print_line(f"  {trouble}")

@@ -18,7 +18,7 @@ def write_stale(since: datetime, missed_runs: int, cause: RootCause, *, has_succ
         causes.append(f"rankwatch's database was away for {cause.database_away_s:,.0f} s")
     if cause.run_failure is not None:
         causes.append(cause.run_failure)
-    missed = f"{missed_runs:,} that were due since failed or were not begun"
+    missed = f"{missed_runs:,} later runs failed or did not begin"
     if causes:
         missed = f"{', and '.join(causes)}; {missed}"
     return f"no run has succeeded {wait}: {missed}"

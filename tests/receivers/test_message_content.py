@@ -267,7 +267,7 @@ OURS, THEIRS = (
 HEADLINES = {  # of a reason, or of an explanation
     f"the candidate gave no usable answer for 6 of 6 users: {DOWN}; and so on": f"candidate {DOWN} (6 of 6 users)",
     f"the baseline gave no usable answer for 5 of 5 users of a=b: {OURS}; {THEIRS}": "baseline x (5 of 6 users)",
-    f"{OURS} (4 of them), z (1 of them); {THEIRS}": "baseline x, and more (5 of 6 users)",
+    f"{OURS} (4 of them), z (1 of them); {THEIRS}": "baseline x, and other causes (5 of 6 users)",
     f"{BOTH_FAILED}: {OURS}; {THEIRS}": "both arms failed: baseline x (5 of 6 users), candidate y (6 of 6 users)",
     f"By rbo(p=0.9): {SHARED}. This explains all of the drop.": SHARED,
     "mean is 0.2 over 9 users, below 0.3; 0.4 was expected": "mean is 0.2 over 9 users, below 0.3",

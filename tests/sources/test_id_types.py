@@ -210,7 +210,7 @@ def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_th
     ):
         monitor.compare_many(table, table, items="recs")
     with pytest.raises(
-        InputError, match="column 'recs' holds no lists of objects with a field 'nothing'"
+        InputError, match="column 'recs' has no lists of objects with a field 'nothing'"
     ):
         monitor.compare_many(table, table, items="recs.nothing")
 

@@ -113,7 +113,7 @@ class Breaker:
                 return self._probe
             failure = await asyncio.shield(self._probe)
             if failure is not None:
-                note = f"{failure.note}, so the others were not asked"
+                note = f"{failure.note}, so rankwatch did not ask for the other users"
                 return replace(failure, note=note, is_retried=False)
         return None
 

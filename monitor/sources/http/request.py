@@ -249,7 +249,7 @@ def unreadable(error: Exception) -> RequestFailure:
 
 _NO_KEY = object()
 """The key of an answer without a readable key."""
-_LEFT_OUT = RequestFailure(CoverageReason.MISSING, "left the user out of its answer to a batch")
+_LEFT_OUT = RequestFailure(CoverageReason.MISSING, "omitted users from its answer to a batch")
 _TWICE = RequestFailure(
     CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch"
 )

@@ -109,7 +109,7 @@ BROKEN: dict[str, tuple[Answer, Any, CoverageReason, str, int]] = {
         lambda users: of_users(users[:5]),
         NAMED,
         CoverageReason.MISSING,
-        "left",
+        "omitted users",
         5,
     ),
     "twice": (

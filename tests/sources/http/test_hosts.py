@@ -190,7 +190,8 @@ def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender):
         dict.fromkeys(USERS, CoverageReason.SERVER_ERROR)
     ] * 5
     assert all(
-        "so the others were not asked" in pull.notes[CoverageReason.SERVER_ERROR] for pull in pulls
+        "so rankwatch did not ask for the other users" in pull.notes[CoverageReason.SERVER_ERROR]
+        for pull in pulls
     )
 
     recommender.otherwise = "ok"
@@ -214,7 +215,8 @@ def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addr
         dict.fromkeys(users, CoverageReason.UNREACHABLE)
     ] * 2
     assert [
-        "so the others were not asked" in pull.notes[CoverageReason.UNREACHABLE] for pull in pulls
+        "so rankwatch did not ask for the other users" in pull.notes[CoverageReason.UNREACHABLE]
+        for pull in pulls
     ] == [False, True]
 
 
