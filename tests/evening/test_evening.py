@@ -66,13 +66,16 @@ class Row:
 
     @property
     def unnamed(self) -> list[str]:
-        """Headlines of critical messages, or else of all, that do not name the cause."""
-        pages = [each for each in self.heard if not each.is_end]
-        critical = [each for each in pages if each.is_critical] or pages
+        """Headlines of critical messages, or else of all pages, that do not name the cause."""
+        pages: dict[tuple[str, str], Heard] = {}
+        for message in self.heard:
+            if not message.is_end:
+                pages.setdefault((message.receiver, message.page or message.text), message)
+        critical = [message for message in self.heard if message.is_critical and not message.is_end]
         return [
-            each.headline
-            for each in critical
-            if not re.search(self.fault.cause, each.text, re.IGNORECASE)
+            message.headline
+            for message in critical or pages.values()
+            if not re.search(self.fault.cause, message.text, re.IGNORECASE)
         ]
 
     def problems(self) -> list[str]:
