@@ -218,7 +218,7 @@ def plant_in_store(planter: Planter) -> None:
     place = planter.serve(respond)
     planter.environ = {"AWS_ENDPOINT_URL": place, "AWS_MAX_ATTEMPTS": "1", **keys}
     store = fsspec.filesystem("s3", key="key", secret="secret", endpoint_url=address)  # noqa: S106 - of moto
-    store.mkdir("lists")
+    store.makedirs("lists", exist_ok=True)  # other tests of this worker use the same store
     for fault in [each for each in planter.faults if each.name in PLANTED["in_stores"]]:
         file = Path(fault.candidate["file"]["path"])
         store.put(str(file), f"lists/{file.name}")

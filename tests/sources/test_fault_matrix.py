@@ -73,6 +73,7 @@ class Cell:
     def message(self) -> str:
         """All that is said, as a pattern: the host or path, and example users where not everybody is concerned."""
         lost, end = HALF if self.lost == 4 else NONE
+        end = rf"(; the run's deadline is \d+s)?{end}"  # if users had no answer in time
         arm = rf"{lost}: (?=.*(127\.0\.0\.1|\.invalid|/)).*{self.told}.*"
         if self.both:
             return f"{BOTH_FAILED}: the baseline {arm}; the candidate {arm}{end}"
