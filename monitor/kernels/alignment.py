@@ -332,7 +332,8 @@ def sum_ranks(places: Floats) -> Floats:
     """Sum of each column from the top rank down."""
     if places.shape[1] == 1:
         # numpy sums a single column in another order, which would change the last bit.
-        return places.cumsum(axis=0)[-1]
+        last: Floats = places.cumsum(axis=0)[-1]
+        return last
     total: Floats = places.sum(axis=0)
     return total
 

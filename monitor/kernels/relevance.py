@@ -148,7 +148,7 @@ def _gains_by_rank(lengths: Codes, k: int, gain: str) -> Floats:
 
     Exponential gains are scaled by 2**-length.
     """
-    grades = np.maximum(lengths - np.arange(k)[:, None], 0).astype(np.float64)
+    grades: Floats = np.maximum(lengths - np.arange(k)[:, None], 0).astype(np.float64)
     if gain == LINEAR:
         return grades
     return _scaled(grades, lengths.astype(np.float64))

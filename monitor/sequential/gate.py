@@ -233,7 +233,8 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
         evidence = np.maximum(below, above)[..., -1:].max(axis=-1, initial=0.0)
         certain = certain & (evidence >= -math.log(CERTAIN))
     # With fewer users than the rule needs, the verdict is always `too_few`.
-    return certain | np.bool_(total < rule.min_users)
+    decided: npt.NDArray[np.bool_] = certain | np.bool_(total < rule.min_users)
+    return decided
 
 
 def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:

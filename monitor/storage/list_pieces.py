@@ -116,7 +116,9 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
 def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:
     """Return the id of the newest ok run of an earlier slot whose lists are stored."""
     is_earlier = runs.c.scheduled_for < before
-    return connection.scalar(newest_ok(comparison, is_earlier, HAS_LISTS).limit(1))
+    newest = newest_ok(comparison, is_earlier, HAS_LISTS).limit(1)
+    run_id: int | None = connection.scalar(newest)
+    return run_id
 
 
 def onset_of(connection: Connection, comparison: str) -> datetime | None:
@@ -124,7 +126,9 @@ def onset_of(connection: Connection, comparison: str) -> datetime | None:
 
     None if all are quiet.
     """
-    return connection.scalar(_onset().where(alert_states.c.comparison == comparison))
+    query = _onset().where(alert_states.c.comparison == comparison)
+    onset: datetime | None = connection.scalar(query)
+    return onset
 
 
 def _onset() -> Select[Any]:

@@ -425,7 +425,9 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
     due = _select(transitions.c.comparison).where(
         is_waiting, _is_due(now), ~_is_leased(now), transitions.c.comparison.not_in(leased)
     )
-    return connection.scalar(due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1))
+    first = due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)
+    comparison: str | None = connection.scalar(first)
+    return comparison
 
 
 def _is_being_delivered(

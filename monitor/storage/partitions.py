@@ -178,7 +178,7 @@ def is_of_dialect(connection: Connection) -> Callable[..., bool]:
     dialect = connection.dialect.name
 
     def is_included(item: Any, *_: object) -> bool:  # noqa: ANN401 - any item of a schema
-        return getattr(item, "info", {}).get("only", dialect) == dialect
+        return bool(getattr(item, "info", {}).get("only", dialect) == dialect)
 
     return is_included
 

@@ -151,7 +151,8 @@ class Connection(H11Protocol):
     @property
     def certificate(self) -> dict[str, object] | None:
         """The client's certificate, if it was verified."""
-        return self._transport.get_extra_info("peercert")
+        certificate: dict[str, object] | None = self._transport.get_extra_info("peercert")
+        return certificate
 
     @property
     def is_answering(self) -> bool:

@@ -31,7 +31,8 @@ class HttpUsers(Table):
     def where(self, slot: datetime) -> str:
         """The host, whatever the slot."""
         del slot
-        return self._options.host
+        host: str = self._options.host
+        return host
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
         """All users in one batch.

@@ -56,7 +56,8 @@ def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]
     usual_auth = usual.pop("auth", {})
     if isinstance(auth, Mapping):
         usual["auth"] = {kind: usual_auth[kind] for kind in usual_auth if kind in auth}
-    return _merge(usual, options)
+    merged: dict[str, Any] = _merge(usual, options)
+    return merged
 
 
 def _merge(usual: Any, options: Any) -> Any:  # noqa: ANN401 - YAML
