@@ -20,9 +20,9 @@ from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
 from monitor.model.root_causes import RootCause
 from monitor.model.rules import Condition, ConditionRule, Rule, StandstillRule
-from monitor.model.runs import ArmScore, RunStatus
+from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN
-from monitor.texts.root_causes import write_stale
+from monitor.texts.root_causes import write_missed, write_stale
 
 _CLEAR_WORDS = {
     Condition.ERROR: "the run did not fail",
@@ -44,8 +44,7 @@ While its alert is firing, at most twice this part.
 
 def judge_condition(
     rule: ConditionRule,
-    status: RunStatus,
-    run_reason: str | None,
+    findings: Findings,
     verdicts: Sequence[Verdict],
     *,
     is_unknown: bool = False,
@@ -60,15 +59,16 @@ def judge_condition(
     can only end ``stale``, and only if it is ok.
     """
     condition = rule.condition
-    unjudged = judge_status(status, run_reason)
+    unjudged = judge_status(findings)
     if condition is Condition.STALE:
         return _clear(condition) if unjudged is None else None
     if unjudged is not None:
         if unjudged.outcome.value == condition.value:
-            return _in_condition(unjudged.reason, 0)
+            return _in_condition(unjudged, unjudged.reason)
         return _clear(condition) if condition is Condition.ERROR else unjudged
     if condition is Condition.NO_DATA and is_unknown:
-        return _in_condition("no user of the panel belongs to the segment any more", 0)
+        gone = "no user of the panel belongs to the segment any more"
+        return _in_condition(undecided(Outcome.NO_DATA, gone), gone)
     lacking = [
         verdict
         for verdict in verdicts
@@ -81,7 +81,7 @@ def judge_condition(
     reason = lacking[0].reason
     if len(lacking) > 1:
         reason += f" ({len(lacking):,} rules say so)"
-    return _in_condition(reason, lacking[0].users)
+    return _in_condition(lacking[0], reason)
 
 
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
@@ -106,8 +106,14 @@ def _ignored_reason(reason: str, condition: str) -> str:
     return f"{reason}; not waited for, since {condition} is ignored"
 
 
-def _in_condition(reason: str, users: int) -> Verdict:
-    return Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=users)
+def _in_condition(verdict: Verdict, reason: str) -> Verdict:
+    return Verdict(
+        outcome=Outcome.BREACH,
+        reason=reason,
+        value=None,
+        users=verdict.users,
+        headline=verdict.headline,
+    )
 
 
 def _clear(condition: Condition) -> Verdict:
@@ -173,11 +179,13 @@ def _judge_wait(
     comparison: Comparison, states: Sequence[AlertState], wait: Staleness
 ) -> Iterator[tuple[Rule, str, Verdict]]:
     missed = comparison.judging.stale_after
-    reason = write_stale(wait.since, missed, wait.cause, has_succeeded=wait.has_succeeded)
+    headline = write_stale(wait.since, wait.cause, has_succeeded=wait.has_succeeded)
+    reason = write_missed(headline, missed)
     rules = {rule.alert: rule for rule in comparison.judging.rules}
     for rule in rules.values():
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
-            yield rule, ALL, Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=0)
+            verdict = undecided(Outcome.BREACH, reason)
+            yield rule, ALL, replace(verdict, headline=headline)
     if Condition.STALE not in comparison.judging.ignored:
         return
     reason = _ignored_reason(reason, Condition.STALE)
@@ -229,11 +237,7 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
 
 
 def judge_standstill(
-    rule: StandstillRule,
-    status: RunStatus,
-    scores: Sequence[ArmScore],
-    standstill: Standstill | None,
-    run_reason: str | None,
+    rule: StandstillRule, findings: Findings, standstill: Standstill | None
 ) -> Verdict:
     """Judge whether the arm's lists stopped changing.
 
@@ -242,10 +246,10 @@ def judge_standstill(
     ``breach`` beyond the learned limit, recovered with the arm's next change. ``no_data``: the
     lists of this run or of the last one cannot be compared. ``too_few``: still learning.
     """
-    unjudged = judge_status(status, run_reason)
+    unjudged = judge_status(findings)
     if unjudged is not None:
         return unjudged
-    churn = _find_churn(scores)
+    churn = _find_churn(findings.measured.arm_scores)
     if rule.arm not in churn or rule.arm.other not in churn or standstill is None:
         return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
     users = churn[rule.arm].n
@@ -274,12 +278,14 @@ def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most
     if missed > most:
         outcome, limit = Outcome.BREACH, f"more than {most} is normal"
     replaced = f"{churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of the {other}"
+    headline = f"{seen}, {limit}"
     return Verdict(
         outcome=outcome,
-        reason=f"{seen}, {limit}; replaced in this run: {replaced}",
+        reason=f"{headline}; replaced in this run: {replaced}",
         value=float(missed),
         users=churn[arm].n,
         is_recovered=missed == 0,
+        headline=headline,
     )
 
 

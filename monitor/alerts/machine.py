@@ -13,6 +13,7 @@ from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import ALL
 from monitor.model.rules import Rule
+from monitor.texts.root_causes import write_removed
 from monitor.texts.wording import count_of
 
 INSTALLATION = "installation"
@@ -65,8 +66,7 @@ def advance(
     state = _state(rule, verdict, previous, evaluation, now, streak)
     if now is was:
         return state, None
-    is_new_normal = was is State.FIRING and verdict.is_new_normal
-    return state, _transition(rule, previous, state, evaluation, is_new_normal=is_new_normal)
+    return state, _transition(rule, previous, state, evaluation, verdict)
 
 
 def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[State, int]:
@@ -129,8 +129,7 @@ def _transition(
     previous: AlertState | None,
     state: AlertState,
     evaluation: Evaluation,
-    *,
-    is_new_normal: bool,
+    verdict: Verdict,
 ) -> Transition:
     was, since = State.QUIET, evaluation.slot
     severity, dedup_key = rule.severity, state.dedup_key
@@ -159,7 +158,8 @@ def _transition(
         dedup_key=dedup_key,
         runbook_url=rule.runbook_url,
         labels=rule.labels,
-        is_new_normal=is_new_normal,
+        is_new_normal=was is State.FIRING and verdict.is_new_normal,
+        headline=verdict.headline,
     )
 
 
@@ -196,7 +196,7 @@ def retire_alerts(
             removed = _find_removed(state, rules)
             if removed is not None:
                 cause = last.get((state.comparison, state.alert, state.segment))
-                ends.append(_end(state, cause, removed.value, at))
+                ends.append(_end(state, cause, removed, at))
     return tuple(ends)
 
 
@@ -212,7 +212,7 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
     return None if state.segment in watched else Removed.SEGMENT
 
 
-def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime) -> Transition:
+def _end(state: AlertState, cause: Transition | None, removed: Removed, at: datetime) -> Transition:
     end = Transition(
         comparison=state.comparison,
         alert=state.alert,
@@ -221,7 +221,8 @@ def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime)
         at=at,
         from_state=state.state,
         to_state=State.QUIET,
-        reason=reason,
+        reason=write_removed(removed),
+        removed=removed,
         threshold=state.threshold,
         metric="unknown",
         statistic="unknown",

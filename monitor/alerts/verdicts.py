@@ -1,15 +1,14 @@
 """The verdict of one rule on one segment of one run: its value compared with its limit."""
 
 import math
-import re
-from collections.abc import Callable, Iterable
-from textwrap import shorten
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from monitor.model.alerts import Expectation, Outcome, Verdict
-from monitor.model.rankings import ALL, Arm, CoverageRow
+from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
     CoverageRule,
@@ -20,9 +19,17 @@ from monitor.model.rules import (
     SeriesRule,
     SimilarityRule,
 )
-from monitor.model.runs import RunStatus, Summary
+from monitor.model.run_reasons import RunReasonKind, find_reason
+from monitor.model.runs import Findings, RunStatus, Summary
 from monitor.model.segments import find_nearest
 from monitor.model.statistics import TRAITS, Lack, Statistic
+from monitor.texts.run_reasons import (
+    with_cause,
+    write_failure,
+    write_failures,
+    write_headline,
+    write_lost_share,
+)
 from monitor.texts.wording import count_of
 
 _MOST_NAMED = 3
@@ -40,13 +47,6 @@ _LACK_WORDS = {
 }
 _QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
 
-BOTH_FAILED = "both arms failed, look for what they share"
-_LOST = re.compile(
-    r"the (\w+) (?:gave no list|gave no usable answer) for ([0-9,]+ of [0-9,]+ users)[^:;]*: "
-    r"(?!the )([^;]+)"
-)
-_FURTHER = re.compile(r" \([0-9,]+ of them\).*")
-
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends if the value is at most this many standard deviations worse than expected.
 
@@ -56,10 +56,6 @@ MOST_AGAIN = 3.0
 """Half of the fault's distance is enough, up to this many: a healthy level may have moved."""
 LEAST_MISSING = 0.5
 """Fewer users are rounding."""
-
-
-Failures: TypeAlias = Callable[[str], str] | None
-"""Adds to the text of a value what failed. None if nothing failed."""
 
 
 class Reading(NamedTuple):
@@ -73,9 +69,8 @@ class Reading(NamedTuple):
 def read_similarity(
     rule: SimilarityRule,
     segment: str,
-    status: RunStatus,
+    findings: Findings,
     summary: Summary | None,
-    run_reason: str | None,
     thin_reason: str | None = None,
 ) -> Reading | Verdict:
     """The value, or a verdict with the reason why there is none.
@@ -84,7 +79,7 @@ def read_similarity(
     this segment (``thin_reason``), no user has a defined score, or the statistic is not finite.
     ``too_few``: fewer than ``min_users``.
     """
-    unjudged = judge_status(status, run_reason)
+    unjudged = judge_status(findings)
     if unjudged is not None:
         return unjudged
     if thin_reason is not None:
@@ -109,11 +104,7 @@ def read_similarity(
 
 
 def read_coverage(
-    rule: CoverageRule,
-    segment: str,
-    status: RunStatus,
-    reading: Reading | None,
-    run_reason: str | None,
+    rule: CoverageRule, segment: str, findings: Findings, reading: Reading | None
 ) -> Reading | Verdict:
     """The share, or a verdict with the reason why there is none.
 
@@ -121,7 +112,7 @@ def read_coverage(
     ``no_data``: no user of the segment was requested, or nothing is known about its lists.
     """
     is_trait = rule.share.lack in TRAITS
-    if is_trait and (unjudged := judge_status(status, run_reason)) is not None:
+    if is_trait and (unjudged := judge_status(findings)) is not None:
         return unjudged
     if reading is None and is_trait:
         why = "there are no lists to compare"
@@ -129,11 +120,10 @@ def read_coverage(
             why = "too few lists of other users have changed to decide which ones should have"
         return undecided(Outcome.NO_DATA, f"{why}{_of(segment)}", is_learning=True)
     if reading is None:
-        if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
+        if findings.status in (RunStatus.OK, RunStatus.INSUFFICIENT):
             return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")
-        return undecided(
-            Outcome.ERROR, with_cause("the run ended before its coverage was known", run_reason)
-        )
+        failure = "the run ended before its coverage was known"
+        return _by_run(Outcome.ERROR, findings, with_cause(failure, findings.reason))
     # Missing lists are often why a run fails, so failed runs are judged too.
     if reading.users < rule.min_users:
         was = "could be looked at" if is_trait else "were asked"
@@ -145,22 +135,29 @@ def read_coverage(
     return reading
 
 
-def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
+def judge_status(findings: Findings) -> Verdict | None:
     """``error`` or ``no_data`` for a run that did not end well, None for one that did."""
+    status, run_reason = findings.status, findings.reason
     if status is RunStatus.OK:
         return None
     if status is RunStatus.INSUFFICIENT:
-        return undecided(Outcome.NO_DATA, run_reason or "too little of the panel could be compared")
+        reason = run_reason or "too little of the panel could be compared"
+        return _by_run(Outcome.NO_DATA, findings, reason)
     if status is RunStatus.FAILED:
-        return undecided(Outcome.ERROR, run_reason or "the run failed")
+        return _by_run(Outcome.ERROR, findings, run_reason or "the run failed")
     failure = "the run has not ended"
     if status is RunStatus.ABANDONED:
         failure = "the run was abandoned before its end"
-    return undecided(Outcome.ERROR, with_cause(failure, run_reason))
+    return _by_run(Outcome.ERROR, findings, with_cause(failure, run_reason))
+
+
+def _by_run(outcome: Outcome, findings: Findings, reason: str) -> Verdict:
+    """A verdict without a value, for a reason of the whole run."""
+    return replace(undecided(outcome, reason), headline=write_headline(findings.reasons))
 
 
 def judge_threshold(
-    rule: SeriesRule, limit: FixedLimit, reading: Reading, failures: Failures
+    rule: SeriesRule, limit: FixedLimit, reading: Reading, findings: Findings
 ) -> Verdict:
     """``breach`` strictly on the rule's side of the threshold, otherwise ``ok``.
 
@@ -171,12 +168,12 @@ def judge_threshold(
     is_recovered = not is_breach and not is_beyond(limit.direction, reading.value, limit.resolve_at)
     value, fires, resolves = shown_values(rule, reading.value, limit.value, limit.resolve_at)
     shown = describe_value(rule, reading, format_value(value, fires, resolves))
-    unit, side = unit_of(rule), limit.direction
+    unit, side, headline = unit_of(rule), limit.direction, None
     if is_breach:
         finding = f"{side} {fires:.12g}{unit}"
         if isinstance(rule, CoverageRule) and side is Direction.ABOVE:
             finding = f"more than the {fires:.12g}{unit} allowed{_question(rule)}"
-        reason = _add_finding(shown, finding, failures)
+        reason, headline = _write_breach(rule, reading, shown, finding, findings)
     elif is_recovered:
         reason = f"{shown}, not {side} {resolves:.12g}{unit}"
     else:
@@ -190,14 +187,30 @@ def judge_threshold(
         value=reading.value,
         users=reading.users,
         is_recovered=is_recovered,
+        headline=headline,
     )
 
 
-def _add_finding(shown: str, finding: str, failures: Failures) -> str:
-    """The value with what failed, then the finding."""
-    if failures is None:
-        return f"{shown}, {finding}"
-    return f"{failures(shown)}; {finding}"
+def _write_breach(
+    rule: SeriesRule, reading: Reading, shown: str, finding: str, findings: Findings
+) -> tuple[str, str]:
+    """The value with what failed, then the finding. Also the headline."""
+    sentence = f"{shown}, {finding}"
+    if findings.reason is None or not isinstance(rule, CoverageRule):
+        return sentence, sentence
+    if rule.share.lack not in (Lack.FAILED, Lack.UNPAIRED):
+        return sentence, sentence
+    arm, reasons = rule.share.arm, findings.reasons
+    headline, loss = write_failures(reasons), None
+    if arm is not None:
+        loss = find_reason(reasons, RunReasonKind.LOST_LISTS, arm)
+        if find_reason(reasons, RunReasonKind.BOTH_FAILED) is None:
+            headline = None if loss is None else write_failure(loss)
+    count = round(reading.value * reading.users)
+    if loss is not None and (loss.users, loss.asked) != (count, reading.users):
+        loss = None  # the run counts other users
+    reason = write_lost_share(shown, reasons, findings.reason, loss)
+    return f"{reason}; {finding}", headline or shown
 
 
 def is_beyond(direction: Direction, value: float, limit: float) -> bool:
@@ -231,10 +244,11 @@ def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
     if len(names) > _MOST_NAMED:
         there_is += f" and {len(names) - _MOST_NAMED:,} more"
     nearest = find_nearest(segment, names)
-    meant = "" if nearest is None else f" (did you mean {nearest}?)"
-    return undecided(
-        Outcome.NO_DATA, f"no user of the panel belongs to {segment}{meant}; there is {there_is}"
-    )
+    headline = f"no user of the panel belongs to {segment}"
+    if nearest is not None:
+        headline += f" (did you mean {nearest}?)"
+    verdict = undecided(Outcome.NO_DATA, f"{headline}; there is {there_is}")
+    return replace(verdict, headline=headline)
 
 
 def undecided(
@@ -281,44 +295,18 @@ def _of(segment: str) -> str:
     return "" if segment == ALL else f" of {segment}"
 
 
-def describe_lost(arm: Arm, count: int, users: int) -> str:
-    """``the candidate gave no list for 34 of 690 users``."""
-    return f"the {arm} gave no list for {count:,} of {users:,} users"
-
-
-def shorten_reason(reason: str) -> str:
-    """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``.
-
-    Else the first clause.
-    """
-    failures = []
-    for arm, users, why in _LOST.findall(reason):
-        cause = shorten(_FURTHER.sub(", and other causes", why), 140, placeholder=" …")
-        failures.append(f"{arm} {cause} ({users})")
-    if not failures:
-        return reason.partition("; ")[0]
-    if BOTH_FAILED not in reason or len(failures) == 1:
-        return failures[0]
-    return f"both arms failed: {', '.join(failures)}"
-
-
-def with_cause(what: str, cause: str | None) -> str:
-    """What happened, and its cause if it is known."""
-    return f"{what}: {cause}" if cause else what
-
-
 def judge_reading(
     rule: SeriesRule,
     reading: Reading | Verdict,
     expectation: Expectation | None,
-    failures: Failures = None,
+    findings: Findings,
 ) -> Verdict:
     """The verdict on a value by the rule's limit. A verdict without a value stays as it is."""
     if isinstance(reading, Verdict):
         return reading
     if isinstance(rule.limit, FixedLimit):
-        return judge_threshold(rule, rule.limit, reading, failures)
-    return judge_learned(rule, rule.limit, reading, expectation, failures)
+        return judge_threshold(rule, rule.limit, reading, findings)
+    return judge_learned(rule, rule.limit, reading, expectation, findings)
 
 
 def judge_learned(
@@ -326,7 +314,7 @@ def judge_learned(
     limit: LearnedLimit,
     reading: Reading,
     expectation: Expectation | None,
-    failures: Failures,
+    findings: Findings,
 ) -> Verdict:
     """The verdict by a learned limit: ``breach`` for a value or for evidence beyond it.
 
@@ -366,7 +354,9 @@ def judge_learned(
             finding = f"normally {expected:.3g}{unit}"
             note = _describe_no_limit(limit.direction, expectation)
     shown = describe_value(rule, reading, format_value(value, most))
-    judged = _add_finding(shown, finding, failures if is_breach else None)
+    judged = headline = f"{shown}, {finding}"
+    if is_breach:
+        judged, headline = _write_breach(rule, reading, shown, finding, findings)
     reason = "; ".join(filter(None, (judged, note, expectation.note)))
     is_normal = expectation.z <= _normal_again(limit, expectation)
     if not is_judgeable and not is_normal:
@@ -378,6 +368,7 @@ def judge_learned(
         users=reading.users,
         is_recovered=not is_breach and is_normal,
         is_new_normal=bool(expectation.note),
+        headline=headline,
     )
 
 
@@ -502,5 +493,11 @@ def apply_bounds(
         return verdict
     users = count_of(round(missing), "user")
     could = f"{users} without a score could make it anything from {low:.3g} to {high:.3g}"
-    reason = f"cannot be decided: {could}; of those who have one, {verdict.reason}"
-    return Verdict(outcome=Outcome.NO_DATA, reason=reason, value=verdict.value, users=verdict.users)
+    headline = f"cannot be decided: {could}"
+    return Verdict(
+        outcome=Outcome.NO_DATA,
+        reason=f"{headline}; of those who have one, {verdict.reason}",
+        value=verdict.value,
+        users=verdict.users,
+        headline=headline,
+    )

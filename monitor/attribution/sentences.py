@@ -55,7 +55,12 @@ MOST_ITEMS = 3
 
 def write_lost(finding: Finding) -> str:
     """Who got no list in a run that could not be judged, from which arm, and why."""
-    return f"{_write_who(finding)} {_write_missing(finding, ' and '.join(finding.arms))}."
+    return f"{write_cause(finding)}."
+
+
+def write_cause(finding: Finding) -> str:
+    """What happened, to whom and in which arm, without a full stop."""
+    return f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}"
 
 
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
@@ -64,7 +69,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     ``drop``: None without earlier lists. ``has_stood``: the other arm did not change (True), it
     changed no more than usual (False), or neither is known (None).
     """
-    sentences = [f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}."]
+    sentences = [f"{write_cause(finding)}."]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(f"{_capitalize(write_setting(finding.spelling))}.")
     if finding.kind is FaultKind.IDENTICAL:

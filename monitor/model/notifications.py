@@ -53,6 +53,7 @@ class Notification:
     message_key: str | None = None  # of the message that it may have taken
     fallback: str | None = None  # the receiver that gets it instead
     repeat_at: datetime | None = None  # when it is repeated if it still fires then
+    is_receiver_removed: bool = False  # from the configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

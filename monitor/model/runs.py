@@ -13,6 +13,7 @@ from monitor.model.explanation import Explanation, Split
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
+from monitor.model.run_reasons import RunReasons
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 
 KEPT_MARK = "@"
-UNTRUSTED_FLOOR = (
-    "noise_floor is untrusted"  # so the sentence of a run's reason begins that says why
-)
 RUN_MARK = ("id", "attempt", "status", "finished_at", "labelled_at")
 
 
@@ -247,7 +245,8 @@ class Findings:
 
     slot: datetime
     status: RunStatus
-    reason: str | None = None
+    reason: str | None = None  # ``reasons`` in words
+    reasons: RunReasons = ()
     measured: MeasuredRun = field(default_factory=MeasuredRun)
 
 
@@ -267,6 +266,7 @@ class RunResult(MeasuredRun):
     standstills: tuple[Standstill, ...] = ()
     # Until when relevance is waited for; None when none is wanted
     labels_until: datetime | None = None
+    reasons: RunReasons = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,18 +292,12 @@ class Run:
     labelled_at: datetime | None = None  # when it was measured
     models: Models | None = None
     input_hash: str | None = None
+    reasons: RunReasons = ()
 
     @property
     def mark(self) -> tuple[object, ...]:
         """Distinguishes the run from other runs, and from itself before a new attempt or labels."""
         return tuple(getattr(self, name) for name in RUN_MARK)
-
-
-def untrusted_floor(reason: str | None) -> str | None:
-    """The sentence of a run's reason that says why its noise floor is not judged."""
-    return next(
-        (each for each in (reason or "").split("; ") if each.startswith(UNTRUSTED_FLOOR)), None
-    )
 
 
 def kept_name(comparison: str, attempt: int) -> str:

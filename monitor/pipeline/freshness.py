@@ -7,7 +7,7 @@ import numpy as np
 
 from monitor.model.arrays import Floats, Rows
 from monitor.model.rankings import Arm, RankingTable
-from monitor.model.runs import UNTRUSTED_FLOOR
+from monitor.model.run_reasons import FloorDoubt, RunReason, RunReasonKind
 from monitor.pairing.ids import find_users
 from monitor.pipeline.user_batches import take_table
 
@@ -52,7 +52,9 @@ def describe_cached(arm: Arm, table: RankingTable) -> str | None:
     )
 
 
-def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[float]) -> str | None:
+def doubt_floor(
+    first: RankingTable, second: RankingTable, overlaps: Sequence[float]
+) -> RunReason | None:
     """Why the baseline's second lists are no second answers, or None.
 
     ``overlaps``: of earlier floors.
@@ -77,26 +79,25 @@ def doubt_floor(first: RankingTable, second: RankingTable, overlaps: Sequence[fl
     if len(overlaps) >= _MIN_RUNS:
         zeros = -count * log10(max(*overlaps, 1e-9))
     if cached > _MAX_IGNORED_SHARE * count:
-        why = (
-            f"a cache gave one of both answers for {cached:,} of {count:,} users "
-            f"({after.sign or before.sign})"
-        )
-    elif same > _MAX_IGNORED_SHARE * count:
-        why = (
-            f"both answers have the same id for {same:,} of {count:,} users, as one answer "
-            "given twice has"
-        )
-    elif zeros > _MIN_ZEROS and _is_equal(take_table(first, rows), take_table(second, again)):
-        why = (
-            f"both answers are equal for all {count:,} users, which by the last runs happens "
-            f"once in 1e{zeros:,.0f}"
-        )
-    else:
-        return None
-    return (
-        f"{UNTRUSTED_FLOOR}: {why}. rankwatch asks with Cache-Control: no-cache, no-store. If a "
-        "cache ignores that, use the address behind the cache, or add a parameter that the cache "
-        "does not ignore, as noise_floor: {retrain: ...}"
+        sign = after.sign or before.sign
+        return _doubt(FloorDoubt.CACHED, int(cached), count, text=sign)
+    if same > _MAX_IGNORED_SHARE * count:
+        return _doubt(FloorDoubt.SAME_ID, int(same), count)
+    if zeros > _MIN_ZEROS and _is_equal(take_table(first, rows), take_table(second, again)):
+        return _doubt(FloorDoubt.EQUAL, count, count, limit=zeros)
+    return None
+
+
+def _doubt(
+    doubt: FloorDoubt, users: int, asked: int, *, text: str = "", limit: float | None = None
+) -> RunReason:
+    return RunReason(
+        kind=RunReasonKind.UNTRUSTED_FLOOR,
+        doubt=doubt,
+        users=users,
+        asked=asked,
+        text=text,
+        limit=limit,
     )
 
 

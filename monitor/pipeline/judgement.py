@@ -249,7 +249,13 @@ class Rejudgement:
             arm_scores=record.arm_scores,
             models=run.models,
         )
-        findings = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
+        findings = Findings(
+            slot=run.slot,
+            status=run.status,
+            reason=run.reason,
+            reasons=run.reasons,
+            measured=measured,
+        )
         # As in the daemon, learning starts again after a change of the configuration.
         past = tuple(self.past[run.config_hash])
         if past and run.slot <= past[-1].slot:

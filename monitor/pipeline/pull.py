@@ -32,6 +32,7 @@ from monitor.model.rankings import (
     RelevanceTable,
     UserBatch,
 )
+from monitor.model.run_reasons import RunReason
 from monitor.model.runs import JoinRequest, PullProgress, PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unreadable import Unreadable
@@ -104,12 +105,13 @@ class Answers:
     - ``batches``: the answers, in batches of at most so many users.
     - ``measured``: the measured parts of a run, if the source measures where its lists are.
     - ``lacks``: sentences about what else could not be read.
+    - ``doubts``: why the noise floor is not judged.
     - ``weights``, ``relevance``: also in each batch.
     - ``seconds``: for each arm, how long it took or how long the run waited, if arms were pulled.
     - ``gaps``: seconds between the baseline's lists and those of the candidate or the noise floor.
     - ``scored``: gets the scores of each batch before the next batch is read.
 
-    ``lacks``, ``seconds`` and ``gaps`` may grow with the batches.
+    ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow with the batches.
     """
 
     asked: AskedUsers
@@ -121,6 +123,7 @@ class Answers:
     seconds: Mapping[Arm, float] = field(default_factory=dict)
     gaps: Mapping[str, list[Floats]] = field(default_factory=dict)
     scored: Callable[[Scores], object] = lambda _: None
+    doubts: Collection[RunReason] = ()
 
 
 @contextmanager
@@ -229,6 +232,7 @@ def pull_all(
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
     lists, second = pulls[Arm.BASELINE].rankings, again.answer
+    doubt = None
     later = {Arm.CANDIDATE.value: pulls[Arm.CANDIDATE]}
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for pull_of_arm in pulls.values():
@@ -238,7 +242,6 @@ def pull_all(
         unreadable += second.unreadable
         if of_floor.is_uncached:
             doubt = doubt_floor(lists, second.rankings, memory.floor_overlaps)
-            lacks.append(doubt)
             second = None if doubt else second
     users = UserBatch(
         panel=panel,
@@ -256,6 +259,7 @@ def pull_all(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
         lacks=tuple(filter(None, (*lacks, *arms.describe(unreadable)))),
+        doubts=() if doubt is None else (doubt,),
         gaps={what: [gaps_between(lists, other.rankings)] for what, other in later.items()},
         weights=weights.answer,
         relevance=relevance.answer,
@@ -309,6 +313,7 @@ def pull_until_certain(
 
     first = ask(0, ends[0], arms)
     lacks, seconds, gaps = dict.fromkeys(first.lacks), {**first.seconds}, {**first.gaps}
+    doubts = dict.fromkeys(first.doubts)
 
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
@@ -317,6 +322,7 @@ def pull_until_certain(
                 return
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
             lacks.update(dict.fromkeys(answers.lacks))
+            doubts.update(dict.fromkeys(answers.doubts))
             seconds.update({arm: seconds[arm] + more for arm, more in answers.seconds.items()})
             gaps.update({what: gaps.get(what, []) + more for what, more in answers.gaps.items()})
             for batch in answers.batches(size):
@@ -327,6 +333,7 @@ def pull_until_certain(
         asked=replace(first.asked, count=len(panel.segments[ALL])),
         batches=batches,
         lacks=lacks.keys(),
+        doubts=doubts.keys(),
         seconds=seconds,
         gaps=gaps,
         scored=add_scores,

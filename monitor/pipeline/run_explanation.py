@@ -32,6 +32,7 @@ from monitor.attribution.hypotheses import Scene
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.attribution.sentences import (
     write_alert_text,
+    write_cause,
     write_distance,
     write_drop,
     write_finding,
@@ -419,7 +420,9 @@ def add_explanations(
         if is_wanted and change.to_state is not State.QUIET:
             text = _write_cause(change, explanation, finding)
         if text is not None:
-            change = replace(change, explanation=" ".join((text, *also)))  # noqa: PLW2901
+            headline = change.headline if finding is None else write_cause(finding)
+            text = " ".join((text, *also))
+            change = replace(change, explanation=text, headline=headline)  # noqa: PLW2901
         explained.append(change)
     return tuple(explained)
 

@@ -17,6 +17,7 @@ from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
+from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
@@ -76,12 +77,14 @@ class Measurement:
 
     ``notes``: what happened first for each arm and reason, with example users.
     ``left_out``: sentences about what should have been measured and was not.
+    ``doubts``: why the noise floor is not judged.
     """
 
     run: MeasuredRun
     coverage: Coverage
     notes: Mapping[tuple[Arm, CoverageReason], CoverageNote]
     left_out: tuple[str, ...]
+    doubts: RunReasons = ()
 
 
 def measure_slot(  # noqa: PLR0913 - the last two are for tests
@@ -191,6 +194,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         coverage=accumulator.coverage,
         notes=accumulator.notes,
         left_out=tuple(left_out),
+        doubts=tuple(answers.doubts),
     )
 
 

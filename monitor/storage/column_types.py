@@ -13,8 +13,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -32,6 +34,7 @@ from sqlalchemy.types import TypeEngine
 from monitor.model.instants import format_instant, read_instant
 from monitor.model.model_versions import ArmModel, Models
 from monitor.model.rankings import Arm
+from monitor.model.run_reasons import RunReasons
 
 KEY_BYTES = 512
 KEY_PREFIX = 60
@@ -83,7 +86,7 @@ def keys(names: list[str]) -> list[str]:
     return [key(name) for name in names]
 
 
-def _walk(value: object, convert: Any) -> object:
+def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
     if type(value) is int:  # most values of documents are counts, so they come first
         return value
     if isinstance(value, str):
@@ -94,6 +97,8 @@ def _walk(value: object, convert: Any) -> object:
         return {convert(name): _walk(part, convert) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_walk(part, convert) for part in value]
+    if isinstance(value, datetime):
+        return format_instant(value)
     return value
 
 
@@ -180,8 +185,7 @@ class ArmModels(Document):
     def process_bind_param(self, value: Models | None, dialect: Dialect) -> Any:
         documents = {}
         for arm, model in (value or {}).items():
-            since = model.since and format_instant(model.since)
-            documents[arm] = asdict(model) | {"since": since}
+            documents[arm] = asdict(model)
         return super().process_bind_param(documents or None, dialect)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Models | None:
@@ -190,6 +194,32 @@ class ArmModels(Document):
             since = document["since"] and read_instant(document["since"])
             models[Arm(arm)] = ArmModel(**document | {"since": since})
         return models or None
+
+
+class ReasonsOfRun(Document):
+    """The reasons of a run, as a list of documents without empty fields."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: RunReasons | None, dialect: Dialect) -> Any:
+        documents = []
+        for reason in value or ():
+            documents.append({name: part for name, part in asdict(reason).items() if part})
+        return super().process_bind_param(documents or None, dialect)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> RunReasons:
+        if value is None:
+            return ()
+        try:
+            return _reasons_reader().validate_python(super().process_result_value(value, dialect))
+        except ValueError:
+            # Another version wrote the document, with other kinds or fields.
+            return ()
+
+
+@cache
+def _reasons_reader() -> TypeAdapter[RunReasons]:
+    return TypeAdapter(RunReasons)
 
 
 class Number(TypeDecorator[float]):

@@ -63,7 +63,6 @@ _DELIVER_AGAIN = (
     )
     .values(status=DeliveryStatus.PENDING, next_attempt_at=bindparam("due_at"), settled_at=None)
 )
-_REMOVED = "the receiver was removed from the configuration"
 _LONGEST_LEASE = timedelta(minutes=10)
 _LONGEST_HELD = timedelta(minutes=2)
 _LONGEST_PAUSE = timedelta(hours=2)
@@ -238,9 +237,10 @@ class SqlOutbox:
                 Notification(
                     delivery_id=number,
                     status=DeliveryStatus.DEAD,
-                    reason=_REMOVED,
+                    reason="the receiver was removed from the configuration",
                     at=now,
                     next_attempt_at=None,
+                    is_receiver_removed=True,
                 )
                 for number in connection.scalars(removed)
             ]
@@ -283,7 +283,7 @@ class SqlOutbox:
         # has none.
         is_success = and_(status == DeliveryStatus.SENT, reason.is_(None))
         is_failed = status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
-        is_error = and_(is_failed, reason.is_not(None), reason != _REMOVED)
+        is_error = and_(is_failed, reason.is_not(None), ~newest.c.is_receiver_removed)
         last = (
             select(deliveries.c.receiver, func.max(newest.c.id).label("id"))
             .join(newest, newest.c.delivery_id == deliveries.c.id)
@@ -311,7 +311,7 @@ class SqlOutbox:
         is_given_up = and_(
             deliveries.c.status == DeliveryStatus.DEAD,
             deliveries.c.settled_at >= since,
-            deliveries.c.reason.is_distinct_from(_REMOVED),
+            ~deliveries.c.is_receiver_removed,
         )
         query = (
             select(deliveries.c.receiver, func.count())
@@ -383,6 +383,7 @@ def _moved(outcome: Notification) -> dict[str, object]:
         "repeat_at": outcome.repeat_at,
         "may_be_known": outcome.may_be_known,
         "message_key": outcome.message_key,
+        "is_receiver_removed": outcome.is_receiver_removed,
         "leased_by": None,
         "leased_until": None,
     }

@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, se
 
 from monitor.model.alerts import Expectation, Standstill
 from monitor.model.explanation import Explanation, PartMeans, Split
-from monitor.model.instants import format_instant
 from monitor.model.memory import PARTS, Lesson, to_lessons
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.runs import (
@@ -303,7 +302,6 @@ def store_explanation(connection: Connection, result: RunResult) -> None:
     if explanation is not None:
         details = asdict(explanation)
         sentence = details.pop("sentence")
-        details["since"] = explanation.since and format_instant(explanation.since)
         connection.execute(
             explanations.insert().values(run_id=run_id, sentence=sentence, details=details)
         )

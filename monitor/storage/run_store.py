@@ -64,6 +64,7 @@ class SqlRunStore:
             "started_at": now,
             "finished_at": None,
             "reason": None,
+            "reasons": None,
         }
         # The unique key lets only one of several callers insert the slot.
         new = {"comparison": comparison, "scheduled_for": slot, "attempt": 1, **holder, **begun}

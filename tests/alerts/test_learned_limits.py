@@ -15,7 +15,7 @@ from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transi
 from monitor.model.memory import PastRun
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, SimilarityRule, StandstillRule
-from monitor.model.runs import ArmScore, RunStatus
+from monitor.model.runs import ArmScore, Findings, RunStatus
 from tables import cells
 
 DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}
@@ -34,8 +34,11 @@ def expectation(**changes: Any) -> Expectation:
     return Expectation(**{**base, **changes})
 
 
+OK = Findings(slot=SLOT, status=RunStatus.OK)
+
+
 def verdict(watched: SimilarityRule, value: float, expected: Expectation | None) -> Verdict:
-    return judge_reading(watched, Reading(value, 1874, "all"), expected)
+    return judge_reading(watched, Reading(value, 1874, "all"), expected, OK)
 
 
 def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected():
@@ -76,7 +79,7 @@ def test_a_share_of_users_is_told_with_what_is_normal():
         "failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
     )
     found = judge_reading(
-        watched, Reading(1.0, 704, "all"), expectation(expected=0.001, limit=0.0614, z=9.0)
+        watched, Reading(1.0, 704, "all"), expectation(expected=0.001, limit=0.0614, z=9.0), OK
     ).reason
     said = (
         "the candidate gave no usable answer for 704 of 704 users, normally 0.1 %, at most "
@@ -92,7 +95,7 @@ def test_a_rule_whose_limit_no_value_can_cross_says_so(z, outcome):
         "missing(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
     )
     coverage = judge_reading(
-        watched, Reading(0.9, 30, "all"), expectation(expected=0.2, limit=1.0, z=z)
+        watched, Reading(0.9, 30, "all"), expectation(expected=0.2, limit=1.0, z=z), OK
     )
 
     said = "this rule cannot judge: after 9 healthy runs no possible value is"

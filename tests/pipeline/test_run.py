@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule
-from monitor.alerts.verdicts import shorten_reason
 from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Comparison, Keep, SampleSize
@@ -24,6 +23,7 @@ from monitor.pipeline import run as running
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.run import execute
 from monitor.sequential.gate import CERTAIN, is_certain, round_ends
+from monitor.texts.run_reasons import write_headline
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, ran, users
 from published import run
 from tables import cells
@@ -150,7 +150,7 @@ def test_a_run_that_finds_no_user_because_of_their_spelling_names_that_as_the_ca
     assert (result.reason or "").startswith(
         f"the candidate gave no list for 12 of 12 users: {other}; "
     )
-    assert shorten_reason(result.reason or "") == f"candidate {other} (12 of 12 users)"
+    assert write_headline(result.reasons) == f"candidate {other} (12 of 12 users)"
 
 
 def test_users_that_cannot_be_listed_fail_the_run():

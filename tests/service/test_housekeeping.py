@@ -11,7 +11,7 @@ from structlog.testing import CapturingLogger
 import published
 from alerts.test_conditions import condition
 from export.page import scraped
-from factories import DAY, MINUTE, SLOT, HeldClock, comparison, pull, rule
+from factories import DAY, MINUTE, SLOT, HeldClock, comparison, lost_lists, pull, rule
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
@@ -95,8 +95,8 @@ def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(w
 
 
 def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away(world):
-    why = "the candidate gave no usable answer for 5 of 5 users: recs:80 answered with an HTML page"
-    world.run(SLOT + HOUR, RunStatus.FAILED, reason=f"{why}; the baseline answered 5 of 5")
+    reasons = (lost_lists("recs:80 answered with an HTML page", 5, 5),)
+    world.run(SLOT + HOUR, RunStatus.FAILED, reasons=reasons)
     database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
     world.staleness.away_s_since = database.away_s_since
     database.failed(DatabaseError("away", permanent=False, trouble=DatabaseTrouble.UNREACHABLE))
@@ -112,7 +112,7 @@ def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away(world
         f"no run has succeeded since that of 2024-01-08 00:00 UTC: {cause}; 3 later runs "
         "failed or did not begin"
     )
-    assert cause_of(stale) == stale.reason.partition(";")[0]
+    assert cause_of(stale) == stale.headline == stale.reason.partition(";")[0]
     assert commands_of(stale) == ("rankwatch show home-feed", "rankwatch runs home-feed")
 
 

@@ -1,7 +1,7 @@
 """What a finished run leaves behind, and that it leaves all or nothing."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy import func, select
 
 import factories
-from factories import HOUR, SLOT, state
+from factories import HOUR, SLOT, lost_lists, state
 from monitor.errors import DatabaseError
+from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.storage import SqlStore
 from monitor.storage.tables.metadata import metadata
@@ -93,16 +95,23 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     users = {"v12": 60, "\x00" * 90: 700, **dict.fromkeys("abcdef", 1)}
     now = ArmModel(now="v12", before="v11", since=SLOT - HOUR, users=users)
     models = {Arm.BASELINE: ArmModel(now="v1"), Arm.CANDIDATE: now}
+    mismatch = IdMismatch(kind=MismatchKind.CASE, ids=IdKind.USER, common=0, compared=9)
+    reasons = (
+        lost_lists("\x00 503 \ud800", 5, 6),
+        RunReason(kind=RunReasonKind.ID_MISMATCH, mismatch=replace(mismatch, examples=("A", "a"))),
+        RunReason(kind=RunReasonKind.TOO_FEW, users=1, asked=6, limit=0.9, slot=SLOT),
+    )
     stored = result(
         claimed(store),
         reason="r",
+        reasons=reasons,
         labels_until=SLOT,
         models=models,
         **measured | {"input_hash": "00ff"},
     )
     assert store.runs.finish(stored, receivers=())
     (found,) = runs_of(store)
-    assert (found.models, found.input_hash) == (models, "00ff")
+    assert (found.models, found.input_hash, found.reasons) == (models, "00ff", reasons)
     assert [
         each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)
     ] == []

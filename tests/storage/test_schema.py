@@ -15,6 +15,8 @@ from sqlalchemy import Connection, create_engine, inspect, text
 from factories import DAY, SLOT
 from forking import context
 from monitor.errors import DatabaseError, SchemaError
+from monitor.model.alerts import Removed
+from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.storage import open_store, schema_version
 from monitor.storage.tables.metadata import metadata
 from storage.worked import attempt, record, run, runs_of
@@ -158,7 +160,11 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url)
                 database_url,
                 f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {values}",
             )
-    execute(database_url, *OLDER.strip().splitlines(), NEW_NORMAL)
+    untrusted = "UPDATE runs SET reason = 'x; noise_floor is untrusted: a' WHERE id = 7"
+    removed = NEW_NORMAL.replace("'Low'", "'Gone'").replace(
+        "mean is 0.4; new normal since 2024", "rule removed from the configuration"
+    )
+    execute(database_url, *OLDER.strip().splitlines(), NEW_NORMAL, untrusted, removed)
     before = shown(database_url, "user_scores")
     with pytest.raises(
         SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"
@@ -179,8 +185,10 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url)
         (_, old) = runs_of(store)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
         assert (record(store, 7).arm_scores, store.history.kept_lists(7)) == ((), None)
-        (end,) = store.alerts.transitions(comparison=None, limit=None)
-        assert end.is_new_normal
+        assert old.reasons == (RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR),)
+        ends = store.alerts.transitions(comparison=None, limit=None)
+        found = {(end.alert, end.is_new_normal, end.removed) for end in ends}
+        assert found == {("Low", True, None), ("Gone", False, Removed.RULE)}
         run(store, SLOT + 2 * DAY)
     execute(database_url, NEWER)
     schema_version.downgrade(database_url, "0011")

@@ -293,6 +293,7 @@ def start_of(outage: Outage, now: datetime, place: str, installation: str | None
         from_state=State.QUIET,
         to_state=State.FIRING,
         reason=f"{outage.reason}; until it is back nothing is compared, stored or alerted on",
+        headline=outage.reason,
         metric="database",
         statistic="away",
         severity=Severity.CRITICAL,

@@ -11,7 +11,6 @@ import structlog
 
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
-from monitor.alerts.verdicts import shorten_reason
 from monitor.model.instants import format_instant
 from monitor.model.root_causes import RootCause
 from monitor.model.runs import LatestRun, RunStatus
@@ -19,6 +18,7 @@ from monitor.ports import AlertStore, Clock
 from monitor.service.clock import SKEW, JumpFinder
 from monitor.service.logs import errors_logged
 from monitor.service.runner import Runner, Watched
+from monitor.texts.run_reasons import write_headline
 
 _MOST_COUNTED = 10_000
 
@@ -224,11 +224,8 @@ class StalenessMonitor:
             away_s = 0.0
         failure = None
         if newest is not None and newest.run.slot > since and newest.run.status is not RunStatus.OK:
-            failure = newest.run.reason
-        return RootCause(
-            database_away_s=away_s,
-            run_failure=None if failure is None else shorten_reason(failure),
-        )
+            failure = write_headline(newest.run.reasons) or newest.run.reason
+        return RootCause(database_away_s=away_s, run_failure=failure)
 
 
 def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic_s: float) -> Staleness:

@@ -12,7 +12,7 @@ from sqlalchemy import (
     false,
 )
 
-from monitor.model.alerts import Outcome, State
+from monitor.model.alerts import Outcome, Removed, State
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rules import Direction, Severity
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
@@ -23,6 +23,7 @@ from monitor.storage.tables.metadata import (
     metadata,
     numbered_table,
     optional,
+    word_of,
 )
 
 alert_states = Table(
@@ -65,6 +66,8 @@ transitions = numbered_table(
     *optional(Number, "interval_low", "interval_high", "normal"),
     Column("incident", Words),
     Column("is_new_normal", Boolean, nullable=False, server_default=false()),
+    Column("headline", Words),
+    Column("removed", word_of(Removed)),
     UniqueConstraint(
         "comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"
     ),
@@ -85,6 +88,7 @@ deliveries = numbered_table(
     Column("reason", Words),
     *optional(Instant, "settled_at", "repeat_at"),
     Column("message_key", Words),
+    Column("is_receiver_removed", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("transition_id", "receiver"),
     index_where(
         "status IN ('pending', 'held')", "ix_deliveries_waiting", "receiver", "next_attempt_at"
@@ -107,6 +111,7 @@ notifications = numbered_table(
     *closed("status", DeliveryStatus),
     Column("reason", Words),
     Column("next_attempt_at", Instant),
+    Column("is_receiver_removed", Boolean, nullable=False, server_default=false()),
     Index(None, "delivery_id"),
 )
 """Outcomes of deliveries: one row if an attempt ended differently from the one before."""

@@ -25,6 +25,7 @@ from monitor.storage.column_types import (
     Instant,
     Name,
     Number,
+    ReasonsOfRun,
     Words,
 )
 from monitor.storage.tables.metadata import (
@@ -55,6 +56,7 @@ runs = numbered_table(
     Column("epoch", Id),
     Column("models", ArmModels),
     Column("input_hash", Words),
+    Column("reasons", ReasonsOfRun),
     UniqueConstraint("comparison", "scheduled_for"),
     Index(None, "comparison", "status", "scheduled_for", postgresql_include=["id"]),
     Index(None, "scheduled_for"),
@@ -71,7 +73,7 @@ runs = numbered_table(
 
 ``labels_until`` is set if metrics of relevance are wanted, ``labelled_at`` once they are stored.
 ``epoch`` is the epoch of the lease under which a daemon claimed the slot; NULL for a command.
-``models`` is NULL if no version is known.
+``models`` is NULL if no version is known. ``reasons`` are the values of which ``reason`` is made.
 """
 
 stages = table_of_runs(
