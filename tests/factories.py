@@ -246,7 +246,10 @@ def findings(
     found: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()
     }
-    return Findings(slot=slot, status=status, reason=run_reason, measured=MeasuredRun(**found))
+    reasons: tuple[RunReason, ...] = ()
+    if run_reason is not None:
+        reasons = (RunReason(kind=RunReasonKind.ERROR, text=run_reason),)
+    return Findings(slot=slot, status=status, reasons=reasons, measured=MeasuredRun(**found))
 
 
 def evaluate(

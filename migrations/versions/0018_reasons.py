@@ -19,8 +19,12 @@ REMOVED = {
 def upgrade() -> None:
     document = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
     op.add_column("runs", sa.Column("reasons", document))
+    prefix = "jsonb_build" if op.get_bind().dialect.name == "postgresql" else "json"
+    text = f"{prefix}_object('kind', 'left_out', 'text', reason)"
+    doubt = f"{prefix}_object('kind', 'untrusted_floor')"
+    op.execute(f"UPDATE runs SET reasons = {prefix}_array({text}) WHERE reason IS NOT NULL")
     op.execute(
-        'UPDATE runs SET reasons = \'[{"kind": "untrusted_floor"}]\' '
+        f"UPDATE runs SET reasons = {prefix}_array({doubt}, {text}) "
         "WHERE reason LIKE '%noise_floor is untrusted%'"
     )
     op.add_column("transitions", sa.Column("headline", sa.Text()))

@@ -42,7 +42,12 @@ from monitor.model.rules import (
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import ArmScore, Findings, RunStatus, Summary
 from monitor.model.statistics import TRAITS, CoverageShare, Lack, parse_derived
-from monitor.texts.run_reasons import with_cause, write_failures, write_run_reason
+from monitor.texts.run_reasons import (
+    with_cause,
+    write_failures,
+    write_run_reason,
+    write_run_reasons,
+)
 
 NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
@@ -237,7 +242,7 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
         return bounded
     return replace(
         bounded,
-        reason=with_cause(bounded.reason, findings.reason),
+        reason=with_cause(bounded.reason, write_run_reasons(findings.reasons)),
         headline=write_failures(findings.reasons) or bounded.headline,
     )
 

@@ -29,6 +29,7 @@ from monitor.texts.run_reasons import (
     write_failures,
     write_headline,
     write_lost_share,
+    write_run_reasons,
 )
 from monitor.texts.wording import count_of
 
@@ -123,7 +124,9 @@ def read_coverage(
         if findings.status in (RunStatus.OK, RunStatus.INSUFFICIENT):
             return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")
         failure = "the run ended before its coverage was known"
-        return _by_run(Outcome.ERROR, findings, with_cause(failure, findings.reason))
+        return _by_run(
+            Outcome.ERROR, findings, with_cause(failure, write_run_reasons(findings.reasons))
+        )
     # Missing lists are often why a run fails, so failed runs are judged too.
     if reading.users < rule.min_users:
         was = "could be looked at" if is_trait else "were asked"
@@ -137,7 +140,7 @@ def read_coverage(
 
 def judge_status(findings: Findings) -> Verdict | None:
     """``error`` or ``no_data`` for a run that did not end well, None for one that did."""
-    status, run_reason = findings.status, findings.reason
+    status, run_reason = findings.status, write_run_reasons(findings.reasons)
     if status is RunStatus.OK:
         return None
     if status is RunStatus.INSUFFICIENT:
@@ -196,11 +199,12 @@ def _write_breach(
 ) -> tuple[str, str]:
     """The value with what failed, then the finding. Also the headline."""
     sentence = f"{shown}, {finding}"
-    if findings.reason is None or not isinstance(rule, CoverageRule):
+    reasons = findings.reasons
+    if not reasons or not isinstance(rule, CoverageRule):
         return sentence, sentence
     if rule.share.lack not in (Lack.FAILED, Lack.UNPAIRED):
         return sentence, sentence
-    arm, reasons = rule.share.arm, findings.reasons
+    arm = rule.share.arm
     headline, loss = write_failures(reasons), None
     if arm is not None:
         loss = find_reason(reasons, RunReasonKind.LOST_LISTS, arm)
@@ -209,7 +213,7 @@ def _write_breach(
     count = round(reading.value * reading.users)
     if loss is not None and (loss.users, loss.asked) != (count, reading.users):
         loss = None  # the run counts other users
-    reason = write_lost_share(shown, reasons, findings.reason, loss)
+    reason = write_lost_share(shown, reasons, loss)
     return f"{reason}; {finding}", headline or shown
 
 

@@ -245,7 +245,6 @@ class Findings:
 
     slot: datetime
     status: RunStatus
-    reason: str | None = None  # ``reasons`` in words
     reasons: RunReasons = ()
     measured: MeasuredRun = field(default_factory=MeasuredRun)
 

@@ -1,6 +1,7 @@
 """When a run's lists arrived and which came from a cache: gaps between arms."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log10
 
 import numpy as np
@@ -78,27 +79,15 @@ def doubt_floor(
     zeros = 0.0
     if len(overlaps) >= _MIN_RUNS:
         zeros = -count * log10(max(*overlaps, 1e-9))
+    doubt = RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR, asked=count)
     if cached > _MAX_IGNORED_SHARE * count:
         sign = after.sign or before.sign
-        return _doubt(FloorDoubt.CACHED, int(cached), count, text=sign)
+        return replace(doubt, doubt=FloorDoubt.CACHED, users=int(cached), text=sign)
     if same > _MAX_IGNORED_SHARE * count:
-        return _doubt(FloorDoubt.SAME_ID, int(same), count)
+        return replace(doubt, doubt=FloorDoubt.SAME_ID, users=int(same))
     if zeros > _MIN_ZEROS and _is_equal(take_table(first, rows), take_table(second, again)):
-        return _doubt(FloorDoubt.EQUAL, count, count, limit=zeros)
+        return replace(doubt, doubt=FloorDoubt.EQUAL, limit=zeros)
     return None
-
-
-def _doubt(
-    doubt: FloorDoubt, users: int, asked: int, *, text: str = "", limit: float | None = None
-) -> RunReason:
-    return RunReason(
-        kind=RunReasonKind.UNTRUSTED_FLOOR,
-        doubt=doubt,
-        users=users,
-        asked=asked,
-        text=text,
-        limit=limit,
-    )
 
 
 def _rows_of_both(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:

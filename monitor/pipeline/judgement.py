@@ -250,11 +250,7 @@ class Rejudgement:
             models=run.models,
         )
         findings = Findings(
-            slot=run.slot,
-            status=run.status,
-            reason=run.reason,
-            reasons=run.reasons,
-            measured=measured,
+            slot=run.slot, status=run.status, reasons=run.reasons, measured=measured
         )
         # As in the daemon, learning starts again after a change of the configuration.
         past = tuple(self.past[run.config_hash])

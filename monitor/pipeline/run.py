@@ -103,13 +103,7 @@ def execute(
         if write_error is not None:
             reasons = (*reasons, *_with_texts(RunReasonKind.LEFT_OUT, [write_error]))
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
-    findings = Findings(
-        slot=claim.slot,
-        status=status,
-        reason=write_run_reasons(reasons),
-        reasons=reasons,
-        measured=measured,
-    )
+    findings = Findings(slot=claim.slot, status=status, reasons=reasons, measured=measured)
     lost = find_lost(status, measurement.coverage, measurement.notes)
     return _judge(comparison, claim, memory, clock.now(), findings, lost=lost)
 
@@ -157,7 +151,6 @@ def failed_result(
     findings = Findings(
         slot=claim.slot,
         status=RunStatus.FAILED,
-        reason=write_run_reasons(reasons),
         reasons=reasons,
         measured=MeasuredRun(stage_seconds=stage_seconds or {}),
     )
@@ -197,7 +190,7 @@ def _judge(
     return RunResult(
         claim=claim,
         status=findings.status,
-        reason=write_run_reasons(reasons),
+        reason=write_run_reasons(reasons) or None,
         reasons=reasons,
         finished_at=at,
         config_hash=comparison.config_hash,

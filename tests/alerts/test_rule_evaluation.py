@@ -295,7 +295,7 @@ def judged_share(
             "duplicated(candidate)",
             "the candidate gave a list with duplicates for 0 of 704 users (0 %), not above 2 %",
         ),
-        ("unpaired", "50 of 704 users could not be compared (7.1 %); more than the 2 % allowed"),
+        ("unpaired", "50 of 704 users could not be compared (7.1 %), more than the 2 % allowed"),
     ],
 )
 def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic, said):

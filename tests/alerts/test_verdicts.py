@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import SLOT, rule, summary
+from factories import findings, rule, summary
 from monitor.alerts.verdicts import apply_bounds, bound_statistic, judge_reading, read_similarity
 from monitor.model.alerts import Expectation, Outcome, Verdict
 from monitor.model.rankings import CoverageRow
 from monitor.model.rules import Direction, Learning, SimilarityRule
-from monitor.model.runs import Findings, RunStatus, Summary
+from monitor.model.runs import RunStatus, Summary
 from monitor.model.statistics import Statistic
 from monitor.summaries import summarize_one
 from tables import cells
@@ -25,10 +25,8 @@ def judge_similarity(
     segment: str = "all",
     reason: str | None = None,
 ) -> Verdict:
-    findings = Findings(slot=SLOT, status=status, reason=reason)
-    return judge_reading(
-        watched, read_similarity(watched, segment, findings, found), None, findings
-    )
+    run = findings(status=status, run_reason=reason)
+    return judge_reading(watched, read_similarity(watched, segment, run, found), None, run)
 
 
 LOW = {"metric": "rbo(p=0.9)", "threshold": 0.6, "resolve_at": 0.65}

@@ -18,6 +18,7 @@ from monitor.model.memory import PastRun
 from monitor.model.model_versions import follow, write_models
 from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Learning, Rule
+from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import RunRecord, RunStatus, Summary
 from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement
 from tables import cells
@@ -133,9 +134,11 @@ def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_
 def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_teaches_nothing(
     status, outcome, found
 ):
+    reasons = (RunReason(kind=RunReasonKind.ERROR, text="connection refused"),)
+
     def week(first: int) -> list[RunRecord]:
         return [
-            record(day, *found, status=status, reason="connection refused")
+            record(day, *found, status=status, reasons=reasons)
             for day in range(first, first + 7)
         ]
 

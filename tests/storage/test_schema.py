@@ -16,7 +16,6 @@ from factories import DAY, SLOT
 from forking import context
 from monitor.errors import DatabaseError, SchemaError
 from monitor.model.alerts import Removed
-from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.storage import open_store, schema_version
 from monitor.storage.tables.metadata import metadata
 from storage.worked import attempt, record, run, runs_of
@@ -185,7 +184,8 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url)
         (_, old) = runs_of(store)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
         assert (record(store, 7).arm_scores, store.history.kept_lists(7)) == ((), None)
-        assert old.reasons == (RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR),)
+        assert [each.kind for each in old.reasons] == ["untrusted_floor", "left_out"]
+        assert old.reasons[1].text == old.reason
         ends = store.alerts.transitions(comparison=None, limit=None)
         found = {(end.alert, end.is_new_normal, end.removed) for end in ends}
         assert found == {("Low", True, None), ("Gone", False, Removed.RULE)}
