@@ -138,8 +138,7 @@ def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_te
 
     def week(first: int) -> list[RunRecord]:
         return [
-            record(day, *found, status=status, reasons=reasons)
-            for day in range(first, first + 7)
+            record(day, *found, status=status, reasons=reasons) for day in range(first, first + 7)
         ]
 
     held = [*days(MEANS), *week(7)]

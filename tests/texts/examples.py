@@ -1,0 +1,274 @@
+"""An example of each text that is made from values. ``make generated`` writes golden.txt."""
+
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from factories import DAY, SLOT, lost_lists
+from monitor.attribution.decomposition import MeanDrop
+from monitor.attribution.sentences import write_drop, write_fall, write_finding, write_lost
+from monitor.model.alerts import Removed
+from monitor.model.explanation import FaultKind, Finding, Part, SegmentFall
+from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
+from monitor.model.instants import format_instant
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.root_causes import RootCause
+from monitor.model.run_reasons import FloorDoubt, LossCause, RunReason, RunReasonKind
+from monitor.model.tls_faults import TlsClient, TlsFault
+from monitor.model.unmatched_names import UnmatchedName
+from monitor.texts.id_mismatches import (
+    Surface,
+    write_examples,
+    write_mismatch,
+    write_setting,
+    write_user_spelling,
+)
+from monitor.texts.root_causes import (
+    write_known_cause,
+    write_missed,
+    write_removed,
+    write_stale,
+)
+from monitor.texts.run_reasons import (
+    write_causes,
+    write_failure,
+    write_failures,
+    write_headline,
+    write_lost_share,
+    write_run_reason,
+    write_run_reasons,
+)
+from monitor.texts.tls_faults import write_tls_fault
+from monitor.texts.unmatched_names import write_unmatched
+
+TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
+
+`make generated` makes this file from examples.py. A test compares it with the code.
+Each example has the function, its values, and the text.
+"""
+
+_WRAP = textwrap.TextWrapper(width=100, break_long_words=False, break_on_hyphens=False)
+
+DOWN = lost_lists("recs:80 answered 503 Service Unavailable", 34, 690)
+TWO_CAUSES = (
+    LossCause(reason=CoverageReason.TIMEOUT, users=30, text="recs:80 did not answer in time"),
+    LossCause(reason=CoverageReason.MISSING, users=4, text="left them out"),
+)
+LATE = RunReason(
+    kind=RunReasonKind.LOST_LISTS, arm=Arm.BASELINE, users=34, asked=50, causes=TWO_CAUSES
+)
+BOTH = (
+    RunReason(kind=RunReasonKind.BOTH_FAILED),
+    lost_lists("has no file lists.parquet", 50, 50),
+    LATE,
+)
+MISMATCH = IdMismatch(
+    kind=MismatchKind.TYPE,
+    ids=IdKind.ITEM,
+    common=0,
+    compared=700,
+    would_match=690,
+    tried=700,
+    forms=("int",),
+    examples=("42", "42.0"),
+)
+PADDING = IdMismatch(
+    kind=MismatchKind.PADDING,
+    ids=IdKind.ITEM,
+    common=80,
+    compared=90,
+    examples=("0", "0"),
+    arm=Arm.CANDIDATE,
+)
+UNMATCHED = UnmatchedName(owner="rule Low", name="country=no", nearest="country=NO")
+
+
+def reasons(*kinds: RunReasonKind | RunReason, **values: Any) -> Callable[..., str]:
+    """The reasons of a run; those that are given by kind have the values."""
+    given = [
+        each if isinstance(each, RunReason) else RunReason(kind=each, **values) for each in kinds
+    ]
+    return partial(write_run_reasons, tuple(given))
+
+
+def floor(doubt: FloorDoubt, **values: Any) -> Callable[..., str]:
+    return reasons(RunReasonKind.UNTRUSTED_FLOOR, doubt=doubt, asked=500, **values)
+
+
+def finding(kind: FaultKind, **values: Any) -> Callable[..., str]:
+    """A finding without earlier lists."""
+    base: dict[str, Any] = {"arms": (Arm.CANDIDATE,), "segment": "country=FR", "segment_share": 0.9}
+    found = Finding(kind=kind, users=98, compared=700, **base | values)
+    write = write_lost if kind is FaultKind.MISSING else partial(write_finding, drop=None)
+    return partial(write, found)
+
+
+def fall(share: float = 0.25, **parts: float) -> SegmentFall:
+    return SegmentFall(
+        segment="country=DE", share=share, share_before=share, parts=_parts(parts), excess=0.1
+    )
+
+
+def drop(leader: SegmentFall | None = None, **parts: float) -> Callable[..., str]:
+    return partial(
+        write_drop,
+        MeanDrop(
+            before=0.5,
+            now=0.5 + sum(parts.values()),
+            noise=0.001,
+            parts=_parts(parts),
+            falls=(),
+            leader=leader,
+        ),
+    )
+
+
+def _parts(parts: Mapping[str, float]) -> dict[Part, float]:
+    return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
+
+
+EXAMPLES: Mapping[str, Iterable[Callable[..., Any]]] = {
+    "Why a run is not ok, or what an ok run lacks": [
+        reasons(
+            DOWN,
+            RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=Arm.BASELINE, asked=690),
+            RunReason(kind=RunReasonKind.EXAMPLES, examples=("u1", "u2")),
+        ),
+        reasons(
+            RunReason(kind=RunReasonKind.TOO_FEW, users=16, asked=50, limit=0.5),
+            LATE,
+            RunReason(kind=RunReasonKind.LATE, limit=30.0),
+            RunReason(kind=RunReasonKind.LAST_OK, slot=SLOT),
+        ),
+        reasons(*BOTH, RunReasonKind.NOTHING_COMPARED),
+        reasons(RunReasonKind.NEW_CONFIGURATION, slot=SLOT),
+        reasons(RunReasonKind.ERROR, text="users.csv: no such file"),
+        reasons(RunReasonKind.ID_MISMATCH, mismatch=MISMATCH),
+        reasons(RunReasonKind.UNMATCHED_NAME, unmatched=UNMATCHED),
+        partial(write_run_reason, DOWN),
+        partial(write_causes, TWO_CAUSES),
+        floor(FloorDoubt.CACHED, users=500, text="Age: 3"),
+        floor(FloorDoubt.SAME_ID, users=480),
+        floor(FloorDoubt.EQUAL, limit=12.0),
+        partial(
+            write_lost_share,
+            "the candidate gave no usable answer for 34 of 690 users (4.93 %)",
+            (LATE, DOWN),
+            DOWN,
+        ),
+    ],
+    "Headlines of failed runs": [
+        partial(write_headline, (DOWN,)),
+        partial(write_failure, LATE),
+        partial(write_failures, BOTH),
+        partial(write_headline, (RunReason(kind=RunReasonKind.ERROR, text="no such file"),)),
+    ],
+    "Why no run succeeds, and why alerts end": [
+        partial(write_stale, SLOT, RootCause(), has_succeeded=False),
+        partial(
+            write_stale,
+            SLOT,
+            RootCause(database_away_s=3660.0, run_failure="candidate recs:80 answered 503"),
+            has_succeeded=True,
+        ),
+        partial(write_missed, "no run has succeeded since that of 2024-01-08 00:00 UTC", 3),
+        partial(write_known_cause, SLOT + DAY, "98 of 700 users got no list."),
+        *(partial(write_removed, removed) for removed in Removed),
+    ],
+    "Ids that do not match": [
+        *(partial(write_mismatch, MISMATCH, surface) for surface in Surface),
+        partial(write_mismatch, PADDING),
+        partial(
+            write_mismatch,
+            IdMismatch(kind=MismatchKind.UNKNOWN, ids=IdKind.USER, common=2, compared=90),
+        ),
+        partial(write_user_spelling, MISMATCH),
+        partial(write_examples, MISMATCH),
+        partial(write_setting, MISMATCH),
+    ],
+    "Names that match nothing": [
+        partial(write_unmatched, UNMATCHED),
+        partial(
+            write_unmatched,
+            UnmatchedName(owner="route 2", name="team=x", is_matcher=True, known=tuple("abcdefg")),
+        ),
+    ],
+    "TLS": [
+        *(partial(write_tls_fault, fault, TlsClient.HTTP_SOURCE) for fault in TlsFault),
+        *(
+            partial(write_tls_fault, TlsFault.UNKNOWN_ISSUER, client)
+            for client in (*TlsClient,)[1:]
+        ),
+        *(partial(write_tls_fault, TlsFault.CLIENT_WANTED, client) for client in (*TlsClient,)[1:]),
+    ],
+    "What happened to lists": [
+        finding(FaultKind.MISSING, note="recs:80 answered 503", detail={"before": 0.01}),
+        finding(FaultKind.SHARED_LIST, detail={"lists": 1.0, "popular": 0.9}),
+        finding(FaultKind.IDENTICAL, segment="all"),
+        finding(FaultKind.CUT_SHORT, detail={"now": 5.0, "before": 10.0}, is_exact=True),
+        finding(FaultKind.STALE),
+        finding(FaultKind.ITEMS_GONE, detail={"items": 120.0, "exposure": 0.07}),
+        finding(FaultKind.RESPELLED, spelling=MISMATCH),
+        finding(FaultKind.MIXED_UP),
+        finding(FaultKind.NOISE),
+        finding(FaultKind.REPLACED),
+        finding(FaultKind.REORDERED, detail={"top": 1.0}),
+    ],
+    "Why similarity fell without a fault": [
+        drop(membership=0.1),
+        drop(membership=0.12, order=-0.02),
+        drop(membership=-0.14, length=0.15),
+        drop(composition=0.1),
+        drop(order=-0.0205),
+        drop(order=0),
+        drop(order=0.0019),
+        drop(fall(order=0.125), order=0.125, membership=0.125),
+        drop(fall(order=0.125), order=-0.02),
+        partial(write_fall, fall(membership=0.1, order=0.025), 0.25),
+        partial(write_fall, fall(order=0.125), 0.01),
+        partial(write_fall, fall(order=-0.125), 0.25),
+        partial(write_fall, fall(share=0.0, composition=0.1), 0.25),
+    ],
+}
+
+
+def golden() -> str:
+    """The whole file."""
+    return TITLE + "".join(map(_write_part, EXAMPLES, EXAMPLES.values()))
+
+
+def _write_part(heading: str, examples: Iterable[Any]) -> str:
+    parts = [f"\n\n{heading.upper()}\n"]
+    for example in examples:
+        text = example()
+        if isinstance(text, tuple):
+            text = ": ".join(text)
+        values = [*map(show, example.args)]
+        values += [f"{name} {show(value)}" for name, value in example.keywords.items()]
+        parts.append(_WRAP.fill(f"{example.func.__name__}: {'; '.join(values)}"))
+        parts.append(f"\n{textwrap.indent(_WRAP.fill(text), '    ')}\n")
+    return "\n".join(parts)
+
+
+def show(value: object) -> str:
+    """A value in a short form, without what has its default."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return ", ".join(_show_fields(value)) or "nothing"
+    if isinstance(value, datetime):
+        return format_instant(value)
+    if isinstance(value, tuple):
+        return ", ".join(f"({show(part)})" if is_dataclass(part) else show(part) for part in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {show(part)}" for name, part in value.items() if part)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _show_fields(value: Any) -> Iterator[str]:
+    for field in fields(value):
+        part = getattr(value, field.name)
+        if part not in (field.default, None, (), {}):
+            shown = show(part)
+            yield f"{field.name} ({shown})" if is_dataclass(part) else f"{field.name} {shown}"
