@@ -11,7 +11,6 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -31,10 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from monitor.model.instants import format_instant, read_instant
-from monitor.model.model_versions import ArmModel, Models
-from monitor.model.rankings import Arm
-from monitor.model.run_reasons import RunReasons
+from monitor.model.instants import format_instant
 
 KEY_BYTES = 512
 KEY_PREFIX = 60
@@ -177,49 +173,32 @@ class Document(TypeDecorator[Any]):
         return _walk(value, unescape)
 
 
-class ArmModels(Document):
-    """The model of each arm, as a document."""
+class Values(Document):
+    """Dataclasses of one kind as a document, without fields that have their default."""
 
     cache_ok = True
 
-    def process_bind_param(self, value: Models | None, dialect: Dialect) -> Any:
-        documents = {}
-        for arm, model in (value or {}).items():
-            documents[arm] = asdict(model)
-        return super().process_bind_param(documents or None, dialect)
+    def __init__(self, kind: Any, absent: object = None) -> None:
+        super().__init__()
+        self.kind, self.absent = kind, absent
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Models | None:
-        models = {}
-        for arm, document in (super().process_result_value(value, dialect) or {}).items():
-            since = document["since"] and read_instant(document["since"])
-            models[Arm(arm)] = ArmModel(**document | {"since": since})
-        return models or None
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        document = _adapter(self.kind).dump_python(value or None, exclude_defaults=True)
+        return super().process_bind_param(document, dialect)
 
-
-class ReasonsOfRun(Document):
-    """The reasons of a run, as a list of documents without empty fields."""
-
-    cache_ok = True
-
-    def process_bind_param(self, value: RunReasons | None, dialect: Dialect) -> Any:
-        documents = []
-        for reason in value or ():
-            documents.append({name: part for name, part in asdict(reason).items() if part})
-        return super().process_bind_param(documents or None, dialect)
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> RunReasons:
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         if value is None:
-            return ()
+            return self.absent
         try:
-            return _reasons_reader().validate_python(super().process_result_value(value, dialect))
+            return _adapter(self.kind).validate_python(super().process_result_value(value, dialect))
         except ValueError:
-            # Another version wrote the document, with other kinds or fields.
-            return ()
+            # Another version wrote the document, with other fields.
+            return self.absent
 
 
 @cache
-def _reasons_reader() -> TypeAdapter[RunReasons]:
-    return TypeAdapter(RunReasons)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 class Number(TypeDecorator[float]):

@@ -15,17 +15,18 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import EvidenceKind, RunStatus
 from monitor.storage.column_types import (
-    ArmModels,
     Count,
     Document,
     Id,
     Instant,
     Name,
     Number,
-    ReasonsOfRun,
+    Values,
     Words,
 )
 from monitor.storage.tables.metadata import (
@@ -54,9 +55,9 @@ runs = numbered_table(
     Column("catalogue_size", Id),
     *optional(Instant, "labels_until", "labelled_at"),
     Column("epoch", Id),
-    Column("models", ArmModels),
+    Column("models", Values(Models)),
     Column("input_hash", Words),
-    Column("reasons", ReasonsOfRun),
+    Column("reasons", Values(RunReasons, absent=())),
     UniqueConstraint("comparison", "scheduled_for"),
     Index(None, "comparison", "status", "scheduled_for", postgresql_include=["id"]),
     Index(None, "scheduled_for"),
