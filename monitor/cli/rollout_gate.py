@@ -29,11 +29,12 @@ from monitor.cli.output import (
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, ComparisonName, Config, parse_instant
 from monitor.errors import ConfigError, InputError, MonitorError
+from monitor.texts.gate import write_census, write_left_out
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from monitor.sequential.gate import GateResult
+    from monitor.model.gate import GateResult
     from monitor.service.gate import Certificate
 
 _CLICK_USAGE = 2  # the exit code of usage errors in other commands
@@ -191,8 +192,6 @@ def _print(certificate: Certificate) -> None:
 
 
 def _question_lines(certificate: Certificate) -> list[str]:
-    from monitor.service.gate import LEFT_OUT_TEXTS
-
     question = certificate.question
     lines = [
         f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}",
@@ -200,8 +199,7 @@ def _question_lines(certificate: Certificate) -> list[str]:
         _runs_line(certificate),
     ]
     for reason, count in certificate.left_out.items():
-        noun = "run" if count == 1 else "runs"
-        lines.append(f"left out: {count:,} {noun} {LEFT_OUT_TEXTS[reason]}")
+        lines.append(f"left out: {write_left_out(reason, count)}")
     return lines
 
 
@@ -259,8 +257,9 @@ def _runs_line(certificate: Certificate) -> str:
         period += f" to {instant(runs[-1].slot)}"
     looks = certificate.looks
     if certificate.question.is_census:
+        census = write_census(certificate.question.fixed_users)
         return (
-            f"run: {period}, newest of {looks:,}, judged alone: {certificate.question.census} "
+            f"run: {period}, newest of {looks:,}, judged alone: {census} "
             f"({users:,} users, {missing:,} missing), so the next run draws no new users; look "
             f"{looks:,}, at alpha/{looks * (looks + 1):,}"
         )

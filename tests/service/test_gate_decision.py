@@ -17,13 +17,13 @@ import factories
 from factories import DAY, SLOT, HeldClock, changed
 from monitor.errors import InputError, MonitorError
 from monitor.model.comparison import Comparison, SampleSize
+from monitor.model.gate import LeftOut
 from monitor.model.rankings import Coverage, CoverageRow, Panel, UserTable
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
 from monitor.sampling import draw
 from monitor.service.gate import Certificate, make_question
 from monitor.service.gate.decision import judge_stored
-from monitor.service.gate.judged_runs import LeftOut
 from monitor.service.gate.question import Yardstick
 from monitor.storage import SqlStore
 from storage.worked import run
@@ -234,8 +234,8 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
     ("act", "left_out", "words"),
     [
         (lambda _: None, [], "no run of home-feed can be judged: none is stored yet"),
-        (lambda world: world.fail(LOST), [LeftOut.FAILED], f"1 failed (the newest: {LOST})"),
-        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 had fewer users than the sample"),
+        (lambda world: world.fail(LOST), [LeftOut.FAILED], f"1 run failed (the newest: {LOST})"),
+        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 run had fewer users than the sample"),
         (
             lambda world: world.run(constant(-0.4), series=""),
             [LeftOut.NO_SCORES],

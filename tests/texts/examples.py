@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from monitor.attribution.decomposition import MeanDrop
 from monitor.attribution.sentences import write_drop, write_fall, write_finding, write_lost
 from monitor.model.alerts import Removed
 from monitor.model.explanation import FaultKind, Finding, Part, SegmentFall
+from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, CoverageReason
@@ -19,6 +20,7 @@ from monitor.model.root_causes import RootCause
 from monitor.model.run_reasons import FloorDoubt, LossCause, RunReason, RunReasonKind
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unmatched_names import UnmatchedName
+from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
 from monitor.texts.id_mismatches import (
     Surface,
     write_examples,
@@ -83,6 +85,20 @@ PADDING = IdMismatch(
     examples=("0", "0"),
     arm=Arm.CANDIDATE,
 )
+TOO_FEW = GateReason.TOO_FEW
+SEGMENT = GateResult(
+    segment="country=DE",
+    users=300,
+    missing=0,
+    mean_best=0.08,
+    mean_worst=0.12,
+    low=0.061,
+    high=0.14,
+    evidence_safe=-9.0,
+    evidence_breach=2.5,
+    verdict=GateVerdict.BREACH,
+    reason=GateReason.DECIDED,
+)
 UNMATCHED = UnmatchedName(owner="rule Low", name="country=no", nearest="country=NO")
 
 
@@ -96,6 +112,11 @@ def reasons(*kinds: RunReasonKind | RunReason, **values: Any) -> Callable[..., s
 
 def floor(doubt: FloorDoubt, **values: Any) -> Callable[..., str]:
     return reasons(RunReasonKind.UNTRUSTED_FLOOR, doubt=doubt, asked=500, **values)
+
+
+def undecided(**values: Any) -> Callable[..., str]:
+    result = replace(SEGMENT, verdict=GateVerdict.INCONCLUSIVE, **{"reason": TOO_FEW, **values})
+    return partial(write_verdict, result.verdict, (result,), 0.1)
 
 
 def finding(kind: FaultKind, **values: Any) -> Callable[..., str]:
@@ -165,6 +186,21 @@ EXAMPLES: Mapping[str, Iterable[Callable[..., Any]]] = {
         partial(write_failure, LATE),
         partial(write_failures, BOTH),
         partial(write_headline, (RunReason(kind=RunReasonKind.ERROR, text="no such file"),)),
+    ],
+    "Verdicts of the gate": [
+        partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05),
+        partial(
+            write_verdict, GateVerdict.SAFE, (replace(SEGMENT, verdict=GateVerdict.SAFE),), 0.2
+        ),
+        undecided(),
+        undecided(reason=GateReason.NO_DATA, missing=90),
+        undecided(reason=GateReason.NO_DATA, missing=300),
+        undecided(reason=GateReason.NO_DATA, users=0),
+        partial(write_no_runs, "home-feed", None, {}, None),
+        partial(write_no_runs, "home-feed", SLOT, dict.fromkeys(LeftOut, 2), "no such file"),
+        partial(write_left_out, LeftOut.FAILED, 1),
+        partial(write_census, None),
+        partial(write_census, 300),
     ],
     "Why no run succeeds, and why alerts end": [
         partial(write_stale, SLOT, RootCause(), has_succeeded=False),

@@ -15,21 +15,12 @@ import numpy as np
 from monitor import __version__
 from monitor.errors import InputError
 from monitor.model.comparison import Comparison
-from monitor.model.instants import format_instant
+from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.rankings import ALL
 from monitor.model.runs import Watermark
 from monitor.ports import Clock, History
-from monitor.sequential.gate import (
-    GateReason,
-    GateResult,
-    GateVerdict,
-    UserSample,
-    gate_samples,
-    tally,
-)
+from monitor.sequential.gate import UserSample, gate_samples, tally
 from monitor.service.gate.judged_runs import (
-    LEFT_OUT_TEXTS,
-    LeftOut,
     RunSelection,
     SampledRun,
     SampledSegment,
@@ -40,8 +31,8 @@ from monitor.service.gate.judged_runs import (
 from monitor.service.gate.question import EACH, Question, make_question
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
+from monitor.texts.gate import write_census, write_no_runs, write_verdict
 
-_NAMED = 5
 _CACHED_S = 600
 _MOST_CACHED = 32
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
@@ -110,71 +101,6 @@ def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateRe
     return GateVerdict.INCONCLUSIVE, GateReason.TOO_FEW
 
 
-def explain_verdict(
-    question: Question, verdict: GateVerdict, segments: Sequence[GateResult]
-) -> str:
-    """Write the reason for this verdict, with the figures of the segments that decided it."""
-    if verdict is GateVerdict.INCONCLUSIVE:
-        undecided = [each for each in segments if each.reason is GateReason.NO_DATA]
-        if not undecided:
-            undecided = [each for each in segments if each.verdict is verdict]
-        return _explain_undecided(question.margin, undecided[0])
-    decisive = [each for each in segments if each.verdict is verdict]
-    parts = [_explain_decided(question.margin, each) for each in decisive[:_NAMED]]
-    if len(decisive) > _NAMED:
-        parts.append(f"and {len(decisive) - _NAMED} more segments")
-    if question.is_census and question.comparison.measuring.sample:
-        parts.append(f"{question.census}: this is about them")
-    return "; ".join(parts)
-
-
-def explain_no_runs(
-    question: Question, left_out: Mapping[LeftOut, int], trouble: str | None
-) -> str:
-    """Write why there was no run to judge. ``trouble`` says why the newest bad run was bad."""
-    since = f" since {format_instant(question.since)}" if question.since else ""
-    failure = f"no run of {question.comparison.name}{since} can be judged"
-    if not left_out:
-        return f"{failure}: none is stored yet"
-    reasons = ", ".join(f"{count:,} {LEFT_OUT_TEXTS[reason]}" for reason, count in left_out.items())
-    newest = f" (the newest: {trouble})" if trouble else ""
-    return f"{failure}: {reasons}{newest}"
-
-
-def _explain_decided(margin: float, result: GateResult) -> str:
-    side, bound = "above", f"at least {result.low:.4g}"
-    if result.verdict is GateVerdict.SAFE:
-        side, bound = "below", f"at most {result.high:.4g}"
-    return (
-        f"{_prefix(result)}the mean excess is {side} {margin:g}: {bound} over "
-        f"{result.users:,} users"
-    )
-
-
-def _explain_undecided(margin: float, result: GateResult) -> str:
-    prefix = _prefix(result)
-    if not result.users:
-        return f"{prefix}no user was drawn"
-    if result.users == result.missing:
-        return f"{prefix}none of {result.users:,} users drawn has a score"
-    if result.reason is GateReason.NO_DATA:
-        return (
-            f"{prefix}{result.missing:,} of {result.users:,} users have no score, which decides: "
-            f"the mean excess is {result.mean_best:.4g} if theirs is the best and "
-            f"{result.mean_worst:.4g} if it is the worst, with a margin of {margin:g}"
-        )
-    return (
-        f"{prefix}{result.users:,} users do not decide: the mean excess is between "
-        f"{result.low:.4g} and {result.high:.4g}, and so is {margin:g}; more runs will decide"
-    )
-
-
-def _prefix(result: GateResult) -> str:
-    if result.segment == ALL:
-        return ""
-    return f"{result.segment}: "
-
-
 def decide(
     history: History, settings: Settings, question: Question, clock: Clock, *, most_looks: int = 0
 ) -> Certificate:
@@ -221,9 +147,12 @@ def judge_stored(
             course[sampled[end - 1].run.slot] = _judge(question, sampled[:end], names, looks)
     verdict, reason = overall_verdict(segments)
     if segments:
-        words = explain_verdict(question, verdict, segments)
+        words = write_verdict(verdict, segments, question.margin)
+        if verdict is not GateVerdict.INCONCLUSIVE and question.fixed_users is not None:
+            words += f"; {write_census(question.fixed_users)}: this is about them"
     else:
-        words = explain_no_runs(question, left_out, selected.trouble)
+        name = question.comparison.name
+        words = write_no_runs(name, question.since, left_out, selected.trouble)
     return Certificate(
         question=question,
         runs=tuple(map(_judged_run, sampled)),
