@@ -67,8 +67,7 @@ def judge_condition(
             return _in_condition(unjudged, unjudged.reason)
         return _clear(condition) if condition is Condition.ERROR else unjudged
     if condition is Condition.NO_DATA and is_unknown:
-        gone = "no user of the panel belongs to the segment any more"
-        return _in_condition(undecided(Outcome.NO_DATA, gone), gone)
+        return undecided(Outcome.BREACH, "no user of the panel belongs to the segment any more")
     lacking = [
         verdict
         for verdict in verdicts
@@ -93,13 +92,8 @@ def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
         return verdict
     if Condition(verdict.outcome) not in ignored:
         return verdict
-    return Verdict(
-        outcome=verdict.outcome,
-        reason=_ignored_reason(verdict.reason, verdict.outcome),
-        value=verdict.value,
-        users=verdict.users,
-        is_ignored=True,
-    )
+    reason = _ignored_reason(verdict.reason, verdict.outcome)
+    return replace(verdict, reason=reason, is_ignored=True)
 
 
 def _ignored_reason(reason: str, condition: str) -> str:
@@ -107,19 +101,11 @@ def _ignored_reason(reason: str, condition: str) -> str:
 
 
 def _in_condition(verdict: Verdict, reason: str) -> Verdict:
-    return Verdict(
-        outcome=Outcome.BREACH,
-        reason=reason,
-        value=None,
-        users=verdict.users,
-        headline=verdict.headline,
-    )
+    return replace(verdict, outcome=Outcome.BREACH, reason=reason, value=None)
 
 
 def _clear(condition: Condition) -> Verdict:
-    return Verdict(
-        outcome=Outcome.OK, reason=_CLEAR_WORDS[condition], value=None, users=0, is_recovered=True
-    )
+    return replace(undecided(Outcome.OK, _CLEAR_WORDS[condition]), is_recovered=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +175,7 @@ def _judge_wait(
     if Condition.STALE not in comparison.judging.ignored:
         return
     reason = _ignored_reason(reason, Condition.STALE)
-    ended = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
+    ended = replace(undecided(Outcome.ERROR, reason), is_ignored=True)
     for state in states:
         if state.alert in rules and state.state is not State.QUIET:
             yield rules[state.alert], state.segment, ended

@@ -278,9 +278,7 @@ def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | 
         if run.findings.status is not RunStatus.OK:
             return None  # the alert of all users reports it
         if segment not in run.awaited:
-            return Verdict(
-                outcome=Outcome.OK, reason=NOT_AWAITED, value=None, users=0, is_recovered=True
-            )
+            return replace(undecided(Outcome.OK, NOT_AWAITED), is_recovered=True)
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
     return judge_condition(rule, run.findings, run.verdicts.get(segment, ()), is_unknown=is_unknown)
 

@@ -19,14 +19,11 @@ from monitor.model.rules import (
     SeriesRule,
     SimilarityRule,
 )
-from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus, Summary
 from monitor.model.segments import find_nearest
 from monitor.model.statistics import TRAITS, Lack, Statistic
 from monitor.texts.run_reasons import (
     with_cause,
-    write_failure,
-    write_failures,
     write_headline,
     write_lost_share,
     write_run_reasons,
@@ -204,17 +201,9 @@ def _write_breach(
         return sentence, sentence
     if rule.share.lack not in (Lack.FAILED, Lack.UNPAIRED):
         return sentence, sentence
-    arm = rule.share.arm
-    headline, loss = write_failures(reasons), None
-    if arm is not None:
-        loss = find_reason(reasons, RunReasonKind.LOST_LISTS, arm)
-        if find_reason(reasons, RunReasonKind.BOTH_FAILED) is None:
-            headline = None if loss is None else write_failure(loss)
-    count = round(reading.value * reading.users)
-    if loss is not None and (loss.users, loss.asked) != (count, reading.users):
-        loss = None  # the run counts other users
-    reason = write_lost_share(shown, reasons, loss)
-    return f"{reason}; {finding}", headline or shown
+    counts = round(reading.value * reading.users), reading.users
+    reason, headline = write_lost_share(shown, rule.share.arm, counts, reasons)
+    return f"{reason}; {finding}", headline
 
 
 def is_beyond(direction: Direction, value: float, limit: float) -> bool:

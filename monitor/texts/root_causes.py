@@ -7,12 +7,6 @@ from monitor.model.instants import format_instant
 from monitor.model.root_causes import RootCause
 from monitor.texts.run_reasons import with_cause
 
-_REMOVED = {
-    Removed.COMPARISON: "comparison removed from the configuration",
-    Removed.RULE: "rule removed from the configuration",
-    Removed.SEGMENT: "segment removed from the rule in the configuration",
-}
-
 
 def write_stale(since: datetime, cause: RootCause, *, has_succeeded: bool) -> str:
     """``no run has succeeded since that of 2024-01-08 00:00 UTC: CAUSE``, a headline."""
@@ -38,4 +32,5 @@ def write_known_cause(slot: datetime, cause: str) -> str:
 
 def write_removed(removed: Removed) -> str:
     """Why nothing watches an alert any more."""
-    return _REMOVED[removed]
+    of_rule = " from the rule in" if removed is Removed.SEGMENT else " from"
+    return f"{removed} removed{of_rule} the configuration"

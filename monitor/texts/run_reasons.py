@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from textwrap import shorten
 
 from monitor.model.instants import format_instant
+from monitor.model.rankings import Arm
 from monitor.model.run_reasons import (
     FloorDoubt,
     LossCause,
@@ -117,18 +118,27 @@ def write_headline(reasons: RunReasons) -> str | None:
     return write_failures(reasons) or write_run_reason(reasons[0])
 
 
-def write_lost_share(shown: str, reasons: RunReasons, loss: RunReason | None) -> str:
-    """The share of users without a list as ``shown``, then what the run says about it.
+def write_lost_share(
+    shown: str, arm: Arm | None, counts: tuple[int, int], reasons: RunReasons
+) -> tuple[str, str]:
+    """The share of users without a list as ``shown``, then what the run says, and a headline.
 
-    ``loss``: the reason that counts the same users. Only its causes are added.
+    ``counts``: users without a list of this arm, or of either, and users asked.
     """
+    whole = write_run_reasons(reasons)
     if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
-        return write_run_reasons(reasons)
+        return whole, write_failures(reasons) or shown
+    if arm is None:
+        return f"{shown}: {whole}", write_failures(reasons) or shown
+    loss = find_reason(reasons, RunReasonKind.LOST_LISTS, arm)
     if loss is None:
-        return with_cause(shown, write_run_reasons(reasons))
+        return f"{shown}: {whole}", shown
+    if (loss.users, loss.asked) != counts:  # the run counts other users
+        return f"{shown}: {whole}", write_failure(loss)
     place = reasons.index(loss)
     others = write_run_reasons((*reasons[place + 1 :], *reasons[:place]))
-    return f"{shown}: {'; '.join(filter(None, (write_causes(loss.causes), others)))}"
+    causes = with_cause(shown, write_causes(loss.causes))
+    return "; ".join(filter(None, (causes, others))), write_failure(loss)
 
 
 def with_cause(what: str, cause: str | None) -> str:

@@ -177,8 +177,9 @@ EXAMPLES: Mapping[str, Iterable[Callable[..., Any]]] = {
         partial(
             write_lost_share,
             "the candidate gave no usable answer for 34 of 690 users (4.93 %)",
+            Arm.CANDIDATE,
+            (34, 690),
             (LATE, DOWN),
-            DOWN,
         ),
     ],
     "Headlines of failed runs": [
