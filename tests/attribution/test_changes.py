@@ -253,6 +253,8 @@ MIXED_UP 33061 33056 8
 NOISE 13065 13064 14
 REORDERED 17043 17040 12
 TRUNCATED 23129 23128 11
+STALE 51060 51056 12
+ITEMS_GONE 57006 57000 11
 """
 """A kind of fault, its seed, that of its shop, and its day."""
 
@@ -264,6 +266,13 @@ def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(line):
     seed, of_shop, begins = map(int, numbers)
     shop = draw_shop(of_shop)
     assert explain(draw_fault(Kind[kind], seed, begins=begins), past(shop, begins), shop)[1] == []
+
+
+def test_lists_that_are_identical_by_chance_are_as_usual():
+    shop = draw_shop(57024)  # a tenth of its lists always are, and on day 10 more than ever before
+    found = measure(Fault(kind=Kind.NOISE, begins=99), 10, past(shop, 8), shop).explanation
+    assert found is not None
+    assert found.finding is None
 
 
 @pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE])

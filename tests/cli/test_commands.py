@@ -291,7 +291,7 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
 
     shown = rankwatch("show feed").stdout
     assert (
-        "Why, by extended_tau against the lists that 60 users had in the run of 2024-01-08 00:00: "
+        "Compared with the run of 2024-01-08 00:00 by extended_tau, for 60 users: "
         in shown
     )
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):

@@ -196,7 +196,8 @@ def further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str,
     if message.worse:
         lines.append(f"Sent again because it became worse: {message.worse}.")
     if rest:
-        lines.append(f"And {len(rest):,} more: {count_alerts(rest)}.")
+        more = count_of(len(rest), "more alert")
+        lines.append(f"This message also reports {more}: {count_alerts(rest)}.")
     if lasting:
         lines.append(f"Still firing: {count_alerts(lasting)}.")
     return _bound(lines, _LONGEST_REASON)
@@ -207,7 +208,7 @@ def _bound(lines: Iterable[str], limit: int) -> tuple[str, ...]:
 
 
 def count_alerts(changes: Iterable[Transition]) -> str:
-    """``SimilarityLow in 990 segments, MissingLists in country=UK and 2 other alerts``.
+    """``SimilarityLow (990 segments), MissingLists (country=UK) and 2 other alerts``.
 
     The most frequent alerts come first.
     """
@@ -216,7 +217,7 @@ def count_alerts(changes: Iterable[Transition]) -> str:
         by_alert.setdefault(change.alert, []).append(change)
     ranked = sorted(by_alert.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     named = ", ".join(
-        f"{clean(alert, _LONGEST_NAME)} in {_extent(of_alert)}"
+        f"{clean(alert, _LONGEST_NAME)} ({_extent(of_alert)})"
         for alert, of_alert in ranked[:_NAMED]
     )
     return named + _and_others(len(ranked) - _NAMED)
@@ -329,7 +330,7 @@ def why_sentences(change: Transition, explanation: Explanation | None) -> tuple[
         return (bounded_line(change.explanation or "", 3 * _LONGEST_SENTENCE),)
     lines = [*write_falls(explanation, change.segment), *_item_counts(explanation)]
     if change.metric != explanation.metric:
-        lines[0] = f"{explanation_title(explanation)}: {lines[0]}"
+        lines.append(f"{explanation_title(explanation)}.")
     return _bound(lines, _LONGEST_SENTENCE)
 
 
@@ -366,9 +367,14 @@ def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     is_shared = drop > 0 and largest <= _CANCELLED * drop
     shares = []
     for cause in causes:
-        share = _percent(cause.amount / drop) if is_shared else f"{cause.amount:+.4f}"
-        if share.lstrip("+-") not in _NOTHING:
-            shares.append((PART_WORDS[cause.part], share))
+        share = f"{abs(cause.amount):.4f}"
+        if is_shared:
+            share = _percent(abs(cause.amount) / drop)
+        if share in _NOTHING:
+            continue
+        if cause.amount < 0:
+            share = f"reduced the drop by {share}"
+        shares.append((PART_WORDS[cause.part], share))
     return tuple(shares)
 
 
