@@ -275,6 +275,16 @@ def test_lists_that_are_identical_by_chance_are_as_usual():
     assert found.finding is None
 
 
+def test_whole_lists_that_turned_are_their_first_three_items_if_many_kept_these():
+    shop = draw_shop(57024)
+    fault = draw_fault(Kind.TOP_SHUFFLED, 57030, begins=8)
+    lists = measure(fault, 9, past(shop, 8), shop).lists
+    since = replace(past(shop, 8), last_lists=lists, former_lists=lists)
+    found = measure(fault, 10, since, shop).explanation
+    assert found is not None
+    assert find_wrong(fault, shop, read(found.sentence), 10) == []
+
+
 @pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE])
 def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind):
     lists = past().last_lists
