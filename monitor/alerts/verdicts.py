@@ -126,7 +126,7 @@ def read_coverage(
     if reading is None and is_trait:
         why = "there are no lists to compare"
         if rule.share.lack is Lack.UNCHANGED:
-            why = "too few lists of other users have changed to decide which ones should have"
+            why = "too few lists have changed: rules on `frozen` judge how long that is normal"
         return undecided(Outcome.NO_DATA, f"{why}{_of(segment)}", is_learning=True)
     if reading is None:
         if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
