@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.daemon_state import PastOutage
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.notifications import Briefing, Delivery, FiringSnapshot, Notification, Silence
@@ -455,6 +456,12 @@ class Maintenance(Protocol):
 
     def probe_write(self) -> None:
         """Write and flush a stored value. DatabaseError if the database cannot be written now."""
+
+    def record_outage(self, outage: PastOutage) -> None:
+        """Store the last time in which the database was away. It replaces an earlier one."""
+
+    def last_outage(self) -> PastOutage | None:
+        """The outage that was recorded last, if any."""
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         """Delete data of older slots, in many small transactions.

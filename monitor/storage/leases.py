@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from monitor.errors import DatabaseError
+from monitor.model.daemon_state import PastOutage
 from monitor.model.runs import Lease, Occupied
 from monitor.ports import Leases
 from monitor.storage.column_types import Instant
@@ -32,6 +33,7 @@ from monitor.storage.tables.run_tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 
 _INSTALLATION = "installation"
+_OUTAGE = "outage"
 
 # Only transactions under a lease have these application names, see `LeaseFence`.
 _END_OLDER = text(
@@ -133,6 +135,20 @@ def installation_of(connection: Connection, *, create: bool) -> str:
         }
         connection.execute(insert(connection, leases).values(values).on_conflict_do_nothing())
     return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION)) or ""
+
+
+def store_outage(connection: Connection, outage: PastOutage) -> None:
+    """Store when the database was last away, as the times of a lease that nobody can take."""
+    times = {"acquired_at": outage.since, "expires_at": outage.until}
+    first = insert(connection, leases).values(name=_OUTAGE, epoch=0, holder="", **times)
+    connection.execute(first.on_conflict_do_update(index_elements=[leases.c.name], set_=times))
+
+
+def last_outage(connection: Connection) -> PastOutage | None:
+    """Return when the database was last away."""
+    times = select(leases.c.acquired_at, leases.c.expires_at).where(leases.c.name == _OUTAGE)
+    row = connection.execute(times).first()
+    return None if row is None else PastOutage(since=row.acquired_at, until=row.expires_at)
 
 
 def terminate_older_epochs(database: Database, epoch: int) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Table, and_, exists, func, select, text, update
 
+from monitor.model.daemon_state import PastOutage
 from monitor.model.instants import format_instant
 from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
 from monitor.model.runs import Lease, RunStatus
@@ -90,6 +91,14 @@ class SqlMaintenance:
         # A transaction that changes nothing would succeed on a full disk.
         with self._database.write(is_fenced=False) as connection:
             schema_version.rewrite(connection)
+
+    def record_outage(self, outage: PastOutage) -> None:
+        with self._database.write(is_fenced=False) as connection:
+            leases.store_outage(connection, outage)
+
+    def last_outage(self) -> PastOutage | None:
+        with self._database.read() as connection:
+            return leases.last_outage(connection)
 
     def stand_by(self) -> None:
         """Write nothing from now on: each attempt is a LeaseLostError."""
