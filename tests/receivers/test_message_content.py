@@ -31,7 +31,7 @@ from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
 from monitor.model.alerts import Removed, State
 from monitor.model.explanation import Cause, FaultKind, Finding, Part
-from monitor.model.notifications import Briefing, FiringSnapshot, MessageStatus
+from monitor.model.notifications import Briefing, FiringSnapshot, KnownCause, MessageStatus
 from monitor.model.rankings import Arm
 from monitor.model.rules import Severity
 from monitor.receivers.email import mail_page, mail_subject
@@ -176,10 +176,18 @@ def test_an_alert_without_an_explanation_says_what_an_earlier_run_of_its_inciden
         explanation=None,
         value=None,
     )
-    found = content(message(stale, firing=(EVERYBODY, stale)))
-    assert found.why == (f"Known since the run of 2024-01-08T00:00:00Z: {WHY}",)
-    newer = start(alert="RunFailing", slot=SLOT + timedelta(hours=1), explanation=None)
-    assert content(message(stale, firing=(EVERYBODY, newer, stale))).why == ()
+    began = content(message(stale, firing=(EVERYBODY, stale)))
+    assert began.why == (
+        "The incident began with SimilarityLow in the run of 2024-01-08T00:00:00Z: mean of "
+        "extended_tau is 0.254 over 1,874 users, below 0.35.",
+    )
+    cause = KnownCause(slot=SLOT, sentence=WHY)
+    knows = message(stale, firing=(EVERYBODY, stale), briefing=Briefing(known_cause=cause))
+    assert content(knows).why == (f"Known since the run of 2024-01-08T00:00:00Z: {WHY}",)
+    # An explanation that found no cause names it too.
+    joined = message(BRITISH, firing=(EVERYBODY, BRITISH), first=(EVERYBODY,), briefing=briefing())
+    alone = content(message(BRITISH, briefing=briefing()))
+    assert content(joined).why == (*began.why, *alone.why)
     assert content(message(end(), firing=(EVERYBODY,))).why == ()
 
 
