@@ -36,6 +36,8 @@ _RARELY_LISTED = 5
 # If so many reordered lists have the same first three items as before, only these were reordered.
 # `incidents` seeds 51002, 13072, 57030: 0.13 and more; reversed lists, seeds 17043, 57057: 0.02.
 _KEPT_TOP = 0.1
+# Share of the unchanged lists that users share.
+_MOST_SHARED = 0.5
 # Share of the lists that must have changed in both arms before unchanged lists count as stale.
 _MOSTLY = 0.9
 
@@ -119,13 +121,19 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     if not suspicions:
         return None
     largest = max(suspicions, key=lambda suspicion: int(suspicion.hit.sum()))
-    groups = group[largest.hit]
-    first_user = int(np.argmax(largest.hit & (group == np.bincount(groups).argmax())))
+    return _describe_shared(scene, largest, group)
+
+
+def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
+    """The suspicion with the number of lists, from each user's `group` of equal lists."""
+    codes, _ = scene.batch.of(suspicion.arm)
+    groups = group[suspicion.hit]
+    first_user = int(np.argmax(suspicion.hit & (group == np.bincount(groups).argmax())))
     detail = {
         "lists": float(len(np.unique(groups))),
-        "popular": _popularity(codes[first_user], scene, arm),
+        "popular": _popularity(codes[first_user], scene, suspicion.arm),
     }
-    return replace(largest, kind=FaultKind.SHARED_LIST, detail=detail)
+    return replace(suspicion, kind=FaultKind.SHARED_LIST, detail=detail)
 
 
 def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
@@ -190,13 +198,20 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
 
 
 def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users whose lists are those of the last run, while most other lists changed."""
+    """Users whose lists are those of the last run, while most other lists changed.
+
+    If most of them share a list, that is the fault, which began in an earlier run.
+    """
     suspicion = _exceed_habit(scene, arm, Habit.STILL)
     # Some arms never change. And if no arm changed, there may have been no new data.
     if suspicion is None or arm not in scene.habits:
         return None
     if min(changes.is_still[each][changes.is_known].mean() for each in Arm) >= _MOSTLY:
         return None
+    is_shared, group = find_shared(scene.batch.of(arm)[0])
+    if is_shared[suspicion.hit].mean() >= _MOST_SHARED:
+        shared = replace(suspicion, hit=suspicion.hit & is_shared, habit=None, usual=0.0)
+        return _describe_shared(scene, shared, group)
     return replace(suspicion, kind=FaultKind.STALE)
 
 

@@ -309,6 +309,15 @@ def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told():
     )
 
 
+def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
+    fault = Fault(kind=Kind.SHARED_LIST, begins=BEGINS, share=0.01)
+    lists = measure(fault, BEGINS, past()).lists
+    since = replace(past(), last_lists=lists, former_lists=lists)
+    found = measure(fault, BEGINS + 1, since).explanation
+    assert found is not None
+    assert found.sentence.startswith("8 of 800 users (1 %) all get the same list from the candidate")
+
+
 @pytest.mark.parametrize(
     ("kind", "told"),
     [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)],
