@@ -315,7 +315,9 @@ def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
     since = replace(past(), last_lists=lists, former_lists=lists)
     found = measure(fault, BEGINS + 1, since).explanation
     assert found is not None
-    assert found.sentence.startswith("8 of 800 users (1 %) all get the same list from the candidate")
+    assert found.sentence.startswith(
+        "8 of 800 users (1 %) all get the same list from the candidate"
+    )
 
 
 @pytest.mark.parametrize(

@@ -290,10 +290,7 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
     read_json("run-once --slot 2024-01-09")
 
     shown = rankwatch("show feed").stdout
-    assert (
-        "Compared with the run of 2024-01-08 00:00 by extended_tau, for 60 users: "
-        in shown
-    )
+    assert "Compared with the run of 2024-01-08 00:00 by extended_tau, for 60 users: " in shown
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):
         assert title in shown
     (found,) = read_json("show feed")

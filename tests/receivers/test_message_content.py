@@ -106,8 +106,10 @@ def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name():
     )
     assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
     assert found.more == (
-        "This message also reports 995 more alerts: SimilarityLow (994 segments), ListsMissing "
-        "(shop=0001).",
+        (
+            "This message also reports 995 more alerts: SimilarityLow (994 segments), ListsMissing "
+            "(shop=0001)."
+        ),
     )
 
 
@@ -115,9 +117,7 @@ def test_no_more_than_four_alerts_are_named():
     changes = [start(alert=f"A{n}", dedup_key=str(n)) for n in range(14)]
     found = content(message(*changes))
     named = ", ".join(f"{alert} (all users)" for alert in ("A13", "A2", "A3", "A4"))
-    assert found.more == (
-        f"This message also reports 9 more alerts: {named} and 5 other alerts.",
-    )
+    assert found.more == (f"This message also reports 9 more alerts: {named} and 5 other alerts.",)
 
 
 def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start():
@@ -178,8 +178,10 @@ def test_an_alert_without_an_explanation_says_what_an_earlier_run_of_its_inciden
     )
     began = content(message(stale, firing=(EVERYBODY, stale)))
     assert began.why == (
-        "The incident began with SimilarityLow in the run of 2024-01-08T00:00:00Z: mean of "
-        "extended_tau is 0.254 over 1,874 users, below 0.35.",
+        (
+            "The incident began with SimilarityLow in the run of 2024-01-08T00:00:00Z: mean of "
+            "extended_tau is 0.254 over 1,874 users, below 0.35."
+        ),
     )
     cause = KnownCause(slot=SLOT, sentence=WHY)
     knows = message(stale, firing=(EVERYBODY, stale), briefing=Briefing(known_cause=cause))
