@@ -31,19 +31,6 @@ class DatabaseAway:
     read_at: datetime | None  # when the states on the pages were read; None before the first time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastOutage:
-    """A time in which a daemon could not use the database, as seen by that daemon."""
-
-    since: datetime
-    until: datetime
-
-    @property
-    def seconds(self) -> float:
-        """How long it lasted."""
-        return (self.until - self.since).total_seconds()
-
-
 class Refused(StrEnum):
     """Files that a daemon reloads while it runs."""
 

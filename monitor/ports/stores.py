@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.model.alerts import AlertState, State, Transition
-from monitor.model.daemon_state import PastOutage
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.notifications import Briefing, Delivery, FiringSnapshot, Notification, Silence
@@ -457,11 +456,11 @@ class Maintenance(Protocol):
     def probe_write(self) -> None:
         """Write and flush a stored value. DatabaseError if the database cannot be written now."""
 
-    def record_outage(self, outage: PastOutage) -> None:
-        """Store the last time in which the database was away. It replaces an earlier one."""
+    def record_outage(self, since: datetime, until: datetime) -> None:
+        """Store a time in which the database was away, or a later end of it. Kept for a week."""
 
-    def last_outage(self) -> PastOutage | None:
-        """The outage that was recorded last, if any."""
+    def away_s_since(self, instant: datetime) -> float:
+        """How many seconds the database was away in outages that ended after the instant."""
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         """Delete data of older slots, in many small transactions.

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Table, and_, exists, func, select, text, update
 
-from monitor.model.daemon_state import PastOutage
 from monitor.model.instants import format_instant
 from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
 from monitor.model.runs import Lease, RunStatus
@@ -92,13 +91,13 @@ class SqlMaintenance:
         with self._database.write(is_fenced=False) as connection:
             schema_version.rewrite(connection)
 
-    def record_outage(self, outage: PastOutage) -> None:
+    def record_outage(self, since: datetime, until: datetime) -> None:
         with self._database.write(is_fenced=False) as connection:
-            leases.store_outage(connection, outage)
+            leases.store_outage(connection, since, until)
 
-    def last_outage(self) -> PastOutage | None:
+    def away_s_since(self, instant: datetime) -> float:
         with self._database.read() as connection:
-            return leases.last_outage(connection)
+            return leases.away_s_since(connection, instant)
 
     def stand_by(self) -> None:
         """Write nothing from now on: each attempt is a LeaseLostError."""

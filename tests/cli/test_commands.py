@@ -258,7 +258,7 @@ def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run
 @pytest.mark.usefixtures("fired")
 def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side():
     shown = rankwatch("show feed --users 1").stdout
-    why = "What sets lists apart by extended_tau: No earlier lists to compare with. "
+    why = "Both arms compared by extended_tau: No earlier lists to compare with. "
     assert [words in shown for words in ("60 of 60 users compared", "new", why)] == [True] * 3
     (found,) = read_json("show feed --slot 2024-01-08")
     assert found["evidence"][0]["candidate"] == [str(item) for item in APART]

@@ -51,7 +51,7 @@ class World:
         self.staleness = StalenessMonitor(
             alerts=self.store.alerts,
             clock=self.clock,
-            last_outage=self.store.maintenance.last_outage,
+            away_s_since=self.store.maintenance.away_s_since,
         )
 
     def look(self) -> bool:

@@ -142,7 +142,7 @@ class DaemonJobs:
         self.staleness = StalenessMonitor(
             alerts=store.alerts,
             clock=self.runner.clock,
-            last_outage=store.maintenance.last_outage,
+            away_s_since=store.maintenance.away_s_since,
         )
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 

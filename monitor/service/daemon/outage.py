@@ -14,7 +14,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition
-from monitor.model.daemon_state import DatabaseAway, PastOutage
+from monitor.model.daemon_state import DatabaseAway
 from monitor.model.notifications import Message, message_key
 from monitor.model.rules import Severity
 from monitor.ports import Clock, Receiver, Store
@@ -174,7 +174,7 @@ def _record_end(store: Store, database: OutageMonitor) -> None:
     """Store the present outage, if any, so that alerts name it after a restart too."""
     outage = database.outage
     if outage is not None:
-        store.maintenance.record_outage(PastOutage(since=outage.since, until=database.clock.now()))
+        store.maintenance.record_outage(outage.since, database.clock.now())
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,7 +12,6 @@ import structlog
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
 from monitor.alerts.verdicts import shorten_reason
-from monitor.model.daemon_state import PastOutage
 from monitor.model.instants import format_instant
 from monitor.model.root_causes import RootCause
 from monitor.model.runs import LatestRun, RunStatus
@@ -154,7 +153,8 @@ class StalenessMonitor:
 
     alerts: AlertStore
     clock: Clock
-    last_outage: Callable[[], PastOutage | None]
+    # How many seconds the database was away since an instant.
+    away_s_since: Callable[[datetime], float]
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
@@ -219,9 +219,7 @@ class StalenessMonitor:
 
     def _find_cause(self, watched: Watched, since: datetime, newest: LatestRun | None) -> RootCause:
         """Return how long the database was away, if for an interval, and the last failure."""
-        outage, away_s = self.last_outage(), 0.0
-        if outage is not None and outage.until > since:
-            away_s = outage.seconds
+        away_s = self.away_s_since(since)
         if away_s < watched.schedule.interval.total_seconds():
             away_s = 0.0
         failure = None
