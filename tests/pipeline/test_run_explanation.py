@@ -155,6 +155,15 @@ def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
     )
 
 
+def test_lists_that_are_shorter_without_their_duplicates_are_called_so():
+    found = run({name: [1, 1, 2] for name in NAMES}, memory=after(run(SAME))).explanation
+    assert found is not None
+    assert found.sentence.startswith(
+        "80 of 80 users (100 %) get lists with duplicates from the candidate: 2 different items "
+        "instead of 3."
+    )
+
+
 def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual():
     what = changed(TWO, min_paired_share=0.1)
     before = after(run(SAME, what))
