@@ -34,3 +34,8 @@ def write_removed(removed: Removed) -> str:
     """Why nothing watches an alert any more."""
     of_rule = " from the rule in" if removed is Removed.SEGMENT else " from"
     return f"{removed} removed{of_rule} the configuration"
+
+
+def write_beginning(alert: str, slot: datetime, cause: str) -> str:
+    """The alert with which the incident began."""
+    return f"The incident began with {alert} in the run of {format_instant(slot)}: {cause}"

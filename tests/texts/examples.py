@@ -1,7 +1,7 @@
 """An example of each text that is made from values. ``make generated`` writes golden.txt."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -29,6 +29,7 @@ from monitor.texts.id_mismatches import (
     write_user_spelling,
 )
 from monitor.texts.root_causes import (
+    write_beginning,
     write_known_cause,
     write_missed,
     write_removed,
@@ -102,7 +103,7 @@ SEGMENT = GateResult(
 UNMATCHED = UnmatchedName(owner="rule Low", name="country=no", nearest="country=NO")
 
 
-def reasons(*kinds: RunReasonKind | RunReason, **values: Any) -> Callable[..., str]:
+def reasons(*kinds: RunReasonKind | RunReason, **values: Any) -> partial[str]:
     """The reasons of a run; those that are given by kind have the values."""
     given = [
         each if isinstance(each, RunReason) else RunReason(kind=each, **values) for each in kinds
@@ -110,21 +111,21 @@ def reasons(*kinds: RunReasonKind | RunReason, **values: Any) -> Callable[..., s
     return partial(write_run_reasons, tuple(given))
 
 
-def floor(doubt: FloorDoubt, **values: Any) -> Callable[..., str]:
+def floor(doubt: FloorDoubt, **values: Any) -> partial[str]:
     return reasons(RunReasonKind.UNTRUSTED_FLOOR, doubt=doubt, asked=500, **values)
 
 
-def undecided(**values: Any) -> Callable[..., str]:
+def undecided(**values: Any) -> partial[str]:
     result = replace(SEGMENT, verdict=GateVerdict.INCONCLUSIVE, **{"reason": TOO_FEW, **values})
     return partial(write_verdict, result.verdict, (result,), 0.1)
 
 
-def finding(kind: FaultKind, **values: Any) -> Callable[..., str]:
+def finding(kind: FaultKind, **values: Any) -> partial[str]:
     """A finding without earlier lists."""
     base: dict[str, Any] = {"arms": (Arm.CANDIDATE,), "segment": "country=FR", "segment_share": 0.9}
     found = Finding(kind=kind, users=98, compared=700, **base | values)
-    write = write_lost if kind is FaultKind.MISSING else partial(write_finding, drop=None)
-    return partial(write, found)
+    is_missing = kind is FaultKind.MISSING
+    return partial(write_lost, found) if is_missing else partial(write_finding, found, drop=None)
 
 
 def fall(share: float = 0.25, **parts: float) -> SegmentFall:
@@ -133,7 +134,7 @@ def fall(share: float = 0.25, **parts: float) -> SegmentFall:
     )
 
 
-def drop(leader: SegmentFall | None = None, **parts: float) -> Callable[..., str]:
+def drop(leader: SegmentFall | None = None, **parts: float) -> partial[str]:
     return partial(
         write_drop,
         MeanDrop(
@@ -151,7 +152,7 @@ def _parts(parts: Mapping[str, float]) -> dict[Part, float]:
     return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
 
 
-EXAMPLES: Mapping[str, Iterable[Callable[..., Any]]] = {
+EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
     "Why a run is not ok, or what an ok run lacks": [
         reasons(
             DOWN,
@@ -213,6 +214,7 @@ EXAMPLES: Mapping[str, Iterable[Callable[..., Any]]] = {
         ),
         partial(write_missed, "no run has succeeded since that of 2024-01-08 00:00 UTC", 3),
         partial(write_known_cause, SLOT + DAY, "98 of 700 users got no list."),
+        partial(write_beginning, "MissingLists", SLOT, "98 of 700 users got no list."),
         *(partial(write_removed, removed) for removed in Removed),
     ],
     "Ids that do not match": [
