@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.machine import Evaluation, advance
-from monitor.alerts.verdicts import count_users, judge_status, undecided
+from monitor.alerts.verdicts import judge_status, undecided
 from monitor.model.alerts import (
     MIN_CHANGES,
     AlertState,
@@ -23,6 +23,7 @@ from monitor.model.rules import Condition, ConditionRule, Rule, StandstillRule
 from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN
 from monitor.texts.root_causes import write_missed, write_stale
+from monitor.texts.verdicts import count_users
 
 _CLEAR_WORDS = {
     Condition.ERROR: "the run did not fail",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monitor.model.alerts import Expectation, Outcome, Verdict
-from monitor.model.rankings import ALL, CoverageRow
+from monitor.model.rankings import CoverageRow
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
     CoverageRule,
@@ -22,29 +22,19 @@ from monitor.model.rules import (
 from monitor.model.runs import Findings, RunStatus, Summary
 from monitor.model.segments import find_nearest
 from monitor.model.statistics import TRAITS, Lack, Statistic
-from monitor.texts.run_reasons import (
-    with_cause,
-    write_headline,
-    write_lost_share,
-    write_run_reasons,
+from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
+from monitor.texts.verdicts import (
+    count_users,
+    of_segment,
+    show_values,
+    write_breach,
+    write_normal,
+    write_threshold,
+    write_value,
 )
 from monitor.texts.wording import count_of
 
 _MOST_NAMED = 3
-_LACK_WORDS = {
-    Lack.MISSING: "gave no list for",
-    Lack.EMPTY: "gave an empty list for",
-    Lack.SHORT: "gave a list shorter than k for",
-    Lack.DUPLICATED: "gave a list with duplicates for",
-    Lack.FAILED: "gave no usable answer for",
-    Lack.SHARED: "gave one and the same list to",
-    Lack.UNCHANGED: "has not changed since its last run the lists of",
-    Lack.REVERSED: "reversed the same first three items for",
-    Lack.FIRST_DIFFERS: "put another item first for",
-    Lack.IDENTICAL: "answers with the baseline's list for",
-}
-_QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
-
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends if the value is at most this many standard deviations worse than expected.
 
@@ -62,6 +52,11 @@ class Reading(NamedTuple):
     value: float
     users: int
     segment: str
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Of a share of users: how many have it, of how many."""
+        return round(self.value * self.users), self.users
 
 
 def read_similarity(
@@ -82,10 +77,13 @@ def read_similarity(
         return unjudged
     if thin_reason is not None:
         return undecided(
-            Outcome.NO_DATA, with_cause(f"too little{_of(segment)} could be compared", thin_reason)
+            Outcome.NO_DATA,
+            with_cause(f"too little{of_segment(segment)} could be compared", thin_reason),
         )
     if summary is None or summary.n == 0:
-        return undecided(Outcome.NO_DATA, f"no user{_of(segment)} has a value of {rule.metric}")
+        return undecided(
+            Outcome.NO_DATA, f"no user{of_segment(segment)} has a value of {rule.metric}"
+        )
     if summary.n < rule.min_users:
         reason = (
             f"{count_users(summary.n, segment)} with a value of {rule.metric}, fewer than "
@@ -116,10 +114,10 @@ def read_coverage(
         why = "there are no lists to compare"
         if rule.share.lack is Lack.UNCHANGED:
             why = "too few lists have changed: rules on `frozen` judge how long that is normal"
-        return undecided(Outcome.NO_DATA, f"{why}{_of(segment)}", is_learning=True)
+        return undecided(Outcome.NO_DATA, f"{why}{of_segment(segment)}", is_learning=True)
     if reading is None:
         if findings.status in (RunStatus.OK, RunStatus.INSUFFICIENT):
-            return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")
+            return undecided(Outcome.NO_DATA, f"nobody{of_segment(segment)} was asked")
         failure = "the run ended before its coverage was known"
         return _by_run(
             Outcome.ERROR, findings, with_cause(failure, write_run_reasons(findings.reasons))
@@ -166,21 +164,11 @@ def judge_threshold(
     is_breach = is_beyond(limit.direction, reading.value, limit.value)
     # A value between both limits neither fires nor resolves, so that an alert does not flap.
     is_recovered = not is_breach and not is_beyond(limit.direction, reading.value, limit.resolve_at)
-    value, fires, resolves = shown_values(rule, reading.value, limit.value, limit.resolve_at)
-    shown = describe_value(rule, reading, format_value(value, fires, resolves))
-    unit, side, headline = unit_of(rule), limit.direction, None
+    finding = write_threshold(rule, limit, is_breach=is_breach, is_recovered=is_recovered)
+    shown = write_value(rule, *reading, limit.value, limit.resolve_at)
+    reason = headline = f"{shown}, {finding}"
     if is_breach:
-        finding = f"{side} {fires:.12g}{unit}"
-        if isinstance(rule, CoverageRule) and side is Direction.ABOVE:
-            finding = f"more than the {fires:.12g}{unit} allowed{_question(rule)}"
-        reason, headline = _write_breach(rule, reading, shown, finding, findings)
-    elif is_recovered:
-        reason = f"{shown}, not {side} {resolves:.12g}{unit}"
-    else:
-        reason = (
-            f"{shown}, not {side} {fires:.12g}{unit} but still {side} {resolves:.12g}{unit}, "
-            "where it resolves"
-        )
+        reason, headline = write_breach(rule, shown, finding, reading.counts, findings.reasons)
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
         reason=reason,
@@ -191,37 +179,9 @@ def judge_threshold(
     )
 
 
-def _write_breach(
-    rule: SeriesRule, reading: Reading, shown: str, finding: str, findings: Findings
-) -> tuple[str, str]:
-    """The value with what failed, then the finding. Also the headline."""
-    sentence = f"{shown}, {finding}"
-    reasons = findings.reasons
-    if not reasons or not isinstance(rule, CoverageRule):
-        return sentence, sentence
-    if rule.share.lack not in (Lack.FAILED, Lack.UNPAIRED):
-        return sentence, sentence
-    counts = round(reading.value * reading.users), reading.users
-    reason, headline = write_lost_share(shown, rule.share.arm, counts, reasons)
-    return f"{reason}; {finding}", headline
-
-
 def is_beyond(direction: Direction, value: float, limit: float) -> bool:
     """Whether the value is strictly on this side of the limit."""
     return value < limit if direction is Direction.BELOW else value > limit
-
-
-def shown_values(rule: SeriesRule, *values: float) -> tuple[float, ...]:
-    """These values of the rule's series as they are shown: shares of users in per cent."""
-    if isinstance(rule, SimilarityRule):
-        return values
-    # Without the error of the last digits.
-    return tuple(round(100 * value, 12) for value in values)
-
-
-def unit_of(rule: SeriesRule) -> str:
-    """The unit after a shown value."""
-    return "" if isinstance(rule, SimilarityRule) else " %"
 
 
 def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
@@ -249,43 +209,6 @@ def undecided(
 ) -> Verdict:
     """A verdict without a value: there is none, or none that may be compared."""
     return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
-
-
-def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
-    """``mean of rbo(p=0.9) is 0.512 over 690 users``.
-
-    Of coverage: ``the candidate gave no list for 34 of 690 users (4.93 %)``.
-    """
-    users = count_users(reading.users, reading.segment)
-    if isinstance(rule, SimilarityRule):
-        return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
-    count, share = round(reading.value * reading.users), rule.share
-    percent = "" if reading.value == 1 else f" ({shown} %)"
-    if share.arm is None:
-        return f"{count:,} of {users} could not be compared{percent}"
-    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {users}{percent}"
-
-
-def format_value(value: float, *limits: float) -> str:
-    """Shortest form of three or more figures on the same side of every limit as the value."""
-    for figures in range(3, 17):
-        rounded = f"{value:.{figures}g}"
-        if all(_side_of(float(rounded), limit) == _side_of(value, limit) for limit in limits):
-            return rounded
-    return repr(value)
-
-
-def _side_of(value: float, limit: float) -> int:
-    return (value > limit) - (value < limit)
-
-
-def count_users(count: int, segment: str) -> str:
-    """``1,874 users of country=UK``."""
-    return f"{count_of(count, 'user')}{_of(segment)}"
-
-
-def _of(segment: str) -> str:
-    return "" if segment == ALL else f" of {segment}"
 
 
 def judge_reading(
@@ -324,32 +247,27 @@ def judge_learned(
             "uncertain to be judged"
         )
         return undecided(Outcome.NO_DATA, uncertain, reading.users, is_learning=True)
-    value, most, expected = shown_values(
-        rule, reading.value, expectation.limit, expectation.expected
-    )
-    unit = unit_of(rule)
-    note = f"{expected:.3g}{unit} was expected after {expectation.runs} healthy runs"
+    value, most = show_values(rule, reading.value, expectation.limit)
     is_judgeable = True
     if limit.learning is Learning.TREND:
-        is_breach, finding = _find_trend(limit.direction, expectation)
+        evidence_limit = expectation.evidence_limit or math.inf
+        is_breach = (expectation.evidence or 0.0) >= evidence_limit
     else:
         is_breach = is_beyond(limit.direction, value, most)
         # Whether any possible value would be a breach.
         is_judgeable = is_breach or is_beyond(limit.direction, limit.value, expectation.limit)
-        finding = _describe_drop(rule, value, most, is_breach=is_breach)
-        if isinstance(rule, CoverageRule):
-            runs = f"(after {expectation.runs} healthy runs)"
-            finding = f"normally {expected:.3g} %, {finding} {runs}"
-            note = ""
-            if is_breach:
-                finding += _question(rule)
-        if not is_judgeable:
-            finding = f"normally {expected:.3g}{unit}"
-            note = _describe_no_limit(limit.direction, expectation)
-    shown = describe_value(rule, reading, format_value(value, most))
+    finding, note = write_normal(
+        rule,
+        limit,
+        reading.value,
+        expectation,
+        is_breach=is_breach,
+        is_judgeable=is_judgeable,
+    )
+    shown = write_value(rule, *reading, expectation.limit)
     judged = headline = f"{shown}, {finding}"
     if is_breach:
-        judged, headline = _write_breach(rule, reading, shown, finding, findings)
+        judged, headline = write_breach(rule, shown, finding, reading.counts, findings.reasons)
     reason = "; ".join(filter(None, (judged, note, expectation.note)))
     is_normal = expectation.z <= _normal_again(limit, expectation)
     if not is_judgeable and not is_normal:
@@ -363,18 +281,6 @@ def judge_learned(
         is_new_normal=bool(expectation.note),
         headline=headline,
     )
-
-
-def _describe_drop(rule: SeriesRule, value: float, most: float, *, is_breach: bool) -> str:
-    """The limit of what is normal, and on which side of it the value is."""
-    direction = rule.direction
-    end = "least" if direction is Direction.BELOW else "most"
-    # Neither figure may be rounded to the other side of the other one.
-    bound = f"{format_value(most, float(format_value(value, most)))}{unit_of(rule)}"
-    if isinstance(rule, CoverageRule):
-        return f"at {end} {bound}"
-    position = direction if is_breach else f"not {direction}"
-    return f"{position} {bound}, the {end} that is normal"
 
 
 def _judge_unlearned(expectation: Expectation | None, users: int) -> Verdict:
@@ -391,29 +297,6 @@ def _normal_again(limit: LearnedLimit, expectation: Expectation) -> float:
     learning = Learning.DROP if expectation.note else limit.learning
     half_of_fault = (expectation.fault or 0.0) / 2
     return max(NORMAL_AGAIN[learning], min(half_of_fault, MOST_AGAIN))
-
-
-def _describe_no_limit(direction: Direction, expectation: Expectation) -> str:
-    side = "lower" if direction is Direction.BELOW else "higher"
-    return (
-        f"this rule cannot judge: after {expectation.runs} healthy runs no possible value is "
-        f"{side} than normal"
-    )
-
-
-def _question(rule: SeriesRule) -> str:
-    """The first question to on-call about lists of this kind."""
-    return _QUESTIONS.get(rule.share.lack, "") if isinstance(rule, CoverageRule) else ""
-
-
-def _find_trend(direction: Direction, expectation: Expectation) -> tuple[bool, str]:
-    evidence, limit = expectation.evidence or 0.0, expectation.evidence_limit or math.inf
-    is_breach = evidence >= limit
-    drift = "fall" if direction is Direction.BELOW else "rise"
-    if is_breach:
-        times = format_value(evidence / limit, 1.0)
-        return True, f"after a {drift} over several runs (evidence is {times} times the limit)"
-    return False, f"no lasting {drift} so far (evidence {evidence:,.3g}, limit {limit:,.3g})"
 
 
 def bound_statistic(

@@ -7,17 +7,27 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from factories import DAY, SLOT, lost_lists
+from factories import DAY, SLOT, coverage_rule, lost_lists, rule
 from monitor.attribution.decomposition import MeanDrop
 from monitor.attribution.sentences import write_drop, write_fall, write_finding, write_lost
-from monitor.model.alerts import Removed
+from monitor.model.alerts import Expectation, Removed
 from monitor.model.explanation import FaultKind, Finding, Part, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.root_causes import RootCause
+from monitor.model.rules import (
+    CoverageRule,
+    Direction,
+    FixedLimit,
+    LearnedLimit,
+    Learning,
+    SeriesRule,
+    SimilarityRule,
+)
 from monitor.model.run_reasons import FloorDoubt, LossCause, RunReason, RunReasonKind
+from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unmatched_names import UnmatchedName
 from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
@@ -46,6 +56,7 @@ from monitor.texts.run_reasons import (
 )
 from monitor.texts.tls_faults import write_tls_fault
 from monitor.texts.unmatched_names import write_unmatched
+from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
 
@@ -86,6 +97,17 @@ PADDING = IdMismatch(
     examples=("0", "0"),
     arm=Arm.CANDIDATE,
 )
+MEAN = rule(metric="rbo(p=0.9)")
+FIXED = FixedLimit(direction=Direction.BELOW, value=0.6, resolve_at=0.65)
+EXPECTED = Expectation(
+    alert="SimilarityLow",
+    segment="all",
+    runs=9,
+    expected=0.53,
+    limit=0.41,
+    evidence=900.0,
+    evidence_limit=360.0,
+)
 TOO_FEW = GateReason.TOO_FEW
 SEGMENT = GateResult(
     segment="country=DE",
@@ -113,6 +135,19 @@ def reasons(*kinds: RunReasonKind | RunReason, **values: Any) -> partial[str]:
 
 def floor(doubt: FloorDoubt, **values: Any) -> partial[str]:
     return reasons(RunReasonKind.UNTRUSTED_FLOOR, doubt=doubt, asked=500, **values)
+
+
+def normal(
+    watched: SeriesRule,
+    value: float,
+    *,
+    learning: Learning = Learning.DROP,
+    is_breach: bool = False,
+    is_judgeable: bool = True,
+) -> partial[tuple[str, str]]:
+    limit = LearnedLimit(learning=learning, direction=Direction.BELOW, value=0.0)
+    keywords = {"is_breach": is_breach, "is_judgeable": is_judgeable}
+    return partial(write_normal, watched, limit, value, EXPECTED, **keywords)
 
 
 def undecided(**values: Any) -> partial[str]:
@@ -188,6 +223,42 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_failure, LATE),
         partial(write_failures, BOTH),
         partial(write_headline, (RunReason(kind=RunReasonKind.ERROR, text="no such file"),)),
+    ],
+    "Verdicts of rules": [
+        partial(write_value, MEAN, 0.51234, 690, "all", 0.6),
+        *(
+            partial(
+                write_value, coverage_rule(f"{lack}(candidate)"), 34 / 690, 690, "country=UK", 0.01
+            )
+            for lack in Lack
+            if lack is not Lack.UNPAIRED
+        ),
+        partial(write_value, coverage_rule("unpaired"), 1.0, 690, "all", 0.01),
+        *(
+            partial(write_threshold, MEAN, FIXED, is_breach=breach, is_recovered=recovered)
+            for breach, recovered in ((True, False), (False, False), (False, True))
+        ),
+        partial(
+            write_threshold,
+            coverage_rule("identical_list(candidate)"),
+            replace(FIXED, direction=Direction.ABOVE, value=0.02),
+            is_breach=True,
+            is_recovered=False,
+        ),
+        normal(MEAN, 0.4, is_breach=True),
+        normal(MEAN, 0.52),
+        normal(MEAN, 0.4, is_judgeable=False),
+        normal(MEAN, 0.5, learning=Learning.TREND, is_breach=True),
+        normal(MEAN, 0.5, learning=Learning.TREND),
+        normal(coverage_rule("missing(candidate)"), 0.6, is_breach=True),
+        partial(
+            write_breach,
+            coverage_rule("failed(candidate)"),
+            "the candidate gave no usable answer for 34 of 690 users (4.93 %)",
+            "more than the 2 % allowed",
+            (34, 690),
+            (DOWN,),
+        ),
     ],
     "Verdicts of the gate": [
         partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05),
@@ -284,7 +355,7 @@ def _write_part(heading: str, examples: Iterable[Any]) -> str:
     for example in examples:
         text = example()
         if isinstance(text, tuple):
-            text = ": ".join(text)
+            text = " / ".join(filter(None, text))
         values = [*map(show, example.args)]
         values += [f"{name} {show(value)}" for name, value in example.keywords.items()]
         parts.append(_WRAP.fill(f"{example.func.__name__}: {'; '.join(values)}"))
@@ -294,8 +365,10 @@ def _write_part(heading: str, examples: Iterable[Any]) -> str:
 
 def show(value: object) -> str:
     """A value in a short form, without what has its default."""
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and not isinstance(value, type | SimilarityRule | CoverageRule):
         return ", ".join(_show_fields(value)) or "nothing"
+    if isinstance(value, SimilarityRule | CoverageRule):
+        return f"rule on {value.subject.statistic} of {value.subject.metric}"
     if isinstance(value, datetime):
         return format_instant(value)
     if isinstance(value, tuple):

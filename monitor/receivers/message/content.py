@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from monitor.alerts.incidents import find_leads
-from monitor.alerts.verdicts import format_value
 from monitor.attribution.sentences import PART_WORDS, write_falls
 from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
@@ -17,6 +16,7 @@ from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 from monitor.texts.root_causes import write_beginning, write_known_cause
+from monitor.texts.verdicts import format_value
 from monitor.texts.wording import count_of
 
 MAX_CHANGES = 5
