@@ -25,7 +25,7 @@ _LACKS = {
     Lack.DUPLICATED: "gave a list with duplicates for",
     Lack.FAILED: "gave no usable answer for",
     Lack.SHARED: "gave one and the same list to",
-    Lack.UNCHANGED: "has not changed since its last run the lists of",
+    Lack.UNCHANGED: "returned an unchanged list for",
     Lack.REVERSED: "reversed the same first three items for",
     Lack.FIRST_DIFFERS: "put another item first for",
     Lack.IDENTICAL: "answers with the baseline's list for",

@@ -74,20 +74,6 @@ def test_value_and_limit_are_shown_on_their_sides_of_each_other():
         assert (shown[0] < shown[1]) == (value < limit)
 
 
-def test_a_share_of_users_is_told_with_what_is_normal():
-    watched = coverage_rule(
-        "failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
-    )
-    found = judge_reading(
-        watched, Reading(1.0, 704, "all"), expectation(expected=0.001, limit=0.0614, z=9.0), OK
-    ).reason
-    said = (
-        "the candidate gave no usable answer for 704 of 704 users, normally 0.1 %, at most "
-        "6.14 % (after 9 healthy runs)"
-    )
-    assert found == said
-
-
 @pytest.mark.parametrize(("z", "outcome"), [(1.0, Outcome.OK), (4.0, Outcome.TOO_FEW)])
 def test_a_rule_whose_limit_no_value_can_cross_says_so(z, outcome):
     similarity = verdict(rule(**DROP), -0.9, expectation(limit=-1.0, z=z))

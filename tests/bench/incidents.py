@@ -67,7 +67,7 @@ _WORDS = {
     "no list": "got no list|gave no list for|gave no usable answer for",
     "shared list": "all get the same list|get one of [0-9]+ lists|gave one and the same list to",
     "shorter": "get shorter lists|gave a list shorter than k for",
-    "stale": "as in the last run|has not changed since its last run",
+    "stale": "as in the last run|returned an unchanged list",
     "items gone": "had items that nobody gets",
     "others' lists": "that are those of other users",
     "random": "that look random",
