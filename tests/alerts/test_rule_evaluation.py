@@ -185,8 +185,10 @@ def test_a_share_of_lists_with_a_trait_is_judged_in_users():
     score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric=Lack.SHARED.value, value=0.2, n=2000)
     assert verdict(Lack.SHARED, score) == (
         Outcome.BREACH,
-        "the candidate gave one and the same list to 400 of 2,000 users (20 %), more than the "
-        "5 % allowed",
+        (
+            "the candidate gave one and the same list to 400 of 2,000 users (20 %), more than the "
+            "5 % allowed"
+        ),
     )
 
 
