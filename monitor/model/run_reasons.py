@@ -39,11 +39,11 @@ class FloorDoubt(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossCause:
-    """Why users of an arm have no list. ``text``: what happened, in the words of the source."""
+    """Why users of an arm have no list. ``text``: what happened, if the source says it."""
 
     reason: CoverageReason
     users: int
-    text: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,8 +219,7 @@ class Rejudgement:
     """States and memory of rules from run to run. Writes nothing.
 
     With the rules and the ``min_paired_share`` that originally judged the runs, and all runs in
-    order, it gives the original transitions, judged at the time of the slot. Only the notes of
-    sources on users without a list are missing.
+    order, it gives the original transitions, judged at the time of the slot.
 
     - ``installation``: its firings get the keys of this installation.
     - ``accepted``: levels that are normal from the time at which they were accepted.
@@ -271,7 +270,7 @@ class Rejudgement:
         if run.status is RunStatus.OK:
             self._remember(record, judgement)
         models = write_models(run.models, run.slot)
-        lost = find_lost(run.status, record.coverage)
+        lost = find_lost(findings)
         return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:

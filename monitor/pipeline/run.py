@@ -11,7 +11,6 @@ from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import OutputError, SourceError
 from monitor.model.comparison import Comparison, Keep
-from monitor.model.explanation import Finding
 from monitor.model.id_mismatches import IdKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
@@ -34,11 +33,6 @@ from monitor.texts.run_reasons import write_run_reasons
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
 """Reasons for which a list is still compared."""
-_DEFAULT_NOTES = {
-    CoverageReason.MISSING: CoverageNote(text="left them out"),
-    CoverageReason.EMPTY: CoverageNote(text="gave empty lists"),
-}
-"""What happened, for reasons for which most sources give no note."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """Reasons that healthy sources give too. An ok run does not report them."""
 
@@ -104,8 +98,7 @@ def execute(
             reasons = (*reasons, *_with_texts(RunReasonKind.LEFT_OUT, [write_error]))
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
     findings = Findings(slot=claim.slot, status=status, reasons=reasons, measured=measured)
-    lost = find_lost(status, measurement.coverage, measurement.notes)
-    return _judge(comparison, claim, memory, clock.now(), findings, lost=lost)
+    return _judge(comparison, claim, memory, clock.now(), findings)
 
 
 def _write_scores(
@@ -169,8 +162,6 @@ def _judge(
     memory: Memory,
     at: datetime,
     findings: Findings,
-    *,
-    lost: Finding | None = None,
 ) -> RunResult:
     judgement = judge_findings(comparison, findings, memory, at)
     measured, last, k = findings.measured, memory.last_ok, comparison.measuring.k
@@ -197,7 +188,10 @@ def _judge(
         k=k,
         states=judgement.states,
         transitions=add_explanations(
-            judgement.transitions, shown, write_models(measured.models, findings.slot), lost=lost
+            judgement.transitions,
+            shown,
+            write_models(measured.models, findings.slot),
+            lost=find_lost(findings),
         ),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
@@ -297,7 +291,7 @@ def _find_obstacles(
     reasons = measurement.coverage.all.reasons
     for (arm, reason), count in sorted(reasons.items(), key=lambda item: -item[1]):
         if reason not in (*_COMPARED, *ignored):
-            note = notes.get((arm, reason), CoverageNote(text=reason))
+            note = notes.get((arm, reason), CoverageNote(text=""))
             cause = LossCause(reason=reason, users=count, text=note.text)
             causes.setdefault(arm, []).append(cause)
             first_users.setdefault(arm, note.users)
@@ -328,8 +322,8 @@ def _find_obstacles(
 def _notes_by_reason(
     measurement: Measurement,
 ) -> dict[tuple[Arm, CoverageReason], CoverageNote]:
-    """Notes of the sources, else the usual note of the reason."""
-    notes = {(arm, reason): note for reason, note in _DEFAULT_NOTES.items() for arm in Arm}
+    """Notes of the sources, else how the spelling of users explains that they are missing."""
+    notes = {}
     for mismatch in measurement.run.id_mismatches:
         if mismatch.ids is IdKind.USER and mismatch.is_spelling and mismatch.arm is not None:
             note = CoverageNote(text=write_user_spelling(mismatch))

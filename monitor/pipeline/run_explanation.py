@@ -62,7 +62,8 @@ from monitor.model.rankings import (
     Pairing,
 )
 from monitor.model.rules import Condition, RuleKind
-from monitor.model.runs import RunStatus
+from monitor.model.run_reasons import RunReasonKind, find_reason
+from monitor.model.runs import Findings, RunStatus
 from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
@@ -179,13 +180,19 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     return split, replace(explanation, id_mismatches=tuple(mismatches))
 
 
-def find_lost(
-    status: RunStatus, coverage: Coverage | None, notes: Notes = MappingProxyType({})
-) -> Finding | None:
+def find_lost(findings: Findings) -> Finding | None:
     """Users without a list in a run that could not be judged; None if nobody was asked."""
-    if status is RunStatus.OK or coverage is None:
+    coverage = findings.measured.coverage
+    if findings.status is RunStatus.OK or coverage is None:
         return None
-    return _add_note(find_missing(coverage.rows, None), coverage, notes)
+    finding = find_missing(coverage.rows, None)
+    if finding is None:
+        return None
+    loss = find_reason(findings.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])
+    for cause in loss.causes if loss is not None else ():
+        if cause.text:
+            return replace(finding, note=cause.text)
+    return finding
 
 
 def _share_missing(past: Sequence[Split]) -> float | None:

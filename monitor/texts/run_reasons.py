@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from textwrap import shorten
 
 from monitor.model.instants import format_instant
-from monitor.model.rankings import Arm
+from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.run_reasons import (
     FloorDoubt,
     LossCause,
@@ -56,6 +56,10 @@ _FLOOR_ADVICE = (
     "address behind the cache, or add a parameter that the cache does not ignore, as "
     "noise_floor: {retrain: ...}"
 )
+_USUAL_CAUSES = {
+    CoverageReason.MISSING: "left them out",
+    CoverageReason.EMPTY: "gave empty lists",
+}
 _INTRODUCTIONS = (RunReasonKind.TOO_FEW, RunReasonKind.BOTH_FAILED)
 """The reason after one of these says why, so a colon is between them."""
 
@@ -90,13 +94,17 @@ def write_run_reason(reason: RunReason) -> str:
 def write_causes(causes: tuple[LossCause, ...]) -> str:
     """``recs:80 answered 503 (60 of them), left them out (3 of them)``. One cause has no count."""
     if len(causes) == 1:
-        return causes[0].text
-    return ", ".join(f"{cause.text} ({cause.users:,} of them)" for cause in causes)
+        return _write_cause(causes[0])
+    return ", ".join(f"{_write_cause(cause)} ({cause.users:,} of them)" for cause in causes)
+
+
+def _write_cause(cause: LossCause) -> str:
+    return cause.text or _USUAL_CAUSES.get(cause.reason, cause.reason)
 
 
 def write_failure(loss: RunReason) -> str:
     """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``."""
-    cause = loss.causes[0].text
+    cause = _write_cause(loss.causes[0])
     if len(loss.causes) > 1:
         cause += ", and other causes"
     cause = shorten(cause, _LONGEST_CAUSE, placeholder=" …")

@@ -69,7 +69,7 @@ _WRAP = textwrap.TextWrapper(width=100, break_long_words=False, break_on_hyphens
 DOWN = lost_lists("recs:80 answered 503 Service Unavailable", 34, 690)
 TWO_CAUSES = (
     LossCause(reason=CoverageReason.TIMEOUT, users=30, text="recs:80 did not answer in time"),
-    LossCause(reason=CoverageReason.MISSING, users=4, text="left them out"),
+    LossCause(reason=CoverageReason.MISSING, users=4),
 )
 LATE = RunReason(
     kind=RunReasonKind.LOST_LISTS, arm=Arm.BASELINE, users=34, asked=50, causes=TWO_CAUSES
