@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.verdicts import judge_status, undecided
 from monitor.model.alerts import (
-    MIN_CHANGES,
     AlertState,
     Outcome,
     Standstill,
@@ -22,15 +21,15 @@ from monitor.model.root_causes import RootCause
 from monitor.model.rules import Condition, ConditionRule, Rule, StandstillRule
 from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN
+from monitor.texts.conditions import (
+    write_churn,
+    write_clear,
+    write_ignored,
+    write_standstill,
+    write_too_few,
+    write_unlearned,
+)
 from monitor.texts.root_causes import write_missed, write_stale
-from monitor.texts.verdicts import count_users
-
-_CLEAR_WORDS = {
-    Condition.ERROR: "the run did not fail",
-    Condition.NO_DATA: "there was data to judge by",
-    Condition.TOO_FEW: "there were enough users to judge by",
-    Condition.STALE: "a run has succeeded",
-}
 
 JUST_AFTER = timedelta(microseconds=1)
 """The slot of a verdict between runs is this much later than the newest one that counts."""
@@ -93,12 +92,8 @@ def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
         return verdict
     if Condition(verdict.outcome) not in ignored:
         return verdict
-    reason = _ignored_reason(verdict.reason, verdict.outcome)
+    reason = write_ignored(verdict.reason, verdict.outcome)
     return replace(verdict, reason=reason, is_ignored=True)
-
-
-def _ignored_reason(reason: str, condition: str) -> str:
-    return f"{reason}; not waited for, since {condition} is ignored"
 
 
 def _in_condition(verdict: Verdict, reason: str) -> Verdict:
@@ -106,7 +101,7 @@ def _in_condition(verdict: Verdict, reason: str) -> Verdict:
 
 
 def _clear(condition: Condition) -> Verdict:
-    return replace(undecided(Outcome.OK, _CLEAR_WORDS[condition]), is_recovered=True)
+    return replace(undecided(Outcome.OK, write_clear(condition)), is_recovered=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +170,7 @@ def _judge_wait(
             yield rule, ALL, replace(verdict, headline=headline)
     if Condition.STALE not in comparison.judging.ignored:
         return
-    reason = _ignored_reason(reason, Condition.STALE)
+    reason = write_ignored(reason, Condition.STALE)
     ended = replace(undecided(Outcome.ERROR, reason), is_ignored=True)
     for state in states:
         if state.alert in rules and state.state is not State.QUIET:
@@ -241,37 +236,24 @@ def judge_standstill(
         return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
     users = churn[rule.arm].n
     if users < rule.min_users:
-        few = (
-            f"only {count_users(users, ALL)} had a list in the last run too, fewer than the "
-            f"{rule.min_users:,} needed"
-        )
-        return undecided(Outcome.TOO_FEW, few, users)
+        return undecided(Outcome.TOO_FEW, write_too_few(users, rule.min_users), users)
     # The usual time between changes is known after two changes.
     if standstill.limit is None:
-        seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
-        learning = f"learning how often the lists of the {rule.arm} change: {seen}"
-        return undecided(Outcome.TOO_FEW, learning, users, is_learning=True)
+        reason = write_unlearned(standstill)
+        return undecided(Outcome.TOO_FEW, reason, users, is_learning=True)
     return _compare_standstill(churn, standstill, standstill.limit)
 
 
 def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most: int) -> Verdict:
-    arm, other, missed = standstill.arm, standstill.arm.other, standstill.missed
-    seen = f"lists of the {arm} change"
-    if missed:
-        seen = (
-            f"lists of the {arm} have not changed while those of the {other} changed {missed} times"
-        )
-    outcome, limit = Outcome.OK, f"at most {most} is normal"
-    if missed > most:
-        outcome, limit = Outcome.BREACH, f"more than {most} is normal"
-    replaced = f"{churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of the {other}"
-    headline = f"{seen}, {limit}"
+    score, score_of_other = churn[standstill.arm], churn[standstill.arm.other]
+    headline = write_standstill(standstill, most)
+    replaced = write_churn(standstill, score.value or 0.0, score_of_other.value or 0.0)
     return Verdict(
-        outcome=outcome,
-        reason=f"{headline}; replaced in this run: {replaced}",
-        value=float(missed),
-        users=churn[arm].n,
-        is_recovered=missed == 0,
+        outcome=Outcome.BREACH if standstill.missed > most else Outcome.OK,
+        reason=f"{headline}; {replaced}",
+        value=float(standstill.missed),
+        users=score.n,
+        is_recovered=standstill.missed == 0,
         headline=headline,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from factories import DAY, SLOT, coverage_rule, lost_lists, rule
 from monitor.attribution.decomposition import MeanDrop
 from monitor.attribution.sentences import write_drop, write_fall, write_finding, write_lost
-from monitor.model.alerts import Expectation, Removed
+from monitor.model.alerts import Expectation, Removed, Standstill
 from monitor.model.explanation import FaultKind, Finding, Part, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
@@ -18,6 +18,7 @@ from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.root_causes import RootCause
 from monitor.model.rules import (
+    Condition,
     CoverageRule,
     Direction,
     FixedLimit,
@@ -30,6 +31,14 @@ from monitor.model.run_reasons import FloorDoubt, LossCause, RunReason, RunReaso
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unmatched_names import UnmatchedName
+from monitor.texts.conditions import (
+    write_churn,
+    write_clear,
+    write_ignored,
+    write_standstill,
+    write_too_few,
+    write_unlearned,
+)
 from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
 from monitor.texts.id_mismatches import (
     Surface,
@@ -108,6 +117,7 @@ EXPECTED = Expectation(
     evidence=900.0,
     evidence_limit=360.0,
 )
+FROZEN = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE, changes=1)
 TOO_FEW = GateReason.TOO_FEW
 SEGMENT = GateResult(
     segment="country=DE",
@@ -259,6 +269,16 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
             (34, 690),
             (DOWN,),
         ),
+    ],
+    "Conditions, and arms that do not change": [
+        *(partial(write_clear, condition) for condition in Condition),
+        partial(write_ignored, "the candidate has no file lists.parquet", Condition.ERROR),
+        partial(write_standstill, replace(FROZEN, missed=4), 3),
+        partial(write_standstill, replace(FROZEN, missed=2), 3),
+        partial(write_standstill, FROZEN, 3),
+        partial(write_churn, FROZEN, 0.001, 0.3),
+        partial(write_unlearned, FROZEN),
+        partial(write_too_few, 12, 30),
     ],
     "Verdicts of the gate": [
         partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05),
